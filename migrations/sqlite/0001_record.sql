@@ -1,0 +1,86 @@
+-- A worker is one engine process. It enrols and is given the next fence; every write it makes is admitted
+-- only while its row says that it has not ended. Whoever takes its work over ends it first.
+CREATE TABLE worker (
+    fence       INTEGER PRIMARY KEY AUTOINCREMENT,
+    name        TEXT NOT NULL UNIQUE,
+    enrolled_at INTEGER NOT NULL,              -- microseconds UTC, like every instant here
+    ended_at    INTEGER
+) STRICT;
+
+-- A tenant's own key for digests of secrets.
+CREATE TABLE tenant (
+    tenant     TEXT NOT NULL PRIMARY KEY,
+    digest_key BLOB NOT NULL CHECK (length(digest_key) = 32)
+) STRICT, WITHOUT ROWID;
+
+-- A record is inserted as started before its call is dispatched, and changed when its outcome is known.
+-- The id is a place, given in order of arrival: random text keys in the table itself would cost half the speed.
+-- Identity is (tenant, key). STRICT and the CHECKs repeat the state machine: a damaged row is not written.
+CREATE TABLE record (
+    id            INTEGER PRIMARY KEY,
+    tenant        TEXT NOT NULL,
+    key           TEXT NOT NULL,
+    operation     TEXT NOT NULL,
+    class         INTEGER NOT NULL,
+    request       TEXT NOT NULL,               -- canonical JSON, or '@' and a digest in the payload table
+    request_hash  BLOB NOT NULL CHECK (length(request_hash) = 33),
+    input_version INTEGER NOT NULL,
+    run           INTEGER,
+    step          TEXT,
+    call_id       TEXT,
+    fence         INTEGER NOT NULL,
+    revision      INTEGER NOT NULL,            -- NULL stands for a refusal: see store/sqlite/record.rs
+    attempts      INTEGER NOT NULL,
+    spent         INTEGER NOT NULL,
+    status        INTEGER NOT NULL CHECK (status BETWEEN 1 AND 6),
+    basis         INTEGER NOT NULL,
+    outcome       TEXT,                        -- response, failure or reason, by status
+    compensation  TEXT,
+    external_ref  TEXT,
+    scope         TEXT,
+    escalation    INTEGER,
+    not_before    INTEGER,
+    confirm_at    INTEGER,
+    created_at    INTEGER NOT NULL,
+    updated_at    INTEGER NOT NULL,
+    CHECK ((status = 1) = (outcome IS NULL)),
+    CHECK ((status IN (4, 6)) = (compensation IS NOT NULL))
+) STRICT;
+CREATE UNIQUE INDEX record_key ON record (tenant, key);
+CREATE INDEX record_run ON record (run) WHERE run IS NOT NULL;
+CREATE INDEX record_orphan ON record (fence) WHERE status = 1 AND run IS NULL AND escalation IS NULL;
+CREATE INDEX record_confirm ON record (confirm_at) WHERE confirm_at IS NOT NULL;
+
+-- What fenced workers learned too late: appended beside the record, never a change of it.
+CREATE TABLE evidence (
+    tenant       TEXT NOT NULL,
+    record       INTEGER NOT NULL,
+    fence        INTEGER NOT NULL,
+    attempt      INTEGER NOT NULL,
+    response     TEXT NOT NULL,
+    external_ref TEXT,
+    at           INTEGER NOT NULL,
+    PRIMARY KEY (tenant, record, fence, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- Payloads that are too large for their rows, by content.
+CREATE TABLE payload (
+    tenant TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    body   TEXT NOT NULL,
+    PRIMARY KEY (tenant, digest)
+) STRICT;
+
+-- Open questions, and their answers.
+CREATE TABLE escalation (
+    tenant    TEXT NOT NULL,
+    id        INTEGER NOT NULL,
+    record    INTEGER,
+    run       INTEGER,
+    kind      INTEGER NOT NULL,
+    question  TEXT NOT NULL,
+    opened_at INTEGER NOT NULL,
+    answer    TEXT,
+    PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;

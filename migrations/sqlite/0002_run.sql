@@ -1,0 +1,48 @@
+-- A run is one row while it lives; what it did is in its steps and records.
+CREATE TABLE run (
+    id         INTEGER PRIMARY KEY,
+    tenant     TEXT NOT NULL,
+    workflow   TEXT NOT NULL,
+    version    INTEGER NOT NULL,
+    key        TEXT,
+    input      TEXT NOT NULL,
+    input_hash BLOB NOT NULL CHECK (length(input_hash) = 33),
+    state      INTEGER NOT NULL CHECK (state BETWEEN 1 AND 5),
+    wake_at    INTEGER,
+    outcome    TEXT,
+    fence      INTEGER NOT NULL,
+    revision   INTEGER NOT NULL,               -- NULL stands for a refusal: see store/sqlite/run.rs
+    deaths     INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    CHECK ((state >= 3) = (outcome IS NOT NULL)),
+    CHECK (wake_at IS NULL OR state = 2)
+) STRICT;
+CREATE UNIQUE INDEX run_key ON run (tenant, workflow, key) WHERE key IS NOT NULL;
+CREATE INDEX run_list ON run (tenant, id);
+CREATE INDEX run_active ON run (id) WHERE state = 1;
+CREATE INDEX run_due ON run (wake_at) WHERE wake_at IS NOT NULL;
+
+-- Checkpoints, clustered by run: they arrive in order and are read together.
+CREATE TABLE step (
+    tenant     TEXT NOT NULL,
+    run        INTEGER NOT NULL,               -- NULL stands for a refusal: see store/sqlite/step.rs
+    kind       INTEGER NOT NULL,
+    name       TEXT NOT NULL,
+    id         TEXT NOT NULL,
+    input_hash BLOB,
+    value      TEXT,
+    at         INTEGER NOT NULL,
+    PRIMARY KEY (tenant, run, kind, name, id)
+) STRICT, WITHOUT ROWID;
+
+-- Runs that were answered from a record which they do not own.
+CREATE TABLE use (
+    tenant TEXT NOT NULL,
+    run    INTEGER NOT NULL,
+    record INTEGER NOT NULL,
+    step   TEXT NOT NULL,
+    at     INTEGER NOT NULL,
+    PRIMARY KEY (tenant, run, record)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX use_record ON use (tenant, record);

@@ -1,0 +1,82 @@
+//! The only file that reads a clock. Everything else is told the time.
+//!
+//! Two clocks, on purpose. *Wall* time names instants that outlive a process (a timer, a record's times).
+//! *Boot* time measures how long something has lasted: it runs on while the machine is suspended and cannot
+//! be set, so a settle time measured by it can never be cut short by a clock that jumps (DESIGN 4.2).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+/// An instant: microseconds since 1970-01-01 UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// The end of time: farther than any timer can be set.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// This instant moved by `by` into the future, stopping at the end of time.
+    #[must_use]
+    pub fn after(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
+    }
+
+    /// How long it is from `self` until `later`; zero if `later` has passed.
+    pub fn until(self, later: Self) -> Duration {
+        Duration::from_micros(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
+    }
+}
+
+/// A reading of the boot clock: comparable only with other readings of the same machine since its boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Boot(pub Duration);
+
+impl Boot {
+    /// How long it is from `self` until `later`; zero if `later` is earlier.
+    pub fn until(self, later: Self) -> Duration {
+        later.0.saturating_sub(self.0)
+    }
+}
+
+/// What time it is, and how to wait. A simulation brings its own.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Wall time, UTC.
+    fn now(&self) -> Timestamp;
+    /// Time since boot, suspend included.
+    fn boot(&self) -> Boot;
+    /// Resolves after `by`.
+    fn sleep(&self, by: Duration) -> BoxFuture<'static, ()>;
+}
+
+/// The machine's clocks and tokio's timer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+#[allow(clippy::disallowed_methods, reason = "the one place that may read the clocks")]
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO);
+        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn boot(&self) -> Boot {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Boot(Duration::new(
+            u64::try_from(t.tv_sec).unwrap_or(0),
+            u32::try_from(t.tv_nsec).unwrap_or(0),
+        ))
+    }
+
+    fn sleep(&self, by: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(by))
+    }
+}
+
+/// The clock as it is handed around.
+pub type SharedClock = Arc<dyn Clock>;

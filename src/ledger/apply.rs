@@ -1,0 +1,200 @@
+//! What a record becomes when something has happened. Every transition there is, and no other.
+
+use super::record::{Basis, Record, State};
+use super::retry::{ErrorKind, RecordedFailure};
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Fence};
+use crate::payload::Stored;
+
+/// Something that happened to an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Another attempt is about to be dispatched, by the worker that now owns it.
+    Again {
+        /// The worker.
+        fence: Fence,
+    },
+    /// A worker takes a dead attempt over in order to find out what became of it. From here on the dead
+    /// worker's answer is refused: it is a zombie, and may only leave evidence.
+    Adopt {
+        /// The worker.
+        fence: Fence,
+    },
+    /// The provider gave its id before the answer was complete (REC-4).
+    Note {
+        /// The provider's id.
+        external_ref: String,
+    },
+    /// It happened.
+    Commit {
+        /// The result.
+        response: Stored,
+        /// The provider's id.
+        external_ref: Option<String>,
+        /// How we know.
+        basis: Basis,
+        /// When a confirming lookup is due, if one is.
+        confirm_at: Option<Timestamp>,
+    },
+    /// For certain it did not happen.
+    Fail {
+        /// Why.
+        failure: RecordedFailure,
+        /// When the next attempt may start; absent if this execution gives up.
+        not_before: Option<Timestamp>,
+    },
+    /// Nobody can tell, and the question is now open.
+    Park {
+        /// The question.
+        escalation: EscalationId,
+    },
+    /// A person or a policy answered the open question: it happened.
+    ResolveCommitted {
+        /// The result to record.
+        response: Stored,
+        /// The provider's id.
+        external_ref: Option<String>,
+    },
+    /// The answer: it did not happen, and may be tried again.
+    ResolveNotCommitted {
+        /// Who says so.
+        message: String,
+    },
+    /// The answer: leave it.
+    ResolveAbandoned {
+        /// Who says so, and why.
+        reason: String,
+    },
+    /// It was undone, in whole or in part.
+    Compensate {
+        /// What the undoing gave back.
+        compensation: Stored,
+        /// All of it.
+        whole: bool,
+    },
+    /// The confirming lookup has been made.
+    Confirmed,
+}
+
+/// Applies an event that `fence` reports at `at`. The new record differs in revision by one.
+///
+/// # Errors
+/// [`Illegal`] if the state machine has no such transition; the record is unchanged.
+pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Result<Record, Illegal> {
+    let mut next = record.clone();
+    next.revision += 1;
+    next.updated_at = at.max(record.updated_at);
+    let parked = record.escalation.is_some();
+    let mine = record.fence == fence;
+    match (&record.state, event) {
+        (State::Started | State::Failed { .. }, Event::Again { fence }) if !parked => {
+            next.state = State::Started;
+            next.fence = fence;
+            next.attempts += 1;
+            next.not_before = None;
+        }
+        (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
+        (State::Started, Event::Note { external_ref }) if mine => {
+            next.external_ref = Some(external_ref);
+        }
+        (State::Started, Event::Commit { response, external_ref, basis, confirm_at }) if mine && !parked => {
+            next.state = State::Committed { response };
+            next.external_ref = external_ref.or(next.external_ref);
+            next.basis = basis;
+            next.confirm_at = confirm_at;
+        }
+        (State::Started, Event::Fail { failure, not_before }) if mine && !parked => {
+            next.fail(failure, not_before);
+        }
+        // Retries end by decision while the record waits for its next attempt.
+        (State::Failed { .. }, Event::Fail { failure, not_before: None }) if !parked => {
+            next.fail(failure, None);
+        }
+        (State::Started, Event::Park { escalation }) if !parked => next.escalation = Some(escalation),
+        (State::Started, Event::ResolveCommitted { response, external_ref }) if parked => {
+            next.state = State::Committed { response };
+            next.external_ref = external_ref.or(next.external_ref);
+            next.basis = Basis::Decision;
+            next.escalation = None;
+        }
+        (State::Started, Event::ResolveNotCommitted { message }) if parked => {
+            let detail = serde_json::Value::Null;
+            next.escalation = None;
+            next.fail(RecordedFailure { kind: ErrorKind::Unknown, message, detail }, None);
+        }
+        (State::Started, Event::ResolveAbandoned { reason }) if parked => {
+            next.state = State::Abandoned { reason };
+            next.escalation = None;
+        }
+        (State::Committed { response }, Event::Compensate { compensation, whole }) => {
+            next.state = State::Compensated { response: response.clone(), compensation, whole };
+        }
+        (
+            State::Compensated { response, whole: false, .. },
+            Event::Compensate { compensation, whole },
+        ) => {
+            next.state = State::Compensated { response: response.clone(), compensation, whole };
+        }
+        (State::Committed { .. } | State::Compensated { .. }, Event::Confirmed)
+            if record.confirm_at.is_some() =>
+        {
+            next.confirm_at = None;
+        }
+        (state, event) => {
+            return Err(Illegal {
+                key: record.key.to_string(),
+                state: state.name(),
+                event: event.name(),
+                fenced: !mine,
+                parked,
+            });
+        }
+    }
+    Ok(next)
+}
+
+impl Record {
+    fn fail(&mut self, failure: RecordedFailure, not_before: Option<Timestamp>) {
+        self.state = State::Failed { failure };
+        self.not_before = not_before;
+        if not_before.is_none() {
+            self.spent = self.attempts;
+        }
+    }
+}
+
+impl Event {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Again { .. } => "again",
+            Self::Adopt { .. } => "adopt",
+            Self::Note { .. } => "note",
+            Self::Commit { .. } => "commit",
+            Self::Fail { .. } => "fail",
+            Self::Park { .. } => "park",
+            Self::ResolveCommitted { .. } => "resolve committed",
+            Self::ResolveNotCommitted { .. } => "resolve not committed",
+            Self::ResolveAbandoned { .. } => "resolve abandoned",
+            Self::Compensate { .. } => "compensate",
+            Self::Confirmed => "confirmed",
+        }
+    }
+}
+
+/// There is no such transition. The record stands as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record of {key} is {state}{}{} and takes no `{event}`: read it again and decide anew",
+    if *parked { ", with an open escalation," } else { "" },
+    if *fenced { " (and belongs to another worker by now)" } else { "" })]
+pub struct Illegal {
+    /// The operation.
+    pub key: String,
+    /// Its state.
+    pub state: &'static str,
+    /// What was to happen to it.
+    pub event: &'static str,
+    /// The reporter's fence is not the record's: another worker has taken it over.
+    pub fenced: bool,
+    /// An escalation is open.
+    pub parked: bool,
+}

@@ -1,0 +1,119 @@
+//! Approvals as values: a decision bound to exactly one package (DESIGN 4.4). How a decision comes about
+//! (reviewers, quorum, expiry of the question) is a guard's business, not the ledger's.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::payload::{Payload, PayloadDigest, PayloadError, hex};
+
+/// What is to be decided on: what, for whom, with which content.
+///
+/// ```
+/// use counterfoil::Package;
+/// let a = Package::of("notice", &"Dear Ann, …");
+/// let b = Package::of("notice", &"Dear Bob, …");
+/// assert_ne!(a.digest()?, b.digest()?);
+/// # Ok::<(), counterfoil::PayloadError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Package {
+    what: String,
+    content: Result<Payload, PayloadError>,
+}
+
+impl Package {
+    /// A package of this kind and content. Content that has no JSON form is reported when it is used.
+    pub fn of<T: Serialize + ?Sized>(what: impl Into<String>, content: &T) -> Self {
+        Self { what: what.into(), content: Payload::of(content) }
+    }
+
+    /// What is to be done.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// The content hash that an approval is bound to.
+    pub fn digest(&self) -> Result<PayloadDigest, PayloadError> {
+        let content = self.content.as_ref().map_err(Clone::clone)?;
+        Ok(Payload::of(&(&self.what, hex(&content.digest().0)))?.digest())
+    }
+}
+
+/// A decision in favour of one package.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// Who decided.
+    pub by: String,
+    /// The content hash of what they saw, in hexadecimal.
+    pub package: String,
+    /// When it ceases to be valid, if ever.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Approval {
+    /// Records that somebody approved this package.
+    pub fn of(by: impl Into<String>, package: &Package) -> Result<Self, PayloadError> {
+        Ok(Self { by: by.into(), package: hex(&package.digest()?.0), expires_at: None })
+    }
+
+    /// Limits the approval in time.
+    #[must_use]
+    pub fn expires_at(mut self, at: Timestamp) -> Self {
+        self.expires_at = Some(at);
+        self
+    }
+
+    /// Checks the approval against what is about to be sent. Called directly before each dispatch, and not
+    /// before a stored result is given back: what was sent stays sent when its approval has expired.
+    pub fn check(&self, package: &Package, now: Timestamp) -> Result<(), ApprovalError> {
+        let digest = package.digest().map_err(|e| ApprovalError::Unreadable { reason: e.to_string() })?;
+        if self.package != hex(&digest.0) {
+            return Err(ApprovalError::OtherContent { what: package.what.clone(), by: self.by.clone() });
+        }
+        match self.expires_at {
+            Some(at) if at <= now => Err(ApprovalError::Expired { by: self.by.clone() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why an effect may not be dispatched. Nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApprovalError {
+    /// There is none.
+    #[error("a {class} needs an approval and has none: pass the decision with the request")]
+    Missing {
+        /// The effect class that demands it.
+        class: &'static str,
+    },
+    /// The tool does not say what is to be approved.
+    #[error("the tool {tool} is a {class} but names no package to approve: give it one")]
+    NoPackage {
+        /// The tool.
+        tool: String,
+        /// The effect class that demands it.
+        class: &'static str,
+    },
+    /// The content changed after it was approved.
+    #[error("{by} approved another content of this {what}: the draft changed, ask again")]
+    OtherContent {
+        /// What was to be done.
+        what: String,
+        /// Who had approved.
+        by: String,
+    },
+    /// The approval was limited in time.
+    #[error("the approval by {by} has expired: ask again")]
+    Expired {
+        /// Who had approved.
+        by: String,
+    },
+    /// The package has no JSON form.
+    #[error("the package cannot be hashed: {reason}")]
+    Unreadable {
+        /// What is wrong with it.
+        reason: String,
+    },
+}

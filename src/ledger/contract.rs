@@ -1,0 +1,283 @@
+//! The downstream contract: what the other side offers decides what we may promise (DESIGN 4.3).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::effect::EffectClass;
+use super::retention::Retention;
+use super::retry::RetryPolicy;
+use crate::clock::Timestamp;
+
+/// The six classes of provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContractClass {
+    /// The effect is in the ledger's own database: one transaction with its record.
+    Transactional,
+    /// Takes a key; a duplicate gets the stored result.
+    ReplaysKey,
+    /// Takes a key; a duplicate is refused without the result.
+    RejectsKey,
+    /// Conditional create, or an id that we know before sending.
+    NaturalKey,
+    /// No key, but a strongly consistent lookup by our reference.
+    Lookup,
+    /// Neither.
+    Blind,
+}
+
+impl ContractClass {
+    /// All classes, for tables and tests.
+    pub const ALL: [Self; 6] = [
+        Self::Transactional,
+        Self::ReplaysKey,
+        Self::RejectsKey,
+        Self::NaturalKey,
+        Self::Lookup,
+        Self::Blind,
+    ];
+
+    /// A second send under the same key collides with the first at the provider.
+    pub const fn collides(self) -> bool {
+        matches!(self, Self::ReplaysKey | Self::RejectsKey | Self::NaturalKey)
+    }
+
+    /// Cannot be settled without a lookup.
+    pub const fn needs_lookup(self) -> bool {
+        matches!(self, Self::RejectsKey | Self::Lookup)
+    }
+
+    /// The name used in tables and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Transactional => "transactional",
+            Self::ReplaysKey => "replays key",
+            Self::RejectsKey => "rejects key",
+            Self::NaturalKey => "natural key",
+            Self::Lookup => "lookup",
+            Self::Blind => "blind",
+        }
+    }
+}
+
+/// How far a provider's lookup can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LookupOffer {
+    /// There is none.
+    None,
+    /// An effect may be missing from it for a while, so a miss proves nothing and is never followed by a send.
+    Eventual,
+    /// It shows every effect that has been applied.
+    Strong,
+}
+
+/// What a provider offers, as its tool declares it.
+///
+/// ```
+/// use std::time::Duration;
+/// use counterfoil::ledger::{Contract, ContractClass, LookupOffer};
+/// let stripe_like = Contract::new(ContractClass::ReplaysKey)
+///     .key_window(Duration::from_secs(24 * 3600))
+///     .key_max_len(255)
+///     .lookup(LookupOffer::Strong);
+/// assert!(stripe_like.class.collides());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contract {
+    /// Which of the six.
+    pub class: ContractClass,
+    /// What its lookup is worth.
+    pub lookup: LookupOffer,
+    /// The longest key it takes, in characters.
+    pub key_max_len: usize,
+    /// How long it remembers a key; `None` if for ever. Counted from the first byte that may have left.
+    pub key_window: Option<Duration>,
+    /// How long a request may still be on its way after its sender was fenced.
+    pub settle: Duration,
+    /// What the key is scoped to at the provider (credential, account, region). A changed scope is *no key*.
+    pub scope: Option<String>,
+    /// Repeat a call of unknown outcome although nothing can be asked: an explicit opt-in.
+    pub repeat_blindly: bool,
+}
+
+impl Contract {
+    /// Kept back from a key's window, for clocks that differ and requests that dawdle.
+    pub const WINDOW_MARGIN: Duration = Duration::from_secs(60);
+
+    /// The class with careful defaults: 60 s settle time, keys of 64 characters remembered for ever, a strong
+    /// lookup where the class cannot do without one and none elsewhere.
+    pub const fn new(class: ContractClass) -> Self {
+        Self {
+            class,
+            lookup: if class.needs_lookup() { LookupOffer::Strong } else { LookupOffer::None },
+            key_max_len: 64,
+            key_window: None,
+            settle: Duration::from_secs(60),
+            scope: None,
+            repeat_blindly: false,
+        }
+    }
+
+    /// Sets what the lookup is worth.
+    #[must_use]
+    pub const fn lookup(mut self, lookup: LookupOffer) -> Self {
+        self.lookup = lookup;
+        self
+    }
+
+    /// Sets the settle time.
+    #[must_use]
+    pub const fn settle(mut self, settle: Duration) -> Self {
+        self.settle = settle;
+        self
+    }
+
+    /// Sets how long the provider remembers a key.
+    #[must_use]
+    pub const fn key_window(mut self, window: Duration) -> Self {
+        self.key_window = Some(window);
+        self
+    }
+
+    /// Sets the longest key that the provider takes.
+    #[must_use]
+    pub const fn key_max_len(mut self, characters: usize) -> Self {
+        self.key_max_len = characters;
+        self
+    }
+
+    /// Sets the account, credential or region that the provider scopes its keys to.
+    #[must_use]
+    pub fn scope(mut self, scope: impl Into<String>) -> Self {
+        self.scope = Some(scope.into());
+        self
+    }
+
+    /// Opts in to repeating a call whose outcome nobody can find out. Duplicates become possible.
+    #[must_use]
+    pub const fn repeat_blindly(mut self) -> Self {
+        self.repeat_blindly = true;
+        self
+    }
+
+    /// The provider still honours a key first sent at `first_sent`: before its *last safe instant*.
+    pub fn key_is_safe(&self, first_sent: Timestamp, now: Timestamp) -> bool {
+        self.key_window.is_none_or(|window| {
+            let safe = window.saturating_sub(Self::WINDOW_MARGIN.min(window / 10));
+            // A clock that went backwards says nothing about how long ago the key was sent.
+            now >= first_sent && now < first_sent.after(safe)
+        })
+    }
+
+    /// Checks the declaration against effect class, retries and retention, at registration.
+    pub fn check(
+        &self,
+        effect: EffectClass,
+        retry: &RetryPolicy,
+        retention: &Retention,
+    ) -> Result<(), ContractError> {
+        if effect.needs_reconcile() && self.class == ContractClass::Blind {
+            return Err(ContractError::Unreconcilable { effect });
+        }
+        if self.class.needs_lookup() && self.lookup == LookupOffer::None {
+            return Err(ContractError::NoLookup { class: self.class });
+        }
+        if self.key_max_len < 22 {
+            return Err(ContractError::KeyTooShort { characters: self.key_max_len });
+        }
+        let horizon = retry.horizon();
+        if let Some(kept) = retention.shortest()
+            && kept < horizon
+        {
+            return Err(ContractError::RetentionBelowHorizon { kept, horizon });
+        }
+        match self.key_window {
+            Some(window) if self.class.collides() && window < horizon && self.lookup == LookupOffer::None => {
+                Err(ContractError::WindowBelowHorizon { window, horizon })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the external system said about a call of unknown outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding<T> {
+    /// It happened once. The output, and the provider's own id for it.
+    Committed {
+        /// What the call would have returned.
+        output: T,
+        /// The provider's id, if it has one.
+        external_ref: Option<String>,
+    },
+    /// The lookup shows nothing. Whether that is believed is the settle time's business.
+    NotFound,
+    /// The provider cannot tell.
+    Unknown,
+    /// The world holds more than one effect. The first is kept.
+    Duplicated {
+        /// The output of the first.
+        output: T,
+        /// Their ids at the provider, the first one first.
+        external_refs: Vec<String>,
+    },
+}
+
+impl<T> Finding<T> {
+    /// Turns the output into another type.
+    pub fn try_map<U, E>(self, f: impl FnOnce(T) -> Result<U, E>) -> Result<Finding<U>, E> {
+        Ok(match self {
+            Self::Committed { output, external_ref } => {
+                Finding::Committed { output: f(output)?, external_ref }
+            }
+            Self::NotFound => Finding::NotFound,
+            Self::Unknown => Finding::Unknown,
+            Self::Duplicated { output, external_refs } => {
+                Finding::Duplicated { output: f(output)?, external_refs }
+            }
+        })
+    }
+}
+
+/// Why a declaration is unsafe. The tool was not registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContractError {
+    /// Nobody could find out what became of a payment.
+    #[error("a {} cannot be sent to a blind provider: nobody could find out what became of it; \
+             declare a key, a natural key or a lookup", effect.name())]
+    Unreconcilable {
+        /// The tool's effect class.
+        effect: EffectClass,
+    },
+    /// The class stands and falls with a lookup, and there is none.
+    #[error("the contract class `{}` needs a lookup: give the tool a `reconcile`", class.name())]
+    NoLookup {
+        /// The declared class.
+        class: ContractClass,
+    },
+    /// Too few characters for a key that cannot collide.
+    #[error("keys of {characters} characters cannot be unique: the provider must allow at least 22")]
+    KeyTooShort {
+        /// What was declared.
+        characters: usize,
+    },
+    /// The record would be forgotten while retries may still come (invariant 9).
+    #[error("the record is kept for {kept:?}, but retries may come for {horizon:?}: keep it longer or retry less")]
+    RetentionBelowHorizon {
+        /// The retention.
+        kept: Duration,
+        /// The longest that retries may take.
+        horizon: Duration,
+    },
+    /// The provider would have forgotten the key while we still retry under it.
+    #[error("the provider keeps keys for {window:?}, but retries may come for {horizon:?}: retry less, or give a lookup")]
+    WindowBelowHorizon {
+        /// The provider's window.
+        window: Duration,
+        /// The longest that retries may take.
+        horizon: Duration,
+    },
+}

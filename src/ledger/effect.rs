@@ -1,0 +1,115 @@
+//! Effect classes: what kind of mark a call leaves on the world, and the safety rules that follow (EXE-1).
+
+use serde::{Deserialize, Serialize};
+
+/// What a tool does to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectClass {
+    /// Computes; touches nothing.
+    Pure,
+    /// Asks a model: costs money, changes nothing.
+    ModelCall,
+    /// Reads from the world.
+    ReadOnly,
+    /// Makes something that nobody is shown yet.
+    Draft,
+    /// Changes the own system, with an expected version.
+    InternalMutation,
+    /// Tells somebody something. It cannot be unsaid.
+    Notification,
+    /// Moves money.
+    Payment,
+    /// Destroys something.
+    Deletion,
+    /// Writes to an agent's memory.
+    MemoryWrite,
+}
+
+/// What becomes of a recorded effect that the resumed path of a run does not ask for (DESIGN 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Divergence {
+    /// Keep it; a later call with its key is answered from it.
+    Adopt,
+    /// Stop the run and ask.
+    Escalate,
+}
+
+impl EffectClass {
+    /// All classes, for tables and tests.
+    pub const ALL: [Self; 9] = [
+        Self::Pure,
+        Self::ModelCall,
+        Self::ReadOnly,
+        Self::Draft,
+        Self::InternalMutation,
+        Self::Notification,
+        Self::Payment,
+        Self::Deletion,
+        Self::MemoryWrite,
+    ];
+
+    /// Safe to repeat by its nature: a second run leaves the world as one run does, or nearly so at no harm.
+    pub const fn repeatable(self) -> bool {
+        matches!(self, Self::Pure | Self::ModelCall | Self::ReadOnly | Self::Draft)
+    }
+
+    /// A call of unknown outcome may have left a mark.
+    pub const fn leaves_mark(self) -> bool {
+        !self.repeatable()
+    }
+
+    /// Must not be dispatched without a valid approval.
+    pub const fn needs_approval(self) -> bool {
+        matches!(self, Self::Notification | Self::Deletion)
+    }
+
+    /// Must be reconcilable, or sent where the provider itself prevents the duplicate.
+    pub const fn needs_reconcile(self) -> bool {
+        matches!(self, Self::Payment)
+    }
+
+    /// What becomes of it when a resumed run takes another path, unless the tool says otherwise.
+    pub const fn divergence(self) -> Divergence {
+        match self {
+            Self::Notification | Self::Payment | Self::Deletion => Divergence::Escalate,
+            _ => Divergence::Adopt,
+        }
+    }
+
+    /// The number that rows hold. Never reuse one.
+    pub(crate) const fn code(self) -> i64 {
+        match self {
+            Self::Pure => 1,
+            Self::ModelCall => 2,
+            Self::ReadOnly => 3,
+            Self::Draft => 4,
+            Self::InternalMutation => 5,
+            Self::Notification => 6,
+            Self::Payment => 7,
+            Self::Deletion => 8,
+            Self::MemoryWrite => 9,
+        }
+    }
+
+    /// Reads the number back.
+    pub(crate) fn from_code(code: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.code() == code)
+    }
+
+    /// The name used in tables and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pure => "pure",
+            Self::ModelCall => "model call",
+            Self::ReadOnly => "read-only",
+            Self::Draft => "draft",
+            Self::InternalMutation => "internal mutation",
+            Self::Notification => "notification",
+            Self::Payment => "payment",
+            Self::Deletion => "deletion",
+            Self::MemoryWrite => "memory write",
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Operation keys: the semantic identity of one logical tool call, never random, never a time (KEY-1 to KEY-3).
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+
+use crate::id::{RunId, Tenant};
+use crate::payload::hex;
+
+/// How far a key reaches. The tenant is always part of it, so nothing is wider than a tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Scope {
+    /// One operation type (the default, and the tightest that needs no further name).
+    #[default]
+    Operation,
+    /// One user within the operation type.
+    User(String),
+    /// Every operation type of the tenant: one key, one effect, whatever it is.
+    Tenant,
+}
+
+/// What a tool call *is*: "send this approved notice once". Built by the tool from its input.
+///
+/// ```
+/// use counterfoil::{Key, Tenant};
+/// let tenant = Tenant::new("acme")?;
+/// let key = Key::of("send_notice").target("case:9").operation("draft 4").render()?;
+/// assert_eq!(key.as_str(), "send_notice:case%3A9:draft 4");
+/// // Parts are escaped: no two different tuples give one key.
+/// assert_ne!(Key::of("t").target("a:b").operation("c").render()?,
+///            Key::of("t").target("a").operation("b:c").render()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub struct Key {
+    kind: String,
+    parts: Vec<(Part, String)>,
+    scope: Scope,
+    revision: u32,
+    hashed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Part {
+    Target,
+    Operation,
+    Given,
+    Derived,
+    Run,
+    Step,
+}
+
+impl Key {
+    /// The longest key when rendered, in bytes.
+    pub const MAX_BYTES: usize = 512;
+
+    /// Begins a key for an operation type, usually the tool's name.
+    pub fn of(kind: impl Into<String>) -> Self {
+        Self { kind: kind.into(), parts: Vec::new(), scope: Scope::default(), revision: 0, hashed: false }
+    }
+
+    /// A key that the client gave: any string, for instance of [`client_key`](crate::client_key).
+    pub fn given(kind: impl Into<String>, key: impl Into<String>) -> Self {
+        Self::of(kind).with(Part::Given, key)
+    }
+
+    /// A key derived from named fields (source type, source id, revision or content hash, action): SHA-256
+    /// over their names and values, each with its length, so that no two different lists give one key.
+    pub fn derived<'a>(
+        kind: impl Into<String>,
+        fields: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let mut hasher = Sha256::new_with_prefix(b"counterfoil/key/1\0");
+        for text in fields.into_iter().flat_map(|(name, value)| [name, value]) {
+            hasher.update((text.len() as u64).to_be_bytes());
+            hasher.update(text);
+        }
+        Self::of(kind).with(Part::Derived, hex(&hasher.finalize()))
+    }
+
+    /// The identity of a call inside one run, for tools that have no key of their own.
+    pub(crate) fn in_run(kind: impl Into<String>, run: RunId, step: impl Into<String>) -> Self {
+        Self::of(kind).with(Part::Run, run.to_string()).with(Part::Step, step)
+    }
+
+    /// What the operation is done to: a case, an account, an order.
+    pub fn target(self, target: impl ToString) -> Self {
+        self.with(Part::Target, target.to_string())
+    }
+
+    /// Which operation on the target it is: a draft's id, a revision, a due date.
+    pub fn operation(self, operation: impl ToString) -> Self {
+        self.with(Part::Operation, operation.to_string())
+    }
+
+    /// How far the key reaches.
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// The same operation once more, on purpose: for what was compensated, or must be done again.
+    /// Revision 0 is the first.
+    pub fn revision(mut self, revision: u32) -> Self {
+        self.revision = revision;
+        self
+    }
+
+    /// Hashes the parts if they are too long, instead of refusing them.
+    pub fn hashed(mut self) -> Self {
+        self.hashed = true;
+        self
+    }
+
+    fn with(mut self, part: Part, text: impl Into<String>) -> Self {
+        self.parts.push((part, text.into()));
+        self
+    }
+
+    /// Checks the parts and renders the key, without its tenant: rows hold that beside it.
+    pub fn render(&self) -> Result<OperationKey, KeyError> {
+        let mut text = String::with_capacity(64);
+        match &self.scope {
+            Scope::Operation => escape("operation type", &self.kind, &mut text)?,
+            Scope::Tenant => text.push_str("~tenant"),
+            Scope::User(user) => {
+                escape("operation type", &self.kind, &mut text)?;
+                text.push_str(":~user:");
+                escape("user", user, &mut text)?;
+            }
+        }
+        if self.parts.is_empty() {
+            return Err(KeyError::Empty { part: "target" });
+        }
+        for (part, value) in &self.parts {
+            let (name, marker) = match part {
+                Part::Target => ("target", ":"),
+                Part::Operation => ("operation", ":"),
+                Part::Given => ("key", ":~key:"),
+                Part::Derived => ("derived", ":~sha256:"),
+                Part::Run => ("run", ":~"),
+                Part::Step => ("step", ":"),
+            };
+            text.push_str(marker);
+            escape(name, value, &mut text)?;
+        }
+        if self.hashed && text.len() + 16 > Self::MAX_BYTES {
+            let digest = Sha256::new_with_prefix(b"counterfoil/long-key/1\0").chain_update(&text);
+            text = format!("~long:{}", hex(&digest.finalize()));
+        }
+        if self.revision > 0 {
+            use std::fmt::Write as _;
+            let _ = write!(text, ":~revision:{}", self.revision);
+        }
+        if text.len() > Self::MAX_BYTES {
+            return Err(KeyError::TooLong { bytes: text.len(), max: Self::MAX_BYTES });
+        }
+        Ok(OperationKey(text.into()))
+    }
+}
+
+/// `:` separates, `~` marks what the engine itself put there, `%` escapes: none of them survives in a part.
+fn escape(part: &'static str, value: &str, into: &mut String) -> Result<(), KeyError> {
+    if value.is_empty() {
+        return Err(KeyError::Empty { part });
+    }
+    for c in value.chars() {
+        match c {
+            ':' => into.push_str("%3A"),
+            '~' => into.push_str("%7E"),
+            '%' => into.push_str("%25"),
+            c if c.is_control() => return Err(KeyError::Control { part }),
+            c => into.push(c),
+        }
+    }
+    Ok(())
+}
+
+/// A checked, rendered key: unique within its tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OperationKey(Arc<str>);
+
+impl OperationKey {
+    /// The rendered text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The rendered text, shared.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn text(&self) -> Arc<str> {
+        self.0.clone()
+    }
+
+    /// A key read back from the store.
+    pub(crate) fn stored(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The key as it goes downstream (KEY-7): at most `max` characters of `[A-Za-z0-9_-]`, so that it fits
+    /// a header, a URL and the limits in use (25, 36, 64, 255). It is a hash, never a cut: keys with a common
+    /// prefix stay distinct. `namespace` keeps two deployments that share a provider account apart.
+    ///
+    /// # Errors
+    /// [`KeyError::WireTooShort`] below 22 characters, which would leave fewer than 128 bits.
+    pub fn wire(&self, namespace: &str, tenant: &Tenant, max: usize) -> Result<String, KeyError> {
+        let mut hasher = Sha256::new_with_prefix(b"counterfoil/wire/1\0");
+        for text in [namespace, tenant.as_str(), self.as_str()] {
+            hasher.update((text.len() as u64).to_be_bytes());
+            hasher.update(text);
+        }
+        let digest = hasher.finalize();
+        match max {
+            0..22 => Err(KeyError::WireTooShort { max }),
+            22..64 => {
+                let mut text = URL_SAFE_NO_PAD.encode(digest);
+                text.truncate(max);
+                Ok(text)
+            }
+            _ => Ok(hex(&digest)),
+        }
+    }
+}
+
+impl fmt::Display for OperationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a key was refused. Nothing was stored and nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// A part has no characters: two different operations could fall together.
+    #[error("the key's {part} is empty: give what the operation is about")]
+    Empty {
+        /// Which part.
+        part: &'static str,
+    },
+    /// A part holds a control character, which headers and logs cannot carry.
+    #[error("the key's {part} holds a control character: remove it")]
+    Control {
+        /// Which part.
+        part: &'static str,
+    },
+    /// Too long when rendered.
+    #[error("the key has {bytes} bytes, {max} at most: shorten its parts, or call `.hashed()`")]
+    TooLong {
+        /// The rendered length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The provider allows too few characters for a key that cannot collide.
+    #[error("a key of {max} characters cannot be unique: the provider must allow at least 22")]
+    WireTooShort {
+        /// What the provider allows.
+        max: usize,
+    },
+}

@@ -1,0 +1,30 @@
+//! ① The truth about idempotency, in one place: a pure state machine.
+//!
+//! [`decide()`] says what a request means in the light of the record that exists; [`apply()`] says what a record
+//! becomes when something has happened; [`resolve::next`] says what to do about a call whose fate is unknown.
+//! Nothing here is async, does I/O, reads a clock or draws chance, and nothing here knows what a workflow is.
+
+mod apply;
+mod approval;
+mod contract;
+mod decide;
+mod diff;
+mod effect;
+mod hash;
+mod key;
+mod record;
+pub mod resolve;
+mod retention;
+mod retry;
+
+pub use apply::{Event, Illegal, apply};
+pub use approval::{Approval, ApprovalError, Package};
+pub use contract::{Contract, ContractClass, ContractError, Finding, LookupOffer};
+pub use decide::{Decision, Facts, Request, decide};
+pub use diff::{Diff, diff};
+pub use effect::{Divergence, EffectClass};
+pub use hash::RequestHash;
+pub use key::{Key, KeyError, OperationKey, Scope};
+pub use record::{Basis, Owner, Record, State};
+pub use retention::{Retention, RetentionMode};
+pub use retry::{Backoff, ErrorKind, RecordedFailure, RetryDecision, RetryPolicy};

@@ -1,0 +1,177 @@
+//! The idempotency record: what is known of one operation (REC-1).
+
+use super::effect::EffectClass;
+use super::hash::RequestHash;
+use super::key::OperationKey;
+use super::retry::RecordedFailure;
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::payload::Stored;
+
+/// Who asked for the operation first, and so owns its effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The run, if a workflow asked.
+    pub run: Option<RunId>,
+    /// The step of the run: name and id.
+    pub step: Option<String>,
+    /// The caller's own id for the call. Shown, never used as a key: models reuse them.
+    pub call_id: Option<String>,
+}
+
+/// What a committed record rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Basis {
+    /// The provider's answer, seen by us.
+    Answer,
+    /// Evidence or a lookup after the answer was lost.
+    Lookup,
+    /// A second send under the same key, trusting the provider's word that it honours keys. If it does not,
+    /// the effect happened twice, and this mark is what makes the duplicate not silent.
+    Declaration,
+    /// A repeat of an effect that may be repeated, or that somebody opted to repeat.
+    Repeat,
+    /// A person's word.
+    Decision,
+}
+
+impl Basis {
+    /// All, in the order of their codes.
+    pub const ALL: [Self; 5] =
+        [Self::Answer, Self::Lookup, Self::Declaration, Self::Repeat, Self::Decision];
+
+    /// The number that rows hold. Never reuse one.
+    pub(crate) const fn code(self) -> i64 {
+        match self {
+            Self::Answer => 0,
+            Self::Lookup => 1,
+            Self::Declaration => 2,
+            Self::Repeat => 3,
+            Self::Decision => 4,
+        }
+    }
+
+    /// Reads the number back.
+    pub(crate) fn from_code(code: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|basis| basis.code() == code)
+    }
+}
+
+/// Where the operation stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// An attempt may have reached the world. After a crash this means *ambiguous*, always.
+    Started,
+    /// It happened, once.
+    Committed {
+        /// The first result, byte for byte.
+        response: Stored,
+    },
+    /// For certain it did not happen; it may be tried again under the same key.
+    Failed {
+        /// Why.
+        failure: RecordedFailure,
+    },
+    /// It happened and was undone.
+    Compensated {
+        /// The first result.
+        response: Stored,
+        /// What the undoing gave back.
+        compensation: Stored,
+        /// All of it was undone, not a part.
+        whole: bool,
+    },
+    /// Nobody knows, and somebody decided to leave it at that.
+    Abandoned {
+        /// Who decided so, and why.
+        reason: String,
+    },
+}
+
+impl State {
+    /// The number that rows hold. Never reuse one.
+    pub(crate) const fn code(&self) -> i64 {
+        match self {
+            Self::Started => 1,
+            Self::Committed { .. } => 2,
+            Self::Failed { .. } => 3,
+            Self::Compensated { .. } => 4,
+            Self::Abandoned { .. } => 5,
+        }
+    }
+
+    /// The name used in tables and messages.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Committed { .. } => "committed",
+            Self::Failed { .. } => "failed",
+            Self::Compensated { .. } => "compensated",
+            Self::Abandoned { .. } => "abandoned",
+        }
+    }
+}
+
+/// The idempotency record of one operation. Unique by (tenant, key).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where it stands in its table.
+    pub id: RecordId,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// What it is the record of.
+    pub key: OperationKey,
+    /// The operation type: the tool's name.
+    pub operation: Name,
+    /// What it does to the world.
+    pub class: EffectClass,
+    /// The canonical request, secrets as keyed digests.
+    pub request: Stored,
+    /// What the key is bound to.
+    pub request_hash: RequestHash,
+    /// The version of the input type that the request was written with.
+    pub input_version: u32,
+    /// Who asked first.
+    pub owner: Owner,
+    /// The worker whose attempt this is. A worker with another fence can change nothing.
+    pub fence: Fence,
+    /// Counts the changes; a change is admitted only on top of the one it was computed from.
+    pub revision: u32,
+    /// Attempts in all.
+    pub attempts: u32,
+    /// Attempts made by executions that have ended; the rest count against the present retry budget.
+    pub spent: u32,
+    /// Where it stands.
+    pub state: State,
+    /// What a committed state rests on.
+    pub basis: Basis,
+    /// The provider's id, noted as soon as it was known.
+    pub external_ref: Option<String>,
+    /// What the key was scoped to at the provider when it was first sent.
+    pub scope: Option<String>,
+    /// The open question about it.
+    pub escalation: Option<EscalationId>,
+    /// A failed operation goes again not before this instant. Absent: its execution has ended.
+    pub not_before: Option<Timestamp>,
+    /// The instant of the confirming lookup that is still to come.
+    pub confirm_at: Option<Timestamp>,
+    /// When it was first started: no byte left before this instant.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+impl Record {
+    /// Attempts that count against the present execution's budget.
+    pub const fn tries(&self) -> u32 {
+        self.attempts.saturating_sub(self.spent)
+    }
+
+    /// The stored first result, if there is one.
+    pub const fn response(&self) -> Option<&Stored> {
+        match &self.state {
+            State::Committed { response } | State::Compensated { response, .. } => Some(response),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What to do next about a call whose fate is unknown (DESIGN 4.2 and 4.3). One step at a time: the
+//! executor carries the step out, learns something, and asks again.
+
+use super::contract::{Contract, ContractClass, LookupOffer};
+use super::effect::EffectClass;
+
+/// What the last lookup said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// None was made yet.
+    NotYet,
+    /// It showed nothing, and was made before the settle time was over.
+    MissedEarly,
+    /// It showed nothing, and was made after the settle time.
+    MissedSettled,
+    /// It could not say, or could not be made, as often as its own policy allows.
+    Unanswered,
+}
+
+/// What is known about the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is one independent fact")]
+pub struct Known {
+    /// What the last lookup said.
+    pub looked: Looked,
+    /// The key is inside the provider's window and its scope is the one it was first sent under.
+    pub key_honoured: bool,
+    /// The settle time has passed since the old sender was fenced.
+    pub settled: bool,
+    /// A send under the key was refused as a duplicate.
+    pub refused_as_duplicate: bool,
+    /// The approval that the effect needs is valid now (or none is needed).
+    pub may_send: bool,
+    /// Attempts are left.
+    pub attempts_left: bool,
+}
+
+/// The next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Next {
+    /// Ask the external system.
+    Look,
+    /// Wait until the settle time is over; a miss is not believed before.
+    Settle,
+    /// Send again under the same key, which collides with the first send.
+    Resend {
+        /// Nothing but the provider's word stands against a duplicate: mark the record.
+        on_declaration: bool,
+    },
+    /// Send again after a miss that is believed; look once more one settle time later.
+    SendAndConfirm,
+    /// Do it again: harmless by its nature, or opted in to.
+    Repeat,
+    /// Ask a person.
+    Escalate(Why),
+}
+
+/// Why only a person can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The provider can neither be asked nor told apart a repeat.
+    Blind,
+    /// The provider has forgotten the key by now, or its scope changed, and there is no lookup.
+    KeyExpired,
+    /// The provider refuses the key as known and shows no effect: a failed request may have burned it.
+    KeyBurned,
+    /// The lookup does not answer.
+    LookupUnanswered,
+    /// A miss in a lookup that lags proves nothing.
+    LookupLags,
+    /// It would have to be sent again, but its approval is no longer valid.
+    ApprovalExpired,
+    /// It would have to be sent again, but the attempts are used up.
+    AttemptsUsedUp,
+}
+
+impl Why {
+    /// The question as a person reads it.
+    pub const fn question(self) -> &'static str {
+        match self {
+            Self::Blind => "The call may have happened. Its provider can neither be asked nor tell a repeat apart. Did it?",
+            Self::KeyExpired => "The call may have happened, and the provider no longer remembers its key. Did it?",
+            Self::KeyBurned => "The provider refuses the key as known but shows no effect. Did it happen?",
+            Self::LookupUnanswered => "The call may have happened, and the provider's lookup does not answer. Did it?",
+            Self::LookupLags => "The lookup shows no effect, but it lags behind. Did it happen?",
+            Self::ApprovalExpired => "The call did not happen, and its approval is no longer valid. Send it all the same?",
+            Self::AttemptsUsedUp => "The call may have happened, and its attempts are used up. Did it?",
+        }
+    }
+}
+
+/// Decides the next step.
+pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
+    if effect.repeatable() {
+        return if known.attempts_left { Next::Repeat } else { Next::Escalate(Why::AttemptsUsedUp) };
+    }
+    let can_look = contract.lookup != LookupOffer::None;
+    if can_look && known.looked == Looked::NotYet {
+        return Next::Look;
+    }
+    let collides = contract.class.collides() && known.key_honoured;
+    if collides {
+        return if known.refused_as_duplicate {
+            burned(contract, known)
+        } else {
+            // Whatever the lookup said, the second send cannot make a second effect: nothing waits.
+            send(known, Next::Resend { on_declaration: !can_look })
+        };
+    }
+    match contract.class {
+        ContractClass::Blind | ContractClass::Transactional if !can_look => blind(contract, known),
+        _ if !can_look => Next::Escalate(Why::KeyExpired),
+        _ => by_lookup(contract, known),
+    }
+}
+
+/// The provider knows the key and does not show the result: look, wait out the lag, look again, then ask.
+fn burned(contract: &Contract, known: &Known) -> Next {
+    match known.looked {
+        _ if contract.lookup == LookupOffer::None => Next::Escalate(Why::KeyBurned),
+        Looked::NotYet => Next::Look,
+        Looked::MissedEarly if known.settled => Next::Look,
+        Looked::MissedEarly => Next::Settle,
+        Looked::MissedSettled => Next::Escalate(Why::KeyBurned),
+        Looked::Unanswered => Next::Escalate(Why::LookupUnanswered),
+    }
+}
+
+/// Nothing collides: "not found" is believed only after the settle time, and only from a strong lookup.
+fn by_lookup(contract: &Contract, known: &Known) -> Next {
+    match known.looked {
+        Looked::NotYet => Next::Look,
+        Looked::MissedEarly if known.settled => Next::Look,
+        Looked::MissedEarly => Next::Settle,
+        Looked::MissedSettled if contract.lookup == LookupOffer::Eventual => Next::Escalate(Why::LookupLags),
+        Looked::MissedSettled => send(known, Next::SendAndConfirm),
+        Looked::Unanswered => Next::Escalate(Why::LookupUnanswered),
+    }
+}
+
+fn blind(contract: &Contract, known: &Known) -> Next {
+    if contract.repeat_blindly { send(known, Next::Repeat) } else { Next::Escalate(Why::Blind) }
+}
+
+/// A send needs a valid approval and an attempt that is left.
+const fn send(known: &Known, how: Next) -> Next {
+    if !known.may_send {
+        Next::Escalate(Why::ApprovalExpired)
+    } else if !known.attempts_left {
+        Next::Escalate(Why::AttemptsUsedUp)
+    } else {
+        how
+    }
+}

@@ -1,0 +1,11 @@
+//! counterfoil
+pub mod clock;
+pub mod id;
+pub mod ledger;
+pub mod payload;
+pub mod store;
+
+pub use clock::{Clock, SystemClock, Timestamp};
+pub use id::{EscalationId, Fence, IdError, Name, RecordId, RunId, Tenant, client_key};
+pub use ledger::{Approval, Key, Package};
+pub use payload::{Payload, PayloadError, Secret};

@@ -1,0 +1,282 @@
+//! Payloads: JSON in the one form that has one spelling (RFC 8785), checked before it is hashed or stored.
+//!
+//! What JSON cannot carry exactly is refused, never rounded: RFC 8785 turns every number into a double, so
+//! 9007199254740993 and …992 would get one hash, and two different requests would pass for one.
+
+mod parse;
+mod secret;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+pub use parse::parse;
+pub use secret::{DigestKey, Secret};
+pub(crate) use secret::is_secret;
+
+/// The deepest nesting that is accepted.
+pub const MAX_DEPTH: usize = 128;
+/// The largest integer that a double carries exactly: 2^53 - 1.
+pub const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
+
+/// How large a payload may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Up to this many bytes a payload is stored in its row; beyond, in the payload table, by digest.
+    pub inline_bytes: usize,
+    /// Beyond this many bytes a payload is refused.
+    pub max_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { inline_bytes: 16 * 1024, max_bytes: 4 * 1024 * 1024 }
+    }
+}
+
+/// A JSON document in canonical form. Equal meaning, equal bytes.
+///
+/// ```
+/// use counterfoil::Payload;
+/// use serde_json::json;
+/// let a = Payload::of(&json!({"b": 1.0, "a": [true, null]}))?;
+/// assert_eq!(a.as_str(), r#"{"a":[true,null],"b":1}"#);
+/// let error = Payload::of(&json!({"order": {"id": 9007199254740993_u64}})).unwrap_err();
+/// assert!(error.to_string().contains("$.order.id"));
+/// # Ok::<(), counterfoil::PayloadError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Payload(Arc<str>);
+
+impl Payload {
+    /// The canonical form of a value.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, PayloadError> {
+        let text = serde_json_canonicalizer::to_string(&value)
+            .map_err(|e| PayloadError::NotJson { reason: e.to_string() })?;
+        if shape(&text)? == Numbers::PerhapsInexact {
+            // The canonical text has rounded already: look at the value itself.
+            let value = serde_json::to_value(value)
+                .map_err(|e| PayloadError::NotJson { reason: e.to_string() })?;
+            exact(&value, &mut String::from("$"))?;
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// Reads JSON text that came from outside, refusing duplicate keys, and brings it into canonical form.
+    pub fn parse(text: &str) -> Result<Self, PayloadError> {
+        Self::of(&parse(text)?)
+    }
+
+    /// Text that was canonical when it was stored.
+    pub(crate) fn stored(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The canonical text, shared.
+    pub(crate) fn text(&self) -> Arc<str> {
+        self.0.clone()
+    }
+
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Reads the payload as a Rust value.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
+        serde_json::from_str(&self.0).map_err(|e| PayloadError::Mismatch {
+            expected: std::any::type_name::<T>(),
+            reason: e.to_string(),
+        })
+    }
+
+    /// The payload as a JSON value.
+    pub fn value(&self) -> Result<Value, PayloadError> {
+        self.decode()
+    }
+
+    /// Refuses a payload that is too large to be stored.
+    pub fn within(self, limits: &Limits) -> Result<Self, PayloadError> {
+        if self.0.len() > limits.max_bytes {
+            return Err(PayloadError::TooLarge { bytes: self.0.len(), max: limits.max_bytes });
+        }
+        Ok(self)
+    }
+
+    /// SHA-256 of the canonical bytes: the address in the payload table.
+    pub fn digest(&self) -> PayloadDigest {
+        PayloadDigest(Sha256::digest(self.0.as_bytes()).into())
+    }
+}
+
+/// The address of a large payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PayloadDigest(pub [u8; 32]);
+
+/// A payload as a row holds it: in place, or by its address in the payload table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// In the row.
+    Inline(Payload),
+    /// In the payload table, read only when asked for.
+    At(PayloadDigest),
+}
+
+impl Stored {
+    /// The text of the column. Canonical JSON never begins with `@`, so the two forms cannot be mixed up.
+    pub(crate) fn column(&self) -> Arc<str> {
+        match self {
+            Self::Inline(payload) => payload.0.clone(),
+            Self::At(PayloadDigest(digest)) => format!("@{}", hex(digest)).into(),
+        }
+    }
+
+    /// Reads the column back; `None` if it is neither form.
+    pub(crate) fn from_column(text: String) -> Option<Self> {
+        match text.strip_prefix('@') {
+            None => Some(Self::Inline(Payload::stored(text))),
+            Some(digest) => Some(Self::At(PayloadDigest(unhex(digest)?))),
+        }
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[derive(PartialEq, Eq)]
+enum Numbers {
+    Exact,
+    PerhapsInexact,
+}
+
+/// One pass over canonical text: how deep it nests, and whether any number is long enough to have been
+/// rounded. Only a literal of sixteen digits or more can be beyond 2^53; all others need no second look.
+fn shape(text: &str) -> Result<Numbers, PayloadError> {
+    let (mut depth, mut digits, mut numbers) = (0_usize, 0_u32, Numbers::Exact);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
+        if digits >= 16 {
+            numbers = Numbers::PerhapsInexact;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(PayloadError::TooDeep { max: MAX_DEPTH });
+                }
+            }
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+    }
+    Ok(numbers)
+}
+
+/// Finds the first integer that a double cannot carry, and says where it stands.
+fn exact(value: &Value, path: &mut String) -> Result<(), PayloadError> {
+    match value {
+        Value::Number(n) => {
+            let magnitude = n.as_u64().or_else(|| n.as_i64().map(i64::unsigned_abs));
+            match magnitude {
+                Some(m) if m > MAX_EXACT_INTEGER => {
+                    Err(PayloadError::InexactInteger { path: path.clone(), number: n.to_string() })
+                }
+                _ => Ok(()),
+            }
+        }
+        Value::Array(items) => items.iter().enumerate().try_for_each(|(i, item)| {
+            descend(item, path, &format!("[{i}]"))
+        }),
+        Value::Object(fields) => fields.iter().try_for_each(|(name, item)| {
+            descend(item, path, &format!(".{name}"))
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn descend(value: &Value, path: &mut String, part: &str) -> Result<(), PayloadError> {
+    let length = path.len();
+    path.push_str(part);
+    exact(value, path)?;
+    path.truncate(length);
+    Ok(())
+}
+
+/// Why a payload was refused. Nothing was stored and nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PayloadError {
+    /// The value has no JSON form (NaN, infinity, a map whose keys are not text), or the text is not JSON.
+    #[error("this cannot be written or read as JSON: {reason}")]
+    NotJson {
+        /// What the serializer or parser said.
+        reason: String,
+    },
+    /// An integer beyond 2^53 - 1 would be rounded, and two different requests would hash alike.
+    #[error("the integer {number} at {path} is beyond 2^53 - 1 and would be rounded: send it as a string")]
+    InexactInteger {
+        /// The JSON path of the number.
+        path: String,
+        /// The number as given.
+        number: String,
+    },
+    /// A JSON object names a field twice; which one counts depends on the reader.
+    #[error("the field {field:?} stands twice in one object: remove one")]
+    DuplicateField {
+        /// The field's name.
+        field: String,
+    },
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("the JSON nests deeper than {max} levels: flatten it")]
+    TooDeep {
+        /// The limit.
+        max: usize,
+    },
+    /// Larger than the hard limit.
+    #[error("the payload has {bytes} bytes, {max} at most: store it elsewhere and pass a reference")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Stored JSON does not fit the Rust type of today.
+    #[error("the stored JSON does not fit {expected}: {reason}")]
+    Mismatch {
+        /// The Rust type.
+        expected: &'static str,
+        /// What the parser said.
+        reason: String,
+    },
+}

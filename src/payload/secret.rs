@@ -1,0 +1,145 @@
+//! Secrets in requests: they reach the tool, and never the disk.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::Sha256;
+
+use super::hex;
+
+const MARK: &str = "$secret";
+
+/// A tenant's own key for digests of secrets. Drop it, and the digests say nothing any more.
+#[derive(Clone)]
+pub struct DigestKey([u8; 32]);
+
+impl DigestKey {
+    /// Wraps 32 random bytes.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for the store alone.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Serializes with every [`Secret`] inside replaced by its keyed digest.
+    ///
+    /// The key is handed to the field through the thread, because serde passes no context; the closure
+    /// must not await, and being synchronous it cannot.
+    pub(crate) fn scoped<R>(&self, serialize: impl FnOnce() -> R) -> R {
+        struct Restore(Option<DigestKey>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                KEY.set(self.0.take());
+            }
+        }
+        let _restore = Restore(KEY.replace(Some(self.clone())));
+        serialize()
+    }
+
+    fn digest(&self, bytes: &[u8]) -> String {
+        #[allow(clippy::expect_used, reason = "HMAC takes a key of any length (RFC 2104)")]
+        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.0).expect("any length is a key");
+        mac.update(bytes);
+        hex(&mac.finalize().into_bytes())
+    }
+}
+
+impl fmt::Debug for DigestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DigestKey(…)")
+    }
+}
+
+thread_local! {
+    static KEY: RefCell<Option<DigestKey>> = const { RefCell::new(None) };
+}
+
+/// A value that must not be stored, logged or shown. In a request it enters hash and record as a digest
+/// keyed by the tenant, so that an equal secret is recognised and none can be read back.
+///
+/// A request that is read back from the store holds only the digest: [`Secret::expose`] is then `None`.
+///
+/// ```
+/// use counterfoil::Secret;
+/// let token = Secret::new(String::from("hunter2"));
+/// assert_eq!(token.expose().map(String::as_str), Some("hunter2"));
+/// assert!(!format!("{token:?}").contains("hunter2"));
+/// assert!(!serde_json::to_string(&token)?.contains("hunter2"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret<T>(Held<T>);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Held<T> {
+    Open(T),
+    Digest(String),
+}
+
+impl<T> Secret<T> {
+    /// Wraps a secret.
+    pub const fn new(value: T) -> Self {
+        Self(Held::Open(value))
+    }
+
+    /// The secret, unless it was read back from the store.
+    pub const fn expose(&self) -> Option<&T> {
+        match &self.0 {
+            Held::Open(value) => Some(value),
+            Held::Digest(_) => None,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl<T: Serialize> Serialize for Secret<T> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::{Error as _, SerializeMap as _};
+        let digest = match &self.0 {
+            Held::Digest(digest) => digest.clone(),
+            Held::Open(value) => KEY.with_borrow(|key| match key {
+                None => Ok("redacted".to_owned()),
+                Some(key) => serde_json_canonicalizer::to_vec(value)
+                    .map(|bytes| key.digest(&bytes))
+                    .map_err(|_| S::Error::custom("a secret has no JSON form")),
+            })?,
+        };
+        let mut map = s.serialize_map(Some(1))?;
+        map.serialize_entry(MARK, &digest)?;
+        map.end()
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Secret<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(d)?;
+        if let Some(digest) = digest_of(&value) {
+            return Ok(Self(Held::Digest(digest.to_owned())));
+        }
+        serde_json::from_value(value)
+            .map(Self::new)
+            // The parser's own message would quote the secret.
+            .map_err(|_| serde::de::Error::custom("a secret field does not have the expected type"))
+    }
+}
+
+/// A JSON value that stands for a secret.
+pub(crate) fn is_secret(value: &serde_json::Value) -> bool {
+    digest_of(value).is_some()
+}
+
+fn digest_of(value: &serde_json::Value) -> Option<&str> {
+    let object = value.as_object()?;
+    (object.len() == 1).then(|| object.get(MARK)?.as_str()).flatten()
+}

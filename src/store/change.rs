@@ -1,0 +1,148 @@
+//! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
+
+use super::rows::{Escalation, Evidence, Run, Step, Use};
+use crate::clock::Timestamp;
+use crate::id::{Fence, Tenant};
+use crate::ledger::Record;
+use crate::payload::{DigestKey, Payload};
+
+/// One activation of a run: changes of one lane never overtake one another, and a refused one stops the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lane(pub u64);
+
+/// One change with everything that follows from it: all of it becomes durable, or nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// The worker that writes. Refused once that worker has been fenced; absent only for enrolment and for
+    /// evidence, which a fenced worker may still leave.
+    pub fence: Option<Fence>,
+    /// The order it belongs to.
+    pub lane: Option<Lane>,
+    /// The new state of a record: at revision 1 a new one, otherwise one revision on from what is stored.
+    pub record: Option<Box<Record>>,
+    /// A run's checkpoint.
+    pub step: Option<Box<Step>>,
+    /// A run was answered from a record that another run owns.
+    pub used: Option<Box<Use>>,
+    /// The new state of a run, by the same rule as `record`.
+    pub run: Option<Box<Run>>,
+    /// A question: without an answer a new one, with an answer one that was open.
+    pub escalations: Vec<Escalation>,
+    /// What a fenced worker learned.
+    pub evidence: Option<Box<Evidence>>,
+    /// Payloads that are too large for their rows.
+    pub payloads: Vec<(Tenant, Payload)>,
+    /// A worker comes or goes.
+    pub worker: Option<WorkerChange>,
+    /// A tenant's key for digests of secrets, when it is first seen; a key that exists stays.
+    pub tenant_key: Option<(Tenant, DigestKey)>,
+}
+
+/// A worker comes or goes.
+#[derive(Clone, Debug)]
+pub enum WorkerChange {
+    /// A new process begins work under a name that nobody had before. It is given the next fence.
+    Enrol {
+        /// Its name: unique, with a random part.
+        name: String,
+        /// When.
+        at: Timestamp,
+    },
+    /// All other workers are dead (embedded: their lock was taken): their writes are void from now on.
+    FenceOthers {
+        /// When.
+        at: Timestamp,
+    },
+    /// The worker has finished everything and goes.
+    Retire {
+        /// When.
+        at: Timestamp,
+    },
+}
+
+impl Change {
+    /// An empty change by a worker.
+    pub fn by(fence: Fence) -> Self {
+        Self { fence: Some(fence), ..Self::default() }
+    }
+
+    /// Adds or changes a record.
+    #[must_use]
+    pub fn record(mut self, record: Record) -> Self {
+        self.record = Some(Box::new(record));
+        self
+    }
+
+    /// Adds a run's checkpoint.
+    #[must_use]
+    pub fn step(mut self, step: Step) -> Self {
+        self.step = Some(Box::new(step));
+        self
+    }
+
+    /// Adds or changes a run.
+    #[must_use]
+    pub fn run(mut self, run: Run) -> Self {
+        self.run = Some(Box::new(run));
+        self
+    }
+
+    /// Adds or answers an escalation.
+    #[must_use]
+    pub fn escalation(mut self, escalation: Escalation) -> Self {
+        self.escalations.push(escalation);
+        self
+    }
+
+    /// Puts the change in a lane.
+    #[must_use]
+    pub fn in_lane(mut self, lane: Option<Lane>) -> Self {
+        self.lane = lane;
+        self
+    }
+
+    /// A change that asks "am I the first?": the start of an operation or of a run. That it is refused because
+    /// somebody else was first is an answer, and holds up nothing behind it.
+    pub fn is_question(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.revision == 1)
+            || self.run.as_ref().is_some_and(|run| run.revision == 1)
+    }
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// It is durable.
+    Admitted,
+    /// Nothing of it was written.
+    Refused(Refusal),
+}
+
+impl Verdict {
+    /// The change is durable.
+    pub const fn is_admitted(&self) -> bool {
+        matches!(self, Self::Admitted)
+    }
+}
+
+/// Why nothing of a change was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Its worker has been fenced: another has taken over.
+    #[error("this worker has been fenced: another process has taken its work over")]
+    Fenced,
+    /// A unique key is taken.
+    #[error("somebody else was first")]
+    Exists,
+    /// The row has changed since the change was computed.
+    #[error("the row has changed meanwhile")]
+    Stale,
+    /// An earlier change of the same lane was refused.
+    #[error("an earlier write of the same run was refused")]
+    Predecessor,
+    /// It cannot be stored.
+    #[error("it cannot be stored: {0}")]
+    Invalid(String),
+}

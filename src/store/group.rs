@@ -1,0 +1,420 @@
+//! Group commit: a queue in front of any store. Writes of all runs share transactions, and what arrives while
+//! one transaction is being written goes into the next (DESIGN 4.5).
+//!
+//! A change that nobody waits for never starts a transaction by itself: it rides along with the next one that
+//! somebody waits for, or goes out when it is [`LINGER`] old. That is what makes the commit of step N and the
+//! `started` of step N+1 become durable together.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::{
+    Asked, Change, Escalation, Evidence, History, Lane, Refusal, Run, Store, StoreError, Use, Verdict, Worker,
+};
+use crate::clock::{SharedClock, Timestamp};
+use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::ledger::{OperationKey, Record};
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+
+/// How long a change waits for company when nobody waits for it.
+pub const LINGER: Duration = Duration::from_millis(3);
+/// A transaction holds at most this many changes.
+const MAX_BATCH: usize = 512;
+/// So many changes start a transaction although nobody waits for one.
+const FLUSH_AT: usize = 128;
+/// Beyond this many, those who write wait for room.
+const CAPACITY: usize = 1024;
+/// Pauses between tries of a batch that failed as a whole.
+const PAUSES: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
+
+/// Group commit in front of a store. It is a store itself, and passes the same suite.
+#[derive(Clone, Debug)]
+pub struct Group {
+    shared: Arc<Shared>,
+    _closing: Arc<Closing>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn Store>,
+    clock: SharedClock,
+    queue: Mutex<Queue>,
+    /// Wakes the writer.
+    work: Notify,
+    /// Wakes those who wait for room.
+    room: Notify,
+    /// Wakes those who wait for the end.
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
+    /// Somebody waits for something in the queue.
+    awaited: bool,
+    /// The writer sleeps without a timer, and must be told of any change.
+    deep_sleep: bool,
+    closed: bool,
+    ended: bool,
+    /// Lanes with a refused change: nothing of theirs is written any more.
+    stopped: HashSet<Lane>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    change: Change,
+    done: oneshot::Sender<Result<Verdict, StoreError>>,
+}
+
+/// Closes the queue when the last handle goes; the writer then finishes what is in it.
+#[derive(Debug)]
+struct Closing(Arc<Shared>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.queue().closed = true;
+        self.0.work.notify_one();
+    }
+}
+
+/// A change on its way to the disk.
+#[derive(Debug)]
+#[must_use = "a change that nobody asks about may be refused unseen"]
+pub struct Ticket {
+    done: oneshot::Receiver<Result<Verdict, StoreError>>,
+    shared: Arc<Shared>,
+}
+
+impl Ticket {
+    /// Waits until the change is durable, or refused. Dropping this future does not take the change back.
+    pub async fn durable(self) -> Result<Verdict, StoreError> {
+        {
+            let mut queue = self.shared.queue();
+            if !queue.entries.is_empty() {
+                queue.awaited = true;
+                drop(queue);
+                self.shared.work.notify_one();
+            }
+        }
+        self.done.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+impl Group {
+    /// Starts the writer task, which owns all writing to `store` from now on.
+    pub fn new(store: Arc<dyn Store>, clock: SharedClock) -> Self {
+        let shared = Arc::new(Shared {
+            store,
+            clock,
+            queue: Mutex::default(),
+            work: Notify::new(),
+            room: Notify::new(),
+            ended: Notify::new(),
+        });
+        tokio::spawn(shared.clone().write());
+        Self { _closing: Arc::new(Closing(shared.clone())), shared }
+    }
+
+    /// Queues a change behind everything queued before it, at once and without back-pressure: for marks that
+    /// are left in passing and cannot wait.
+    pub fn submit(&self, change: Change) -> Ticket {
+        let (done, ticket) = oneshot::channel();
+        let ticket = Ticket { done: ticket, shared: self.shared.clone() };
+        let mut queue = self.shared.queue();
+        if queue.closed {
+            return ticket; // `done` is dropped: the ticket says that the queue is closed
+        }
+        queue.entries.push_back(Entry { change, done });
+        if queue.deep_sleep || queue.entries.len() == FLUSH_AT {
+            drop(queue);
+            self.shared.work.notify_one();
+        }
+        ticket
+    }
+
+    /// Queues a change as soon as there is room.
+    pub async fn submit_with_room(&self, change: Change) -> Ticket {
+        loop {
+            let room = self.shared.room.notified();
+            {
+                let queue = self.shared.queue();
+                if queue.entries.len() < CAPACITY || queue.closed {
+                    break;
+                }
+            }
+            room.await;
+        }
+        self.submit(change)
+    }
+
+    /// Queues a change and waits until it is durable, or refused.
+    pub async fn commit_one(&self, change: Change) -> Result<Verdict, StoreError> {
+        self.submit_with_room(change).await.durable().await
+    }
+
+    /// Forgets a lane that has ended, so that refused ones do not add up.
+    pub fn end_lane(&self, lane: Lane) {
+        self.shared.queue().stopped.remove(&lane);
+    }
+
+    /// Takes no more changes, and resolves when everything queued before is durable.
+    pub async fn close(&self) {
+        self.shared.queue().closed = true;
+        self.shared.work.notify_one();
+        loop {
+            let ended = self.shared.ended.notified();
+            if self.shared.queue().ended {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// The store behind the queue.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Nothing that holds this lock can panic halfway through a change of the queue.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writer: one transaction after the other.
+    async fn write(self: Arc<Self>) {
+        while let Some(batch) = self.next_batch().await {
+            let (changes, mut waiting): (Vec<_>, Vec<_>) =
+                batch.into_iter().map(|entry| (entry.change, entry.done)).unzip();
+            self.commit(&changes, &mut waiting).await;
+        }
+        self.queue().ended = true;
+        self.ended.notify_waiters();
+    }
+
+    /// Waits until a transaction is due, and takes what goes into it.
+    async fn next_batch(&self) -> Option<Vec<Entry>> {
+        // After a batch the sleep is light: a change that arrives now is found when the timer ends, and whoever
+        // queued it need not wake this task. Only when nothing came is the sleep deep.
+        let mut linger = Some(self.clock.sleep(LINGER));
+        loop {
+            let work = self.work.notified();
+            {
+                let mut queue = self.queue();
+                let full = queue.entries.len() >= FLUSH_AT;
+                let overdue = linger.is_none() && !queue.entries.is_empty() && !queue.deep_sleep;
+                if (queue.awaited && !queue.entries.is_empty()) || full || overdue || queue.closed {
+                    if queue.entries.is_empty() {
+                        return None;
+                    }
+                    let batch = queue.take();
+                    drop(queue);
+                    self.room.notify_waiters();
+                    return Some(batch);
+                }
+                if queue.deep_sleep && !queue.entries.is_empty() {
+                    queue.deep_sleep = false;
+                    linger = Some(self.clock.sleep(LINGER));
+                } else if linger.is_none() {
+                    queue.deep_sleep = true;
+                }
+            }
+            match &mut linger {
+                None => work.await,
+                Some(timer) => {
+                    tokio::select! {
+                        biased;
+                        () = work => {}
+                        () = timer => linger = None,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes a batch and tells everyone who waits. If it fails as a whole it is tried again, then cut in two,
+    /// down to the change that spoils it; the order is kept throughout.
+    async fn commit(&self, changes: &[Change], waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>) {
+        let mut parts = vec![changes];
+        let mut answers = Vec::with_capacity(changes.len());
+        while let Some(part) = parts.pop() {
+            match self.try_commit(part).await {
+                Ok(verdicts) => {
+                    self.stop_lanes(part, |i| stops_lane(&part[i], &verdicts[i]));
+                    answers.extend(verdicts.into_iter().map(Ok));
+                }
+                // A full disk spoils every part alike; anything else may be the fault of one change.
+                Err(StoreError::Io { .. } | StoreError::Corrupt { .. }) if part.len() > 1 => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                Err(error) => {
+                    tracing::error!(%error, changes = part.len(), "a write failed");
+                    self.stop_lanes(part, |_| true);
+                    answers.extend(part.iter().map(|_| Err(error.clone())));
+                }
+            }
+        }
+        for (done, answer) in waiting.drain(..).zip(answers) {
+            let _ = done.send(answer); // nobody may be waiting
+        }
+    }
+
+    async fn try_commit(&self, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let (verdicts, held): (Vec<_>, _) = self.without_stopped(changes);
+            let result = self.store.commit(held.as_deref().unwrap_or(changes)).await;
+            match (result, pauses.next()) {
+                (Ok(written), _) => return Ok(merge(verdicts, written)),
+                (Err(error), Some(pause)) if error.is_transient() => {
+                    tracing::warn!(%error, ?pause, "a write failed and is tried again");
+                    self.clock.sleep(*pause).await;
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+    }
+
+    /// Which changes are refused unseen because their lane has stopped, and the rest if it is not all of them.
+    fn without_stopped(&self, changes: &[Change]) -> (Vec<bool>, Option<Vec<Change>>) {
+        let queue = self.queue();
+        let stopped: Vec<bool> = changes
+            .iter()
+            .map(|change| change.lane.is_some_and(|lane| queue.stopped.contains(&lane)))
+            .collect();
+        let any = stopped.contains(&true);
+        let rest = changes.iter().zip(&stopped).filter(|(_, stopped)| !**stopped).map(|(c, _)| c.clone());
+        let rest = any.then(|| rest.collect());
+        (stopped, rest)
+    }
+
+    fn stop_lanes(&self, changes: &[Change], stops: impl Fn(usize) -> bool) {
+        for (i, change) in changes.iter().enumerate() {
+            if let Some(lane) = change.lane
+                && stops(i)
+            {
+                self.queue().stopped.insert(lane);
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn take(&mut self) -> Vec<Entry> {
+        let count = self.entries.len().min(MAX_BATCH);
+        let batch = self.entries.drain(..count).collect();
+        self.awaited &= !self.entries.is_empty(); // what is left over is still waited for
+        self.deep_sleep = false;
+        batch
+    }
+}
+
+fn stops_lane(change: &Change, verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Admitted => false,
+        Verdict::Refused(Refusal::Exists) => !change.is_question(),
+        Verdict::Refused(_) => true,
+    }
+}
+
+/// Puts the verdicts of the written changes between those of the stopped ones.
+fn merge(stopped: Vec<bool>, written: Vec<Verdict>) -> Vec<Verdict> {
+    let mut written = written.into_iter();
+    stopped
+        .into_iter()
+        .map(|stopped| {
+            let verdict = if stopped { None } else { written.next() };
+            verdict.unwrap_or(Verdict::Refused(Refusal::Predecessor))
+        })
+        .collect()
+}
+
+impl Store for Group {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        Box::pin(async move {
+            let tickets: Vec<_> = changes.iter().map(|change| self.submit(change.clone())).collect();
+            let mut verdicts = Vec::with_capacity(tickets.len());
+            for ticket in tickets {
+                verdicts.push(ticket.durable().await?);
+            }
+            Ok(verdicts)
+        })
+    }
+
+    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
+        self.shared.store.record_find(tenant, key)
+    }
+
+    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
+        self.shared.store.record_at(tenant, id)
+    }
+
+    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>> {
+        self.shared.store.record_orphans(limit)
+    }
+
+    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+        self.shared.store.record_unconfirmed(until, limit)
+    }
+
+    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
+        self.shared.store.record_uses(tenant, id)
+    }
+
+    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
+        self.shared.store.record_evidence(tenant, id)
+    }
+
+    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
+        self.shared.store.run_find(tenant, id)
+    }
+
+    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Asked<'a, Option<Run>> {
+        self.shared.store.run_keyed(tenant, workflow, key)
+    }
+
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
+        self.shared.store.run_history(tenant, id)
+    }
+
+    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        self.shared.store.run_orphans(after, limit)
+    }
+
+    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
+        self.shared.store.run_due(until, limit)
+    }
+
+    fn next_due(&self) -> Asked<'_, Option<Timestamp>> {
+        self.shared.store.next_due()
+    }
+
+    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
+        self.shared.store.run_list(tenant, after, limit)
+    }
+
+    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
+        self.shared.store.escalation_find(tenant, id)
+    }
+
+    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
+        self.shared.store.escalation_open(tenant, limit)
+    }
+
+    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
+        self.shared.store.worker_find(name)
+    }
+
+    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
+        self.shared.store.tenant_key(tenant)
+    }
+
+    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
+        self.shared.store.payload_find(tenant, digest)
+    }
+}

@@ -1,0 +1,209 @@
+//! ② All durable state, and all SQL. What a store must keep is written here; the public suite
+//! `store::conformance` checks it, for every back end and every wrapper.
+//!
+//! Reads are named by meaning. There is one write primitive, [`Store::commit`].
+
+mod change;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod group;
+mod model;
+mod rows;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+
+pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
+pub use group::{Group, Ticket};
+
+pub use rows::{
+    Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Resolution, Run, RunState, Step,
+    StepKind, Use, Worker,
+};
+
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::ledger::{OperationKey, Record};
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+
+/// The result of asking a store: the future is boxed, so that stores can be wrapped as `dyn Store`.
+pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Durable state.
+///
+/// # Contract
+///
+/// **Commit.** [`commit`](Store::commit) takes a batch of changes from many runs and writes it in one
+/// transaction. When it returns `Ok`, everything admitted is durable, and `verdicts[i]` belongs to `changes[i]`.
+///
+/// 1. A change is all or nothing, and is admitted or refused by itself.
+/// 2. It is refused as `Fenced` if its worker has been fenced, as `Exists` if a unique key is taken (unless by
+///    the very same row: then an earlier answer was lost, and it is admitted), as `Stale` if a record, run or
+///    escalation is not at the revision that the change was computed from, as `Invalid` if it cannot be stored.
+/// 3. Changes of one [`Lane`] are judged in order. When one is refused, all later ones of that lane in the batch
+///    are refused as `Predecessor`; a refused *question* ([`Change::is_question`]) is an answer and holds up nothing.
+/// 4. If the batch as a whole fails, nothing of it is durable and the error says so; if that is not known, the
+///    store finds out by reading back before it returns.
+/// 5. A future of `commit` that is dropped may or may not take effect; nothing is half written.
+///
+/// **Reads** see at least what was durable when they were called, and only the tenant that is asked for.
+pub trait Store: Send + Sync + fmt::Debug + 'static {
+    /// Writes a batch of changes in one transaction.
+    ///
+    /// # Crash
+    /// Before it returns: each change is there wholly or not at all. After: every admitted change is there.
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>>;
+
+    /// The record of an operation.
+    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>>;
+    /// A record by its place, for what refers to it.
+    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>>;
+    /// Started records outside any run whose worker has been fenced: attempts that nobody will resume.
+    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>>;
+    /// Records whose confirming lookup is due at `until` or before, the earliest first.
+    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>>;
+    /// The runs that were answered from a record which another run owns.
+    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>>;
+    /// What fenced workers learned about a record too late, the earliest first.
+    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>>;
+
+    /// A run.
+    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>>;
+    /// The run that was started under a key.
+    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Asked<'a, Option<Run>>;
+    /// Everything that a run has recorded.
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History>;
+    /// Active runs whose worker has been fenced, from `after` on: what a restart takes over.
+    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
+    /// Waiting runs whose time has come, the earliest first.
+    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>>;
+    /// The earliest instant that anything waits for: a run's timer or a confirming lookup.
+    fn next_due(&self) -> Asked<'_, Option<Timestamp>>;
+    /// The runs of a tenant, from `after` on.
+    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>>;
+
+    /// An escalation.
+    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>>;
+    /// The open escalations of a tenant, the oldest first.
+    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>>;
+
+    /// A worker by the name it enrolled under.
+    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>>;
+    /// A tenant's key for digests of secrets.
+    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>>;
+    /// A large payload.
+    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>>;
+}
+
+// A store is handed around as `dyn`.
+const _: Option<&dyn Store> = None;
+
+/// What went wrong with the store itself. The text says what is durable.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no room left.
+    #[error("the disk is full: nothing of this write is durable; free some space, then it goes on ({detail})")]
+    Full {
+        /// The database's words.
+        detail: String,
+    },
+    /// Another process holds the database for too long.
+    #[error("the database is locked by another process: nothing of this write is durable; it may be retried ({detail})")]
+    Busy {
+        /// The database's words.
+        detail: String,
+    },
+    /// Reading or writing the file failed.
+    #[error("the database cannot be read or written: nothing of this write is durable ({detail})")]
+    Io {
+        /// The database's words.
+        detail: String,
+    },
+    /// A row holds what no version of this engine writes.
+    #[error("the row {row} is damaged: {detail}; it was left as it is, restore it from a backup or resolve its run by hand")]
+    Corrupt {
+        /// Which row.
+        row: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The database cannot be used at all.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The engine is shutting down; the write was not made.
+    #[error("the engine is shutting down: this write was not made")]
+    Closed,
+}
+
+impl StoreError {
+    /// The same write may succeed a moment later.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Busy { .. } | Self::Io { .. } | Self::Full { .. })
+    }
+}
+
+/// Why a database was refused when it was opened. It was left as it is.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A living process works on it.
+    #[error("{path} belongs to another process that is alive ({owner}): one engine at a time; use PostgreSQL to share work")]
+    Owned {
+        /// The file.
+        path: String,
+        /// What the lock file says about the owner.
+        owner: String,
+    },
+    /// Written by a newer version of this crate.
+    #[error("{path} has schema version {found}, this engine knows {known}: update counterfoil; never run an old engine on a new database")]
+    FromTheFuture {
+        /// The file.
+        path: String,
+        /// Its version.
+        found: i64,
+        /// The newest version that this engine knows.
+        known: i64,
+    },
+    /// The file is somebody else's.
+    #[error("{path} is the database of another application (id {found:#x}): choose another file")]
+    Foreign {
+        /// The file.
+        path: String,
+        /// Its application id.
+        found: i64,
+    },
+    /// It cannot be written.
+    #[error("{path} is read-only: no effect could be recorded, so none will be started; make file and folder writable ({detail})")]
+    ReadOnly {
+        /// The file.
+        path: String,
+        /// The system's words.
+        detail: String,
+    },
+    /// WAL needs shared memory, which a network filesystem does not have.
+    #[error("{path} is on a network filesystem ({kind}): SQLite's WAL does not work there; use a local disk or PostgreSQL")]
+    NetworkFilesystem {
+        /// The file.
+        path: String,
+        /// The filesystem.
+        kind: &'static str,
+    },
+    /// The SQLite library has the WAL-reset bug.
+    #[error("the SQLite library is {found}, below 3.51.3: it can corrupt a WAL database (sqlite.org/wal.html#walresetbug); link a newer one")]
+    UnsafeLibrary {
+        /// Its version.
+        found: String,
+    },
+    /// The file is not a database, or cannot be opened.
+    #[error("{path} cannot be opened: {detail}")]
+    Unusable {
+        /// The file.
+        path: String,
+        /// The system's words.
+        detail: String,
+    },
+}

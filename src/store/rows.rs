@@ -1,0 +1,364 @@
+//! The rows beside the record: runs, steps, uses, escalations, evidence, workers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::ledger::{OperationKey, RequestHash};
+use crate::payload::{Payload, Stored};
+
+/// One execution of a workflow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Its place and its name.
+    pub id: RunId,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The workflow's name.
+    pub workflow: Name,
+    /// The workflow's version when it was started.
+    pub version: u32,
+    /// The start key, unique per tenant and workflow.
+    pub key: Option<String>,
+    /// The input.
+    pub input: Stored,
+    /// What the start key is bound to.
+    pub input_hash: RequestHash,
+    /// Where it stands.
+    pub state: RunState,
+    /// The worker that has it.
+    pub fence: Fence,
+    /// Counts the changes of this row.
+    pub revision: u32,
+    /// How often a process died while it had this run, since the run last got anywhere.
+    pub deaths: u32,
+    /// When it was started.
+    pub created_at: Timestamp,
+    /// When this row last changed.
+    pub updated_at: Timestamp,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// A worker has it.
+    Active,
+    /// It waits for this instant, and holds no memory.
+    Waiting {
+        /// When it is to go on; absent if only an answer can wake it.
+        until: Option<Timestamp>,
+    },
+    /// It ended well.
+    Succeeded {
+        /// The result.
+        output: Stored,
+    },
+    /// Its function returned an error.
+    Failed {
+        /// The error, as JSON.
+        failure: Payload,
+    },
+    /// It was stopped with an open escalation: diverged, damaged, quarantined, of an unknown workflow.
+    Halted {
+        /// Why, as JSON.
+        failure: Payload,
+    },
+}
+
+impl RunState {
+    /// The number that rows hold. Never reuse one.
+    pub(crate) const fn code(&self) -> i64 {
+        match self {
+            Self::Active => 1,
+            Self::Waiting { .. } => 2,
+            Self::Succeeded { .. } => 3,
+            Self::Failed { .. } => 4,
+            Self::Halted { .. } => 5,
+        }
+    }
+
+    /// The name used in tables and messages.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Waiting { .. } => "waiting",
+            Self::Succeeded { .. } => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::Halted { .. } => "halted",
+        }
+    }
+
+    /// It has ended and changes no more.
+    pub const fn is_final(&self) -> bool {
+        matches!(self, Self::Succeeded { .. } | Self::Failed { .. })
+    }
+}
+
+/// What a run's checkpoint is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StepKind {
+    /// A closure's result.
+    Step,
+    /// The instant at which a timer is due.
+    Timer,
+    /// A time, an id or a number drawn for the run.
+    Drawn,
+    /// The winner of a select.
+    Select,
+    /// The changes of a closure in the ledger's own database.
+    Transaction,
+    /// A failure that a call showed to the run.
+    CallFailed,
+    /// A pending future that the run's code dropped.
+    Abandoned,
+}
+
+impl StepKind {
+    /// All, for reading back.
+    pub const ALL: [Self; 7] = [
+        Self::Step,
+        Self::Timer,
+        Self::Drawn,
+        Self::Select,
+        Self::Transaction,
+        Self::CallFailed,
+        Self::Abandoned,
+    ];
+
+    /// The number that rows hold. Never reuse one.
+    pub(crate) const fn code(self) -> i64 {
+        match self {
+            Self::Step => 1,
+            Self::Timer => 2,
+            Self::Drawn => 3,
+            Self::Select => 4,
+            Self::Transaction => 5,
+            Self::CallFailed => 6,
+            Self::Abandoned => 7,
+        }
+    }
+
+    /// Reads the number back.
+    pub(crate) fn from_code(code: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// A run's checkpoint. Its identity inside the run is kind, name and id; nothing depends on positions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The run.
+    pub run: RunId,
+    /// What it is a checkpoint of.
+    pub kind: StepKind,
+    /// Its name.
+    pub name: String,
+    /// Which of that name: given, or an ordinal.
+    pub id: String,
+    /// What its input was bound to.
+    pub input_hash: Option<RequestHash>,
+    /// What was recorded. Absent only in a transaction that was ended from inside (DESIGN 4.6).
+    pub value: Option<Stored>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A run that was answered from a record which another run (or nobody's run) owns (SAGA-6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The record that answered.
+    pub record: RecordId,
+    /// The run that was answered.
+    pub run: RunId,
+    /// The id of its call.
+    pub step: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// An open question, or one that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Escalation {
+    /// Its name.
+    pub id: EscalationId,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The operation in question.
+    pub record: Option<RecordId>,
+    /// The run that waits, or that it is about.
+    pub run: Option<RunId>,
+    /// What kind of question.
+    pub kind: EscalationKind,
+    /// The question as a person reads it: what happened, to which key, what can be answered.
+    pub question: String,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// The answer.
+    pub answer: Option<Answer>,
+}
+
+/// What kind of question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EscalationKind {
+    /// Nobody can tell whether an effect happened.
+    Ambiguous,
+    /// The world holds more than one effect.
+    Duplicated,
+    /// A committed effect belongs to a run that failed, ended or went another way.
+    Orphaned,
+    /// A resumed run went another way, or drew another key for the same call.
+    Diverged,
+    /// A run's rows cannot be read, or no longer fit the code.
+    Damaged,
+    /// A run killed its process too often.
+    Quarantined,
+    /// A run's workflow is not registered.
+    UnknownWorkflow,
+}
+
+impl EscalationKind {
+    /// The number that rows hold. Never reuse one.
+    pub(crate) const fn code(self) -> i64 {
+        match self {
+            Self::Ambiguous => 1,
+            Self::Duplicated => 2,
+            Self::Orphaned => 3,
+            Self::Diverged => 4,
+            Self::Damaged => 5,
+            Self::Quarantined => 6,
+            Self::UnknownWorkflow => 7,
+        }
+    }
+
+    /// Reads the number back.
+    pub(crate) fn from_code(code: i64) -> Option<Self> {
+        [
+            Self::Ambiguous,
+            Self::Duplicated,
+            Self::Orphaned,
+            Self::Diverged,
+            Self::Damaged,
+            Self::Quarantined,
+            Self::UnknownWorkflow,
+        ]
+        .into_iter()
+        .find(|kind| kind.code() == code)
+    }
+}
+
+/// An answer to an escalation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Who answered.
+    pub by: String,
+    /// What.
+    pub resolution: Resolution,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What can be answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolution {
+    /// It happened, and this is its result.
+    Committed(serde_json::Value),
+    /// It did not happen: go on, and try again.
+    NotCommitted,
+    /// Leave it: the call fails, whatever became of it. For a committed effect: it is kept on purpose.
+    Abandon,
+}
+
+/// What a fenced worker learned too late. Appended, never a change of the record (REC-9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The record it is about.
+    pub record: RecordId,
+    /// The worker that learned it.
+    pub fence: Fence,
+    /// The attempt it belongs to.
+    pub attempt: u32,
+    /// The response.
+    pub response: Payload,
+    /// The provider's id.
+    pub external_ref: Option<String>,
+    /// When it was learned.
+    pub at: Timestamp,
+}
+
+/// One engine process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worker {
+    /// Its number.
+    pub fence: Fence,
+    /// Its name, with a random part: a process that restarts under the same pid is another worker.
+    pub name: String,
+    /// When it enrolled.
+    pub enrolled_at: Timestamp,
+    /// Since when its writes are void.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// Everything that a run has recorded, read in few queries and not one per step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// Its checkpoints.
+    pub steps: Vec<PastStep>,
+    /// The operations it owns.
+    pub calls: Vec<PastCall>,
+    /// The operations of others that answered it.
+    pub uses: Vec<PastUse>,
+}
+
+/// A checkpoint as resume needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastStep {
+    /// What it is a checkpoint of.
+    pub kind: StepKind,
+    /// Its name.
+    pub name: String,
+    /// Which of that name.
+    pub id: String,
+    /// What its input was bound to.
+    pub input_hash: Option<RequestHash>,
+    /// What was recorded.
+    pub value: Option<Stored>,
+}
+
+/// An operation as resume needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastCall {
+    /// Its record.
+    pub record: RecordId,
+    /// Its key.
+    pub key: OperationKey,
+    /// The tool.
+    pub operation: String,
+    /// The id of the call in the run.
+    pub step: String,
+    /// What the key is bound to.
+    pub request_hash: RequestHash,
+    /// The result, if it is committed.
+    pub response: Option<Stored>,
+}
+
+/// An operation of another run that answered this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastUse {
+    /// Its record.
+    pub record: RecordId,
+    /// Its key.
+    pub key: OperationKey,
+    /// The tool.
+    pub operation: String,
+    /// The id of the call in this run.
+    pub step: String,
+}

@@ -1,0 +1,198 @@
+//! The write primitive: a batch of changes in one transaction.
+//!
+//! First the whole batch is written at once, which succeeds unless one of its changes must be refused. Only
+//! then it is judged change by change, each in a savepoint, still in one transaction and with one sync.
+
+use std::collections::HashSet;
+
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Executor as _};
+use tokio::sync::Mutex;
+
+use super::statement::{Batch, inserts};
+use super::{StoreError, Writer, escalation, failure, payload, primary_code, record, run, step, worker};
+use crate::store::{Change, Refusal, Verdict};
+
+pub(super) async fn commit(writer: &Mutex<Writer>, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
+    let mut writer = writer.lock().await;
+    writer.settle().await?;
+    writer.unfinished = true; // until the end is seen: this future may be dropped at any await
+    let admitted = if changes.iter().any(|change| change.worker.is_some()) {
+        false
+    } else {
+        writer.write_all(changes).await?
+    };
+    let verdicts = if admitted { vec![Verdict::Admitted; changes.len()] } else { writer.judge(changes).await? };
+    writer.unfinished = false;
+    Ok(verdicts)
+}
+
+/// The rows of some changes, table by table.
+fn batch(changes: &[&Change]) -> Batch {
+    let mut batch = Batch::default();
+    payload::write(changes, &mut batch);
+    run::write(changes, &mut batch);
+    record::write(changes, &mut batch);
+    step::write(changes, &mut batch);
+    record::write_uses(changes, &mut batch);
+    escalation::write(changes, &mut batch);
+    record::write_evidence(changes, &mut batch);
+    batch
+}
+
+impl Writer {
+    /// Ends what an earlier write left open: its future was dropped between two statements, or it failed.
+    /// Without this, the next batch would run inside that transaction and vanish with it.
+    pub(super) async fn settle(&mut self) -> Result<(), StoreError> {
+        if self.unfinished {
+            rollback(&mut self.connection).await?;
+            self.unfinished = false;
+        }
+        Ok(())
+    }
+
+    /// Writes the whole batch, or nothing and returns `false` because some change must be refused.
+    async fn write_all(&mut self, changes: &[Change]) -> Result<bool, StoreError> {
+        let batch = batch(&changes.iter().collect::<Vec<_>>());
+        if batch.is_empty() {
+            return Ok(true);
+        }
+        let sql = self.statements.transaction(&batch);
+        let query = sqlx::query_with(AssertSqlSafe(sql), batch.arguments);
+        // `execute`, never `fetch_one`: that would hide a commit that failed after the first row.
+        match self.connection.execute(query).await {
+            Ok(_) => Ok(true),
+            Err(error) => {
+                rollback(&mut self.connection).await?;
+                if is_verdict(&error) { Ok(false) } else { Err(failure(&error)) }
+            }
+        }
+    }
+
+    /// Judges each change by itself, in the order of the batch.
+    async fn judge(&mut self, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
+        let connection = &mut self.connection;
+        let judged = judge(connection, changes).await;
+        if judged.is_err() {
+            rollback(connection).await?;
+        }
+        judged.map_err(|error| failure(&error))
+    }
+}
+
+async fn judge(connection: &mut SqliteConnection, changes: &[Change]) -> Result<Vec<Verdict>, sqlx::Error> {
+    connection.execute("BEGIN IMMEDIATE").await?;
+    let mut verdicts = Vec::with_capacity(changes.len());
+    let mut stopped = HashSet::new();
+    for change in changes {
+        let verdict = match change.lane {
+            Some(lane) if stopped.contains(&lane) => Verdict::Refused(Refusal::Predecessor),
+            _ => admit(connection, change).await?.map_or(Verdict::Admitted, Verdict::Refused),
+        };
+        if let (Verdict::Refused(refusal), Some(lane)) = (&verdict, change.lane)
+            && !(change.is_question() && *refusal == Refusal::Exists)
+        {
+            stopped.insert(lane);
+        }
+        verdicts.push(verdict);
+    }
+    connection.execute("COMMIT").await?;
+    Ok(verdicts)
+}
+
+/// Writes one change inside an open transaction, or nothing of it and says why.
+pub(super) async fn admit(
+    connection: &mut SqliteConnection,
+    change: &Change,
+) -> Result<Option<Refusal>, sqlx::Error> {
+    if let Some(fence) = change.fence
+        && !worker::is_alive(connection, fence).await?
+    {
+        return Ok(Some(Refusal::Fenced));
+    }
+    connection.execute("SAVEPOINT one").await?;
+    match write_one(connection, change).await {
+        Ok(()) => {
+            connection.execute("RELEASE one").await?;
+            Ok(None)
+        }
+        Err(error) if is_verdict(&error) => {
+            connection.execute("ROLLBACK TO one; RELEASE one").await?;
+            let written = is_written(connection, change).await?;
+            Ok((!written).then(|| refusal(change, &error)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result<(), sqlx::Error> {
+    if let Some(worker) = &change.worker {
+        worker::write(connection, worker, change.fence).await?;
+    }
+    let batch = batch(&[change]);
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let sql = inserts(&batch);
+    connection.execute(sqlx::query_with(AssertSqlSafe(sql), batch.arguments)).await.map(drop)
+}
+
+/// All that can tell this change from another one's is there as this change would have written it: an
+/// earlier answer was lost, and the change stands.
+async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Result<bool, sqlx::Error> {
+    let mut told_apart = false;
+    if let Some(record) = &change.record {
+        told_apart = true;
+        if !record::is_written(connection, record).await? {
+            return Ok(false);
+        }
+    }
+    if let Some(run) = &change.run {
+        told_apart = true;
+        if !run::is_written(connection, run).await? {
+            return Ok(false);
+        }
+    }
+    if let Some(step) = &change.step {
+        told_apart = true;
+        if !step::is_written(connection, step).await? {
+            return Ok(false);
+        }
+    }
+    for escalation in &change.escalations {
+        told_apart = true;
+        if !escalation::is_written(connection, escalation).await? {
+            return Ok(false);
+        }
+    }
+    Ok(told_apart)
+}
+
+/// The database refused the values, not the write: constraint, mismatch, too big, or a text with a NUL inside.
+fn is_verdict(error: &sqlx::Error) -> bool {
+    matches!(primary_code(error), Some(18..=20))
+}
+
+fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
+    const NOT_NULL: &str = "1299";
+    const PRIMARY_KEY: &str = "1555";
+    const UNIQUE: &str = "2067";
+    let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };
+    match error.code().as_deref() {
+        Some(UNIQUE | PRIMARY_KEY) => Refusal::Exists,
+        // The worker is alive, so a NULL revision or question stands for a row that has moved on.
+        Some(NOT_NULL) if change.record.is_some() || change.run.is_some() || !change.escalations.is_empty() => {
+            Refusal::Stale
+        }
+        _ => Refusal::Invalid(error.message().to_owned()),
+    }
+}
+
+/// After a failure the connection may be inside a transaction or not; either way it is outside afterwards.
+pub(super) async fn rollback(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    match connection.execute("ROLLBACK").await {
+        Ok(_) => Ok(()),
+        Err(error) if error.to_string().contains("no transaction is active") => Ok(()),
+        Err(error) => Err(failure(&error)),
+    }
+}

@@ -1,0 +1,109 @@
+//! Table `escalation`: open questions, and their answers.
+
+use sqlx::SqlitePool;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+
+use super::statement::{Batch, Insert};
+use super::{Columns, StoreError, failure};
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::store::{Change, Escalation, EscalationKind};
+
+/// Without an answer a new question; with one it may only fall on a question that is still open: the first
+/// answer stands. Otherwise the question becomes NULL, which aborts, as a fenced worker's does.
+static UPSERT: Insert = Insert {
+    head: "INSERT INTO escalation (tenant, id, record, run, kind, question, opened_at, answer) \
+           SELECT column1, column2, column3, column4, column5, \
+           (SELECT column6 FROM worker WHERE worker.fence = column9 AND worker.ended_at IS NULL), column7, column8",
+    columns: 9,
+    tail: "ON CONFLICT (tenant, id) DO UPDATE SET answer = excluded.answer, \
+           question = CASE WHEN escalation.answer IS NULL AND excluded.answer IS NOT NULL \
+           THEN escalation.question END",
+};
+
+pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
+    let rows: Vec<_> =
+        changes.iter().flat_map(|c| c.escalations.iter().map(|escalation| (escalation, c.fence))).collect();
+    batch.insert(&UPSERT, &rows, |(escalation, writer), row| {
+        row.value(escalation.tenant.text())
+            .value(escalation.id.0)
+            .value(escalation.record.map(|id| id.0))
+            .value(escalation.run.map(|id| id.0))
+            .value(escalation.kind.code())
+            .value(escalation.question.clone())
+            .value(escalation.opened_at.0)
+            .value(answer(escalation))
+            .value(writer.map(|fence| fence.0));
+    });
+}
+
+fn answer(escalation: &Escalation) -> Option<String> {
+    escalation.answer.as_ref().and_then(|answer| serde_json::to_string(answer).ok())
+}
+
+fn read(row: &SqliteRow) -> Result<Escalation, StoreError> {
+    let mut c = Columns::of("escalation", row);
+    Ok(Escalation {
+        id: EscalationId(c.take()?),
+        tenant: c.parse(|text: String| Tenant::new(text).ok())?,
+        record: c.take::<Option<i64>>()?.map(RecordId),
+        run: c.take::<Option<i64>>()?.map(RunId),
+        kind: c.parse(EscalationKind::from_code)?,
+        question: c.take()?,
+        opened_at: Timestamp(c.take()?),
+        answer: c.parse_some(|text: String| serde_json::from_str(&text).ok())?,
+    })
+}
+
+pub(super) async fn find(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    id: EscalationId,
+) -> Result<Option<Escalation>, StoreError> {
+    sqlx::query(
+        "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+         WHERE tenant = ? AND id = ?",
+    )
+    .bind(tenant.text())
+    .bind(id.0)
+    .fetch_optional(pool)
+    .await
+    .map_err(|e| failure(&e))?
+    .as_ref()
+    .map(read)
+    .transpose()
+}
+
+pub(super) async fn open(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    limit: u32,
+) -> Result<Vec<Escalation>, StoreError> {
+    sqlx::query(
+        "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+         WHERE tenant = ? AND answer IS NULL ORDER BY id LIMIT ?",
+    )
+    .bind(tenant.text())
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+    .map_err(|e| failure(&e))?
+    .iter()
+    .map(read)
+    .collect()
+}
+
+/// The same question with the same answer: it was written before, and its answer was lost.
+pub(super) async fn is_written(
+    connection: &mut SqliteConnection,
+    escalation: &Escalation,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query("SELECT 1 FROM escalation WHERE tenant = ? AND id = ? AND question = ? AND answer IS ?")
+        .bind(escalation.tenant.text())
+        .bind(escalation.id.0)
+        .bind(escalation.question.clone())
+        .bind(answer(escalation))
+        .fetch_optional(connection)
+        .await
+        .map(|row| row.is_some())
+}

@@ -1,0 +1,236 @@
+//! The embedded store: one SQLite file in WAL mode with `synchronous=FULL`, one writer, several readers.
+//!
+//! FULL, because with NORMAL a power failure may lose a `started` record, which is a silent duplicate
+//! (sqlite.org/pragma.html#pragma_synchronous). One writer, because SQLite has only one and its busy handler
+//! polls. A file per table; [`commit`] puts their rows into one transaction.
+
+mod commit;
+mod escalation;
+mod lock;
+mod open;
+mod payload;
+mod record;
+mod run;
+mod statement;
+mod step;
+mod transaction;
+mod worker;
+
+use std::path::{Path, PathBuf};
+
+use sqlx::SqlitePool;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use tokio::sync::Mutex;
+
+use super::{
+    Asked, Change, Escalation, Evidence, History, Run, Store, StoreError, Use, Verdict, Worker,
+};
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::ledger::{OperationKey, Record};
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+
+pub use open::Options;
+pub use transaction::TransactionError;
+
+/// The migrations in their order, for hosts that run them with a tool of their own.
+pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
+    open::MIGRATIONS.iter().copied()
+}
+
+/// The embedded store.
+#[derive(Debug)]
+pub struct Sqlite {
+    path: PathBuf,
+    writer: Mutex<Writer>,
+    readers: SqlitePool,
+    /// Held as long as this store lives: it is how a restarted process knows that the former one is dead.
+    _lock: lock::Lock,
+}
+
+/// The one connection that writes.
+#[derive(Debug)]
+struct Writer {
+    connection: SqliteConnection,
+    statements: statement::Statements,
+    /// A write was begun and its end not seen: its future was dropped, or it failed. The next one rolls back first.
+    unfinished: bool,
+}
+
+impl Sqlite {
+    /// Opens or creates the database at `path` and brings its schema up to date.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] if another living process works on it, if it was written by a newer version or by
+    /// another application, if it cannot be written, if it is on a network filesystem, or if the SQLite library
+    /// has the WAL-reset bug. The file is left as it was.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(path, Options::default()).await
+    }
+
+    /// Opens the database with other than the default options.
+    pub async fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        open::open(path.as_ref(), options).await
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves the WAL into the database file and cuts it to nothing, as backups like it. Not for daily use: the
+    /// file has to grow again afterwards, which makes writes slower.
+    pub async fn checkpoint(&self) -> Result<(), StoreError> {
+        let mut writer = self.writer.lock().await;
+        sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+            .execute(&mut writer.connection)
+            .await
+            .map(drop)
+            .map_err(|e| failure(&e))
+    }
+}
+
+impl Store for Sqlite {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        Box::pin(commit::commit(&self.writer, changes))
+    }
+
+    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
+        Box::pin(record::find(&self.readers, tenant, key))
+    }
+
+    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
+        Box::pin(record::at(&self.readers, tenant, id))
+    }
+
+    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>> {
+        Box::pin(record::orphans(&self.readers, limit))
+    }
+
+    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+        Box::pin(record::unconfirmed(&self.readers, until, limit))
+    }
+
+    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
+        Box::pin(record::uses(&self.readers, tenant, id))
+    }
+
+    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
+        Box::pin(record::evidence(&self.readers, tenant, id))
+    }
+
+    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
+        Box::pin(run::find(&self.readers, tenant, id))
+    }
+
+    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Asked<'a, Option<Run>> {
+        Box::pin(run::keyed(&self.readers, tenant, workflow, key))
+    }
+
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
+        Box::pin(run::history(&self.readers, tenant, id))
+    }
+
+    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        Box::pin(run::orphans(&self.readers, after, limit))
+    }
+
+    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
+        Box::pin(run::due(&self.readers, until, limit))
+    }
+
+    fn next_due(&self) -> Asked<'_, Option<Timestamp>> {
+        Box::pin(run::next_due(&self.readers))
+    }
+
+    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
+        Box::pin(run::list(&self.readers, tenant, after, limit))
+    }
+
+    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
+        Box::pin(escalation::find(&self.readers, tenant, id))
+    }
+
+    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
+        Box::pin(escalation::open(&self.readers, tenant, limit))
+    }
+
+    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
+        Box::pin(worker::find(&self.readers, name))
+    }
+
+    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
+        Box::pin(payload::tenant_key(&self.readers, tenant))
+    }
+
+    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
+        Box::pin(payload::find(&self.readers, tenant, digest))
+    }
+}
+
+/// Sorts the driver's errors by what a caller does about them (sqlite.org/rescode.html, primary codes).
+fn failure(error: &sqlx::Error) -> StoreError {
+    let detail = error.to_string();
+    match primary_code(error) {
+        Some(5 | 6) => StoreError::Busy { detail },
+        Some(13) => StoreError::Full { detail },
+        Some(11 | 26) => StoreError::Corrupt { row: "of the database file".into(), detail },
+        _ => StoreError::Io { detail },
+    }
+}
+
+/// SQLite's primary result code: the low byte of the extended one.
+fn primary_code(error: &sqlx::Error) -> Option<i32> {
+    let code: i32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(code & 0xff)
+}
+
+/// Reads a row's columns in their order, telling damage from trouble.
+struct Columns<'r> {
+    row: &'r SqliteRow,
+    next: usize,
+    what: &'static str,
+}
+
+impl<'r> Columns<'r> {
+    const fn of(what: &'static str, row: &'r SqliteRow) -> Self {
+        Self { row, next: 0, what }
+    }
+
+    fn take<T>(&mut self) -> Result<T, StoreError>
+    where
+        T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+    {
+        use sqlx::Row as _;
+        let index = self.next;
+        self.next += 1;
+        // STRICT tables have checked the types when the row was written.
+        self.row.try_get_unchecked(index).map_err(|e| self.damaged(e))
+    }
+
+    fn parse<T, U>(&mut self, read: impl FnOnce(T) -> Option<U>) -> Result<U, StoreError>
+    where
+        T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+    {
+        let value = self.take()?;
+        read(value).ok_or_else(|| self.damaged("a value that no version of this engine writes"))
+    }
+
+    fn parse_some<T, U>(&mut self, read: impl FnOnce(T) -> Option<U>) -> Result<Option<U>, StoreError>
+    where
+        T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+    {
+        let value: Option<T> = self.take()?;
+        value
+            .map(|value| {
+                read(value).ok_or_else(|| self.damaged("a value that no version of this engine writes"))
+            })
+            .transpose()
+    }
+
+    fn damaged(&self, detail: impl ToString) -> StoreError {
+        use sqlx::Row as _;
+        let first: i64 = self.row.try_get_unchecked(0).unwrap_or_default();
+        StoreError::Corrupt { row: format!("{} {first:x}", self.what), detail: detail.to_string() }
+    }
+}

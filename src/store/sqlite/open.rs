@@ -1,0 +1,186 @@
+//! Opening a database: refuse what could lose a record, then bring the schema up to date.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions};
+use sqlx::{ConnectOptions as _, SqlSafeStr as _};
+use tokio::sync::Mutex;
+
+use super::lock::Lock;
+use super::statement::Statements;
+use super::{Columns, Sqlite, Writer, failure, primary_code};
+use crate::store::{OpenError, StoreError};
+
+/// "CFOI": marks the file as ours.
+const APPLICATION_ID: i64 = 0x4346_4f49;
+
+/// Number, name and text of each migration, in their order. Never edit a released one.
+pub(super) const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "record", include_str!("../../../migrations/sqlite/0001_record.sql")),
+    (2, "run", include_str!("../../../migrations/sqlite/0002_run.sql")),
+];
+
+/// How to open the database.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Connections for reading, opened as they are needed.
+    pub readers: u32,
+    /// How long a write waits for another program that has the file locked (a backup, a shell).
+    pub busy_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { readers: 4, busy_timeout: Duration::from_secs(5) }
+    }
+}
+
+pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreError> {
+    refuse_network_filesystem(path)?;
+    let lock = Lock::take(path)?;
+    let connect = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .busy_timeout(options.busy_timeout)
+        .statement_cache_capacity(512)
+        .disable_statement_logging();
+    let mut writer = connect.clone().connect().await.map_err(|e| unusable(path, &e))?;
+    refuse_unsafe_library(&mut writer).await?;
+    let version = refuse_foreign(path, &mut writer).await?;
+    prepare_file(path, &mut writer).await?;
+    if version < latest() {
+        migrate(&mut writer).await.map_err(|e| unusable(path, &e))?;
+    }
+    let readers = SqlitePoolOptions::new()
+        .max_connections(options.readers.max(1))
+        .min_connections(0)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false) // a local file does not hang up
+        .connect_lazy_with(connect.read_only(true).pragma("query_only", "ON").row_buffer_size(512));
+    let writer =
+        Mutex::new(Writer { connection: writer, statements: Statements::default(), unfinished: false });
+    Ok(Sqlite { path: path.to_owned(), writer, readers, _lock: lock })
+}
+
+fn latest() -> i64 {
+    MIGRATIONS.iter().map(|(number, ..)| *number).max().unwrap_or(0)
+}
+
+/// Sets what makes a commit durable, on the connection that writes.
+async fn prepare_file(path: &Path, writer: &mut SqliteConnection) -> Result<(), StoreError> {
+    sqlx::raw_sql(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
+         PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 1000; \
+         PRAGMA journal_size_limit = 67108864",
+    )
+    .execute(&mut *writer)
+    .await
+    .map_err(|e| unusable(path, &e))?;
+    let mode = pragma_text(writer, "PRAGMA journal_mode").await?;
+    if mode != "wal" {
+        let detail = format!("its journal mode is {mode} and cannot be changed to wal");
+        return Err(OpenError::ReadOnly { path: path.display().to_string(), detail }.into());
+    }
+    // A write that changes nothing: a read-only file, folder or filesystem shows here and not at the first effect.
+    sqlx::raw_sql("BEGIN IMMEDIATE; ROLLBACK").execute(writer).await.map_err(|e| unusable(path, &e))?;
+    Ok(())
+}
+
+/// Below 3.51.3 two connections that write and checkpoint at once can corrupt the file.
+async fn refuse_unsafe_library(writer: &mut SqliteConnection) -> Result<(), StoreError> {
+    let found = pragma_text(writer, "SELECT sqlite_version()").await?;
+    let mut parts = found.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = [parts.next(), parts.next(), parts.next()].map(Option::unwrap_or_default);
+    if version < [3, 51, 3] {
+        return Err(OpenError::UnsafeLibrary { found }.into());
+    }
+    Ok(())
+}
+
+/// The file is new, or ours and not from the future. Returns its schema version.
+async fn refuse_foreign(path: &Path, writer: &mut SqliteConnection) -> Result<i64, StoreError> {
+    let id = pragma_number(path, writer, "PRAGMA application_id").await?;
+    let version = pragma_number(path, writer, "PRAGMA user_version").await?;
+    let tables = pragma_number(path, writer, "SELECT count(*) FROM sqlite_schema").await?;
+    let path = path.display().to_string();
+    if id != APPLICATION_ID && (id != 0 || tables > 0) {
+        return Err(OpenError::Foreign { path, found: id }.into());
+    }
+    if version > latest() {
+        return Err(OpenError::FromTheFuture { path, found: version, known: latest() }.into());
+    }
+    Ok(version)
+}
+
+/// The driver's migrator takes no lock on SQLite, and three of them at once fail half of the time; ours run
+/// under the lock beside the file. Each migration is one transaction; a crash in between is resumed.
+async fn migrate(writer: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    // First of all, so that a crash before the first migration does not leave a file that looks foreign.
+    let id = format!("PRAGMA application_id = {APPLICATION_ID}");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(id)).execute(&mut *writer).await?;
+    let migrations = MIGRATIONS.map(|(number, name, sql)| {
+        Migration::new(number, Cow::Borrowed(name), MigrationType::Simple, sql.into_sql_str(), false)
+    });
+    let mut migrator = Migrator::with_migrations(migrations.into());
+    migrator.dangerous_set_table_name("_counterfoil_migrations");
+    migrator.run_direct(None, writer, false).await.map_err(|e| sqlx::Error::Migrate(Box::new(e)))?;
+    let version = format!("PRAGMA user_version = {}", latest());
+    sqlx::raw_sql(sqlx::AssertSqlSafe(version)).execute(writer).await.map(drop)
+}
+
+async fn pragma_text(writer: &mut SqliteConnection, sql: &'static str) -> Result<String, StoreError> {
+    let row = sqlx::query(sql).fetch_one(writer).await.map_err(|e| failure(&e))?;
+    Columns::of("pragma", &row).take()
+}
+
+async fn pragma_number(
+    path: &Path,
+    writer: &mut SqliteConnection,
+    sql: &'static str,
+) -> Result<i64, StoreError> {
+    let row = sqlx::query(sql).fetch_one(writer).await.map_err(|e| unusable(path, &e))?;
+    Columns::of("pragma", &row).take()
+}
+
+fn unusable(path: &Path, error: &sqlx::Error) -> StoreError {
+    let (path, detail) = (path.display().to_string(), error.to_string());
+    match primary_code(error) {
+        Some(8) => OpenError::ReadOnly { path, detail }.into(),
+        Some(5 | 6 | 13) => failure(error),
+        _ => OpenError::Unusable { path, detail }.into(),
+    }
+}
+
+/// WAL needs shared memory between processes, which no network filesystem offers. FUSE may hide one, and
+/// cannot be told.
+#[cfg(target_os = "linux")]
+fn refuse_network_filesystem(path: &Path) -> Result<(), OpenError> {
+    /// `f_type` values of statfs(2).
+    const NETWORK: [(u64, &str); 8] = [
+        (0x6969, "NFS"),
+        (0x517b, "SMB"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB2"),
+        (0x0102_1997, "9P"),
+        (0x00c3_6400, "Ceph"),
+        (0x0bd0_0bd0, "Lustre"),
+        (0x5346_414f, "AFS"),
+    ];
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(found) = rustix::fs::statfs(folder) else { return Ok(()) }; // opening it will say more
+    #[allow(clippy::cast_sign_loss, reason = "the magic numbers are 32 bits wide")]
+    let kind = (found.f_type as u64) & 0xffff_ffff;
+    match NETWORK.iter().find(|(magic, _)| *magic == kind) {
+        Some((_, kind)) => Err(OpenError::NetworkFilesystem { path: path.display().to_string(), kind }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn refuse_network_filesystem(_: &Path) -> Result<(), OpenError> {
+    Ok(())
+}

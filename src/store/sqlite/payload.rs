@@ -1,0 +1,58 @@
+//! Tables `payload` and `tenant`.
+
+use sqlx::SqlitePool;
+
+use super::statement::{Batch, Insert};
+use super::{Columns, StoreError, failure};
+use crate::id::Tenant;
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::store::Change;
+
+/// Content-addressed: what is there already is the same.
+static INSERT: Insert = Insert {
+    head: "INSERT INTO payload (tenant, digest, body) SELECT column1, column2, column3",
+    columns: 3,
+    tail: "ON CONFLICT DO NOTHING",
+};
+
+/// The first key of a tenant stays.
+static INSERT_TENANT: Insert = Insert {
+    head: "INSERT INTO tenant (tenant, digest_key) SELECT column1, column2",
+    columns: 2,
+    tail: "ON CONFLICT DO NOTHING",
+};
+
+pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
+    let rows: Vec<_> = changes.iter().flat_map(|c| &c.payloads).collect();
+    batch.insert(&INSERT, &rows, |(tenant, payload), row| {
+        row.value(tenant.text()).value(payload.digest().0.to_vec()).value(payload.text());
+    });
+    let rows: Vec<_> = changes.iter().filter_map(|c| c.tenant_key.as_ref()).collect();
+    batch.insert(&INSERT_TENANT, &rows, |(tenant, key), row| {
+        row.value(tenant.text()).value(key.bytes().to_vec());
+    });
+}
+
+pub(super) async fn find(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    digest: PayloadDigest,
+) -> Result<Option<Payload>, StoreError> {
+    let row = sqlx::query("SELECT body FROM payload WHERE tenant = ? AND digest = ?")
+        .bind(tenant.text())
+        .bind(digest.0.to_vec())
+        .fetch_optional(pool)
+        .await
+        .map_err(|e| failure(&e))?;
+    row.map(|row| Ok(Payload::stored(Columns::of("payload", &row).take::<String>()?))).transpose()
+}
+
+pub(super) async fn tenant_key(pool: &SqlitePool, tenant: &Tenant) -> Result<Option<DigestKey>, StoreError> {
+    let row = sqlx::query("SELECT digest_key FROM tenant WHERE tenant = ?")
+        .bind(tenant.text())
+        .fetch_optional(pool)
+        .await
+        .map_err(|e| failure(&e))?;
+    row.map(|row| Columns::of("tenant", &row).parse(|bytes: &[u8]| bytes.try_into().ok().map(DigestKey::new)))
+        .transpose()
+}

@@ -1,0 +1,297 @@
+//! Table `record`, and what refers to it: `use` and `evidence`.
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::SqlitePool;
+
+use super::statement::{Batch, Insert};
+use super::{Columns, StoreError, failure};
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
+use crate::payload::{Payload, Stored};
+use crate::store::{Change, Evidence, Use};
+
+/// Inserts a record at revision 1, or moves one on by exactly one revision. A fenced worker gets a NULL
+/// revision on the way in, a stale change one on the way over the old row; both abort (see `statement`).
+/// The whole row is bound each time, so that no change can leave half a record behind.
+static UPSERT: Insert = Insert {
+    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
+           step, call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
+           scope, escalation, not_before, confirm_at, created_at, updated_at) \
+           SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
+           column11, column12, \
+           (SELECT column13 FROM worker WHERE worker.fence = column27 AND worker.ended_at IS NULL), \
+           column14, column15, column16, column17, column18, column19, column20, column21, column22, column23, \
+           column24, column25, column26",
+    columns: 27,
+    tail: "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
+           revision = CASE WHEN record.revision = excluded.revision - 1 THEN excluded.revision END, \
+           attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, \
+           basis = excluded.basis, outcome = excluded.outcome, compensation = excluded.compensation, \
+           external_ref = excluded.external_ref, escalation = excluded.escalation, \
+           not_before = excluded.not_before, confirm_at = excluded.confirm_at, updated_at = excluded.updated_at",
+};
+
+pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
+    let rows: Vec<_> = changes.iter().filter_map(|c| Some((c.record.as_deref()?, c.fence))).collect();
+    batch.insert(&UPSERT, &rows, |(record, writer), row| {
+        let (status, outcome, compensation) = state_columns(&record.state);
+        row.value(record.id.0)
+            .value(record.tenant.text())
+            .value(record.key.text())
+            .value(record.operation.text())
+            .value(record.class.code())
+            .value(record.request.column())
+            .value(record.request_hash.column())
+            .value(i64::from(record.input_version))
+            .value(record.owner.run.map(|run| run.0))
+            .value(record.owner.step.clone())
+            .value(record.owner.call_id.clone())
+            .value(record.fence.0)
+            .value(i64::from(record.revision))
+            .value(i64::from(record.attempts))
+            .value(i64::from(record.spent))
+            .value(status)
+            .value(record.basis.code())
+            .value(outcome)
+            .value(compensation)
+            .value(record.external_ref.clone())
+            .value(record.scope.clone())
+            .value(record.escalation.map(|id| id.0))
+            .value(record.not_before.map(|at| at.0))
+            .value(record.confirm_at.map(|at| at.0))
+            .value(record.created_at.0)
+            .value(record.updated_at.0)
+            .value(writer.map(|fence| fence.0));
+    });
+}
+
+type StateColumns = (i64, Option<std::sync::Arc<str>>, Option<std::sync::Arc<str>>);
+
+/// Status 6 is "compensated in part"; the others are the state's own codes.
+fn state_columns(state: &State) -> StateColumns {
+    let code = state.code();
+    match state {
+        State::Started => (code, None, None),
+        State::Committed { response } => (code, Some(response.column()), None),
+        State::Failed { failure } => {
+            let text = serde_json::to_string(failure).unwrap_or_default();
+            (code, Some(text.into()), None)
+        }
+        State::Compensated { response, compensation, whole } => {
+            (if *whole { code } else { 6 }, Some(response.column()), Some(compensation.column()))
+        }
+        State::Abandoned { reason } => (code, Some(reason.as_str().into()), None),
+    }
+}
+
+fn state(status: i64, outcome: Option<String>, compensation: Option<String>) -> Option<State> {
+    Some(match status {
+        1 => State::Started,
+        2 => State::Committed { response: Stored::from_column(outcome?)? },
+        3 => State::Failed { failure: serde_json::from_str(&outcome?).ok()? },
+        4 | 6 => State::Compensated {
+            response: Stored::from_column(outcome?)?,
+            compensation: Stored::from_column(compensation?)?,
+            whole: status == 4,
+        },
+        5 => State::Abandoned { reason: outcome? },
+        _ => return None,
+    })
+}
+
+fn read(row: &SqliteRow) -> Result<Record, StoreError> {
+    let mut c = Columns::of("record", row);
+    let mut record = Record {
+        id: RecordId(c.take()?),
+        tenant: c.parse(|text: String| Tenant::new(text).ok())?,
+        key: OperationKey::stored(c.take::<String>()?),
+        operation: c.parse(|text: String| Name::new(text).ok())?,
+        class: c.parse(EffectClass::from_code)?,
+        request: c.parse(Stored::from_column)?,
+        request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+        input_version: c.take()?,
+        owner: Owner { run: c.take::<Option<i64>>()?.map(RunId), step: c.take()?, call_id: c.take()? },
+        fence: Fence(c.take()?),
+        revision: c.take()?,
+        attempts: c.take()?,
+        spent: c.take()?,
+        state: State::Started, // its columns follow
+        basis: Basis::Answer,
+        external_ref: None,
+        scope: None,
+        escalation: None,
+        not_before: None,
+        confirm_at: None,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+    };
+    let status = c.take()?;
+    record.basis = c.parse(Basis::from_code)?;
+    let (outcome, compensation) = (c.take()?, c.take()?);
+    record.state = state(status, outcome, compensation)
+        .ok_or_else(|| c.damaged(format!("status {status} does not fit its outcome")))?;
+    record.external_ref = c.take()?;
+    record.scope = c.take()?;
+    record.escalation = c.take::<Option<i64>>()?.map(EscalationId);
+    record.not_before = c.take::<Option<i64>>()?.map(Timestamp);
+    record.confirm_at = c.take::<Option<i64>>()?.map(Timestamp);
+    record.created_at = Timestamp(c.take()?);
+    record.updated_at = Timestamp(c.take()?);
+    Ok(record)
+}
+
+/// All queries read the same columns.
+macro_rules! select {
+    ($tail:literal) => {
+        concat!(
+            "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, step, \
+             call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
+             scope, escalation, not_before, confirm_at, created_at, updated_at FROM record ",
+            $tail
+        )
+    };
+}
+
+pub(super) async fn find(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    key: &OperationKey,
+) -> Result<Option<Record>, StoreError> {
+    let query = sqlx::query(select!("WHERE tenant = ? AND key = ?")).bind(tenant.text()).bind(key.text());
+    query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
+}
+
+pub(super) async fn at(pool: &SqlitePool, tenant: &Tenant, id: RecordId) -> Result<Option<Record>, StoreError> {
+    let query = sqlx::query(select!("WHERE id = ? AND tenant = ?")).bind(id.0).bind(tenant.text());
+    query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
+}
+
+pub(super) async fn orphans(pool: &SqlitePool, limit: u32) -> Result<Vec<Record>, StoreError> {
+    let query = sqlx::query(select!(
+        "WHERE status = 1 AND run IS NULL AND escalation IS NULL \
+         AND fence IN (SELECT fence FROM worker WHERE ended_at IS NOT NULL) ORDER BY id LIMIT ?"
+    ));
+    all(query.bind(limit).fetch_all(pool).await)
+}
+
+pub(super) async fn unconfirmed(
+    pool: &SqlitePool,
+    until: Timestamp,
+    limit: u32,
+) -> Result<Vec<Record>, StoreError> {
+    let query = sqlx::query(select!("WHERE confirm_at <= ? ORDER BY confirm_at LIMIT ?"));
+    all(query.bind(until.0).bind(limit).fetch_all(pool).await)
+}
+
+fn all(rows: Result<Vec<SqliteRow>, sqlx::Error>) -> Result<Vec<Record>, StoreError> {
+    rows.map_err(|e| failure(&e))?.iter().map(read).collect()
+}
+
+/// The same row, at the same revision: this very change was written before, and its answer was lost.
+pub(super) async fn is_written(
+    connection: &mut sqlx::sqlite::SqliteConnection,
+    record: &Record,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query("SELECT 1 FROM record WHERE id = ? AND tenant = ? AND key = ? AND revision = ? AND fence = ?")
+        .bind(record.id.0)
+        .bind(record.tenant.text())
+        .bind(record.key.text())
+        .bind(i64::from(record.revision))
+        .bind(record.fence.0)
+        .fetch_optional(connection)
+        .await
+        .map(|row| row.is_some())
+}
+
+static INSERT_USE: Insert = Insert {
+    head: "INSERT INTO use (tenant, run, record, step, at) SELECT column1, \
+           (SELECT column2 FROM worker WHERE worker.fence = column6 AND worker.ended_at IS NULL), \
+           column3, column4, column5",
+    columns: 6,
+    tail: "ON CONFLICT DO NOTHING", // the same use again says nothing new
+};
+
+pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
+    let rows: Vec<_> = changes.iter().filter_map(|c| Some((c.used.as_deref()?, c.fence))).collect();
+    batch.insert(&INSERT_USE, &rows, |(used, writer), row| {
+        row.value(used.tenant.text())
+            .value(used.run.0)
+            .value(used.record.0)
+            .value(used.step.clone())
+            .value(used.at.0)
+            .value(writer.map(|fence| fence.0));
+    });
+}
+
+pub(super) async fn uses(pool: &SqlitePool, tenant: &Tenant, id: RecordId) -> Result<Vec<Use>, StoreError> {
+    sqlx::query("SELECT record, run, step, at FROM use WHERE tenant = ? AND record = ? ORDER BY run")
+        .bind(tenant.text())
+        .bind(id.0)
+        .fetch_all(pool)
+        .await
+        .map_err(|e| failure(&e))?
+        .iter()
+        .map(|row| {
+            let mut c = Columns::of("use", row);
+            Ok(Use {
+                tenant: tenant.clone(),
+                record: RecordId(c.take()?),
+                run: RunId(c.take()?),
+                step: c.take()?,
+                at: Timestamp(c.take()?),
+            })
+        })
+        .collect()
+}
+
+/// No fence: a fenced worker may change nothing, but what it learned must not be lost.
+static INSERT_EVIDENCE: Insert = Insert {
+    head: "INSERT INTO evidence (tenant, record, fence, attempt, response, external_ref, at) \
+           SELECT column1, column2, column3, column4, column5, column6, column7",
+    columns: 7,
+    tail: "ON CONFLICT DO NOTHING",
+};
+
+pub(super) fn write_evidence(changes: &[&Change], batch: &mut Batch) {
+    let rows: Vec<_> = changes.iter().filter_map(|c| c.evidence.as_deref()).collect();
+    batch.insert(&INSERT_EVIDENCE, &rows, |evidence, row| {
+        row.value(evidence.tenant.text())
+            .value(evidence.record.0)
+            .value(evidence.fence.0)
+            .value(i64::from(evidence.attempt))
+            .value(evidence.response.text())
+            .value(evidence.external_ref.clone())
+            .value(evidence.at.0);
+    });
+}
+
+pub(super) async fn evidence(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    id: RecordId,
+) -> Result<Vec<Evidence>, StoreError> {
+    sqlx::query(
+        "SELECT record, fence, attempt, response, external_ref, at FROM evidence \
+         WHERE tenant = ? AND record = ? ORDER BY fence, attempt",
+    )
+    .bind(tenant.text())
+    .bind(id.0)
+    .fetch_all(pool)
+    .await
+    .map_err(|e| failure(&e))?
+    .iter()
+    .map(|row| {
+        let mut c = Columns::of("evidence", row);
+        Ok(Evidence {
+            tenant: tenant.clone(),
+            record: RecordId(c.take()?),
+            fence: Fence(c.take()?),
+            attempt: c.take()?,
+            response: Payload::stored(c.take::<String>()?),
+            external_ref: c.take()?,
+            at: Timestamp(c.take()?),
+        })
+    })
+    .collect()
+}

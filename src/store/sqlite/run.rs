@@ -1,0 +1,237 @@
+//! Table `run`, and a run's whole history.
+
+use sqlx::SqlitePool;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+
+use super::statement::{Batch, Insert};
+use super::{Columns, StoreError, failure, step};
+use crate::clock::Timestamp;
+use crate::id::{Fence, Name, RecordId, RunId, Tenant};
+use crate::ledger::{OperationKey, RequestHash};
+use crate::payload::{Payload, Stored};
+use crate::store::{Change, History, PastCall, PastUse, Run, RunState};
+
+/// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
+static UPSERT: Insert = Insert {
+    head: "INSERT INTO run (id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
+           revision, deaths, created_at, updated_at) \
+           SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, \
+           (SELECT column12 FROM worker WHERE worker.fence = column16 AND worker.ended_at IS NULL), \
+           column13, column14, column15",
+    columns: 16,
+    tail: "ON CONFLICT (id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
+           outcome = excluded.outcome, fence = excluded.fence, \
+           revision = CASE WHEN run.revision = excluded.revision - 1 THEN excluded.revision END, \
+           deaths = excluded.deaths, updated_at = excluded.updated_at",
+};
+
+pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
+    let rows: Vec<_> = changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))).collect();
+    batch.insert(&UPSERT, &rows, |(run, writer), row| {
+        let (wake_at, outcome) = match &run.state {
+            RunState::Active => (None, None),
+            RunState::Waiting { until } => (until.map(|at| at.0), None),
+            RunState::Succeeded { output } => (None, Some(output.column())),
+            RunState::Failed { failure } | RunState::Halted { failure } => (None, Some(failure.text())),
+        };
+        row.value(run.id.0)
+            .value(run.tenant.text())
+            .value(run.workflow.text())
+            .value(i64::from(run.version))
+            .value(run.key.clone())
+            .value(run.input.column())
+            .value(run.input_hash.column())
+            .value(run.state.code())
+            .value(wake_at)
+            .value(outcome)
+            .value(run.fence.0)
+            .value(i64::from(run.revision))
+            .value(i64::from(run.deaths))
+            .value(run.created_at.0)
+            .value(run.updated_at.0)
+            .value(writer.map(|fence| fence.0));
+    });
+}
+
+fn read(row: &SqliteRow) -> Result<Run, StoreError> {
+    let mut c = Columns::of("run", row);
+    let mut run = Run {
+        id: RunId(c.take()?),
+        tenant: c.parse(|text: String| Tenant::new(text).ok())?,
+        workflow: c.parse(|text: String| Name::new(text).ok())?,
+        version: c.take()?,
+        key: c.take()?,
+        input: c.parse(Stored::from_column)?,
+        input_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+        state: RunState::Active, // its columns follow
+        fence: Fence(0),
+        revision: 0,
+        deaths: 0,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+    };
+    let code: i64 = c.take()?;
+    let until = c.take::<Option<i64>>()?.map(Timestamp);
+    let outcome: Option<String> = c.take()?;
+    run.state = state(code, until, outcome)
+        .ok_or_else(|| c.damaged(format!("state {code} does not fit its outcome")))?;
+    run.fence = Fence(c.take()?);
+    run.revision = c.take()?;
+    run.deaths = c.take()?;
+    run.created_at = Timestamp(c.take()?);
+    run.updated_at = Timestamp(c.take()?);
+    Ok(run)
+}
+
+fn state(code: i64, until: Option<Timestamp>, outcome: Option<String>) -> Option<RunState> {
+    Some(match code {
+        1 => RunState::Active,
+        2 => RunState::Waiting { until },
+        3 => RunState::Succeeded { output: Stored::from_column(outcome?)? },
+        4 => RunState::Failed { failure: Payload::stored(outcome?) },
+        5 => RunState::Halted { failure: Payload::stored(outcome?) },
+        _ => return None,
+    })
+}
+
+/// All queries read the same columns.
+macro_rules! select {
+    ($tail:literal) => {
+        concat!(
+            "SELECT id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
+             revision, deaths, created_at, updated_at FROM run ",
+            $tail
+        )
+    };
+}
+
+pub(super) async fn find(pool: &SqlitePool, tenant: &Tenant, id: RunId) -> Result<Option<Run>, StoreError> {
+    one(sqlx::query(select!("WHERE id = ? AND tenant = ?")).bind(id.0).bind(tenant.text()).fetch_optional(pool).await)
+}
+
+pub(super) async fn keyed(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    workflow: &str,
+    key: &str,
+) -> Result<Option<Run>, StoreError> {
+    let query = sqlx::query(select!("WHERE tenant = ? AND workflow = ? AND key = ?"));
+    one(query.bind(tenant.text()).bind(workflow.to_owned()).bind(key.to_owned()).fetch_optional(pool).await)
+}
+
+pub(super) async fn orphans(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let query = sqlx::query(select!(
+        "WHERE state = 1 AND id > ? AND fence IN (SELECT fence FROM worker WHERE ended_at IS NOT NULL) \
+         ORDER BY id LIMIT ?"
+    ));
+    all(query.bind(after.0).bind(limit).fetch_all(pool).await)
+}
+
+pub(super) async fn due(pool: &SqlitePool, until: Timestamp, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let query = sqlx::query(select!("WHERE wake_at <= ? ORDER BY wake_at LIMIT ?"));
+    all(query.bind(until.0).bind(limit).fetch_all(pool).await)
+}
+
+pub(super) async fn next_due(pool: &SqlitePool) -> Result<Option<Timestamp>, StoreError> {
+    let sql = "SELECT min(at) FROM (SELECT min(wake_at) AS at FROM run WHERE wake_at IS NOT NULL \
+               UNION ALL SELECT min(confirm_at) FROM record WHERE confirm_at IS NOT NULL)";
+    let row = sqlx::query(sql).fetch_one(pool).await.map_err(|e| failure(&e))?;
+    Ok(Columns::of("due", &row).take::<Option<i64>>()?.map(Timestamp))
+}
+
+pub(super) async fn list(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    after: RunId,
+    limit: u32,
+) -> Result<Vec<Run>, StoreError> {
+    let query = sqlx::query(select!("WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"));
+    all(query.bind(tenant.text()).bind(after.0).bind(limit).fetch_all(pool).await)
+}
+
+fn one(row: Result<Option<SqliteRow>, sqlx::Error>) -> Result<Option<Run>, StoreError> {
+    row.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
+}
+
+fn all(rows: Result<Vec<SqliteRow>, sqlx::Error>) -> Result<Vec<Run>, StoreError> {
+    rows.map_err(|e| failure(&e))?.iter().map(read).collect()
+}
+
+/// Three queries on one connection, whatever the number of steps.
+pub(super) async fn history(pool: &SqlitePool, tenant: &Tenant, id: RunId) -> Result<History, StoreError> {
+    let mut connection = pool.acquire().await.map_err(|e| failure(&e))?;
+    Ok(History {
+        steps: step::of_run(&mut connection, tenant, id).await?,
+        calls: calls(&mut connection, tenant, id).await?,
+        uses: uses(&mut connection, tenant, id).await?,
+    })
+}
+
+/// Only what resume needs of a record, and the response only of those that have one.
+async fn calls(
+    connection: &mut SqliteConnection,
+    tenant: &Tenant,
+    id: RunId,
+) -> Result<Vec<PastCall>, StoreError> {
+    sqlx::query(
+        "SELECT id, key, operation, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+         FROM record WHERE run = ? AND tenant = ?",
+    )
+    .bind(id.0)
+    .bind(tenant.text())
+    .fetch_all(connection)
+    .await
+    .map_err(|e| failure(&e))?
+    .iter()
+    .map(|row| {
+        let mut c = Columns::of("record", row);
+        Ok(PastCall {
+            record: RecordId(c.take()?),
+            key: OperationKey::stored(c.take::<String>()?),
+            operation: c.take()?,
+            step: c.take::<Option<String>>()?.unwrap_or_default(),
+            request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+            response: c.parse_some(Stored::from_column)?,
+        })
+    })
+    .collect()
+}
+
+async fn uses(
+    connection: &mut SqliteConnection,
+    tenant: &Tenant,
+    id: RunId,
+) -> Result<Vec<PastUse>, StoreError> {
+    sqlx::query(
+        "SELECT r.id, r.key, r.operation, u.step FROM use u JOIN record r ON r.id = u.record \
+         WHERE u.tenant = ? AND u.run = ?",
+    )
+    .bind(tenant.text())
+    .bind(id.0)
+    .fetch_all(connection)
+    .await
+    .map_err(|e| failure(&e))?
+    .iter()
+    .map(|row| {
+        let mut c = Columns::of("use", row);
+        Ok(PastUse {
+            record: RecordId(c.take()?),
+            key: OperationKey::stored(c.take::<String>()?),
+            operation: c.take()?,
+            step: c.take()?,
+        })
+    })
+    .collect()
+}
+
+/// The same row, at the same revision: this very change was written before, and its answer was lost.
+pub(super) async fn is_written(connection: &mut SqliteConnection, run: &Run) -> Result<bool, sqlx::Error> {
+    sqlx::query("SELECT 1 FROM run WHERE id = ? AND tenant = ? AND revision = ? AND fence = ?")
+        .bind(run.id.0)
+        .bind(run.tenant.text())
+        .bind(i64::from(run.revision))
+        .bind(run.fence.0)
+        .fetch_optional(connection)
+        .await
+        .map(|row| row.is_some())
+}

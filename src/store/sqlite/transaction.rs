@@ -1,0 +1,99 @@
+//! Exactly once, literally: the user's own changes and the checkpoint in one transaction (DESIGN 4.6).
+//!
+//! On the concrete store and not in the trait: only here is the caller's connection type known.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use sqlx::Executor as _;
+use sqlx::sqlite::SqliteConnection;
+
+use super::{Sqlite, StoreError, commit, failure};
+use crate::clock::Clock;
+use crate::payload::Payload;
+use crate::store::{Change, Refusal, Step};
+
+/// Why nothing of a transaction was kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError<E> {
+    /// The closure returned an error: its changes were rolled back.
+    #[error("the transaction's closure failed: its changes were rolled back")]
+    Closure(E),
+    /// The checkpoint was refused: nothing was run.
+    #[error("the transaction was not run: {0}")]
+    Refused(Refusal),
+    /// The closure took too long: its changes were rolled back.
+    #[error("the transaction took longer than {limit:?}: its changes were rolled back; other writers wait meanwhile")]
+    TooSlow {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The closure ended the transaction itself. What it had committed by then is durable, and nobody can say
+    /// what that is.
+    #[error("the closure ended the transaction itself (COMMIT or ROLLBACK inside): what it committed is durable, \
+             its result is not recorded; check the tables by hand, and let the engine end transactions")]
+    EndedInside,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Sqlite {
+    /// Runs `work` in the ledger's own database and records its result as `step`, in one transaction.
+    ///
+    /// The step is written first, without a value, so that a closure which commits by itself leaves a mark
+    /// that resume can see, instead of changes that would be made twice.
+    ///
+    /// # Crash
+    /// Before it returns: changes and checkpoint are both there, or neither. After: both.
+    pub(crate) async fn transaction<T, E, F>(
+        &self,
+        mut change: Change,
+        step: Step,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Result<T, TransactionError<E>>
+    where
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    {
+        let mut writer = self.writer.lock().await;
+        writer.settle().await?;
+        writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
+        let connection = &mut writer.connection;
+        change.step = Some(Box::new(step.clone()));
+        connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
+        if let Some(refusal) = commit::admit(connection, &change).await.map_err(|e| failure(&e))? {
+            return Err(TransactionError::Refused(refusal));
+        }
+        connection.execute("SAVEPOINT counterfoil").await.map_err(|e| failure(&e))?;
+        let worked = {
+            let mut work = work(connection).fuse();
+            let mut late = clock.sleep(limit).fuse();
+            futures_util::select_biased! {
+                worked = work => worked,
+                () = late => return Err(TransactionError::TooSlow { limit }),
+            }
+        };
+        // The savepoint is gone if the closure ended the transaction, even if it began another one.
+        if connection.execute("RELEASE counterfoil").await.is_err() {
+            return Err(TransactionError::EndedInside);
+        }
+        let (value, payload) = worked.map_err(TransactionError::Closure)?;
+        sqlx::query("UPDATE step SET value = ? WHERE tenant = ? AND run = ? AND kind = ? AND name = ? AND id = ?")
+            .bind(payload.text())
+            .bind(step.tenant.text())
+            .bind(step.run.0)
+            .bind(step.kind.code())
+            .bind(step.name)
+            .bind(step.id)
+            .execute(&mut *connection)
+            .await
+            .map_err(|e| failure(&e))?;
+        connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
+        writer.unfinished = false;
+        Ok(value)
+    }
+}

@@ -1,11 +1,14 @@
 //! counterfoil
 pub mod clock;
+pub mod exec;
 pub mod id;
 pub mod ledger;
 pub mod payload;
 pub mod store;
+pub mod tool;
 
 pub use clock::{Clock, SystemClock, Timestamp};
+pub use exec::{Executor, Outcome, ToolRequest};
 pub use id::{EscalationId, Fence, IdError, Name, RecordId, RunId, Tenant, client_key};
 pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};

@@ -87,6 +87,11 @@ impl Key {
         Self::of(kind).with(Part::Run, run.to_string()).with(Part::Step, step)
     }
 
+    /// The operation type.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
     /// What the operation is done to: a case, an account, an order.
     pub fn target(self, target: impl ToString) -> Self {
         self.with(Part::Target, target.to_string())

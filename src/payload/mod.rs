@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 pub use parse::parse;
 pub use secret::{DigestKey, Secret};
-pub(crate) use secret::is_secret;
+pub(crate) use secret::{is_secret, noticing};
 
 /// The deepest nesting that is accepted.
 pub const MAX_DEPTH: usize = 128;

@@ -1,6 +1,6 @@
 //! Secrets in requests: they reach the tool, and never the disk.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -58,6 +58,14 @@ impl fmt::Debug for DigestKey {
 
 thread_local! {
     static KEY: RefCell<Option<DigestKey>> = const { RefCell::new(None) };
+    /// A secret was serialized while no key was set.
+    static MISSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Serializes, and says whether a secret was in it that would have needed a key.
+pub(crate) fn noticing<R>(serialize: impl FnOnce() -> R) -> (R, bool) {
+    MISSED.set(false);
+    (serialize(), MISSED.take())
 }
 
 /// A value that must not be stored, logged or shown. In a request it enters hash and record as a digest
@@ -109,7 +117,10 @@ impl<T: Serialize> Serialize for Secret<T> {
         let digest = match &self.0 {
             Held::Digest(digest) => digest.clone(),
             Held::Open(value) => KEY.with_borrow(|key| match key {
-                None => Ok("redacted".to_owned()),
+                None => {
+                    MISSED.set(true);
+                    Ok("redacted".to_owned())
+                }
                 Some(key) => serde_json_canonicalizer::to_vec(value)
                     .map(|bytes| key.digest(&bytes))
                     .map_err(|_| S::Error::custom("a secret has no JSON form")),

@@ -84,3 +84,4 @@ CREATE TABLE escalation (
     PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;
+CREATE INDEX escalation_run ON escalation (tenant, run) WHERE answer IS NULL AND run IS NOT NULL;

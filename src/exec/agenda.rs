@@ -43,8 +43,23 @@ impl Agenda {
         }
     }
 
+    /// Makes the sleeper look again.
+    pub(crate) fn wake(&self) {
+        self.sooner.notify_one();
+    }
+
     fn take(&self) -> Option<Timestamp> {
         self.earliest.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn sleep(&self, sleep: Option<BoxFuture<'static, ()>>) {
+        match sleep {
+            None => self.sooner.notified().await,
+            Some(sleep) => tokio::select! {
+                () = sleep => {}
+                () = self.sooner.notified() => {}
+            },
+        }
     }
 
     fn peek(&self) -> Option<Timestamp> {
@@ -70,21 +85,11 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
             }
             next => {
                 let sleep = next.map(|at| strong.clock.sleep(now.until(at)));
-                let sooner = strong.clone();
-                drop(strong);
-                sleep_until_sooner(&sooner, sleep).await;
+                let agenda = strong.agenda.clone();
+                drop(strong); // a sleeper must not keep a closed database open
+                agenda.sleep(sleep).await;
             }
         }
-    }
-}
-
-async fn sleep_until_sooner(core: &Core, sleep: Option<BoxFuture<'static, ()>>) {
-    match sleep {
-        None => core.agenda.sooner.notified().await,
-        Some(sleep) => tokio::select! {
-            () = sleep => {}
-            () = core.agenda.sooner.notified() => {}
-        },
     }
 }
 

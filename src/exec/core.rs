@@ -30,7 +30,7 @@ pub(crate) struct Core {
     /// of their attempts are counted.
     pub(crate) fenced_at: Boot,
     pub(super) in_flight: Arc<InFlight>,
-    pub(crate) agenda: Agenda,
+    pub(crate) agenda: Arc<Agenda>,
     /// Calls whose callers went away, and background lookups.
     pub(crate) tracker: TaskTracker,
     lanes: AtomicU64,
@@ -41,6 +41,12 @@ pub(crate) struct Core {
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Core").field("fence", &self.fence).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.agenda.wake(); // it sees that there is nothing left to do
     }
 }
 
@@ -91,7 +97,7 @@ impl Core {
             ids: Ids::new(fence),
             fenced_at,
             in_flight: Arc::default(),
-            agenda: Agenda::default(),
+            agenda: Arc::default(),
             tracker: TaskTracker::new(),
             lanes: AtomicU64::new(1),
             closing: AtomicBool::new(false),
@@ -110,6 +116,12 @@ impl Core {
 
     pub(crate) fn new_lane(&self) -> Lane {
         Lane(self.lanes.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// When the sender of a recorded attempt ceased to send: an earlier worker's when it was fenced; one of
+    /// this process, whose future is gone, counts from now.
+    pub(crate) fn cut(&self, record: &Record) -> Boot {
+        if record.fence == self.fence { self.clock.boot() } else { self.fenced_at }
     }
 
     /// No new attempt is dispatched from now on.

@@ -8,7 +8,7 @@ use crate::ledger::resolve::Why;
 use crate::ledger::{Event, Record, State, apply};
 use crate::payload::Payload;
 use crate::store::{
-    Answer, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Use, Verdict,
+    Answer, Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Use, Verdict,
 };
 
 /// Opens the question what became of a call. `None` if the record has changed meanwhile.
@@ -86,7 +86,7 @@ pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::Rec
     }
 }
 
-/// Answers an open question.
+/// Answers an open question. `also` adds what must be written together with the answer.
 ///
 /// # Crash
 /// The answer and the record's new state are one transaction.
@@ -96,6 +96,7 @@ pub(crate) async fn answer(
     id: EscalationId,
     resolution: Resolution,
     by: &str,
+    also: impl FnOnce(&mut Change, &Escalation),
 ) -> Result<Escalation, ExecError> {
     let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
     let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
@@ -123,7 +124,9 @@ pub(crate) async fn answer(
         _ => {}
     }
     escalation.answer = Some(Answer { by: by.to_owned(), resolution, at: core.now() });
-    match core.group.commit_one(change.escalation(escalation.clone())).await.map_err(store_failed)? {
+    change = change.escalation(escalation.clone());
+    also(&mut change, &escalation);
+    match core.group.commit_one(change).await.map_err(store_failed)? {
         Verdict::Admitted => Ok(escalation),
         Verdict::Refused(Refusal::Stale) => Err(unanswerable("it has been answered meanwhile")),
         Verdict::Refused(refusal) => Err(unanswerable(&refusal.to_string())),
@@ -135,7 +138,7 @@ fn event(
     tenant: &Tenant,
     resolution: &Resolution,
     by: &str,
-    change: &mut crate::store::Change,
+    change: &mut Change,
 ) -> Result<Event, ExecError> {
     Ok(match resolution {
         Resolution::Committed(result) => {

@@ -24,14 +24,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use attempt::{Ambiguous, Ended, How, Permit};
+use shield::Shield;
 use reconcile::Fate;
 
-pub(crate) use self::core::{Core, Parts};
+pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, run as run_agenda};
-pub(crate) use escalate::{answer as answer_escalation, note_use, open as open_escalations, orphaned};
+pub(crate) use escalate::{answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan};
 pub(crate) use operation::{Asker, Operation};
-pub(crate) use shield::Shield;
 
+pub(crate) use builder::take_up_orphans;
 pub use builder::{ExecutorBuilder, StartError};
 pub use inflight::Wait;
 pub use outcome::{Answer, ExecError, Outcome};
@@ -53,6 +54,10 @@ pub struct Executor {
 }
 
 impl Executor {
+    pub(crate) const fn of(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
     /// An executor on a SQLite file, to be given its tools.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(path: impl Into<std::path::PathBuf>) -> ExecutorBuilder {
@@ -151,7 +156,7 @@ impl Executor {
         resolution: Resolution,
         by: &str,
     ) -> Result<(), ExecError> {
-        answer_escalation(&self.core, tenant, escalation, resolution, by).await.map(drop)
+        answer_escalation(&self.core, tenant, escalation, resolution, by, |_, _| {}).await.map(drop)
     }
 
     /// The record of an operation, and what fenced workers learned about it: the proof that it happened once.
@@ -228,6 +233,22 @@ pub(crate) async fn carry_out(
     Shield::new(Box::pin(carrying), core.tracker.clone(), abandoned).await
 }
 
+/// Finds out what became of a started operation that nobody has asked for, and sends nothing.
+pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {
+    let Some(op) = agenda::recorded(core, record).await else { return Ok(()) };
+    let _slot = core.in_flight.enter(&op.tenant, &op.key, Wait::ForOutcome, &*core.clock).await;
+    let found = core.find(&op.tenant, &op.key).await?;
+    let Some(record) = found.filter(|r| r.state == State::Started && r.escalation.is_none()) else {
+        return Ok(()); // settled while we waited for whoever had it in hand
+    };
+    let ambiguous =
+        Ambiguous { cut: core.cut(&record), record, refused_as_duplicate: false, how: How::FIRST };
+    match reconcile::reconcile(core, &op, ambiguous, || true).await? {
+        Fate::Committed(_, _, ticket) => self::core::admitted(&op.key, ticket.durable().await),
+        _ => Ok(()),
+    }
+}
+
 struct Carrier<'a> {
     core: &'a Arc<Core>,
     op: &'a Operation,
@@ -269,7 +290,7 @@ impl Carrier<'_> {
                 (Decision::Reconcile, Some(found)) => {
                     let ambiguous = Ambiguous {
                         record: found.clone(),
-                        cut: self.cut(found),
+                        cut: core.cut(found),
                         refused_as_duplicate: false,
                         how: How::FIRST,
                     };
@@ -315,7 +336,7 @@ impl Carrier<'_> {
             Fate::Send(permit) => Settled::Send(permit),
             Fate::Changed => Settled::Changed,
             Fate::Parked(escalation) => Settled::Answered(Answered::of(Outcome::Parked { escalation })),
-            Fate::Left(_) => Settled::Answered(Answered::of(Outcome::InProgress)),
+            Fate::Left => Settled::Answered(Answered::of(Outcome::InProgress)),
         })
     }
 
@@ -343,12 +364,6 @@ impl Carrier<'_> {
             _ => Outcome::InProgress,
         };
         Ok(Answered { outcome, ticket: None, found: found.cloned() })
-    }
-
-    /// When the sender of a recorded attempt ceased to send: an earlier worker's when it was fenced; one of
-    /// this process, whose future is gone, counts from now.
-    fn cut(&self, record: &Record) -> crate::clock::Boot {
-        if record.fence == self.core.fence { self.core.clock.boot() } else { self.core.fenced_at }
     }
 
     fn is_abandoned(&self) -> bool {

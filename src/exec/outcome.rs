@@ -73,6 +73,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// From the record that the same run made in an earlier life.
+    pub(crate) const fn replayed(response: Payload, record: RecordId) -> Self {
+        Self { response, external_ref: None, first: false, basis: Basis::Answer, record }
+    }
+
     /// Reads the response as a Rust value.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
         self.response.decode()
@@ -134,4 +139,11 @@ pub enum ExecError {
         /// Why.
         reason: String,
     },
+}
+
+impl ExecError {
+    /// Trying again in this process is of no use: another has taken over, or this one is going.
+    pub(crate) const fn is_final(&self) -> bool {
+        matches!(self, Self::Closed { .. } | Self::Refused { refusal: Refusal::Fenced, .. })
+    }
 }

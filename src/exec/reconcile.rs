@@ -32,15 +32,16 @@ pub(super) enum Fate {
     /// Nobody can tell; the question is durable.
     Parked(EscalationId),
     /// Its caller is gone, and it would have to be sent again: left as it is, for whoever asks next.
-    Left(Record),
+    Left,
 }
 
-/// Finds out what became of the call.
+/// Finds out what became of the call. While `leave` says so, nobody wants it done any more: it is looked up,
+/// but not sent again.
 pub(super) async fn reconcile(
     core: &Arc<Core>,
     op: &Operation,
     ambiguous: Ambiguous,
-    abandoned: impl Fn() -> bool,
+    leave: impl Fn() -> bool,
 ) -> Result<Fate, ExecError> {
     let Some(mut search) = Search::adopt(core, op, ambiguous).await? else { return Ok(Fate::Changed) };
     if let Some(fate) = search.by_evidence().await? {
@@ -49,7 +50,7 @@ pub(super) async fn reconcile(
     let mut looked = Looked::NotYet;
     loop {
         let settled = search.remaining().is_zero();
-        let known = search.known(looked, settled);
+        let known = search.known(looked, settled, leave());
         let next = resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known);
         tracing::info!(tenant = %op.tenant, key = %op.key, ?next, "of unknown outcome");
         let how = match next {
@@ -81,8 +82,8 @@ pub(super) async fn reconcile(
                 return Ok(id.map_or(Fate::Changed, Fate::Parked));
             }
         };
-        if abandoned() {
-            return Ok(Fate::Left(search.record));
+        if leave() {
+            return Ok(Fate::Left);
         }
         return search.send(how).await;
     }
@@ -127,7 +128,7 @@ impl<'a> Search<'a> {
         self.op.tool.spec().contract.settle.saturating_sub(passed)
     }
 
-    fn known(&self, looked: Looked, settled: bool) -> resolve::Known {
+    fn known(&self, looked: Looked, settled: bool, leave: bool) -> resolve::Known {
         let spec = self.op.tool.spec();
         let now = self.core.now();
         resolve::Known {
@@ -136,8 +137,8 @@ impl<'a> Search<'a> {
                 && spec.contract.key_is_safe(self.record.created_at, now),
             settled,
             refused_as_duplicate: self.refused_as_duplicate,
-            may_send: self.op.check_approval(now).is_ok(),
-            attempts_left: self.record.tries() < spec.retry.attempts,
+            may_send: leave || self.op.check_approval(now).is_ok(),
+            attempts_left: leave || self.record.tries() < spec.retry.attempts,
         }
     }
 

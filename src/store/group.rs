@@ -20,7 +20,7 @@ use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 /// How long a change waits for company when nobody waits for it.
-pub const LINGER: Duration = Duration::from_millis(3);
+pub(super) const LINGER: Duration = Duration::from_millis(3);
 /// A transaction holds at most this many changes.
 const MAX_BATCH: usize = 512;
 /// So many changes start a transaction although nobody waits for one.
@@ -384,6 +384,10 @@ impl Store for Group {
 
     fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
         self.shared.store.run_orphans(after, limit)
+    }
+
+    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        self.shared.store.run_answered(after, limit)
     }
 
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {

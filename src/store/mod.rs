@@ -78,6 +78,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History>;
     /// Active runs whose worker has been fenced, from `after` on: what a restart takes over.
     fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
+    /// Runs that wait for an answer alone although none of their questions is open, from `after` on: the answer
+    /// came, and the process died before it could wake them.
+    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
     /// Waiting runs whose time has come, the earliest first.
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>>;
     /// The earliest instant that anything waits for: a run's timer or a confirming lookup.

@@ -22,7 +22,7 @@ pub use dynamic::DynamicTool;
 pub use error::{Done, ToolError};
 pub(crate) use call::Noting;
 pub(crate) use dynamic::Once;
-pub(crate) use prepared::{Prepared, Typed};
+pub(crate) use prepared::{Prepared, Typed, canonical};
 pub use registry::{RegisterError, Registry, ToolSpec};
 
 use crate::ledger::{self, Divergence, Finding, Key, Package, Retention, RetryPolicy};

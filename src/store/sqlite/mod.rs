@@ -135,6 +135,10 @@ impl Store for Sqlite {
         Box::pin(run::orphans(&self.readers, after, limit))
     }
 
+    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        Box::pin(run::answered(&self.readers, after, limit))
+    }
+
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
         Box::pin(run::due(&self.readers, until, limit))
     }

@@ -127,6 +127,14 @@ pub(super) async fn orphans(pool: &SqlitePool, after: RunId, limit: u32) -> Resu
     all(query.bind(after.0).bind(limit).fetch_all(pool).await)
 }
 
+pub(super) async fn answered(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let query = sqlx::query(select!(
+        "WHERE state = 2 AND wake_at IS NULL AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
+         WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) ORDER BY id LIMIT ?"
+    ));
+    all(query.bind(after.0).bind(limit).fetch_all(pool).await)
+}
+
 pub(super) async fn due(pool: &SqlitePool, until: Timestamp, limit: u32) -> Result<Vec<Run>, StoreError> {
     let query = sqlx::query(select!("WHERE wake_at <= ? ORDER BY wake_at LIMIT ?"));
     all(query.bind(until.0).bind(limit).fetch_all(pool).await)

@@ -94,7 +94,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.not_before = None;
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
-        (State::Started, Event::Note { external_ref }) if mine => {
+        (State::Started, Event::Note { external_ref }) if mine && !parked => {
             next.external_ref = Some(external_ref);
         }
         (State::Started, Event::Commit { response, external_ref, basis, confirm_at }) if mine && !parked => {

@@ -92,8 +92,12 @@ impl Why {
 
 /// Decides the next step.
 pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
+    // The provider knows it: sending it again would be refused again, or make a second one.
+    if known.refused_as_duplicate {
+        return burned(contract, known);
+    }
     if effect.repeatable() {
-        return if known.attempts_left { Next::Repeat } else { Next::Escalate(Why::AttemptsUsedUp) };
+        return send(known, Next::Repeat);
     }
     let can_look = contract.lookup != LookupOffer::None;
     if can_look && known.looked == Looked::NotYet {
@@ -101,12 +105,10 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
     }
     let collides = contract.class.collides() && known.key_honoured;
     if collides {
-        return if known.refused_as_duplicate {
-            burned(contract, known)
-        } else {
-            // Whatever the lookup said, the second send cannot make a second effect: nothing waits.
-            send(known, Next::Resend { on_declaration: !can_look })
-        };
+        // Whatever the lookup said, the second send makes no second effect, if the provider does as it says:
+        // nothing waits. Only a miss that is believed stands against a duplicate by itself.
+        let missed = contract.lookup == LookupOffer::Strong && known.looked == Looked::MissedSettled;
+        return send(known, Next::Resend { on_declaration: !missed });
     }
     match contract.class {
         ContractClass::Blind | ContractClass::Transactional if !can_look => blind(contract, known),

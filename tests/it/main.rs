@@ -4,3 +4,9 @@
 
 mod payload;
 mod ledger_key;
+mod ledger_hash;
+mod ledger_apply;
+mod ledger_decide;
+mod ledger_approval;
+mod ledger_resolve;
+mod ledger_retry;

@@ -126,11 +126,8 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.state = State::Abandoned { reason };
             next.escalation = None;
         }
-        (State::Committed { response }, Event::Compensate { compensation, whole }) => {
-            next.state = State::Compensated { response: response.clone(), compensation, whole };
-        }
         (
-            State::Compensated { response, whole: false, .. },
+            State::Committed { response } | State::Compensated { response, whole: false, .. },
             Event::Compensate { compensation, whole },
         ) => {
             next.state = State::Compensated { response: response.clone(), compensation, whole };

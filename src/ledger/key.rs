@@ -93,11 +93,13 @@ impl Key {
     }
 
     /// What the operation is done to: a case, an account, an order.
+    #[allow(clippy::needless_pass_by_value, reason = "`.target(id)` and `.target(&id)` both read well")]
     pub fn target(self, target: impl ToString) -> Self {
         self.with(Part::Target, target.to_string())
     }
 
     /// Which operation on the target it is: a draft's id, a revision, a due date.
+    #[allow(clippy::needless_pass_by_value, reason = "`.operation(id)` and `.operation(&id)` both read well")]
     pub fn operation(self, operation: impl ToString) -> Self {
         self.with(Part::Operation, operation.to_string())
     }

@@ -94,10 +94,10 @@ impl Why {
 pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
     // The provider knows it: sending it again would be refused again, or make a second one.
     if known.refused_as_duplicate {
-        return burned(contract, known);
+        return burned(contract, *known);
     }
     if effect.repeatable() {
-        return send(known, Next::Repeat);
+        return send(*known, Next::Repeat);
     }
     let can_look = contract.lookup != LookupOffer::None;
     if can_look && known.looked == Looked::NotYet {
@@ -108,17 +108,17 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
         // Whatever the lookup said, the second send makes no second effect, if the provider does as it says:
         // nothing waits. Only a miss that is believed stands against a duplicate by itself.
         let missed = contract.lookup == LookupOffer::Strong && known.looked == Looked::MissedSettled;
-        return send(known, Next::Resend { on_declaration: !missed });
+        return send(*known, Next::Resend { on_declaration: !missed });
     }
     match contract.class {
-        ContractClass::Blind | ContractClass::Transactional if !can_look => blind(contract, known),
+        ContractClass::Blind | ContractClass::Transactional if !can_look => blind(contract, *known),
         _ if !can_look => Next::Escalate(Why::KeyExpired),
-        _ => by_lookup(contract, known),
+        _ => by_lookup(contract, *known),
     }
 }
 
 /// The provider knows the key and does not show the result: look, wait out the lag, look again, then ask.
-fn burned(contract: &Contract, known: &Known) -> Next {
+fn burned(contract: &Contract, known: Known) -> Next {
     match known.looked {
         _ if contract.lookup == LookupOffer::None => Next::Escalate(Why::KeyBurned),
         Looked::NotYet => Next::Look,
@@ -130,7 +130,7 @@ fn burned(contract: &Contract, known: &Known) -> Next {
 }
 
 /// Nothing collides: "not found" is believed only after the settle time, and only from a strong lookup.
-fn by_lookup(contract: &Contract, known: &Known) -> Next {
+fn by_lookup(contract: &Contract, known: Known) -> Next {
     match known.looked {
         Looked::NotYet => Next::Look,
         Looked::MissedEarly if known.settled => Next::Look,
@@ -141,12 +141,12 @@ fn by_lookup(contract: &Contract, known: &Known) -> Next {
     }
 }
 
-fn blind(contract: &Contract, known: &Known) -> Next {
+fn blind(contract: &Contract, known: Known) -> Next {
     if contract.repeat_blindly { send(known, Next::Repeat) } else { Next::Escalate(Why::Blind) }
 }
 
 /// A send needs a valid approval and an attempt that is left.
-const fn send(known: &Known, how: Next) -> Next {
+const fn send(known: Known, how: Next) -> Next {
     if !known.may_send {
         Next::Escalate(Why::ApprovalExpired)
     } else if !known.attempts_left {

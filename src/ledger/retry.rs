@@ -202,7 +202,7 @@ impl Default for RetryPolicy {
             attempts: 5,
             backoff: Backoff { base: Duration::from_millis(200), cap: Duration::from_secs(30) },
             attempt_timeout: Duration::from_secs(30),
-            retry_after_cap: Duration::from_secs(3600),
+            retry_after_cap: Duration::from_hours(1),
         }
     }
 }

@@ -80,9 +80,8 @@ fn events(fence: Fence) -> [(&'static str, Event); 12] {
 /// The whole state machine: what each state takes from the worker that holds the record, and from another one.
 /// What is not named is refused.
 fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 9] {
-    let compensated = |whole| {
-        record(State::Compensated { response: json("first"), compensation: json("undone"), whole })
-    };
+    let compensated =
+        |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
     let resolutions: &[_] = &["resolve committed", "resolve not committed", "resolve abandoned"];
     [
@@ -132,7 +131,11 @@ fn every_state_takes_what_the_table_says_and_nothing_else() {
         for (fence, allowed) in [(MINE, from_mine), (OTHER, from_other)] {
             for (event, what) in events(fence) {
                 let result = apply(&record, what, fence, Timestamp(20));
-                assert_eq!(result.is_ok(), allowed.contains(&event), "{state} takes {event} by {fence}: {result:?}");
+                assert_eq!(
+                    result.is_ok(),
+                    allowed.contains(&event),
+                    "{state} takes {event} by {fence}: {result:?}"
+                );
                 if let Err(illegal) = result {
                     assert_eq!(illegal.fenced, fence != MINE);
                     assert_eq!(illegal.parked, state == "parked");
@@ -168,12 +171,8 @@ fn a_worker_that_was_adopted_from_can_report_nothing() {
     assert_eq!((adopted.fence, adopted.attempts), (OTHER, 1));
     let refused = apply(&adopted, commit("zombie"), MINE, Timestamp(21)).unwrap_err();
     assert!(refused.to_string().contains("belongs to another worker"), "{refused}");
-    let found = Event::Commit {
-        response: json("found"),
-        external_ref: None,
-        basis: Basis::Lookup,
-        confirm_at: None,
-    };
+    let found =
+        Event::Commit { response: json("found"), external_ref: None, basis: Basis::Lookup, confirm_at: None };
     let settled = apply(&adopted, found, OTHER, Timestamp(22)).unwrap();
     assert_eq!((settled.response(), settled.basis), (Some(&json("found")), Basis::Lookup));
 }
@@ -182,9 +181,8 @@ fn a_worker_that_was_adopted_from_can_report_nothing() {
 #[test]
 fn giving_up_starts_the_next_execution_with_a_full_budget() {
     let again = |record: &Record| applied(record, Event::Again { fence: MINE });
-    let fail = |record: &Record, not_before| {
-        applied(record, Event::Fail { failure: failure("no"), not_before })
-    };
+    let fail =
+        |record: &Record, not_before| applied(record, Event::Fail { failure: failure("no"), not_before });
     let waiting = fail(&started(), Some(Timestamp(50)));
     assert_eq!((waiting.tries(), waiting.not_before), (1, Some(Timestamp(50))));
     let second = again(&waiting);
@@ -296,7 +294,10 @@ fn sound(record: &Record) -> Result<(), TestCaseError> {
     let started = record.state == State::Started;
     prop_assert!(record.escalation.is_none() || started, "a question is open about a settled record");
     prop_assert!(record.confirm_at.is_none() || record.response().is_some(), "nothing to confirm");
-    prop_assert!(record.not_before.is_none() || matches!(record.state, State::Failed { .. }), "nothing waits");
+    prop_assert!(
+        record.not_before.is_none() || matches!(record.state, State::Failed { .. }),
+        "nothing waits"
+    );
     prop_assert!(record.spent <= record.attempts && record.attempts >= 1);
     prop_assert!(record.updated_at >= record.created_at);
     Ok(())
@@ -315,13 +316,22 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     if let Some(first) = before.response() {
         prop_assert_eq!(after.response(), Some(first));
         prop_assert_eq!((&after.external_ref, after.basis), (&before.external_ref, before.basis));
-        prop_assert!(!matches!(after.state, State::Started | State::Failed { .. }), "a committed effect is gone");
+        prop_assert!(
+            !matches!(after.state, State::Started | State::Failed { .. }),
+            "a committed effect is gone"
+        );
     }
     // Invariant 6: who does not hold the record cannot say what became of its attempt.
     if before.fence != by && before.state == State::Started {
-        prop_assert!(!matches!(event, Event::Commit { .. } | Event::Fail { .. } | Event::Note { .. }), "a zombie");
+        prop_assert!(
+            !matches!(event, Event::Commit { .. } | Event::Fail { .. } | Event::Note { .. }),
+            "a zombie"
+        );
     }
-    prop_assert!(!matches!(event, Event::Commit { .. } | Event::Note { .. }) || before.fence == by, "a zombie");
+    prop_assert!(
+        !matches!(event, Event::Commit { .. } | Event::Note { .. }) || before.fence == by,
+        "a zombie"
+    );
     if !matches!(event, Event::Again { .. } | Event::Adopt { .. }) {
         prop_assert_eq!(after.fence, before.fence);
     }
@@ -334,7 +344,10 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     // Nothing is sent for what is settled, and nothing settled comes undone but by undoing.
     prop_assert!(!again || matches!(before.state, State::Started | State::Failed { .. }), "settled");
     prop_assert!(!matches!(before.state, State::Abandoned { .. }), "left is left");
-    prop_assert!(!matches!(before.state, State::Compensated { whole: true, .. }) || *event == Event::Confirmed, "undone");
+    prop_assert!(
+        !matches!(before.state, State::Compensated { whole: true, .. }) || *event == Event::Confirmed,
+        "undone"
+    );
     Ok(())
 }
 

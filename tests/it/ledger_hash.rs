@@ -20,10 +20,7 @@ fn difference(first: &impl Serialize, other: &impl Serialize) -> Value {
 fn scheme_one_is_pinned() {
     let hash = hash("pay", &json!({"to": "ann", "cents": 100}));
     assert_eq!(hash.version, RequestHash::VERSION);
-    assert_eq!(
-        format!("{hash:?}"),
-        "v1:7222e58f3473f2f6229e1113fcc0eceb30a3767dd8d134ba37b9c37c66e01d7b"
-    );
+    assert_eq!(format!("{hash:?}"), "v1:7222e58f3473f2f6229e1113fcc0eceb30a3767dd8d134ba37b9c37c66e01d7b");
 }
 
 // R-KEY-5, E07: a hash of another scheme never passes for this one's.

@@ -89,7 +89,8 @@ fn no_two_builders_give_one_key() {
             assert_eq!(other.meaning(), asked.meaning(), "both are {rendered}");
         }
     };
-    for (kind, calls) in ["a", "a:~user:a"].into_iter().flat_map(|kind| lists.iter().map(move |l| (kind, l))) {
+    for (kind, calls) in ["a", "a:~user:a"].into_iter().flat_map(|kind| lists.iter().map(move |l| (kind, l)))
+    {
         for first in &firsts {
             // Long lists after every beginning would be many more keys and no other syntax.
             if *first == First::Nothing && calls.is_empty() || *first != First::Nothing && calls.len() > 1 {
@@ -213,7 +214,10 @@ fn the_length_limit_is_exact_and_counts_what_is_rendered() {
     let of = |n: usize| Key::of("t").target("x".repeat(n));
     assert_eq!(text(&of(510)).len(), Key::MAX_BYTES);
     assert_eq!(of(511).render(), Err(KeyError::TooLong { bytes: 513, max: 512 }));
-    assert_eq!(Key::of("t").target(":".repeat(200)).render(), Err(KeyError::TooLong { bytes: 602, max: 512 }));
+    assert_eq!(
+        Key::of("t").target(":".repeat(200)).render(),
+        Err(KeyError::TooLong { bytes: 602, max: 512 })
+    );
     assert!(of(510).revision(1).render().is_err());
 }
 

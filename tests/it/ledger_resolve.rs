@@ -10,8 +10,7 @@ use counterfoil::ledger::{
 };
 
 const LOOKUPS: [LookupOffer; 3] = [LookupOffer::None, LookupOffer::Eventual, LookupOffer::Strong];
-const LOOKED: [Looked; 4] =
-    [Looked::NotYet, Looked::MissedEarly, Looked::MissedSettled, Looked::Unanswered];
+const LOOKED: [Looked; 4] = [Looked::NotYet, Looked::MissedEarly, Looked::MissedSettled, Looked::Unanswered];
 
 /// One question to [`next`], and its answer.
 #[derive(Debug)]
@@ -263,8 +262,14 @@ fn each_class_goes_its_way() {
     assert_eq!(way(&eventual(Lookup), FRESH), believed(person(Why::LookupLags)));
     assert_eq!(way(&none(Blind), FRESH), [person(Why::Blind)]);
     assert_eq!(way(&none(Blind).repeat_blindly(), FRESH), [Next::Repeat]);
-    assert_eq!(way(&strong(Lookup), Known { may_send: false, ..FRESH }), believed(person(Why::ApprovalExpired)));
-    assert_eq!(way(&strong(Lookup), Known { attempts_left: false, ..FRESH }), believed(person(Why::AttemptsUsedUp)));
+    assert_eq!(
+        way(&strong(Lookup), Known { may_send: false, ..FRESH }),
+        believed(person(Why::ApprovalExpired))
+    );
+    assert_eq!(
+        way(&strong(Lookup), Known { attempts_left: false, ..FRESH }),
+        believed(person(Why::AttemptsUsedUp))
+    );
     // A miss that was believed stands against a duplicate by itself.
     let missed = Known { looked: Looked::MissedSettled, settled: true, ..FRESH };
     assert_eq!(way(&strong(ReplaysKey), missed), [Next::Resend { on_declaration: false }]);
@@ -342,7 +347,10 @@ fn forgetting_before_the_last_retry_is_refused() {
     let horizon = Duration::from_secs(40);
     let kept = Duration::from_secs(39);
     assert_eq!(of(Retention::forget_after(horizon)), Ok(()));
-    assert_eq!(of(Retention::forget_after(kept)), Err(ContractError::RetentionBelowHorizon { kept, horizon }));
+    assert_eq!(
+        of(Retention::forget_after(kept)),
+        Err(ContractError::RetentionBelowHorizon { kept, horizon })
+    );
     for mode in [RetentionMode::Tombstone, RetentionMode::Keep] {
         assert_eq!(of(Retention { mode, keep_for: Duration::ZERO }), Ok(()), "nothing is forgotten");
     }
@@ -369,10 +377,10 @@ fn a_key_window_below_the_horizon_is_refused() {
 // R-EXE-7: before the last safe instant, which lies ahead of the window's end.
 #[test]
 fn a_key_has_a_last_safe_instant() {
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     let contract = Contract::new(ContractClass::ReplaysKey).key_window(hour);
     let sent = Timestamp(1_000_000);
-    let last = sent.after(hour - Contract::WINDOW_MARGIN);
+    let last = sent.after(hour.saturating_sub(Contract::WINDOW_MARGIN));
     assert!(contract.key_is_safe(sent, sent));
     assert!(contract.key_is_safe(sent, Timestamp(last.0 - 1)));
     assert!(!contract.key_is_safe(sent, last));

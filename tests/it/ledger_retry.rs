@@ -63,7 +63,11 @@ fn what_may_have_reached_the_world_is_not_simply_sent_again() {
             for class in ContractClass::ALL {
                 let decision = kind.decision(effect, class);
                 let key_answers = kind == ErrorKind::InProgress && class.collides();
-                assert_eq!(decision, if key_answers { Retry } else { Reconcile }, "{kind:?} {effect:?} {class:?}");
+                assert_eq!(
+                    decision,
+                    if key_answers { Retry } else { Reconcile },
+                    "{kind:?} {effect:?} {class:?}"
+                );
             }
         }
     }
@@ -111,7 +115,8 @@ fn policy() -> RetryPolicy {
 #[test]
 fn backoff_doubles_up_to_its_cap_and_uses_all_of_it() {
     let backoff = policy().backoff;
-    for (attempt, ceiling) in [(2, 100), (3, 200), (4, 400), (5, 800), (6, 1000), (7, 1000), (u32::MAX, 1000)] {
+    for (attempt, ceiling) in [(2, 100), (3, 200), (4, 400), (5, 800), (6, 1000), (7, 1000), (u32::MAX, 1000)]
+    {
         assert_eq!(backoff.delay(attempt, 0), Duration::ZERO);
         assert_eq!(backoff.delay(attempt, u64::MAX), millis(ceiling), "{attempt}");
         let half = backoff.delay(attempt, u64::MAX / 2).as_micros();
@@ -148,7 +153,7 @@ fn retry_after_is_obeyed_up_to_its_cap() {
     let delay = |after, chance| policy().next_delay(1, ErrorKind::RateLimited, Some(after), chance);
     assert_eq!(delay(millis(5000), 0), Some(millis(5000)));
     assert_eq!(delay(millis(10_000), 0), Some(millis(10_000)));
-    assert_eq!(delay(Duration::from_secs(10 * 365 * 86400), 0), Some(millis(10_000)));
+    assert_eq!(delay(Duration::from_hours(10 * 365 * 24), 0), Some(millis(10_000)));
     assert_eq!(delay(Duration::MAX, u64::MAX), Some(millis(10_000)));
     // Never sooner than the backoff would have it.
     assert_eq!(delay(Duration::ZERO, u64::MAX), Some(millis(100)));
@@ -158,7 +163,7 @@ fn retry_after_is_obeyed_up_to_its_cap() {
 // R-EXE-3, invariant 9: the defaults fit a provider that keeps its keys for a day, as the usual one does.
 #[test]
 fn the_default_policy_fits_the_usual_key_window() {
-    assert!(RetryPolicy::default().horizon() < Duration::from_secs(24 * 3600));
+    assert!(RetryPolicy::default().horizon() < Duration::from_hours(24));
 }
 
 // Invariant 9: long retries are counted in full.

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod payload;
-mod ledger_key;
-mod ledger_hash;
 mod ledger_apply;
-mod ledger_decide;
 mod ledger_approval;
+mod ledger_decide;
+mod ledger_hash;
+mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
+mod payload;

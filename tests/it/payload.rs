@@ -127,7 +127,8 @@ fn integers_that_a_double_carries_exactly_are_accepted() {
 fn integers_beyond_are_refused_with_their_path() {
     let over = MAX_EXACT_INTEGER + 1;
     let under = -i64::try_from(over).unwrap();
-    for number in [json!(over), json!(over + 1), json!(under), json!(under - 1), json!(u64::MAX), json!(i64::MIN)]
+    for number in
+        [json!(over), json!(over + 1), json!(under), json!(under - 1), json!(u64::MAX), json!(i64::MIN)]
     {
         assert_eq!(inexact_at(&number), "$");
         assert_eq!(inexact_at(&json!({"a": [true, {"b": number}]})), "$.a[1].b");
@@ -141,16 +142,20 @@ fn integers_beyond_are_refused_with_their_path() {
     assert_eq!(inexact_at(&[10_u128.pow(21) + 1]), "$[0]");
     assert_eq!(inexact_at(&[-(10_i128.pow(21)) - 1]), "$[0]");
     // A map's integer keys go through the same double.
-    assert!(Payload::of(&BTreeMap::from([(over + 1, ())])).is_err());
-    assert_eq!(Payload::of(&BTreeMap::from([(7_u64, ())])).unwrap().as_str(), r#"{"7":null}"#);
+    assert!(Payload::of(&BTreeMap::from([(over + 1, 0)])).is_err());
+    assert_eq!(Payload::of(&BTreeMap::from([(7_u64, 0)])).unwrap().as_str(), r#"{"7":0}"#);
 }
 
 // R-KEY-5, E03: in text, an integer beyond u64 is not quietly read as a double.
 #[test]
 fn long_integer_literals_in_text_are_refused() {
-    for number in
-        ["9007199254740993", "-9007199254740993", "18446744073709551617", "-9223372036854775809", "1000000000000000000001"]
-    {
+    for number in [
+        "9007199254740993",
+        "-9007199254740993",
+        "18446744073709551617",
+        "-9223372036854775809",
+        "1000000000000000000001",
+    ] {
         let at = |text: String| match Payload::parse(&text) {
             Err(PayloadError::InexactInteger { path, number: named }) => {
                 assert_eq!(named, number);
@@ -260,8 +265,16 @@ fn a_field_flattened_over_another_is_refused() {
     assert!(Payload::of(&Outer { a: 1, rest: rest("a") }).is_err());
 }
 
+#[derive(Serialize)]
+enum Wrap {
+    One(Value),
+    Two(Value, Value),
+    Named { inner: Value },
+}
+
 fn nested(depth: usize) -> Value {
-    (0..depth).fold(json!(1), |inner, level| if level % 2 == 0 { json!([inner]) } else { json!({"a": inner}) })
+    (0..depth)
+        .fold(json!(1), |inner, level| if level % 2 == 0 { json!([inner]) } else { json!({"a": inner}) })
 }
 
 // E10: what is accepted can also be read back.
@@ -278,13 +291,7 @@ fn depth_is_limited_and_what_is_accepted_reads_back() {
     let deepest = nested(MAX_DEPTH);
     assert_eq!(Payload::of(&deepest).unwrap().value().unwrap(), deepest);
 
-    // An enum's variant is one level in the text, and one more if it holds several things.
-    #[derive(Serialize)]
-    enum Wrap {
-        One(Value),
-        Two(Value, Value),
-        Named { inner: Value },
-    }
+    // A variant is one level in the text, and one more if it holds several things.
     assert!(Payload::of(&Wrap::One(nested(MAX_DEPTH - 1))).unwrap().value().is_ok());
     assert_eq!(Payload::of(&Wrap::One(nested(MAX_DEPTH))), Err(too_deep.clone()));
     assert!(Payload::of(&Wrap::Two(nested(MAX_DEPTH - 2), Value::Null)).unwrap().value().is_ok());
@@ -307,7 +314,17 @@ fn a_payload_beyond_the_hard_limit_is_refused() {
 // R-KEY-5, D02
 #[test]
 fn any_text_round_trips() {
-    for text in ["\u{0}", "\u{202e}שלום", "😀👩‍👩‍👧", "é", "e\u{301}", "\u{2028}", "\"\\/\u{7f}", "{\"a\":1}", "9007199254740993"] {
+    for text in [
+        "\u{0}",
+        "\u{202e}שלום",
+        "😀👩‍👩‍👧",
+        "é",
+        "e\u{301}",
+        "\u{2028}",
+        "\"\\/\u{7f}",
+        "{\"a\":1}",
+        "9007199254740993",
+    ] {
         let payload = Payload::of(&json!({ text: [text] })).unwrap();
         assert_eq!(payload.value().unwrap(), json!({ text: [text] }));
         assert_eq!(Payload::parse(payload.as_str()).unwrap(), payload);
@@ -328,6 +345,12 @@ fn login() -> Login {
     Login { user: "ann".into(), token: Secret::new(CANARY.into()) }
 }
 
+#[derive(Deserialize, Debug)]
+#[allow(dead_code, reason = "only its failure to parse is looked at")]
+struct Numeric {
+    token: Secret<u64>,
+}
+
 // R-KEY-5, E09
 #[test]
 fn a_secret_is_shown_nowhere() {
@@ -337,11 +360,6 @@ fn a_secret_is_shown_nowhere() {
     let outside = Payload::of(&json!({"user": "ann", "token": [CANARY]})).unwrap();
     let wrong = outside.decode::<Login>().unwrap_err();
     let number = Payload::of(&json!({"user": "ann", "token": CANARY})).unwrap();
-    #[derive(Deserialize, Debug)]
-    struct Numeric {
-        #[allow(dead_code, reason = "only its failure to parse is looked at")]
-        token: Secret<u64>,
-    }
     let quoted = number.decode::<Numeric>().unwrap_err();
     for text in [
         payload.as_str().to_owned(),
@@ -394,8 +412,11 @@ fn value() -> impl Strategy<Value = Value> {
 fn respelled(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
-            let fields: Vec<_> =
-                fields.iter().rev().map(|(k, v)| format!("{} : {}", Value::from(k.as_str()), respelled(v))).collect();
+            let fields: Vec<_> = fields
+                .iter()
+                .rev()
+                .map(|(k, v)| format!("{} : {}", Value::from(k.as_str()), respelled(v)))
+                .collect();
             format!("{{ {} }}", fields.join(" ,\n"))
         }
         Value::Array(items) => {

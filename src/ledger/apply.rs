@@ -94,7 +94,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.not_before = None;
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
-        (State::Started, Event::Note { external_ref }) if mine => {
+        (State::Started, Event::Note { external_ref }) if mine && !parked => {
             next.external_ref = Some(external_ref);
         }
         (State::Started, Event::Commit { response, external_ref, basis, confirm_at }) if mine && !parked => {
@@ -126,11 +126,8 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.state = State::Abandoned { reason };
             next.escalation = None;
         }
-        (State::Committed { response }, Event::Compensate { compensation, whole }) => {
-            next.state = State::Compensated { response: response.clone(), compensation, whole };
-        }
         (
-            State::Compensated { response, whole: false, .. },
+            State::Committed { response } | State::Compensated { response, whole: false, .. },
             Event::Compensate { compensation, whole },
         ) => {
             next.state = State::Compensated { response: response.clone(), compensation, whole };

@@ -224,14 +224,8 @@ async fn uses(
     .collect()
 }
 
-/// The same row, at the same revision: this very change was written before, and its answer was lost.
+/// The row stands as this change would have written it (see `record::is_written`).
 pub(super) async fn is_written(connection: &mut SqliteConnection, run: &Run) -> Result<bool, sqlx::Error> {
-    sqlx::query("SELECT 1 FROM run WHERE id = ? AND tenant = ? AND revision = ? AND fence = ?")
-        .bind(run.id.0)
-        .bind(run.tenant.text())
-        .bind(i64::from(run.revision))
-        .bind(run.fence.0)
-        .fetch_optional(connection)
-        .await
-        .map(|row| row.is_some())
+    let row = sqlx::query(select!("WHERE id = ?")).bind(run.id.0).fetch_optional(connection).await?;
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *run)))
 }

@@ -25,7 +25,8 @@ static UPSERT: Insert = Insert {
            column24, column25, column26",
     columns: 27,
     tail: "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
-           revision = CASE WHEN record.revision = excluded.revision - 1 THEN excluded.revision END, \
+           revision = CASE WHEN record.revision = excluded.revision - 1 AND record.key = excluded.key \
+           AND record.tenant = excluded.tenant THEN excluded.revision END, \
            attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, \
            basis = excluded.basis, outcome = excluded.outcome, compensation = excluded.compensation, \
            external_ref = excluded.external_ref, escalation = excluded.escalation, \

@@ -21,7 +21,8 @@ static UPSERT: Insert = Insert {
     columns: 16,
     tail: "ON CONFLICT (id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
            outcome = excluded.outcome, fence = excluded.fence, \
-           revision = CASE WHEN run.revision = excluded.revision - 1 THEN excluded.revision END, \
+           revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
+           THEN excluded.revision END, \
            deaths = excluded.deaths, updated_at = excluded.updated_at",
 };
 
@@ -203,7 +204,7 @@ async fn uses(
     id: RunId,
 ) -> Result<Vec<PastUse>, StoreError> {
     sqlx::query(
-        "SELECT r.id, r.key, r.operation, u.step FROM use u JOIN record r ON r.id = u.record \
+        "SELECT r.id, r.key, r.operation, u.step FROM use u JOIN record r ON r.id = u.record AND r.tenant = u.tenant \
          WHERE u.tenant = ? AND u.run = ?",
     )
     .bind(tenant.text())

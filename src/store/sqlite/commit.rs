@@ -17,7 +17,7 @@ pub(super) async fn commit(writer: &Mutex<Writer>, changes: &[Change]) -> Result
     let mut writer = writer.lock().await;
     writer.settle().await?;
     writer.unfinished = true; // until the end is seen: this future may be dropped at any await
-    let admitted = if changes.iter().any(|change| change.worker.is_some()) {
+    let admitted = if changes.iter().any(must_be_judged) {
         false
     } else {
         writer.write_all(changes).await?
@@ -25,6 +25,11 @@ pub(super) async fn commit(writer: &Mutex<Writer>, changes: &[Change]) -> Result
     let verdicts = if admitted { vec![Verdict::Admitted; changes.len()] } else { writer.judge(changes).await? };
     writer.unfinished = false;
     Ok(verdicts)
+}
+
+/// No row of it would refuse a fenced worker by itself; such changes are rare.
+fn must_be_judged(change: &Change) -> bool {
+    change.worker.is_some() || (change.fence.is_some() && !change.needs_fence())
 }
 
 /// The rows of some changes, table by table.
@@ -105,10 +110,10 @@ pub(super) async fn admit(
     connection: &mut SqliteConnection,
     change: &Change,
 ) -> Result<Option<Refusal>, sqlx::Error> {
-    if let Some(fence) = change.fence
-        && !worker::is_alive(connection, fence).await?
-    {
-        return Ok(Some(Refusal::Fenced));
+    match change.fence {
+        Some(fence) if !worker::is_alive(connection, fence).await? => return Ok(Some(Refusal::Fenced)),
+        None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
+        _ => {}
     }
     connection.execute("SAVEPOINT one").await?;
     match write_one(connection, change).await {

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, inserts};
 use super::{StoreError, Writer, escalation, failure, payload, primary_code, record, run, step, worker};
-use crate::store::{Change, Refusal, Verdict};
+use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
 pub(super) async fn commit(writer: &Mutex<Writer>, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
     let mut writer = writer.lock().await;
@@ -146,6 +146,12 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
 /// earlier answer was lost, and the change stands.
 async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Result<bool, sqlx::Error> {
     let mut told_apart = false;
+    if let Some(WorkerChange::Enrol { name, at }) = &change.worker {
+        told_apart = true;
+        if !worker::is_enrolled(connection, name, *at).await? {
+            return Ok(false);
+        }
+    }
     if let Some(record) = &change.record {
         told_apart = true;
         if !record::is_written(connection, record).await? {

@@ -268,7 +268,7 @@ pub(super) async fn evidence(
 ) -> Result<Vec<Evidence>, StoreError> {
     sqlx::query(
         "SELECT record, fence, attempt, response, external_ref, at FROM evidence \
-         WHERE tenant = ? AND record = ? ORDER BY fence, attempt",
+         WHERE tenant = ? AND record = ? ORDER BY at, fence, attempt",
     )
     .bind(tenant.text())
     .bind(id.0)

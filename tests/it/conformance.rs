@@ -11,7 +11,8 @@ use counterfoil::store::{Group, Model, Store};
 /// A store and the folder that it lives in.
 struct Kept<S> {
     store: S,
-    _folder: tempfile::TempDir,
+    #[allow(dead_code, reason = "removed when the store is dropped")]
+    folder: tempfile::TempDir,
 }
 
 impl<S> Deref for Kept<S> {
@@ -23,7 +24,7 @@ impl<S> Deref for Kept<S> {
 
 async fn fresh_sqlite() -> Kept<Sqlite> {
     let folder = tempfile::tempdir().unwrap();
-    Kept { store: Sqlite::open(folder.path().join("test.db")).await.unwrap(), _folder: folder }
+    Kept { store: Sqlite::open(folder.path().join("test.db")).await.unwrap(), folder }
 }
 
 fn grouped(store: impl Store) -> Group {
@@ -31,8 +32,8 @@ fn grouped(store: impl Store) -> Group {
 }
 
 async fn group_over_sqlite() -> Kept<Group> {
-    let Kept { store, _folder } = fresh_sqlite().await;
-    Kept { store: grouped(store), _folder }
+    let Kept { store, folder } = fresh_sqlite().await;
+    Kept { store: grouped(store), folder }
 }
 
 counterfoil::conformance!(model, ready(Box::new(Model::new())));

@@ -67,7 +67,8 @@ pub async fn one_refused_change_leaves_the_others(store: &dyn Store) {
         (0..300).map(|i| sample.change().step(sample.step(&run, &i.to_string()))).collect();
     changes[150] = sample.change().step(crate::store::Step { value: None, ..taken });
     let verdicts = store.commit(&changes).await.unwrap();
-    let refusals: Vec<_> = verdicts.iter().enumerate().filter(|(_, verdict)| !verdict.is_admitted()).collect();
+    let refusals: Vec<_> =
+        verdicts.iter().enumerate().filter(|(_, verdict)| !verdict.is_admitted()).collect();
     assert_eq!(refusals, [(150, &Verdict::Refused(Refusal::Exists))]);
     let history = store.run_history(&sample.tenant, run.id).await.unwrap();
     assert_eq!(history.steps.len(), 300, "the first one and 299 of these");
@@ -90,19 +91,25 @@ pub async fn a_change_is_all_or_nothing(store: &dyn Store) {
         change.payloads = vec![(sample.tenant.clone(), sample::payload(&i.into()))];
         change.run(run).record(record)
     };
-    let spoil: [(&str, fn(&mut Change, &Change), Refusal); 4] = [
-        ("run", |change, by| change.run.clone_from(&by.run), Refusal::Exists),
-        ("record", |change, by| change.record.clone_from(&by.record), Refusal::Exists),
-        ("step", |change, by| change.step.clone_from(&by.step), Refusal::Exists),
-        ("escalation", |change, by| change.escalations.extend(by.escalations.clone()), Refusal::Stale),
-    ];
+    let spoil = |change: &mut Change, row: &str, by: &Change| match row {
+        "run" => change.run.clone_from(&by.run),
+        "record" => change.record.clone_from(&by.record),
+        "step" => change.step.clone_from(&by.step),
+        _ => change.escalations.extend(by.escalations.clone()),
+    };
     let mut spoiler = sample.change().run(sample.run("a")).record(sample.record("a"));
     spoiler.step = Some(Box::new(crate::store::Step { value: None, ..step }));
     spoiler.escalations = vec![crate::store::Escalation { question: "another".into(), ..question }];
-    for (i, (row, spoil, refusal)) in spoil.into_iter().enumerate() {
+    let rows = [
+        ("run", Refusal::Exists),
+        ("record", Refusal::Exists),
+        ("step", Refusal::Exists),
+        ("escalation", Refusal::Stale),
+    ];
+    for (i, (row, refusal)) in rows.into_iter().enumerate() {
         let whole = full(i);
         let mut change = whole.clone();
-        spoil(&mut change, &spoiler);
+        spoil(&mut change, row, &spoiler);
         assert_eq!(refused(store, change).await, Some(refusal), "spoiled by its {row}");
         assert_unwritten(store, &sample, &whole, row).await;
         admit(store, &[whole]).await;
@@ -131,9 +138,11 @@ pub async fn the_same_change_again_is_admitted(store: &dyn Store) {
     let question = sample.escalation("?");
     let mut used = sample.change();
     used.used = Some(Box::new(sample.used(&record, &run)));
-    let mut late = Change::default();
-    late.evidence = Some(Box::new(sample.evidence(&record, 1)));
-    late.payloads = vec![(sample.tenant.clone(), sample::payload(&"large".into()))];
+    let late = Change {
+        evidence: Some(Box::new(sample.evidence(&record, 1))),
+        payloads: vec![(sample.tenant.clone(), sample::payload(&"large".into()))],
+        ..Change::default()
+    };
     let changes = [
         sample::enrol("bob"),
         sample.change().run(run.clone()),
@@ -144,7 +153,10 @@ pub async fn the_same_change_again_is_admitted(store: &dyn Store) {
         sample.change().escalation(sample::answered(&question, "ann")),
         used,
         late,
-        sample.change().run(sample.run_on(&run, RunState::Waiting { until: None })).step(sample.step(&run, "2")),
+        sample
+            .change()
+            .run(sample.run_on(&run, RunState::Waiting { until: None }))
+            .step(sample.step(&run, "2")),
     ];
     for change in changes {
         for time in ["first", "second", "third"] {
@@ -199,9 +211,14 @@ pub async fn changes_of_one_row_build_on_one_another(store: &dyn Store) {
     assert_eq!(store.run_find(&sample.tenant, active.id).await.unwrap(), Some(active));
     assert_eq!(store.record_find(&sample.tenant, &committed.key).await.unwrap(), Some(committed));
     let early = sample.record("early");
-    let verdicts =
-        store.commit(&[sample.change().record(sample.committed(&early)), sample.change().record(early)]).await;
-    assert_eq!(verdicts.unwrap(), [Verdict::Refused(Refusal::Stale), Verdict::Admitted], "the wrong way round");
+    let verdicts = store
+        .commit(&[sample.change().record(sample.committed(&early)), sample.change().record(early)])
+        .await;
+    assert_eq!(
+        verdicts.unwrap(),
+        [Verdict::Refused(Refusal::Stale), Verdict::Admitted],
+        "the wrong way round"
+    );
 }
 
 /// Of two changes of a batch that were computed from one revision the first wins.

@@ -3,8 +3,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::sample::Sample;
 use super::admit;
+use super::sample::Sample;
 use crate::store::{Change, Store};
 
 /// Polls a future as often as it is woken, but `polls` times at most: then it is dropped, and this is `None`.
@@ -56,7 +56,10 @@ pub async fn the_next_commit_is_whole(store: &dyn Store) {
         assert_eq!(verdicts.iter().filter(|verdict| !verdict.is_admitted()).count(), 1);
         for change in &next[..next.len() - 1] {
             let record = change.record.as_ref().unwrap();
-            assert!(store.record_at(&sample.tenant, record.id).await.unwrap().is_some(), "after {polls} polls");
+            assert!(
+                store.record_at(&sample.tenant, record.id).await.unwrap().is_some(),
+                "after {polls} polls"
+            );
         }
         assert_whole(store, &sample, &changes[..changes.len() - 1]).await;
         if ended.is_some() {

@@ -1,7 +1,7 @@
 //! What fenced workers learned too late.
 
-use super::sample::{self, HOSTILE, Sample, payload};
 use super::admit;
+use super::sample::{self, HOSTILE, Sample, payload};
 use crate::clock::Timestamp;
 use crate::store::{Change, Evidence, Store};
 

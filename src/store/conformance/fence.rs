@@ -37,7 +37,7 @@ pub async fn a_fenced_worker_changes_nothing(store: &dyn Store) {
     let old = Sample::enrol(store, "old").await;
     let (run, record, question) = (old.run("a"), old.record("a"), old.escalation("?"));
     let before = old.change().run(run.clone()).record(record.clone()).escalation(question.clone());
-    admit(store, &[before.clone()]).await;
+    admit(store, std::slice::from_ref(&before)).await;
     let new = Sample::enrol(store, "new").await;
     admit(store, &[fence_others(new.fence)]).await;
     for change in of_every_kind(&old).into_iter().chain([
@@ -50,7 +50,11 @@ pub async fn a_fenced_worker_changes_nothing(store: &dyn Store) {
         assert_eq!(alone, Verdict::Refused(Refusal::Fenced), "alone: {change:?}");
         let company = [new.change().step(new.step(&run, "1")), change.clone()];
         let verdicts = store.commit(&company).await.unwrap();
-        assert_eq!(verdicts, [Verdict::Admitted, Verdict::Refused(Refusal::Fenced)], "in company: {change:?}");
+        assert_eq!(
+            verdicts,
+            [Verdict::Admitted, Verdict::Refused(Refusal::Fenced)],
+            "in company: {change:?}"
+        );
         for payload in &change.payloads {
             assert_eq!(store.payload_find(&payload.0, payload.1.digest()).await.unwrap(), None);
         }

@@ -1,7 +1,7 @@
 //! One activation of a run writes in order, and not on from a refusal.
 
-use super::sample::Sample;
 use super::admit;
+use super::sample::Sample;
 use crate::store::{Change, Lane, Refusal, RunState, Store, Verdict};
 
 const ONE: Option<Lane> = Some(Lane(1));
@@ -71,10 +71,8 @@ pub async fn a_lost_question_stops_nothing(store: &dyn Store) {
     assert_eq!(verdicts(store, &batch).await, [exists.clone(), exists, None, None]);
 
     let taken = crate::store::Step { value: None, ..sample.step(&run, "1") };
-    let batch = [
-        sample.change().step(taken).in_lane(ONE),
-        sample.change().step(sample.step(&run, "2")).in_lane(ONE),
-    ];
+    let batch =
+        [sample.change().step(taken).in_lane(ONE), sample.change().step(sample.step(&run, "2")).in_lane(ONE)];
     let expected = [Some(Refusal::Exists), Some(Refusal::Predecessor)];
     assert_eq!(verdicts(store, &batch).await, expected, "a checkpoint asks nothing");
 }
@@ -98,7 +96,9 @@ pub async fn is_kept_in_order(store: &dyn Store) {
     let runs: Vec<_> = (0..3).map(|i| sample.run(&i.to_string())).collect();
     let mut batch = Vec::new();
     let mut last = runs.clone();
-    batch.extend(runs.iter().zip(1..).map(|(run, lane)| sample.change().run(run.clone()).in_lane(Some(Lane(lane)))));
+    batch.extend(
+        runs.iter().zip(1..).map(|(run, lane)| sample.change().run(run.clone()).in_lane(Some(Lane(lane)))),
+    );
     for _ in 0..20 {
         for (run, lane) in last.iter_mut().zip(1..) {
             *run = sample.run_on(run, RunState::Active);

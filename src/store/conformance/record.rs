@@ -218,7 +218,8 @@ pub async fn unconfirmed_ones_are_due(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let at = |at: i64, target: &str| Record { confirm_at: Some(Timestamp(at)), ..sample.record(target) };
     let (late, early, middle) = (at(30, "late"), at(10, "early"), at(20, "middle"));
-    let changes = [&late, &early, &middle, &sample.record("never")].map(|r| sample.change().record(r.clone()));
+    let changes =
+        [&late, &early, &middle, &sample.record("never")].map(|r| sample.change().record(r.clone()));
     admit(store, &changes).await;
     let due = async |until: i64, limit: u32| store.record_unconfirmed(Timestamp(until), limit).await.unwrap();
     assert_eq!(due(9, 10).await, []);
@@ -236,8 +237,11 @@ pub async fn uses_are_listed_by_run(store: &dyn Store) {
     let uses = [0, 1].map(|i| sample.used(&record, &runs[i]));
     let change = |used: &Use| Change { used: Some(Box::new(used.clone())), ..sample.change() };
     let again = Use { step: "pay/2".into(), at: Timestamp(9), ..uses[0].clone() };
-    admit(store, &[sample.change().record(record.clone()), change(&uses[1]), change(&uses[0]), change(&again)])
-        .await;
+    admit(
+        store,
+        &[sample.change().record(record.clone()), change(&uses[1]), change(&uses[0]), change(&again)],
+    )
+    .await;
     assert_eq!(store.record_uses(&sample.tenant, record.id).await.unwrap(), uses);
     assert_eq!(store.record_uses(&sample.tenant, sample.record("b").id).await.unwrap(), []);
 }

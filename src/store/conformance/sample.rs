@@ -10,8 +10,8 @@ use crate::id::{EscalationId, Fence, Ids, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, Key, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Answer, Change, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Step, StepKind, Store, Use,
-    WorkerChange,
+    Answer, Change, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Step, StepKind, Store,
+    Use, WorkerChange,
 };
 
 /// Text that has broken programs before.
@@ -43,7 +43,12 @@ impl Sample {
     pub async fn enrol(store: &dyn Store, name: &str) -> Self {
         admit(store, &[enrol(name)]).await;
         let worker = store.worker_find(name).await.expect("the store works").expect("it has enrolled");
-        Self { fence: worker.fence, tenant: tenant("acme"), ids: Arc::new(Ids::new(worker.fence)) }
+        Self::of(worker.fence)
+    }
+
+    /// The worker with this fence.
+    pub fn of(fence: Fence) -> Self {
+        Self { fence, tenant: tenant("acme"), ids: Arc::new(Ids::new(fence)) }
     }
 
     /// The same worker at work for another tenant.

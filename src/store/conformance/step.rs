@@ -78,7 +78,11 @@ pub async fn is_written_once(store: &dyn Store) {
         Step { input_hash: None, ..first.clone() },
         Step { input_hash: Some(sample::hash("another")), ..first.clone() },
     ] {
-        assert_eq!(refused(store, sample.change().step(other.clone())).await, Some(Refusal::Exists), "{other:?}");
+        assert_eq!(
+            refused(store, sample.change().step(other.clone())).await,
+            Some(Refusal::Exists),
+            "{other:?}"
+        );
     }
     assert_steps(store, &run, &[first]).await;
 }

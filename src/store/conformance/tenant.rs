@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::sample::{self, HOSTILE, Sample, payload};
 use super::admit;
+use super::sample::{self, HOSTILE, Sample, payload};
 use crate::payload::DigestKey;
 use crate::store::{Change, Store};
 

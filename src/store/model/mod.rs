@@ -12,9 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use self::tables::Tables;
-use super::{
-    Asked, Change, Escalation, Evidence, History, Run, Store, StoreError, Use, Verdict, Worker,
-};
+use super::{Asked, Change, Escalation, Evidence, History, Run, Store, StoreError, Use, Verdict, Worker};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record};
@@ -225,7 +223,12 @@ impl Store for Model {
         self.ask(move |tables| tables.run_find(tenant, id).cloned())
     }
 
-    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Asked<'a, Option<Run>> {
+    fn run_keyed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        workflow: &'a str,
+        key: &'a str,
+    ) -> Asked<'a, Option<Run>> {
         self.ask(move |tables| tables.run_keyed(tenant, workflow, key))
     }
 

@@ -7,8 +7,8 @@ use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
-    Change, Escalation, Evidence, History, PastCall, PastStep, PastUse, Refusal, Run, RunState, Step, StepKind, Use,
-    Verdict, Worker, WorkerChange,
+    Change, Escalation, Evidence, History, PastCall, PastStep, PastUse, Refusal, Run, RunState, Step,
+    StepKind, Use, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(StepKind, String, String), Step>;
@@ -70,17 +70,23 @@ impl Tables {
             return Err(Refusal::Exists);
         }
         if let Some(run) = &change.run {
-            let same_row = |stored: &Run| stored.tenant == run.tenant;
-            follows(self.runs.get(&run.id), run.revision, |stored| stored.revision, same_row)?;
-            if run.revision == 1 && run_key(run).is_some_and(|key| self.run_keys.contains_key(&key)) {
-                return Err(Refusal::Exists);
+            match self.runs.get(&run.id) {
+                Some(stored) if stored.tenant == run.tenant => follows(stored.revision, run.revision)?,
+                Some(_) => return Err(Refusal::Stale),
+                None if run_key(run).is_some_and(|key| self.run_keys.contains_key(&key)) => {
+                    return Err(Refusal::Exists);
+                }
+                None => follows(0, run.revision)?,
             }
         }
         if let Some(record) = &change.record {
-            let same_row = |stored: &Record| stored.tenant == record.tenant && stored.key == record.key;
-            follows(self.records.get(&record.id), record.revision, |stored| stored.revision, same_row)?;
-            if record.revision == 1 && self.record_keys.contains_key(&record_key(record)) {
-                return Err(Refusal::Exists);
+            match self.records.get(&record.id) {
+                Some(stored) if record_key(stored) == record_key(record) => {
+                    follows(stored.revision, record.revision)?;
+                }
+                Some(_) => return Err(Refusal::Stale),
+                None if self.record_keys.contains_key(&record_key(record)) => return Err(Refusal::Exists),
+                None => follows(0, record.revision)?,
             }
         }
         if let Some(step) = &change.step
@@ -102,15 +108,17 @@ impl Tables {
     /// The rows that tell this change from another one's are there as it would have written them.
     fn is_written(&self, change: &Change) -> bool {
         let enrolled = match &change.worker {
-            Some(WorkerChange::Enrol { name, at }) => {
-                Some(self.worker_find(name).is_some_and(|stored| stored.enrolled_at == *at && stored.ended_at.is_none()))
-            }
+            Some(WorkerChange::Enrol { name, at }) => Some(
+                self.worker_find(name)
+                    .is_some_and(|stored| stored.enrolled_at == *at && stored.ended_at.is_none()),
+            ),
             _ => None,
         };
         let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
         let record = change.record.as_deref().map(|record| self.records.get(&record.id) == Some(record));
         let step = change.step.as_deref().map(|step| {
-            self.step(step).is_some_and(|stored| stored.input_hash == step.input_hash && stored.value == step.value)
+            self.step(step)
+                .is_some_and(|stored| stored.input_hash == step.input_hash && stored.value == step.value)
         });
         let escalations = change
             .escalations
@@ -137,6 +145,10 @@ impl Tables {
             self.runs.insert(run.id, run);
         }
         if let Some(record) = change.record.as_deref().cloned() {
+            debug_assert!(
+                self.records.get(&record.id).is_none_or(|stored| is_same_operation(stored, &record)),
+                "what was asked never changes, and other stores do not write it again: {record:?}"
+            );
             self.record_keys.insert(record_key(&record), record.id);
             self.records.insert(record.id, record);
         }
@@ -176,18 +188,9 @@ impl Tables {
     }
 }
 
-/// At revision 1 a row is new; at any other it follows the stored one.
-fn follows<T>(
-    stored: Option<&T>,
-    revision: u32,
-    revision_of: impl Fn(&T) -> u32,
-    same_row: impl Fn(&T) -> bool,
-) -> Result<(), Refusal> {
-    let follows = match stored {
-        None => revision == 1,
-        Some(stored) => revision_of(stored).checked_add(1) == Some(revision) && same_row(stored),
-    };
-    if follows { Ok(()) } else { Err(Refusal::Stale) }
+/// A row that is not there yet is at revision 0.
+fn follows(stored: u32, revision: u32) -> Result<(), Refusal> {
+    if stored.checked_add(1) == Some(revision) { Ok(()) } else { Err(Refusal::Stale) }
 }
 
 fn run_key(run: &Run) -> Option<(Tenant, Name, String)> {
@@ -196,6 +199,12 @@ fn run_key(run: &Run) -> Option<(Tenant, Name, String)> {
 
 fn record_key(record: &Record) -> (Tenant, OperationKey) {
     (record.tenant.clone(), record.key.clone())
+}
+
+fn is_same_operation(a: &Record, b: &Record) -> bool {
+    let asked =
+        |r: &Record| (r.operation.clone(), r.class, r.request.clone(), r.request_hash, r.input_version);
+    asked(a) == asked(b) && (&a.owner, &a.scope, a.created_at) == (&b.owner, &b.scope, b.created_at)
 }
 
 fn step_key(step: &Step) -> (StepKind, String, String) {
@@ -266,12 +275,15 @@ impl Tables {
         History {
             steps: steps.map(past_step).collect(),
             calls: calls.map(past_call).collect(),
-            uses: uses.filter_map(|used| Some(past_use(used, self.record_at(tenant, used.record)?))).collect(),
+            uses: uses
+                .filter_map(|used| Some(past_use(used, self.record_at(tenant, used.record)?)))
+                .collect(),
         }
     }
 
     pub(super) fn run_orphans(&self, after: RunId, limit: u32) -> Vec<Run> {
-        let orphan = |run: &&Run| run.id > after && run.state == RunState::Active && self.is_fenced(run.fence);
+        let orphan =
+            |run: &&Run| run.id > after && run.state == RunState::Active && self.is_fenced(run.fence);
         first(limit, self.runs.values().filter(orphan))
     }
 
@@ -342,7 +354,11 @@ fn past_call(record: &Record) -> PastCall {
         operation: record.operation.as_str().to_owned(),
         step: record.owner.step.clone().unwrap_or_default(),
         request_hash: record.request_hash,
-        response: if let State::Committed { response } = &record.state { Some(response.clone()) } else { None },
+        response: if let State::Committed { response } = &record.state {
+            Some(response.clone())
+        } else {
+            None
+        },
     }
 }
 

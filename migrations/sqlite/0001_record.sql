@@ -51,6 +51,11 @@ CREATE INDEX record_run ON record (run) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (fence) WHERE status = 1 AND run IS NULL AND escalation IS NULL;
 CREATE INDEX record_confirm ON record (confirm_at) WHERE confirm_at IS NOT NULL;
 
+-- Only a first revision may be new. An upsert that changes an existing row does not come by here, so that a
+-- change of a row which is not there fails, instead of making one up.
+CREATE TRIGGER record_first AFTER INSERT ON record WHEN NEW.revision <> 1
+BEGIN SELECT RAISE(ABORT, 'no such record'); END;
+
 -- What fenced workers learned too late: appended beside the record, never a change of it.
 CREATE TABLE evidence (
     tenant       TEXT NOT NULL,
@@ -85,3 +90,5 @@ CREATE TABLE escalation (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;
 CREATE INDEX escalation_run ON escalation (tenant, run) WHERE answer IS NULL AND run IS NOT NULL;
+CREATE TRIGGER escalation_first AFTER INSERT ON escalation WHEN NEW.answer IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'no such question'); END;

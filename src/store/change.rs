@@ -101,6 +101,15 @@ impl Change {
         self
     }
 
+    /// It writes rows that only a worker may write: all but enrolment, evidence and what those two need.
+    pub(crate) fn needs_fence(&self) -> bool {
+        self.record.is_some()
+            || self.run.is_some()
+            || self.step.is_some()
+            || self.used.is_some()
+            || !self.escalations.is_empty()
+    }
+
     /// A change that asks "am I the first?": the start of an operation or of a run. That it is refused because
     /// somebody else was first is an answer, and holds up nothing behind it.
     pub fn is_question(&self) -> bool {

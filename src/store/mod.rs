@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 
 pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
 pub use group::{Group, Ticket};
-
+pub use model::Model;
 pub use rows::{
     Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Resolution, Run, RunState, Step,
     StepKind, Use, Worker,

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod conformance;
+mod differential;
 mod ledger_apply;
 mod ledger_approval;
 mod ledger_decide;

@@ -25,7 +25,8 @@ static UPSERT: Insert = Insert {
            column24, column25, column26",
     columns: 27,
     tail: "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
-           revision = CASE WHEN record.revision = excluded.revision - 1 THEN excluded.revision END, \
+           revision = CASE WHEN record.revision = excluded.revision - 1 AND record.key = excluded.key \
+           AND record.tenant = excluded.tenant THEN excluded.revision END, \
            attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, \
            basis = excluded.basis, outcome = excluded.outcome, compensation = excluded.compensation, \
            external_ref = excluded.external_ref, escalation = excluded.escalation, \
@@ -188,20 +189,14 @@ fn all(rows: Result<Vec<SqliteRow>, sqlx::Error>) -> Result<Vec<Record>, StoreEr
     rows.map_err(|e| failure(&e))?.iter().map(read).collect()
 }
 
-/// The same row, at the same revision: this very change was written before, and its answer was lost.
+/// The row stands as this change would have written it: it was written before, and its answer was lost. The
+/// whole row, because one worker may compute two changes from the same revision; the later one is stale.
 pub(super) async fn is_written(
     connection: &mut sqlx::sqlite::SqliteConnection,
     record: &Record,
 ) -> Result<bool, sqlx::Error> {
-    sqlx::query("SELECT 1 FROM record WHERE id = ? AND tenant = ? AND key = ? AND revision = ? AND fence = ?")
-        .bind(record.id.0)
-        .bind(record.tenant.text())
-        .bind(record.key.text())
-        .bind(i64::from(record.revision))
-        .bind(record.fence.0)
-        .fetch_optional(connection)
-        .await
-        .map(|row| row.is_some())
+    let row = sqlx::query(select!("WHERE id = ?")).bind(record.id.0).fetch_optional(connection).await?;
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *record)))
 }
 
 static INSERT_USE: Insert = Insert {
@@ -273,7 +268,7 @@ pub(super) async fn evidence(
 ) -> Result<Vec<Evidence>, StoreError> {
     sqlx::query(
         "SELECT record, fence, attempt, response, external_ref, at FROM evidence \
-         WHERE tenant = ? AND record = ? ORDER BY fence, attempt",
+         WHERE tenant = ? AND record = ? ORDER BY at, fence, attempt",
     )
     .bind(tenant.text())
     .bind(id.0)

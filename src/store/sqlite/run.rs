@@ -21,7 +21,8 @@ static UPSERT: Insert = Insert {
     columns: 16,
     tail: "ON CONFLICT (id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
            outcome = excluded.outcome, fence = excluded.fence, \
-           revision = CASE WHEN run.revision = excluded.revision - 1 THEN excluded.revision END, \
+           revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
+           THEN excluded.revision END, \
            deaths = excluded.deaths, updated_at = excluded.updated_at",
 };
 
@@ -211,7 +212,7 @@ async fn uses(
     id: RunId,
 ) -> Result<Vec<PastUse>, StoreError> {
     sqlx::query(
-        "SELECT r.id, r.key, r.operation, u.step FROM use u JOIN record r ON r.id = u.record \
+        "SELECT r.id, r.key, r.operation, u.step FROM use u JOIN record r ON r.id = u.record AND r.tenant = u.tenant \
          WHERE u.tenant = ? AND u.run = ?",
     )
     .bind(tenant.text())
@@ -232,14 +233,8 @@ async fn uses(
     .collect()
 }
 
-/// The same row, at the same revision: this very change was written before, and its answer was lost.
+/// The row stands as this change would have written it (see `record::is_written`).
 pub(super) async fn is_written(connection: &mut SqliteConnection, run: &Run) -> Result<bool, sqlx::Error> {
-    sqlx::query("SELECT 1 FROM run WHERE id = ? AND tenant = ? AND revision = ? AND fence = ?")
-        .bind(run.id.0)
-        .bind(run.tenant.text())
-        .bind(i64::from(run.revision))
-        .bind(run.fence.0)
-        .fetch_optional(connection)
-        .await
-        .map(|row| row.is_some())
+    let row = sqlx::query(select!("WHERE id = ?")).bind(run.id.0).fetch_optional(connection).await?;
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *run)))
 }

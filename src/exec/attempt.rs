@@ -12,9 +12,7 @@ use super::operation::Operation;
 use super::outcome::ExecError;
 use crate::clock::Boot;
 use crate::id::RecordId;
-use crate::ledger::{
-    Basis, ErrorKind, Event, Illegal, Record, RecordedFailure, RetryDecision, State, apply,
-};
+use crate::ledger::{Basis, ErrorKind, Event, Illegal, Record, RecordedFailure, RetryDecision, State, apply};
 use crate::payload::Payload;
 use crate::store::{Change, Refusal, StoreError, Ticket, Verdict};
 use crate::tool::{Call, Done, Noting, ToolError};

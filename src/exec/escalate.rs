@@ -25,7 +25,13 @@ pub(super) async fn park(
     let Ok(parked) = apply(record, Event::Park { escalation: id }, core.fence, core.now()) else {
         return Ok(None);
     };
-    let question = format!("{} ({}, attempt {}): {}", op.key, op.tool.spec().effect.name(), record.attempts, why.question());
+    let question = format!(
+        "{} ({}, attempt {}): {}",
+        op.key,
+        op.tool.spec().effect.name(),
+        record.attempts,
+        why.question()
+    );
     tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, "escalated");
     let escalation = about(core, op, record, id, EscalationKind::Ambiguous, question);
     core.commit(&op.key, core.change(op.lane).record(parked).escalation(escalation)).await?;
@@ -114,8 +120,8 @@ pub(crate) async fn answer(
         (EscalationKind::Ambiguous, Some(record)) => {
             let event = event(core, tenant, &resolution, by, &mut change)?;
             let key = record.key.clone();
-            let record = apply(&record, event, core.fence, core.now())
-                .map_err(|_| refused(&key, Refusal::Stale))?;
+            let record =
+                apply(&record, event, core.fence, core.now()).map_err(|_| refused(&key, Refusal::Stale))?;
             change = change.record(record);
         }
         (_, _) if matches!(resolution, Resolution::Committed(_)) => {

@@ -24,12 +24,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use attempt::{Ambiguous, Ended, How, Permit};
-use shield::Shield;
 use reconcile::Fate;
+use shield::Shield;
 
 pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, run as run_agenda};
-pub(crate) use escalate::{answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan};
+pub(crate) use escalate::{
+    answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
+};
 pub(crate) use operation::{Asker, Operation};
 
 pub(crate) use builder::take_up_orphans;
@@ -93,7 +95,8 @@ impl Executor {
         let tool = || ExecError::UnknownTool { tool: T::NAME.to_owned() };
         let registered = self.core.registry.of_type::<T>().ok_or_else(tool)?;
         let typed = Typed { tool: registered.tool.clone(), spec: registered.spec.clone(), input };
-        let key = typed.tool.key(&typed.input).ok_or_else(|| ExecError::NoKey { tool: T::NAME.to_owned() })?;
+        let key =
+            typed.tool.key(&typed.input).ok_or_else(|| ExecError::NoKey { tool: T::NAME.to_owned() })?;
         let asker = Asker { approval, ..Asker::default() };
         let op = Operation::prepare(&self.core, tenant, Arc::new(typed), &key, asker).await?;
         self.durable(op, Wait::ForOutcome).await
@@ -134,8 +137,7 @@ impl Executor {
         let payload = Payload::of(payload)?.within(&self.core.limits)?;
         let function = || async move {
             let output = function().await?;
-            Payload::of(&output)
-                .map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
+            Payload::of(&output).map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
         };
         let once = Once::new(key.clone(), payload, function)?;
         let asker = Asker::default();
@@ -167,8 +169,7 @@ impl Executor {
     ) -> Result<Option<(Record, Vec<Evidence>)>, ExecError> {
         let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
         let evidence = self.core.group.record_evidence(tenant, record.id).await;
-        let evidence =
-            evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
+        let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
         Ok(Some((record, evidence)))
     }
 

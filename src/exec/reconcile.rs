@@ -145,8 +145,12 @@ impl<'a> Search<'a> {
     /// What a fenced worker learned too late is read before anyone is asked.
     async fn by_evidence(&mut self) -> Result<Option<Fate>, ExecError> {
         let (tenant, id) = (&self.op.tenant, self.record.id);
-        let evidence =
-            self.core.group.record_evidence(tenant, id).await.map_err(|source| failed(&self.op.key, source))?;
+        let evidence = self
+            .core
+            .group
+            .record_evidence(tenant, id)
+            .await
+            .map_err(|source| failed(&self.op.key, source))?;
         let Some(first) = evidence.first().cloned() else { return Ok(None) };
         let refs: Vec<_> = evidence.into_iter().filter_map(|evidence| evidence.external_ref).collect();
         let found = if refs.iter().any(|id| Some(id) != first.external_ref.as_ref()) {
@@ -236,4 +240,3 @@ pub(super) async fn confirm(core: &Arc<Core>, op: &Operation, record: Record) ->
         apply(&record, Event::Confirmed, core.fence, core.now()).map_err(|error| illegal(op, &error))?;
     core.commit(&op.key, core.change(None).record(confirmed)).await
 }
-

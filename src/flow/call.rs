@@ -46,6 +46,7 @@ impl Ctx {
 
 impl<T: Tool, A> ToolCall<T, A> {
     /// Which call of this tool it is: needed for tools without a key of which several are open at once.
+    #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
     pub fn id(mut self, id: impl ToString) -> Self {
         self.id = Some(id.to_string());
         self
@@ -132,8 +133,7 @@ async fn call(
         },
         Some(Recorded::Use) => Expect::Anything,
         None => {
-            let held =
-                HeldCall { tool: name.to_string(), key: op.key.as_str().to_owned(), hash: op.hash };
+            let held = HeldCall { tool: name.to_string(), key: op.key.as_str().to_owned(), hash: op.hash };
             live.released(&open, Some(held)).await;
             Expect::New
         }

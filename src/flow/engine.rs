@@ -260,7 +260,7 @@ impl Inner {
             match end {
                 End::Over(state) => {
                     self.active().remove(&id);
-                    return self.deliver(id, state);
+                    return self.deliver(id, &state);
                 }
                 End::Parked => {
                     let again = self.active().remove(&id).is_some_and(|activity| activity.again);
@@ -388,7 +388,7 @@ impl Inner {
         self.active().contains_key(&id)
     }
 
-    fn deliver(&self, id: RunId, state: RunState) {
+    fn deliver(&self, id: RunId, state: &RunState) {
         for waiting in self.results().remove(&id).into_iter().flatten() {
             let _ = waiting.send(state.clone()); // its caller may have gone
         }
@@ -413,7 +413,6 @@ impl Inner {
             Verdict::Refused(refusal) => Err(refusal),
         })
     }
-
 }
 
 /// See [`Inner::list`].

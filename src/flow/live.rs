@@ -149,7 +149,12 @@ impl Live {
 
     /// Opens a future of the run and gives it its identity. Without an id it gets the next ordinal of its name,
     /// which is only the same on resume if uses of the name follow one another.
-    pub(super) fn open(self: &Arc<Self>, kind: Kind, name: &str, id: Option<String>) -> Result<Open, Failure> {
+    pub(super) fn open(
+        self: &Arc<Self>,
+        kind: Kind,
+        name: &str,
+        id: Option<String>,
+    ) -> Result<Open, Failure> {
         let mut state = self.state();
         state.usable()?;
         let counters = state.counters.entry(kind).or_default();
@@ -439,7 +444,8 @@ impl Live {
             return;
         }
         let value = Stored::Inline(Payload::stored("null"));
-        let step = self.step(StepKind::Abandoned, identity.abandoned_name(), identity.id.clone(), None, value);
+        let step =
+            self.step(StepKind::Abandoned, identity.abandoned_name(), identity.id.clone(), None, value);
         drop(self.engine.core.group.submit(self.engine.core.change(Some(self.lane)).step(step)));
     }
 }

@@ -37,8 +37,7 @@ pub enum Basis {
 
 impl Basis {
     /// All, in the order of their codes.
-    pub const ALL: [Self; 5] =
-        [Self::Answer, Self::Lookup, Self::Declaration, Self::Repeat, Self::Decision];
+    pub const ALL: [Self; 5] = [Self::Answer, Self::Lookup, Self::Declaration, Self::Repeat, Self::Decision];
 
     /// The number that rows hold. Never reuse one.
     pub(crate) const fn code(self) -> i64 {

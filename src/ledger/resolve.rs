@@ -79,12 +79,20 @@ impl Why {
     /// The question as a person reads it.
     pub const fn question(self) -> &'static str {
         match self {
-            Self::Blind => "The call may have happened. Its provider can neither be asked nor tell a repeat apart. Did it?",
-            Self::KeyExpired => "The call may have happened, and the provider no longer remembers its key. Did it?",
+            Self::Blind => {
+                "The call may have happened. Its provider can neither be asked nor tell a repeat apart. Did it?"
+            }
+            Self::KeyExpired => {
+                "The call may have happened, and the provider no longer remembers its key. Did it?"
+            }
             Self::KeyBurned => "The provider refuses the key as known but shows no effect. Did it happen?",
-            Self::LookupUnanswered => "The call may have happened, and the provider's lookup does not answer. Did it?",
+            Self::LookupUnanswered => {
+                "The call may have happened, and the provider's lookup does not answer. Did it?"
+            }
             Self::LookupLags => "The lookup shows no effect, but it lags behind. Did it happen?",
-            Self::ApprovalExpired => "The call did not happen, and its approval is no longer valid. Send it all the same?",
+            Self::ApprovalExpired => {
+                "The call did not happen, and its approval is no longer valid. Send it all the same?"
+            }
             Self::AttemptsUsedUp => "The call may have happened, and its attempts are used up. Did it?",
         }
     }

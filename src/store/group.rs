@@ -28,7 +28,8 @@ const FLUSH_AT: usize = 128;
 /// Beyond this many, those who write wait for room.
 const CAPACITY: usize = 1024;
 /// Pauses between tries of a batch that failed as a whole.
-const PAUSES: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
 /// Group commit in front of a store. It is a store itself, and passes the same suite.
 #[derive(Clone, Debug)]
@@ -51,6 +52,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is one independent fact")]
 struct Queue {
     entries: VecDeque<Entry>,
     /// Somebody waits for something in the queue.
@@ -238,7 +240,11 @@ impl Shared {
 
     /// Writes a batch and tells everyone who waits. If it fails as a whole it is tried again, then cut in two,
     /// down to the change that spoils it; the order is kept throughout.
-    async fn commit(&self, changes: &[Change], waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>) {
+    async fn commit(
+        &self,
+        changes: &[Change],
+        waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>,
+    ) {
         let mut parts = vec![changes];
         let mut answers = Vec::with_capacity(changes.len());
         while let Some(part) = parts.pop() {
@@ -374,7 +380,12 @@ impl Store for Group {
         self.shared.store.run_find(tenant, id)
     }
 
-    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Asked<'a, Option<Run>> {
+    fn run_keyed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        workflow: &'a str,
+        key: &'a str,
+    ) -> Asked<'a, Option<Run>> {
         self.shared.store.run_keyed(tenant, workflow, key)
     }
 

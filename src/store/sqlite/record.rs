@@ -1,7 +1,7 @@
 //! Table `record`, and what refers to it: `use` and `evidence`.
 
-use sqlx::sqlite::SqliteRow;
 use sqlx::SqlitePool;
+use sqlx::sqlite::SqliteRow;
 
 use super::statement::{Batch, Insert};
 use super::{Columns, StoreError, failure};
@@ -163,7 +163,11 @@ pub(super) async fn find(
     query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
 }
 
-pub(super) async fn at(pool: &SqlitePool, tenant: &Tenant, id: RecordId) -> Result<Option<Record>, StoreError> {
+pub(super) async fn at(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    id: RecordId,
+) -> Result<Option<Record>, StoreError> {
     let query = sqlx::query(select!("WHERE id = ? AND tenant = ?")).bind(id.0).bind(tenant.text());
     query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
 }

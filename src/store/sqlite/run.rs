@@ -107,7 +107,11 @@ macro_rules! select {
 }
 
 pub(super) async fn find(pool: &SqlitePool, tenant: &Tenant, id: RunId) -> Result<Option<Run>, StoreError> {
-    one(sqlx::query(select!("WHERE id = ? AND tenant = ?")).bind(id.0).bind(tenant.text()).fetch_optional(pool).await)
+    one(sqlx::query(select!("WHERE id = ? AND tenant = ?"))
+        .bind(id.0)
+        .bind(tenant.text())
+        .fetch_optional(pool)
+        .await)
 }
 
 pub(super) async fn keyed(

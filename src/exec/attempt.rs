@@ -12,7 +12,9 @@ use super::operation::Operation;
 use super::outcome::ExecError;
 use crate::clock::Boot;
 use crate::id::RecordId;
-use crate::ledger::{Basis, ErrorKind, Event, Illegal, Record, RecordedFailure, RetryDecision, State, apply};
+use crate::ledger::{
+    Basis, ErrorKind, Event, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State, apply,
+};
 use crate::payload::Payload;
 use crate::store::{Change, Refusal, StoreError, Ticket, Verdict};
 use crate::tool::{Call, Done, Noting, ToolError};
@@ -21,19 +23,6 @@ use crate::tool::{Call, Done, Noting, ToolError};
 #[must_use]
 pub(super) struct Permit {
     record: Record,
-    how: How,
-}
-
-/// Why this send is allowed, and so what its outcome rests on.
-#[derive(Clone, Copy)]
-pub(super) struct How {
-    pub(super) basis: Basis,
-    /// Look again one settle time later.
-    pub(super) confirm: bool,
-}
-
-impl How {
-    pub(super) const FIRST: Self = Self { basis: Basis::Answer, confirm: false };
 }
 
 /// How an attempt ended.
@@ -53,7 +42,6 @@ pub(super) struct Ambiguous {
     pub(super) cut: Boot,
     /// The provider refused the key as known.
     pub(super) refused_as_duplicate: bool,
-    pub(super) how: How,
 }
 
 /// Makes the first `started` record durable. `None` if somebody else was first.
@@ -80,6 +68,7 @@ pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>,
         spent: 0,
         state: State::Started,
         basis: Basis::Answer,
+        in_doubt: false,
         external_ref: None,
         scope: spec.contract.scope.clone(),
         escalation: None,
@@ -90,22 +79,22 @@ pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>,
     };
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
-    permit(core, op, record, How::FIRST, change).await
+    permit(core, op, record, change).await
 }
 
-/// Makes another attempt of a known operation durable. `None` if the record has changed meanwhile.
+/// Makes another attempt of a known operation durable, with what its answer will rest on: a crash must not
+/// forget that. `None` if the record has changed meanwhile.
 pub(super) async fn again(
     core: &Core,
     op: &Operation,
     record: &Record,
-    how: How,
+    basis: Basis,
 ) -> Result<Option<Permit>, ExecError> {
     may_dispatch(core, op)?;
-    let Ok(record) = apply(record, Event::Again { fence: core.fence }, core.fence, core.now()) else {
-        return Ok(None);
-    };
+    let event = Event::Again { fence: core.fence, basis };
+    let Ok(record) = apply(record, event, core.fence, core.now()) else { return Ok(None) };
     let change = core.change(op.lane).record(record.clone());
-    permit(core, op, record, how, change).await
+    permit(core, op, record, change).await
 }
 
 fn may_dispatch(core: &Core, op: &Operation) -> Result<crate::clock::Timestamp, ExecError> {
@@ -121,11 +110,10 @@ async fn permit(
     core: &Core,
     op: &Operation,
     record: Record,
-    how: How,
     change: Change,
 ) -> Result<Option<Permit>, ExecError> {
     match core.group.commit_one(change).await {
-        Ok(Verdict::Admitted) => Ok(Some(Permit { record, how })),
+        Ok(Verdict::Admitted) => Ok(Some(Permit { record })),
         Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
         // In a lane a stale write stops the run; alone, it only means to decide anew.
         Ok(Verdict::Refused(Refusal::Stale)) if op.lane.is_none() => Ok(None),
@@ -140,11 +128,17 @@ async fn permit(
 /// Before the call: nothing happened, but the record says that it may have. During and after it, until the
 /// seal is durable: it may have happened. Either way the next one asks the world.
 pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -> Result<Ended, ExecError> {
-    let Permit { record, how } = permit;
+    let Permit { record } = permit;
     let spec = op.tool.spec();
     // Between the intent's way to the disk and this line the approval may have expired.
     if let Err(error) = op.check_approval(core.now()) {
-        return fail(core, op, record, ToolError::new(ErrorKind::ApprovalMissing, error.to_string())).await;
+        return failed_for_certain(
+            core,
+            op,
+            record,
+            ToolError::new(ErrorKind::ApprovalMissing, error.to_string()),
+        )
+        .await;
     }
     let note = Arc::new(Note { core: core.clone(), lane: op.lane, record: Mutex::new(record) });
     let call = note.call(core, op)?;
@@ -164,24 +158,36 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
     };
     let record = note.take();
     match result {
-        Ok(done) => committed(core, op, &record, done, how).await,
+        Ok(done) => committed(core, op, &record, done).await,
         Err(error) => {
             tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
             // That the first one is still being worked on is no proof that it will not happen.
             let uncertain = error.kind == ErrorKind::InProgress && spec.effect.leaves_mark();
             match error.kind.decision(spec.effect, spec.contract.class) {
                 RetryDecision::Retry | RetryDecision::DoNotRetry | RetryDecision::Escalate if !uncertain => {
-                    fail(core, op, record, error).await
+                    failed_for_certain(core, op, record, error).await
                 }
-                _ => Ok(Ended::Ambiguous(Ambiguous {
-                    record,
-                    cut: core.clock.boot(),
-                    refused_as_duplicate: error.kind == ErrorKind::Duplicate,
-                    how,
-                })),
+                _ => Ok(ambiguous(core, record, error.kind == ErrorKind::Duplicate)),
             }
         }
     }
+}
+
+fn ambiguous(core: &Core, record: Record, refused_as_duplicate: bool) -> Ended {
+    Ended::Ambiguous(Ambiguous { record, cut: core.clock.boot(), refused_as_duplicate })
+}
+
+/// This attempt did not happen. An earlier one still may have: then the fate of the operation is as open as before.
+async fn failed_for_certain(
+    core: &Core,
+    op: &Operation,
+    record: Record,
+    error: ToolError,
+) -> Result<Ended, ExecError> {
+    if record.in_doubt {
+        return Ok(ambiguous(core, record, false));
+    }
+    fail(core, op, record, error).await
 }
 
 async fn committed(
@@ -189,10 +195,12 @@ async fn committed(
     op: &Operation,
     record: &Record,
     done: Done<Payload>,
-    how: How,
 ) -> Result<Ended, ExecError> {
-    let confirm_at = how.confirm.then(|| core.now().after(op.tool.spec().contract.settle));
-    let known = Known { basis: how.basis, confirm_at, external_ref: done.external_ref };
+    let contract = &op.tool.spec().contract;
+    // A send that followed one of unknown fate: did the first arrive after all?
+    let confirm = record.in_doubt && contract.lookup != LookupOffer::None;
+    let confirm_at = confirm.then(|| core.now().after(contract.settle));
+    let known = Known { basis: record.basis, confirm_at, external_ref: done.external_ref };
     let (record, response, ticket) = seal(core, op, record, done.output, known).await?;
     if let Some(at) = confirm_at {
         core.agenda.note(at);
@@ -233,12 +241,7 @@ pub(super) async fn seal(
 
 /// Records that it did not happen, and when it goes again. Durable before anyone waits for that instant, so
 /// that a crash during the wait neither loses nor shortens it.
-pub(super) async fn fail(
-    core: &Core,
-    op: &Operation,
-    record: Record,
-    error: ToolError,
-) -> Result<Ended, ExecError> {
+async fn fail(core: &Core, op: &Operation, record: Record, error: ToolError) -> Result<Ended, ExecError> {
     let spec = op.tool.spec();
     let may_retry = error.kind.decision(spec.effect, spec.contract.class) == RetryDecision::Retry;
     let delay = may_retry

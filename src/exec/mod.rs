@@ -23,7 +23,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use attempt::{Ambiguous, Ended, How, Permit};
+use attempt::{Ambiguous, Ended, Permit};
 use reconcile::Fate;
 use shield::Shield;
 
@@ -41,7 +41,7 @@ pub use outcome::{Answer, ExecError, Outcome};
 pub use request::ToolRequest;
 
 use crate::id::{EscalationId, Tenant};
-use crate::ledger::{Decision, Key, OperationKey, Record, RecordedFailure, State};
+use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Store as _, Ticket};
 use crate::tool::{Once, Tool, ToolError, ToolSpec, Typed};
@@ -242,8 +242,7 @@ pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), E
     let Some(record) = found.filter(|r| r.state == State::Started && r.escalation.is_none()) else {
         return Ok(()); // settled while we waited for whoever had it in hand
     };
-    let ambiguous =
-        Ambiguous { cut: core.cut(&record), record, refused_as_duplicate: false, how: How::FIRST };
+    let ambiguous = Ambiguous { cut: core.cut(&record), record, refused_as_duplicate: false };
     match reconcile::reconcile(core, &op, ambiguous, || true).await? {
         Fate::Committed(_, _, ticket) => self::core::admitted(&op.key, ticket.durable().await),
         _ => Ok(()),
@@ -283,7 +282,7 @@ impl Carrier<'_> {
                     if self.is_abandoned() {
                         return Ok(Answered::of(Outcome::Failed(failure)));
                     }
-                    match attempt::again(core, op, found, How::FIRST).await? {
+                    match attempt::again(core, op, found, Basis::Answer).await? {
                         Some(permit) => self.pursue(permit).await?,
                         None => None,
                     }
@@ -293,7 +292,6 @@ impl Carrier<'_> {
                         record: found.clone(),
                         cut: core.cut(found),
                         refused_as_duplicate: false,
-                        how: How::FIRST,
                     };
                     match self.settle(ambiguous).await? {
                         Settled::Answered(answered) => Some(answered),

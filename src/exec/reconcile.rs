@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Ambiguous, How, Known, Permit, again, call, illegal, seal};
+use super::attempt::{Ambiguous, Known, Permit, again, call, illegal, seal};
 use super::core::{Core, failed};
 use super::escalate;
 use super::operation::Operation;
@@ -53,7 +53,7 @@ pub(super) async fn reconcile(
         let known = search.known(looked, settled, leave());
         let next = resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known);
         tracing::info!(tenant = %op.tenant, key = %op.key, ?next, "of unknown outcome");
-        let how = match next {
+        let basis = match next {
             Next::Look => match search.look().await? {
                 Ok(fate) => return Ok(fate),
                 Err(Missed::NotThere) if settled => {
@@ -73,10 +73,9 @@ pub(super) async fn reconcile(
                 core.clock.sleep(search.remaining()).await;
                 continue;
             }
-            Next::Resend { on_declaration: true } => How { basis: Basis::Declaration, confirm: false },
-            Next::Resend { on_declaration: false } => How::FIRST,
-            Next::SendAndConfirm => How { basis: Basis::Answer, confirm: true },
-            Next::Repeat => How { basis: Basis::Repeat, confirm: false },
+            Next::Resend { on_declaration: true } => Basis::Declaration,
+            Next::Resend { on_declaration: false } | Next::SendAndConfirm => Basis::Answer,
+            Next::Repeat => Basis::Repeat,
             Next::Escalate(why) => {
                 let id = escalate::park(core, op, &search.record, why).await?;
                 return Ok(id.map_or(Fate::Changed, Fate::Parked));
@@ -85,7 +84,7 @@ pub(super) async fn reconcile(
         if leave() {
             return Ok(Fate::Left);
         }
-        return search.send(how).await;
+        return search.send(basis).await;
     }
 }
 
@@ -100,8 +99,6 @@ struct Search<'a> {
     record: Record,
     cut: Boot,
     refused_as_duplicate: bool,
-    /// Once a result rests on a declaration, an answer to a further send does not lift that.
-    how: How,
 }
 
 impl<'a> Search<'a> {
@@ -112,14 +109,14 @@ impl<'a> Search<'a> {
         op: &'a Operation,
         ambiguous: Ambiguous,
     ) -> Result<Option<Self>, ExecError> {
-        let Ambiguous { mut record, cut, refused_as_duplicate, how } = ambiguous;
+        let Ambiguous { mut record, cut, refused_as_duplicate } = ambiguous;
         if record.fence != core.fence {
             let event = Event::Adopt { fence: core.fence };
             let Ok(adopted) = apply(&record, event, core.fence, core.now()) else { return Ok(None) };
             core.commit(&op.key, core.change(op.lane).record(adopted.clone())).await?;
             record = adopted;
         }
-        Ok(Some(Self { core, op, record, cut, refused_as_duplicate, how }))
+        Ok(Some(Self { core, op, record, cut, refused_as_duplicate }))
     }
 
     /// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
@@ -206,15 +203,11 @@ impl<'a> Search<'a> {
     }
 
     /// Makes the next attempt durable, after the pause that its policy wants between two sends.
-    async fn send(self, how: How) -> Result<Fate, ExecError> {
+    async fn send(self, basis: Basis) -> Result<Fate, ExecError> {
         let spec = self.op.tool.spec();
-        let how = How {
-            basis: if self.how.basis == Basis::Declaration { Basis::Declaration } else { how.basis },
-            confirm: how.confirm || self.how.confirm,
-        };
         let pause = spec.retry.backoff.delay(self.record.tries() + 1, self.core.entropy.bits());
         self.core.clock.sleep(pause).await;
-        Ok(again(self.core, self.op, &self.record, how).await?.map_or(Fate::Changed, Fate::Send))
+        Ok(again(self.core, self.op, &self.record, basis).await?.map_or(Fate::Changed, Fate::Send))
     }
 }
 

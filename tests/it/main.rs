@@ -13,3 +13,4 @@ mod ledger_resolve;
 mod ledger_retry;
 mod payload;
 mod smoke;
+mod tidy;

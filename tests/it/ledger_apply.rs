@@ -80,7 +80,7 @@ fn events(fence: Fence) -> [(&'static str, Event); 12] {
 
 /// The whole state machine: what each state takes from the worker that holds the record, and from another one.
 /// What is not named is refused.
-fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 9] {
+fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 10] {
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });

@@ -12,5 +12,4 @@ mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
 mod payload;
-mod smoke;
 mod tidy;

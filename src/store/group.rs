@@ -240,9 +240,11 @@ impl Shared {
     /// down to the change that spoils it; the order is kept throughout.
     async fn commit(&self, changes: &[Change], waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>) {
         let mut parts = vec![changes];
+        // For the batch as a whole: if every part began anew, a dead disk would be told of after minutes.
+        let mut pauses = PAUSES.iter();
         let mut answers = Vec::with_capacity(changes.len());
         while let Some(part) = parts.pop() {
-            match self.try_commit(part).await {
+            match self.try_commit(part, &mut pauses).await {
                 Ok(verdicts) => {
                     self.stop_lanes(part, |i| stops_lane(&part[i], &verdicts[i]));
                     answers.extend(verdicts.into_iter().map(Ok));
@@ -264,19 +266,20 @@ impl Shared {
         }
     }
 
-    async fn try_commit(&self, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
-        let mut pauses = PAUSES.iter();
+    async fn try_commit(
+        &self,
+        changes: &[Change],
+        pauses: &mut impl Iterator<Item = &Duration>,
+    ) -> Result<Vec<Verdict>, StoreError> {
         loop {
             let (verdicts, held): (Vec<_>, _) = self.without_stopped(changes);
-            let result = self.store.commit(held.as_deref().unwrap_or(changes)).await;
-            match (result, pauses.next()) {
-                (Ok(written), _) => return Ok(merge(verdicts, written)),
-                (Err(error), Some(pause)) if error.is_transient() => {
-                    tracing::warn!(%error, ?pause, "a write failed and is tried again");
-                    self.clock.sleep(*pause).await;
-                }
-                (Err(error), _) => return Err(error),
-            }
+            let error = match self.store.commit(held.as_deref().unwrap_or(changes)).await {
+                Ok(written) => return Ok(merge(verdicts, written)),
+                Err(error) => error,
+            };
+            let Some(pause) = pauses.next().filter(|_| error.is_transient()) else { return Err(error) };
+            tracing::warn!(%error, ?pause, "a write failed and is tried again");
+            self.clock.sleep(*pause).await;
         }
     }
 

@@ -179,6 +179,23 @@ impl Group {
     }
 }
 
+/// The writer has ended. If a store panicked, or the runtime went, changes are left over: whoever waits for one
+/// is told, instead of waiting for ever.
+struct End<'a>(&'a Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let left = {
+            let mut queue = self.0.queue();
+            (queue.closed, queue.ended) = (true, true);
+            std::mem::take(&mut queue.entries)
+        };
+        drop(left); // outside the lock: this wakes those who wait
+        self.0.room.notify_waiters();
+        self.0.ended.notify_waiters();
+    }
+}
+
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // Nothing that holds this lock can panic halfway through a change of the queue.
@@ -187,13 +204,12 @@ impl Shared {
 
     /// The writer: one transaction after the other.
     async fn write(self: Arc<Self>) {
+        let _end = End(&self);
         while let Some(batch) = self.next_batch().await {
             let (changes, mut waiting): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|entry| (entry.change, entry.done)).unzip();
             self.commit(&changes, &mut waiting).await;
         }
-        self.queue().ended = true;
-        self.ended.notify_waiters();
     }
 
     /// Waits until a transaction is due, and takes what goes into it.

@@ -4,3 +4,5 @@
 
 mod conformance;
 mod differential;
+mod group;
+mod watched;

@@ -181,6 +181,23 @@ impl Group {
     }
 }
 
+/// The writer has ended. If a store panicked, or the runtime went, changes are left over: whoever waits for one
+/// is told, instead of waiting for ever.
+struct End<'a>(&'a Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let left = {
+            let mut queue = self.0.queue();
+            (queue.closed, queue.ended) = (true, true);
+            std::mem::take(&mut queue.entries)
+        };
+        drop(left); // outside the lock: this wakes those who wait
+        self.0.room.notify_waiters();
+        self.0.ended.notify_waiters();
+    }
+}
+
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // Nothing that holds this lock can panic halfway through a change of the queue.
@@ -189,13 +206,12 @@ impl Shared {
 
     /// The writer: one transaction after the other.
     async fn write(self: Arc<Self>) {
+        let _end = End(&self);
         while let Some(batch) = self.next_batch().await {
             let (changes, mut waiting): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|entry| (entry.change, entry.done)).unzip();
             self.commit(&changes, &mut waiting).await;
         }
-        self.queue().ended = true;
-        self.ended.notify_waiters();
     }
 
     /// Waits until a transaction is due, and takes what goes into it.
@@ -246,9 +262,11 @@ impl Shared {
         waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>,
     ) {
         let mut parts = vec![changes];
+        // For the batch as a whole: if every part began anew, a dead disk would be told of after minutes.
+        let mut pauses = PAUSES.iter();
         let mut answers = Vec::with_capacity(changes.len());
         while let Some(part) = parts.pop() {
-            match self.try_commit(part).await {
+            match self.try_commit(part, &mut pauses).await {
                 Ok(verdicts) => {
                     self.stop_lanes(part, |i| stops_lane(&part[i], &verdicts[i]));
                     answers.extend(verdicts.into_iter().map(Ok));
@@ -270,19 +288,20 @@ impl Shared {
         }
     }
 
-    async fn try_commit(&self, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
-        let mut pauses = PAUSES.iter();
+    async fn try_commit(
+        &self,
+        changes: &[Change],
+        pauses: &mut impl Iterator<Item = &Duration>,
+    ) -> Result<Vec<Verdict>, StoreError> {
         loop {
             let (verdicts, held): (Vec<_>, _) = self.without_stopped(changes);
-            let result = self.store.commit(held.as_deref().unwrap_or(changes)).await;
-            match (result, pauses.next()) {
-                (Ok(written), _) => return Ok(merge(verdicts, written)),
-                (Err(error), Some(pause)) if error.is_transient() => {
-                    tracing::warn!(%error, ?pause, "a write failed and is tried again");
-                    self.clock.sleep(*pause).await;
-                }
-                (Err(error), _) => return Err(error),
-            }
+            let error = match self.store.commit(held.as_deref().unwrap_or(changes)).await {
+                Ok(written) => return Ok(merge(verdicts, written)),
+                Err(error) => error,
+            };
+            let Some(pause) = pauses.next().filter(|_| error.is_transient()) else { return Err(error) };
+            tracing::warn!(%error, ?pause, "a write failed and is tried again");
+            self.clock.sleep(*pause).await;
         }
     }
 

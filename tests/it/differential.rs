@@ -23,17 +23,17 @@ async fn sqlite_and_the_model_agree() {
     let number = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().expect("a number"));
     let (first, count) = (number("COUNTERFOIL_SEED"), number("COUNTERFOIL_SEEDS"));
     let count = count.unwrap_or(if first.is_some() { 1 } else { SEEDS });
-    let mut seen = BTreeMap::new();
+    let mut tally = BTreeMap::new();
     for seed in (first.unwrap_or(1)..).take(usize::try_from(count).unwrap()) {
-        history(seed, &mut seen).await;
+        history(seed, &mut tally).await;
     }
     if first.is_none() {
-        assert_all_was_tried(&seen);
+        assert_all_was_tried(&tally);
     }
 }
 
 /// Runs one history. Counts how each kind of change fared.
-async fn history(seed: u64, seen: &mut BTreeMap<(Kind, &'static str), usize>) {
+async fn history(seed: u64, tally: &mut BTreeMap<(Kind, &'static str), usize>) {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = Sqlite::open(folder.path().join("test.db")).await.unwrap();
     let model = Model::new();
@@ -49,7 +49,7 @@ async fn history(seed: u64, seen: &mut BTreeMap<(Kind, &'static str), usize>) {
             "sqlite, model; {at}"
         );
         for (kind, verdict) in kinds.into_iter().zip(&verdicts) {
-            *seen.entry((kind, name(verdict))).or_default() += 1;
+            *tally.entry((kind, name(verdict))).or_default() += 1;
         }
         // What the batch names, and all lists; everything is compared at the end.
         let mut touched = Names::default();
@@ -89,7 +89,7 @@ fn name(verdict: &Verdict) -> &'static str {
     }
 }
 
-fn assert_all_was_tried(seen: &BTreeMap<(Kind, &'static str), usize>) {
+fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
         Again, Answer, Ask, ChangeRecord, ChangeRun, Enrol, Evidence, FenceOthers, Many, NewRecord, NewRun,
         Payload, Retire, Step, TenantKey, Use,
@@ -119,6 +119,6 @@ fn assert_all_was_tried(seen: &BTreeMap<(Kind, &'static str), usize>) {
     wanted.extend([NewRecord, ChangeRecord, ChangeRun, Ask, Answer, Many, Again].map(|kind| (kind, "stale")));
     let guarded = [NewRecord, ChangeRecord, NewRun, ChangeRun, Step, Use, Ask, Answer, Many];
     wanted.extend(guarded.map(|kind| (kind, "invalid")));
-    wanted.retain(|outcome| !seen.contains_key(outcome));
-    assert!(wanted.is_empty(), "these never happened: {wanted:?}\nthese did: {seen:#?}");
+    wanted.retain(|outcome| !tally.contains_key(outcome));
+    assert!(wanted.is_empty(), "these never happened: {wanted:?}\nthese did: {tally:#?}");
 }

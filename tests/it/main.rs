@@ -4,6 +4,7 @@
 
 mod conformance;
 mod differential;
+mod group;
 mod ledger_apply;
 mod ledger_approval;
 mod ledger_decide;
@@ -13,3 +14,4 @@ mod ledger_resolve;
 mod ledger_retry;
 mod payload;
 mod tidy;
+mod watched;

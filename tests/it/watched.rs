@@ -102,6 +102,10 @@ impl Store for Watched {
         self.model.run_orphans(after, limit)
     }
 
+    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        self.model.run_answered(after, limit)
+    }
+
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
         self.model.run_due(until, limit)
     }

@@ -74,6 +74,8 @@ pub mod flow;
 pub mod id;
 pub mod ledger;
 pub mod payload;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod store;
 pub mod tool;
 

@@ -103,13 +103,25 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Puts something between the queue and the store: a simulator's crash points, say.
+    /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
+    /// before stays, behind it.
     pub fn wrap_store(
         mut self,
         wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static,
     ) -> Self {
-        self.wrap = Some(Box::new(wrap));
+        self.wrap = Some(match self.wrap.take() {
+            None => Box::new(wrap),
+            Some(inner) => Box::new(move |store| wrap(inner(store))),
+        });
         self
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn watch_tools(self, watch: Arc<dyn crate::sim::Watch>) -> Self {
+        self.register(|registry| {
+            registry.watch(watch);
+            Ok(())
+        })
     }
 
     /// Another clock than the machine's.

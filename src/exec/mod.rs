@@ -44,7 +44,7 @@ use crate::id::{EscalationId, Tenant};
 use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Store as _, Ticket};
-use crate::tool::{Once, Tool, ToolError, ToolSpec, Typed};
+use crate::tool::{Once, Tool, ToolError, ToolSpec};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
 const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ impl Executor {
         let unprepared =
             self.core.registry.find(&tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.clone() })?;
         let input = Payload::of(&input)?.within(&self.core.limits)?;
-        let prepared = unprepared.prepare(&input)?;
+        let prepared = self.core.registry.untyped(unprepared, &input)?;
         let key = key.or_else(|| prepared.key()).ok_or(ExecError::NoKey { tool })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
         let asker = Asker { owner, approval, lane: None };
@@ -92,13 +92,12 @@ impl Executor {
         input: T::Input,
         approval: Option<crate::ledger::Approval>,
     ) -> Result<Outcome, ExecError> {
-        let tool = || ExecError::UnknownTool { tool: T::NAME.to_owned() };
-        let registered = self.core.registry.of_type::<T>().ok_or_else(tool)?;
-        let typed = Typed { tool: registered.tool.clone(), spec: registered.spec.clone(), input };
-        let key =
-            typed.tool.key(&typed.input).ok_or_else(|| ExecError::NoKey { tool: T::NAME.to_owned() })?;
+        let tool = || T::NAME.to_owned();
+        let typed =
+            self.core.registry.typed::<T>(input).ok_or_else(|| ExecError::UnknownTool { tool: tool() })?;
+        let key = typed.key().ok_or_else(|| ExecError::NoKey { tool: tool() })?;
         let asker = Asker { approval, ..Asker::default() };
-        let op = Operation::prepare(&self.core, tenant, Arc::new(typed), &key, asker).await?;
+        let op = Operation::prepare(&self.core, tenant, typed, &key, asker).await?;
         self.durable(op, Wait::ForOutcome).await
     }
 
@@ -139,9 +138,9 @@ impl Executor {
             let output = function().await?;
             Payload::of(&output).map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
         };
-        let once = Once::new(key.clone(), payload, function)?;
+        let once = self.core.registry.hand_out(Arc::new(Once::new(key.clone(), payload, function)?));
         let asker = Asker::default();
-        let op = Operation::prepare(&self.core, tenant, Arc::new(once), &key, asker).await?;
+        let op = Operation::prepare(&self.core, tenant, once, &key, asker).await?;
         self.durable(op, Wait::ForOutcome).await
     }
 

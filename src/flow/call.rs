@@ -13,7 +13,7 @@ use super::replay::{Kind, Recorded};
 use crate::exec::{Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, note_use};
 use crate::ledger::{Approval, Key, OperationKey, Owner};
 use crate::payload::Stored;
-use crate::tool::{NeedsApproval, Prepared, Tool, Typed, effect};
+use crate::tool::{NeedsApproval, Prepared, Tool, effect};
 
 /// The call has no approval (yet).
 #[derive(Debug)]
@@ -61,12 +61,11 @@ impl<T: Tool, A> ToolCall<T, A> {
     fn into_future(self) -> BoxFuture<'static, Result<T::Output, Failure>> {
         let Self { ctx, input, id, key, approval, .. } = self;
         Box::pin(async move {
-            let Some(registered) = ctx.live.engine.core.registry.of_type::<T>() else {
+            let Some(tool) = ctx.live.engine.core.registry.typed::<T>(input) else {
                 return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
             };
-            let key = key.or_else(|| registered.tool.key(&input));
-            let tool = Typed { tool: registered.tool.clone(), spec: registered.spec.clone(), input };
-            let answer = call(&ctx.live, Arc::new(tool), key, id, approval).await?;
+            let key = key.or_else(|| tool.key());
+            let answer = call(&ctx.live, tool, key, id, approval).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
     }

@@ -133,7 +133,8 @@ impl EngineBuilder {
         self.with(|executor| executor.dynamic_tool(tool))
     }
 
-    /// Puts something between the queue and the store: a simulator's crash points, say.
+    /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
+    /// before stays, behind it.
     pub fn wrap_store(self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static) -> Self {
         self.with(|executor| executor.wrap_store(wrap))
     }
@@ -164,7 +165,7 @@ impl EngineBuilder {
         self
     }
 
-    fn with(mut self, change: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Self {
         self.executor = change(self.executor);
         self
     }

@@ -11,13 +11,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::{
-    Asked, Change, Escalation, Evidence, History, Lane, Refusal, Run, Store, StoreError, Use, Verdict, Worker,
-};
-use crate::clock::{SharedClock, Timestamp};
-use crate::id::{EscalationId, RecordId, RunId, Tenant};
-use crate::ledger::{OperationKey, Record};
-use crate::payload::{DigestKey, Payload, PayloadDigest};
+use super::{Asked, Change, Lane, Refusal, Store, StoreError, Verdict};
+use crate::clock::SharedClock;
 
 /// How long a change waits for company when nobody waits for it.
 pub(super) const LINGER: Duration = Duration::from_millis(3);
@@ -371,84 +366,5 @@ impl Store for Group {
         })
     }
 
-    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
-        self.shared.store.record_find(tenant, key)
-    }
-
-    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
-        self.shared.store.record_at(tenant, id)
-    }
-
-    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.shared.store.record_orphans(limit)
-    }
-
-    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.shared.store.record_unconfirmed(until, limit)
-    }
-
-    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
-        self.shared.store.record_uses(tenant, id)
-    }
-
-    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
-        self.shared.store.record_evidence(tenant, id)
-    }
-
-    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
-        self.shared.store.run_find(tenant, id)
-    }
-
-    fn run_keyed<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        workflow: &'a str,
-        key: &'a str,
-    ) -> Asked<'a, Option<Run>> {
-        self.shared.store.run_keyed(tenant, workflow, key)
-    }
-
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
-        self.shared.store.run_history(tenant, id)
-    }
-
-    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.shared.store.run_orphans(after, limit)
-    }
-
-    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.shared.store.run_answered(after, limit)
-    }
-
-    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.shared.store.run_due(until, limit)
-    }
-
-    fn next_due(&self) -> Asked<'_, Option<Timestamp>> {
-        self.shared.store.next_due()
-    }
-
-    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
-        self.shared.store.run_list(tenant, after, limit)
-    }
-
-    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
-        self.shared.store.escalation_find(tenant, id)
-    }
-
-    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
-        self.shared.store.escalation_open(tenant, limit)
-    }
-
-    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
-        self.shared.store.worker_find(name)
-    }
-
-    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
-        self.shared.store.tenant_key(tenant)
-    }
-
-    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
-        self.shared.store.payload_find(tenant, digest)
-    }
+    crate::delegate_reads!(self => self.shared.store; all);
 }

@@ -6,6 +6,7 @@
 mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod delegate;
 mod group;
 mod model;
 mod rows;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod exec_record;
 mod ledger_apply;
 mod ledger_approval;
 mod ledger_decide;
@@ -11,3 +12,4 @@ mod ledger_resolve;
 mod ledger_retry;
 mod payload;
 mod smoke;
+mod world;

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
-use crate::ledger::{OperationKey, Record};
-use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::ledger::{Basis, OperationKey, Record, State};
+use crate::payload::{DigestKey, Payload, PayloadDigest, Stored};
 
 /// How long a change waits for company when nobody waits for it.
 pub(super) const LINGER: Duration = Duration::from_millis(3);
@@ -28,7 +28,8 @@ const FLUSH_AT: usize = 128;
 /// Beyond this many, those who write wait for room.
 const CAPACITY: usize = 1024;
 /// Pauses between tries of a batch that failed as a whole.
-const PAUSES: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
 /// Group commit in front of a store. It is a store itself, and passes the same suite.
 #[derive(Clone, Debug)]
@@ -67,7 +68,12 @@ struct Queue {
 struct Entry {
     change: Change,
     done: oneshot::Sender<Result<Verdict, StoreError>>,
+    /// Dropped when the change is durable or refused.
+    held: Option<Held>,
 }
+
+/// Something that its owner keeps others out with until a change can be read.
+pub(crate) type Held = Box<dyn std::any::Any + Send>;
 
 /// Closes the queue when the last handle goes; the writer then finishes what is in it.
 #[derive(Debug)]
@@ -121,13 +127,17 @@ impl Group {
     /// Queues a change behind everything queued before it, at once and without back-pressure: for marks that
     /// are left in passing and cannot wait.
     pub fn submit(&self, change: Change) -> Ticket {
+        self.submit_holding(change, None)
+    }
+
+    fn submit_holding(&self, change: Change, held: Option<Held>) -> Ticket {
         let (done, ticket) = oneshot::channel();
         let ticket = Ticket { done: ticket, shared: self.shared.clone() };
         let mut queue = self.shared.queue();
         if queue.closed {
             return ticket; // `done` is dropped: the ticket says that the queue is closed
         }
-        queue.entries.push_back(Entry { change, done });
+        queue.entries.push_back(Entry { change, done, held });
         if queue.deep_sleep || queue.entries.len() == FLUSH_AT {
             drop(queue);
             self.shared.work.notify_one();
@@ -137,6 +147,11 @@ impl Group {
 
     /// Queues a change as soon as there is room.
     pub async fn submit_with_room(&self, change: Change) -> Ticket {
+        self.submit_with_room_holding(change, None).await
+    }
+
+    /// The same, and drops `held` when the change is durable or refused: whoever was kept out then reads it.
+    pub(crate) async fn submit_with_room_holding(&self, change: Change, held: Option<Held>) -> Ticket {
         loop {
             let room = self.shared.room.notified();
             {
@@ -147,7 +162,7 @@ impl Group {
             }
             room.await;
         }
-        self.submit(change)
+        self.submit_holding(change, held)
     }
 
     /// Queues a change and waits until it is durable, or refused.
@@ -188,9 +203,14 @@ impl Shared {
     /// The writer: one transaction after the other.
     async fn write(self: Arc<Self>) {
         while let Some(batch) = self.next_batch().await {
-            let (changes, mut waiting): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(|entry| (entry.change, entry.done)).unzip();
+            let (mut changes, mut waiting, mut held) = (Vec::with_capacity(batch.len()), vec![], vec![]);
+            for entry in batch {
+                changes.push(entry.change);
+                waiting.push(entry.done);
+                held.extend(entry.held);
+            }
             self.commit(&changes, &mut waiting).await;
+            drop(held); // those who were kept out find what was written
         }
         self.queue().ended = true;
         self.ended.notify_waiters();
@@ -238,7 +258,11 @@ impl Shared {
 
     /// Writes a batch and tells everyone who waits. If it fails as a whole it is tried again, then cut in two,
     /// down to the change that spoils it; the order is kept throughout.
-    async fn commit(&self, changes: &[Change], waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>) {
+    async fn commit(
+        &self,
+        changes: &[Change],
+        waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>,
+    ) {
         let mut parts = vec![changes];
         let mut answers = Vec::with_capacity(changes.len());
         while let Some(part) = parts.pop() {
@@ -259,8 +283,25 @@ impl Shared {
                 }
             }
         }
+        self.salvage(changes, &answers).await;
         for (done, answer) in waiting.drain(..).zip(answers) {
             let _ = done.send(answer); // nobody may be waiting
+        }
+    }
+
+    /// Keeps what refused changes report of the world: a fenced worker may change no record any more, but the
+    /// answer to its call must not be lost (invariant 6). Durable before anyone is told of the refusal.
+    async fn salvage(&self, changes: &[Change], answers: &[Result<Verdict, StoreError>]) {
+        let refused = |answer: &Result<Verdict, StoreError>| {
+            matches!(answer, Ok(Verdict::Refused(Refusal::Fenced | Refusal::Stale | Refusal::Predecessor)))
+        };
+        for (change, _) in changes.iter().zip(answers).filter(|(_, answer)| refused(answer)) {
+            let Some(evidence) = evidence(change) else { continue };
+            tracing::warn!(tenant = %evidence.tenant, record = %evidence.record, "a late answer is kept as evidence");
+            let change = Change { evidence: Some(Box::new(evidence)), ..Change::default() };
+            if let Err(error) = self.store.commit(&[change]).await {
+                tracing::error!(%error, "a late answer could not be kept");
+            }
         }
     }
 
@@ -312,6 +353,34 @@ impl Queue {
         self.deep_sleep = false;
         batch
     }
+}
+
+/// What a change reports of an attempt's own answer; nothing if it rests on a lookup or on a person's word,
+/// which can be asked again.
+fn evidence(change: &Change) -> Option<Evidence> {
+    let record = change.record.as_deref()?;
+    let State::Committed { response } = &record.state else { return None };
+    if matches!(record.basis, Basis::Lookup | Basis::Decision) {
+        return None;
+    }
+    let response = match response {
+        Stored::Inline(payload) => payload.clone(),
+        Stored::At(digest) => change
+            .payloads
+            .iter()
+            .map(|(_, payload)| payload)
+            .find(|payload| payload.digest() == *digest)?
+            .clone(),
+    };
+    Some(Evidence {
+        tenant: record.tenant.clone(),
+        record: record.id,
+        fence: record.fence,
+        attempt: record.attempts,
+        response,
+        external_ref: record.external_ref.clone(),
+        at: record.updated_at,
+    })
 }
 
 fn stops_lane(change: &Change, verdict: &Verdict) -> bool {
@@ -374,7 +443,12 @@ impl Store for Group {
         self.shared.store.run_find(tenant, id)
     }
 
-    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Asked<'a, Option<Run>> {
+    fn run_keyed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        workflow: &'a str,
+        key: &'a str,
+    ) -> Asked<'a, Option<Run>> {
         self.shared.store.run_keyed(tenant, workflow, key)
     }
 

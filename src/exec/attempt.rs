@@ -16,7 +16,7 @@ use crate::ledger::{
     Basis, ErrorKind, Event, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State, apply,
 };
 use crate::payload::Payload;
-use crate::store::{Change, Refusal, StoreError, Ticket, Verdict};
+use crate::store::{Change, Held, Refusal, StoreError, Ticket, Verdict};
 use crate::tool::{Call, Done, Noting, ToolError};
 
 /// The right to touch the world once. Made only when a `started` record is durable, and taken by value.
@@ -235,7 +235,8 @@ pub(super) async fn seal(
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
-    let ticket = core.group.submit_with_room(change).await;
+    let slot = op.take_slot().map(|slot| Box::new(slot) as Held);
+    let ticket = core.group.submit_with_room_holding(change, slot).await;
     Ok((record, response, ticket))
 }
 

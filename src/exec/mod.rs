@@ -226,7 +226,7 @@ pub(crate) async fn carry_out(
     let carrying = {
         let (core, abandoned) = (core.clone(), abandoned.clone());
         async move {
-            let _slot = slot; // given back when the outcome is queued, so that the next caller finds it
+            let _occupied = op.occupy(slot); // a seal takes it along: the next caller must find what is on its way
             Carrier { core: &core, op: &op, abandoned: &abandoned }.carry(expect).await
         }
     };

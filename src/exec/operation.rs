@@ -1,8 +1,9 @@
 //! One logical tool call, ready to be carried out: key, canonical request, hash, owner.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::core::Core;
+use super::inflight::Slot;
 use super::outcome::ExecError;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
@@ -23,6 +24,8 @@ pub(crate) struct Operation {
     pub(crate) owner: Owner,
     pub(crate) approval: Option<Approval>,
     pub(crate) lane: Option<Lane>,
+    /// The right to carry it out, while it is being carried out. The seal takes it along to the disk.
+    slot: Mutex<Option<Slot>>,
 }
 
 /// Who asks, and how.
@@ -51,7 +54,18 @@ impl Operation {
         let request = request.within(&core.limits)?;
         let hash = RequestHash::of(tool.spec().name.as_str(), &request);
         let Asker { owner, approval, lane } = asker;
-        Ok(Self { tenant: tenant.clone(), tool, key, request, hash, owner, approval, lane })
+        let (tenant, slot) = (tenant.clone(), Mutex::default());
+        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, slot })
+    }
+
+    /// Takes the right to carry it out; it is given back when the guard goes, or when what took it is durable.
+    pub(super) fn occupy(&self, slot: Slot) -> Occupied<'_> {
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
+        Occupied(self)
+    }
+
+    pub(super) fn take_slot(&self) -> Option<Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// What this request means in the light of the record. Whoever asks holds the operation's slot, so no
@@ -87,5 +101,14 @@ impl Operation {
     /// The request as a row holds it, and the payload row it needs if it is large.
     pub(crate) fn stored_request(&self, core: &Core) -> (Stored, Option<Payload>) {
         core.storable(self.request.clone())
+    }
+}
+
+/// An operation that is being carried out.
+pub(super) struct Occupied<'a>(&'a Operation);
+
+impl Drop for Occupied<'_> {
+    fn drop(&mut self) {
+        drop(self.0.take_slot());
     }
 }

@@ -44,11 +44,12 @@ pub(super) async fn reconcile(
     leave: impl Fn() -> bool,
 ) -> Result<Fate, ExecError> {
     let Some(mut search) = Search::adopt(core, op, ambiguous).await? else { return Ok(Fate::Changed) };
-    if let Some(fate) = search.by_evidence().await? {
-        return Ok(fate);
-    }
     let mut looked = Looked::NotYet;
     loop {
+        // Also after each wait: a late answer may have come meanwhile.
+        if let Some(fate) = search.by_evidence().await? {
+            return Ok(fate);
+        }
         let settled = search.remaining().is_zero();
         let known = search.known(looked, settled, leave());
         let next = resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known);

@@ -64,7 +64,12 @@ struct Queue {
 struct Entry {
     change: Change,
     done: oneshot::Sender<Result<Verdict, StoreError>>,
+    /// Dropped when the change is durable or refused.
+    held: Option<Held>,
 }
+
+/// Something that its owner keeps others out with until a change can be read.
+pub(crate) type Held = Box<dyn std::any::Any + Send>;
 
 /// Closes the queue when the last handle goes; the writer then finishes what is in it.
 #[derive(Debug)]
@@ -118,13 +123,17 @@ impl Group {
     /// Queues a change behind everything queued before it, at once and without back-pressure: for marks that
     /// are left in passing and cannot wait.
     pub fn submit(&self, change: Change) -> Ticket {
+        self.submit_holding(change, None)
+    }
+
+    fn submit_holding(&self, change: Change, held: Option<Held>) -> Ticket {
         let (done, ticket) = oneshot::channel();
         let ticket = Ticket { done: ticket, shared: self.shared.clone() };
         let mut queue = self.shared.queue();
         if queue.closed {
             return ticket; // `done` is dropped: the ticket says that the queue is closed
         }
-        queue.entries.push_back(Entry { change, done });
+        queue.entries.push_back(Entry { change, done, held });
         if queue.deep_sleep || queue.entries.len() == FLUSH_AT {
             drop(queue);
             self.shared.work.notify_one();
@@ -134,6 +143,11 @@ impl Group {
 
     /// Queues a change as soon as there is room.
     pub async fn submit_with_room(&self, change: Change) -> Ticket {
+        self.submit_with_room_holding(change, None).await
+    }
+
+    /// The same, and drops `held` when the change is durable or refused: whoever was kept out then reads it.
+    pub(crate) async fn submit_with_room_holding(&self, change: Change, held: Option<Held>) -> Ticket {
         loop {
             let room = self.shared.room.notified();
             {
@@ -144,7 +158,7 @@ impl Group {
             }
             room.await;
         }
-        self.submit(change)
+        self.submit_holding(change, held)
     }
 
     /// Queues a change and waits until it is durable, or refused.
@@ -203,9 +217,14 @@ impl Shared {
     async fn write(self: Arc<Self>) {
         let _end = End(&self);
         while let Some(batch) = self.next_batch().await {
-            let (changes, mut waiting): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(|entry| (entry.change, entry.done)).unzip();
+            let (mut changes, mut waiting, mut held) = (Vec::with_capacity(batch.len()), vec![], vec![]);
+            for entry in batch {
+                changes.push(entry.change);
+                waiting.push(entry.done);
+                held.extend(entry.held);
+            }
             self.commit(&changes, &mut waiting).await;
+            drop(held); // those who were kept out find what was written
         }
     }
 
@@ -278,8 +297,25 @@ impl Shared {
                 }
             }
         }
+        self.salvage(changes, &answers).await;
         for (done, answer) in waiting.drain(..).zip(answers) {
             let _ = done.send(answer); // nobody may be waiting
+        }
+    }
+
+    /// Keeps what refused changes report of the world: a fenced worker may change no record any more, but the
+    /// answer to its call must not be lost (invariant 6). Durable before anyone is told of the refusal.
+    async fn salvage(&self, changes: &[Change], answers: &[Result<Verdict, StoreError>]) {
+        let refused = |answer: &Result<Verdict, StoreError>| {
+            matches!(answer, Ok(Verdict::Refused(Refusal::Fenced | Refusal::Stale | Refusal::Predecessor)))
+        };
+        for (change, _) in changes.iter().zip(answers).filter(|(_, answer)| refused(answer)) {
+            let Some(evidence) = change.late_evidence() else { continue };
+            tracing::warn!(tenant = %evidence.tenant, record = %evidence.record, "a late answer is kept as evidence");
+            let change = Change { evidence: Some(Box::new(evidence)), ..Change::default() };
+            if let Err(error) = self.store.commit(&[change]).await {
+                tracing::error!(%error, "a late answer could not be kept");
+            }
         }
     }
 

@@ -18,6 +18,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 
 pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
+pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use model::Model;
 pub use rows::{

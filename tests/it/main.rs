@@ -4,6 +4,7 @@
 
 mod conformance;
 mod differential;
+mod exec_record;
 mod group;
 mod ledger_apply;
 mod ledger_approval;
@@ -15,3 +16,4 @@ mod ledger_retry;
 mod payload;
 mod tidy;
 mod watched;
+mod world;

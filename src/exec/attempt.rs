@@ -16,7 +16,7 @@ use crate::ledger::{
     Basis, ErrorKind, Event, Illegal, Record, RecordedFailure, RetryDecision, State, apply,
 };
 use crate::payload::Payload;
-use crate::store::{Change, Held, Refusal, StoreError, Ticket, Verdict};
+use crate::store::{Change, Escalation, Held, Refusal, StoreError, Ticket, Verdict};
 use crate::tool::{Call, Done, Noting, ToolError};
 
 /// The right to touch the world once. Made only when a `started` record is durable, and taken by value.
@@ -32,10 +32,12 @@ pub(super) struct How {
     pub(super) basis: Basis,
     /// Look again one settle time later.
     pub(super) confirm: bool,
+    /// What became of an earlier attempt is not known; its sender ceased to send at this instant.
+    pub(super) unsettled: Option<Boot>,
 }
 
 impl How {
-    pub(super) const FIRST: Self = Self { basis: Basis::Answer, confirm: false };
+    pub(super) const FIRST: Self = Self { basis: Basis::Answer, confirm: false, unsettled: None };
 }
 
 /// How an attempt ended.
@@ -56,6 +58,18 @@ pub(super) struct Ambiguous {
     /// The provider refused the key as known.
     pub(super) refused_as_duplicate: bool,
     pub(super) how: How,
+    /// The provider would not take it again as it is.
+    pub(super) hopeless: bool,
+    /// How long the provider wants to be left alone.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Ambiguous {
+    /// An attempt whose sender ceased to send at this instant, and of which no more is known.
+    pub(super) const fn new(record: Record, cut: Boot) -> Self {
+        let how = How::FIRST;
+        Self { record, cut, refused_as_duplicate: false, how, hopeless: false, retry_after: None }
+    }
 }
 
 /// Makes the first `started` record durable. `None` if somebody else was first.
@@ -169,21 +183,40 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
         Ok(done) => committed(core, op, &record, done, how).await,
         Err(error) => {
             tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
-            // That the first one is still being worked on is no proof that it will not happen.
-            let uncertain = error.kind == ErrorKind::InProgress && spec.effect.leaves_mark();
-            match error.kind.decision(spec.effect, spec.contract.class) {
-                RetryDecision::Retry | RetryDecision::DoNotRetry | RetryDecision::Escalate if !uncertain => {
-                    fail(core, op, record, error).await
-                }
-                _ => Ok(Ended::Ambiguous(Ambiguous {
-                    record,
-                    cut: core.clock.boot(),
-                    refused_as_duplicate: error.kind == ErrorKind::Duplicate,
-                    how,
-                })),
-            }
+            failed_attempt(core, op, record, error, how).await
         }
     }
+}
+
+/// What follows from an attempt's error. That this attempt did nothing says nothing about an earlier one whose
+/// outcome is unknown: as long as there is one, the operation is not failed but ambiguous.
+async fn failed_attempt(
+    core: &Core,
+    op: &Operation,
+    record: Record,
+    error: ToolError,
+    how: How,
+) -> Result<Ended, ExecError> {
+    let spec = op.tool.spec();
+    let decision = error.kind.decision(spec.effect, spec.contract.class);
+    // That the first one is still being worked on is no proof that it will not happen.
+    let uncertain = error.kind == ErrorKind::InProgress && spec.effect.leaves_mark();
+    let nothing_happened = decision != RetryDecision::Reconcile && !uncertain;
+    let hopeless = nothing_happened && decision != RetryDecision::Retry;
+    // A miss that was believed settles the earlier attempt, unless it is to be sent and confirmed once more.
+    let earlier = how.unsettled.filter(|_| spec.effect.leaves_mark() && !(how.confirm && hopeless));
+    let cut = match earlier {
+        None if nothing_happened => return fail(core, op, record, error).await,
+        Some(cut) if nothing_happened => cut,
+        _ => core.clock.boot(),
+    };
+    Ok(Ended::Ambiguous(Ambiguous {
+        refused_as_duplicate: error.kind == ErrorKind::Duplicate,
+        how,
+        hopeless,
+        retry_after: error.retry_after,
+        ..Ambiguous::new(record, cut)
+    }))
 }
 
 async fn committed(
@@ -194,7 +227,7 @@ async fn committed(
     how: How,
 ) -> Result<Ended, ExecError> {
     let confirm_at = how.confirm.then(|| core.now().after(op.tool.spec().contract.settle));
-    let known = Known { basis: how.basis, confirm_at, external_ref: done.external_ref };
+    let known = Known { basis: how.basis, confirm_at, external_ref: done.external_ref, duplicated: None };
     let (record, response, ticket) = seal(core, op, record, done.output, known).await?;
     if let Some(at) = confirm_at {
         core.agenda.note(at);
@@ -207,6 +240,8 @@ pub(super) struct Known {
     pub(super) basis: Basis,
     pub(super) confirm_at: Option<crate::clock::Timestamp>,
     pub(super) external_ref: Option<String>,
+    /// The question that is opened with it, if the world holds more than one.
+    pub(super) duplicated: Option<Escalation>,
 }
 
 /// Queues the outcome. Whoever lets it leave the engine waits for the ticket first (invariant 2).
@@ -224,11 +259,12 @@ pub(super) async fn seal(
         response
     };
     let (stored, large) = core.storable(response.clone());
-    let Known { basis, confirm_at, external_ref } = known;
+    let Known { basis, confirm_at, external_ref, duplicated } = known;
     let event = Event::Commit { response: stored, external_ref, basis, confirm_at };
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
+    change.escalations.extend(duplicated);
     let slot = op.take_slot().map(|slot| Box::new(slot) as Held);
     let ticket = core.group.submit_with_room_holding(change, slot).await;
     Ok((record, response, ticket))

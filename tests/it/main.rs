@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod exec_late;
+mod exec_reconcile;
 mod exec_record;
 mod ledger_apply;
 mod ledger_approval;

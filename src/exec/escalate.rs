@@ -38,23 +38,22 @@ pub(super) async fn park(
     Ok(Some(id))
 }
 
-/// Reports that the world holds more than one effect. Counted, listed, never settled in silence.
-pub(super) async fn duplicated(
+/// The question that is opened when the world holds more than one effect. Counted, listed, never settled in
+/// silence.
+pub(super) fn duplicated(
     core: &Core,
     op: &Operation,
     record: &Record,
     external_refs: &[String],
-) -> Result<(), ExecError> {
+) -> Escalation {
     let id = EscalationId(core.ids.next());
-    let question = format!(
-        "{} happened {} times ({}). The first is kept. What about the others?",
-        op.key,
-        external_refs.len(),
-        external_refs.join(", ")
-    );
+    let (times, ids) = match external_refs {
+        [] => ("more than once".to_owned(), "the lookup names none of them".to_owned()),
+        ids => (format!("{} times", ids.len()), ids.join(", ")),
+    };
+    let question = format!("{} happened {times} ({ids}). The first is kept. What about the others?", op.key);
     tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %id, count = external_refs.len(), "duplicated");
-    let escalation = about(core, op, record, id, EscalationKind::Duplicated, question);
-    core.commit(&op.key, core.change(None).escalation(escalation)).await
+    about(core, op, record, id, EscalationKind::Duplicated, question)
 }
 
 fn about(

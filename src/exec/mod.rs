@@ -44,7 +44,7 @@ use crate::id::{EscalationId, Tenant};
 use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Store as _, Ticket};
-use crate::tool::{Once, Tool, ToolError, ToolSpec};
+use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
 const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -128,12 +128,16 @@ impl Executor {
         function: F,
     ) -> Result<Outcome, ExecError>
     where
-        P: Serialize + ?Sized,
+        P: Serialize + Sync + ?Sized,
         T: Serialize + DeserializeOwned,
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
     {
-        let payload = Payload::of(payload)?.within(&self.core.limits)?;
+        let payload = match canonical(payload, None)? {
+            (payload, false) => payload,
+            (_, true) => canonical(payload, Some(&self.core.tenant_key(tenant).await?))?.0,
+        };
+        let payload = payload.within(&self.core.limits)?;
         let function = || async move {
             let output = function().await?;
             Payload::of(&output).map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
@@ -230,6 +234,8 @@ pub(crate) async fn carry_out(
             Carrier { core: &core, op: &op, abandoned: &abandoned }.carry(expect).await
         }
     };
+    // Tracked although it runs in its caller's task: closing waits for it.
+    let carrying = core.tracker.track_future(carrying);
     Shield::new(Box::pin(carrying), core.tracker.clone(), abandoned).await
 }
 
@@ -241,7 +247,8 @@ pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), E
     let Some(record) = found.filter(|r| r.state == State::Started && r.escalation.is_none()) else {
         return Ok(()); // settled while we waited for whoever had it in hand
     };
-    let ambiguous = Ambiguous { cut: core.cut(&record), record, refused_as_duplicate: false };
+    let cut = core.cut(&record);
+    let ambiguous = Ambiguous::new(record, cut);
     match reconcile::reconcile(core, &op, ambiguous, || true).await? {
         Fate::Committed(_, _, ticket) => self::core::admitted(&op.key, ticket.durable().await),
         _ => Ok(()),
@@ -281,17 +288,13 @@ impl Carrier<'_> {
                     if self.is_abandoned() {
                         return Ok(Answered::of(Outcome::Failed(failure)));
                     }
-                    match attempt::again(core, op, found, Basis::Answer).await? {
+                    match attempt::again(core, op, found, Basis::Answer, None).await? {
                         Some(permit) => self.pursue(permit).await?,
                         None => None,
                     }
                 }
                 (Decision::Reconcile, Some(found)) => {
-                    let ambiguous = Ambiguous {
-                        record: found.clone(),
-                        cut: core.cut(found),
-                        refused_as_duplicate: false,
-                    };
+                    let ambiguous = Ambiguous::new(found.clone(), core.cut(found));
                     match self.settle(ambiguous).await? {
                         Settled::Answered(answered) => Some(answered),
                         Settled::Send(permit) => self.pursue(permit).await?,

@@ -24,6 +24,8 @@ pub(crate) struct Operation {
     pub(crate) owner: Owner,
     pub(crate) approval: Option<Approval>,
     pub(crate) lane: Option<Lane>,
+    /// Put together again from what is stored, because its caller is gone.
+    pub(super) rebuilt: bool,
     /// The right to carry it out, while it is being carried out. The seal takes it along to the disk.
     slot: Mutex<Option<Slot>>,
 }
@@ -55,7 +57,7 @@ impl Operation {
         let hash = RequestHash::of(tool.spec().name.as_str(), &request);
         let Asker { owner, approval, lane } = asker;
         let (tenant, slot) = (tenant.clone(), Mutex::default());
-        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, slot })
+        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, rebuilt: false, slot })
     }
 
     /// Takes the right to carry it out; it is given back when the guard goes, or when what took it is durable.
@@ -82,6 +84,12 @@ impl Operation {
                 rewritten.map(|payload| RequestHash::of(self.tool.spec().name.as_str(), &payload));
         }
         Ok(decide(record, &request, &Facts { attempt_alive: false }))
+    }
+
+    /// Its tool would get what its caller gave: what was rebuilt has digests in place of secrets, and must not
+    /// be sent.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.rebuilt || !self.request.holds_secret()
     }
 
     /// The effect may go out now: it needs no approval, or has one for exactly this content.

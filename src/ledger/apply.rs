@@ -76,6 +76,11 @@ pub enum Event {
     },
     /// The confirming lookup has been made.
     Confirmed,
+    /// The confirming lookup is made now, and again at this instant if it has no answer.
+    ConfirmLater {
+        /// When.
+        at: Timestamp,
+    },
 }
 
 /// Applies an event that `fence` reports at `at`. The new record differs in revision by one.
@@ -148,6 +153,11 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         {
             next.confirm_at = None;
         }
+        (State::Committed { .. } | State::Compensated { .. }, Event::ConfirmLater { at })
+            if record.confirm_at.is_some() =>
+        {
+            next.confirm_at = Some(at);
+        }
         (state, event) => {
             return Err(Illegal {
                 key: record.key.to_string(),
@@ -193,6 +203,7 @@ impl Event {
             Self::ResolveAbandoned { .. } => "resolve abandoned",
             Self::Compensate { .. } => "compensate",
             Self::Confirmed => "confirmed",
+            Self::ConfirmLater { .. } => "confirm later",
         }
     }
 }

@@ -71,6 +71,8 @@ pub enum Why {
     LookupLags,
     /// It would have to be sent again, but its approval is no longer valid.
     ApprovalExpired,
+    /// It would have to be sent again, and what it takes went with its caller: an approval, a secret.
+    CallerGone,
     /// It would have to be sent again, but the attempts are used up.
     AttemptsUsedUp,
 }
@@ -92,6 +94,9 @@ impl Why {
             Self::LookupLags => "The lookup shows no effect, but it lags behind. Did it happen?",
             Self::ApprovalExpired => {
                 "The call did not happen, and its approval is no longer valid. Send it all the same?"
+            }
+            Self::CallerGone => {
+                "The call may have happened. To send it again takes what its caller had: an approval, a secret. Did it?"
             }
             Self::AttemptsUsedUp => "The call may have happened, and its attempts are used up. Did it?",
         }

@@ -94,6 +94,20 @@ impl Payload {
         self.decode()
     }
 
+    /// A secret stands in it, as its digest.
+    pub(crate) fn holds_secret(&self) -> bool {
+        fn within(value: &Value) -> bool {
+            is_secret(value)
+                || match value {
+                    Value::Array(items) => items.iter().any(within),
+                    Value::Object(fields) => fields.values().any(within),
+                    _ => false,
+                }
+        }
+        // Most payloads need not be parsed to see that.
+        self.0.contains(secret::MARK) && self.value().is_ok_and(|value| within(&value))
+    }
+
     /// Refuses a payload that is too large to be stored.
     pub fn within(self, limits: &Limits) -> Result<Self, PayloadError> {
         if self.0.len() > limits.max_bytes {

@@ -10,7 +10,7 @@ use sha2::Sha256;
 
 use super::{Payload, hex};
 
-const MARK: &str = "$secret";
+pub(super) const MARK: &str = "$secret";
 
 /// A tenant's own key for digests of secrets. Drop it, and the digests say nothing any more.
 #[derive(Clone)]

@@ -4,6 +4,9 @@
 
 mod conformance;
 mod differential;
+mod exec_errors;
+mod exec_late;
+mod exec_reconcile;
 mod exec_record;
 mod group;
 mod ledger_apply;

@@ -11,12 +11,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use counterfoil::exec::ExecutorBuilder;
+use counterfoil::exec::{ExecError, ExecutorBuilder};
 use counterfoil::ledger::{Contract, EffectClass, ErrorKind, Finding, LookupOffer, RetryPolicy};
 use counterfoil::tool::{Call, Done, DynamicTool, ToolError};
-use counterfoil::{Executor, Key, Tenant, ToolRequest};
+use counterfoil::{Executor, Key, Outcome, Tenant, ToolRequest};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 pub use clock::{Chance, TestClock};
 pub use process::Process;
@@ -277,10 +278,14 @@ impl World {
     }
 }
 
-/// Three quick attempts, each cut off after ten seconds.
+/// The default settle time, and nothing else in these tests takes so long.
+pub const SETTLE: Duration = Duration::from_secs(60);
+
+/// Three quick attempts, each cut off after ten seconds; `Retry-After` is obeyed up to fifty.
 pub fn brief() -> RetryPolicy {
     let mut policy = RetryPolicy { attempts: 3, ..RetryPolicy::default() };
     policy.attempt_timeout = Duration::from_secs(10);
+    policy.retry_after_cap = Duration::from_secs(50);
     policy
 }
 
@@ -296,4 +301,17 @@ pub fn request(tool: &str) -> ToolRequest {
 /// An executor in `dir` with the test's clock, whose delays are as short as chance allows.
 pub fn executor(dir: &tempfile::TempDir, clock: &TestClock) -> ExecutorBuilder {
     Executor::sqlite(dir.path().join("agents.db")).clock(clock.clone()).entropy(Chance::least())
+}
+
+/// Waits for a call's outcome, and lets the settle time pass if it waits for one; says whether it did. Only once:
+/// after a send, a confirming lookup waits as long.
+pub async fn settle(clock: &TestClock, mut call: JoinHandle<Result<Outcome, ExecError>>) -> (Outcome, bool) {
+    tokio::select! {
+        biased;
+        outcome = &mut call => (outcome.unwrap().unwrap(), false),
+        () = clock.slept(SETTLE) => {
+            clock.advance(SETTLE);
+            (call.await.unwrap().unwrap(), true)
+        }
+    }
 }

@@ -13,7 +13,14 @@ use crate::store::OpenError;
 /// Held until dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that was forked a moment ago holds it too, until it executes.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -48,6 +55,6 @@ impl Lock {
         let _ = file.set_len(0);
         let _ = file.rewind();
         let _ = write!(file, "process {}", std::process::id());
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }

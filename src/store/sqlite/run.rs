@@ -85,12 +85,12 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
 }
 
 fn state(code: i64, until: Option<Timestamp>, outcome: Option<String>) -> Option<RunState> {
-    Some(match code {
-        1 => RunState::Active,
-        2 => RunState::Waiting { until },
-        3 => RunState::Succeeded { output: Stored::from_column(outcome?)? },
-        4 => RunState::Failed { failure: Payload::stored(outcome?) },
-        5 => RunState::Halted { failure: Payload::stored(outcome?) },
+    Some(match (code, until, outcome) {
+        (1, None, None) => RunState::Active,
+        (2, until, None) => RunState::Waiting { until },
+        (3, None, Some(output)) => RunState::Succeeded { output: Stored::from_column(output)? },
+        (4, None, Some(failure)) => RunState::Failed { failure: Payload::stored(failure) },
+        (5, None, Some(failure)) => RunState::Halted { failure: Payload::stored(failure) },
         _ => return None,
     })
 }

@@ -5,4 +5,5 @@
 mod conformance;
 mod differential;
 mod group;
+mod sqlite;
 mod watched;

@@ -43,6 +43,8 @@ CREATE TABLE record (
     confirm_at    INTEGER,
     created_at    INTEGER NOT NULL,
     updated_at    INTEGER NOT NULL,
+    in_doubt      INTEGER NOT NULL,            -- an earlier attempt of unknown fate went before this one
+    CHECK (in_doubt = 0 OR status = 1),
     CHECK ((status = 1) = (outcome IS NULL)),
     CHECK ((status IN (4, 6)) = (compensation IS NOT NULL))
 ) STRICT;
@@ -89,5 +91,6 @@ CREATE TABLE escalation (
     PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;
+CREATE INDEX escalation_run ON escalation (tenant, run) WHERE answer IS NULL AND run IS NOT NULL;
 CREATE TRIGGER escalation_first AFTER INSERT ON escalation WHEN NEW.answer IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'no such question'); END;

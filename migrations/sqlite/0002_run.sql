@@ -21,6 +21,7 @@ CREATE TABLE run (
 CREATE UNIQUE INDEX run_key ON run (tenant, workflow, key) WHERE key IS NOT NULL;
 CREATE INDEX run_list ON run (tenant, id);
 CREATE INDEX run_active ON run (id) WHERE state = 1;
+CREATE INDEX run_answered ON run (id) WHERE state = 2 AND wake_at IS NULL;
 CREATE INDEX run_due ON run (wake_at) WHERE wake_at IS NOT NULL;
 -- As for records: only a first revision may be new.
 CREATE TRIGGER run_first AFTER INSERT ON run WHEN NEW.revision <> 1

@@ -1,6 +1,6 @@
 //! Secrets in requests: they reach the tool, and never the disk.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
-use super::hex;
+use super::{Payload, hex};
 
 const MARK: &str = "$secret";
 
@@ -58,6 +58,14 @@ impl fmt::Debug for DigestKey {
 
 thread_local! {
     static KEY: RefCell<Option<DigestKey>> = const { RefCell::new(None) };
+    /// A secret was serialized while no key was set.
+    static MISSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Serializes, and says whether a secret was in it that would have needed a key.
+pub(crate) fn noticing<R>(serialize: impl FnOnce() -> R) -> (R, bool) {
+    MISSED.set(false);
+    (serialize(), MISSED.take())
 }
 
 /// A value that must not be stored, logged or shown. In a request it enters hash and record as a digest
@@ -109,9 +117,13 @@ impl<T: Serialize> Serialize for Secret<T> {
         let digest = match &self.0 {
             Held::Digest(digest) => digest.clone(),
             Held::Open(value) => KEY.with_borrow(|key| match key {
-                None => Ok("redacted".to_owned()),
-                Some(key) => serde_json_canonicalizer::to_vec(value)
-                    .map(|bytes| key.digest(&bytes))
+                None => {
+                    MISSED.set(true);
+                    Ok("redacted".to_owned())
+                }
+                // Checked like any payload: two secrets that one spelling would round together are refused.
+                Some(key) => Payload::of(value)
+                    .map(|payload| key.digest(payload.as_str().as_bytes()))
                     .map_err(|_| S::Error::custom("a secret has no JSON form")),
             })?,
         };
@@ -142,4 +154,39 @@ pub(crate) fn is_secret(value: &serde_json::Value) -> bool {
 fn digest_of(value: &serde_json::Value) -> Option<&str> {
     let object = value.as_object()?;
     (object.len() == 1).then(|| object.get(MARK)?.as_str()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest<T: Serialize>(key: &DigestKey, secret: T) -> Result<Payload, crate::PayloadError> {
+        key.scoped(|| Payload::of(&[Secret::new(secret)]))
+    }
+
+    // R-KEY-5, E09
+    #[test]
+    fn equal_secrets_have_equal_digests_under_one_key_only() {
+        let (a, b) = (DigestKey::new([1; 32]), DigestKey::new([2; 32]));
+        assert_eq!(digest(&a, "hunter2"), digest(&a, "hunter2"));
+        assert_ne!(digest(&a, "hunter2"), digest(&a, "hunter3"));
+        assert_ne!(digest(&a, "hunter2"), digest(&b, "hunter2"));
+        assert!(!digest(&a, "hunter2").unwrap().as_str().contains("hunter2"));
+        assert_eq!(format!("{a:?}"), "DigestKey(…)");
+        // Outside a scope there is no digest, and the former scope is restored.
+        a.scoped(|| {
+            b.scoped(|| ());
+            assert_eq!(Payload::of(&[Secret::new("hunter2")]), digest(&a, "hunter2"));
+        });
+        assert_eq!(Payload::of(&Secret::new(1)).unwrap().as_str(), r#"{"$secret":"redacted"}"#);
+    }
+
+    // R-KEY-5: a secret that would be rounded is refused, and the refusal does not quote it.
+    #[test]
+    fn inexact_secrets_are_refused() {
+        let key = DigestKey::new([1; 32]);
+        let refused = digest(&key, 9_007_199_254_740_993_u64).unwrap_err();
+        assert!(!format!("{refused} {refused:?}").contains("900719925474099"), "{refused}");
+        assert!(digest(&key, [Some(f64::NAN)]).is_err());
+    }
 }

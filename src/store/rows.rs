@@ -111,11 +111,13 @@ pub enum StepKind {
     CallFailed,
     /// A pending future that the run's code dropped.
     Abandoned,
+    /// A recorded effect that the run no longer asks for, and that somebody decided to keep.
+    Kept,
 }
 
 impl StepKind {
     /// All, for reading back.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Step,
         Self::Timer,
         Self::Drawn,
@@ -123,6 +125,7 @@ impl StepKind {
         Self::Transaction,
         Self::CallFailed,
         Self::Abandoned,
+        Self::Kept,
     ];
 
     /// The number that rows hold. Never reuse one.
@@ -135,6 +138,7 @@ impl StepKind {
             Self::Transaction => 5,
             Self::CallFailed => 6,
             Self::Abandoned => 7,
+            Self::Kept => 8,
         }
     }
 

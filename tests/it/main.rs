@@ -4,6 +4,17 @@
 
 mod conformance;
 mod differential;
+mod exec_record;
 mod group;
+mod ledger_apply;
+mod ledger_approval;
+mod ledger_decide;
+mod ledger_hash;
+mod ledger_key;
+mod ledger_resolve;
+mod ledger_retry;
+mod payload;
 mod sqlite;
+mod tidy;
 mod watched;
+mod world;

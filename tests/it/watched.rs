@@ -3,12 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use counterfoil::ledger::{OperationKey, Record};
-use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
-use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Model, Run, Store, StoreError, Use, Verdict, Worker,
-};
-use counterfoil::{EscalationId, RecordId, RunId, Tenant, Timestamp};
+use counterfoil::RecordId;
+use counterfoil::ledger::Record;
+use counterfoil::store::{Asked, Change, Model, Store, StoreError, Verdict};
 
 /// The model, watched.
 #[derive(Debug, Default)]
@@ -57,80 +54,5 @@ impl Store for Watched {
         self.model.commit(changes)
     }
 
-    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
-        self.model.record_find(tenant, key)
-    }
-
-    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
-        self.model.record_at(tenant, id)
-    }
-
-    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.model.record_orphans(limit)
-    }
-
-    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.model.record_unconfirmed(until, limit)
-    }
-
-    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
-        self.model.record_uses(tenant, id)
-    }
-
-    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
-        self.model.record_evidence(tenant, id)
-    }
-
-    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
-        self.model.run_find(tenant, id)
-    }
-
-    fn run_keyed<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        workflow: &'a str,
-        key: &'a str,
-    ) -> Asked<'a, Option<Run>> {
-        self.model.run_keyed(tenant, workflow, key)
-    }
-
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
-        self.model.run_history(tenant, id)
-    }
-
-    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.model.run_orphans(after, limit)
-    }
-
-    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.model.run_due(until, limit)
-    }
-
-    fn next_due(&self) -> Asked<'_, Option<Timestamp>> {
-        self.model.next_due()
-    }
-
-    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
-        self.model.run_list(tenant, after, limit)
-    }
-
-    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
-        self.model.escalation_find(tenant, id)
-    }
-
-    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
-        self.model.escalation_open(tenant, limit)
-    }
-
-    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
-        self.model.worker_find(name)
-    }
-
-    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
-        self.model.tenant_key(tenant)
-    }
-
-    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
-        self.model.payload_find(tenant, digest)
-    }
+    counterfoil::delegate_reads!(self => self.model; all);
 }

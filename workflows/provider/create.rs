@@ -21,30 +21,14 @@ pub async fn post(
     headers: HeaderMap,
     Json(content): Json<Content>,
 ) -> Result<Response, Failed> {
-    let key = match headers
-        .get("idempotency-key")
-        .map(HeaderValue::to_str)
-        .transpose()
-    {
+    let key = match headers.get("idempotency-key").map(HeaderValue::to_str).transpose() {
         Ok(key) => key.map(str::to_owned),
         // Not to be taken for "no key": that would be an effect without the protection which the client asked for.
         Err(_) => {
-            return Ok(reply(
-                StatusCode::BAD_REQUEST,
-                &json!({ "error": "unreadable key" }),
-                false,
-            ));
+            return Ok(reply(StatusCode::BAD_REQUEST, &json!({ "error": "unreadable key" }), false));
         }
     };
-    create(
-        world,
-        Request {
-            id: None,
-            key,
-            content,
-        },
-    )
-    .await
+    create(world, Request { id: None, key, content }).await
 }
 
 pub async fn put(
@@ -52,29 +36,15 @@ pub async fn put(
     Path(id): Path<String>,
     Json(content): Json<Content>,
 ) -> Result<Response, Failed> {
-    create(
-        world,
-        Request {
-            id: Some(id),
-            key: None,
-            content,
-        },
-    )
-    .await
+    create(world, Request { id: Some(id), key: None, content }).await
 }
 
 /// An answer that the provider was told to give instead of the right one.
 pub fn fault(status: u16, behaviour: &Behaviour) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = reply(
-        status,
-        &json!({ "error": "fault", "status": status.as_u16() }),
-        false,
-    );
-    if matches!(
-        status,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-    ) && let Some(seconds) = behaviour.retry_after_s
+    let mut response = reply(status, &json!({ "error": "fault", "status": status.as_u16() }), false);
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+        && let Some(seconds) = behaviour.retry_after_s
     {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
@@ -122,19 +92,12 @@ fn answer(created: Created, behaviour: &Behaviour) -> Response {
         Created::KeyKnown { .. } if behaviour.contract == Contract::RejectsKey => {
             reply(StatusCode::CONFLICT, &json!({ "error": "duplicate" }), cut)
         }
-        Created::KeyKnown {
-            same_content: false,
-            ..
-        } => reply(
-            StatusCode::BAD_REQUEST,
-            &json!({ "error": "idempotency_error" }),
-            cut,
-        ),
+        Created::KeyKnown { same_content: false, .. } => {
+            reply(StatusCode::BAD_REQUEST, &json!({ "error": "idempotency_error" }), cut)
+        }
         Created::KeyKnown { first, .. } => {
             let mut response = reply(StatusCode::OK, &json!(first), cut);
-            response
-                .headers_mut()
-                .insert("idempotent-replayed", HeaderValue::from_static("true"));
+            response.headers_mut().insert("idempotent-replayed", HeaderValue::from_static("true"));
             response
         }
     }
@@ -149,10 +112,7 @@ fn reply(status: StatusCode, body: &Value, cut: bool) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the outside world has its own time, and being late is its job"
-)]
+#[allow(clippy::disallowed_methods, reason = "the outside world has its own time, and being late is its job")]
 async fn pause(ms: u64) {
     if ms > 0 {
         tokio::time::sleep(Duration::from_millis(ms)).await;

@@ -15,9 +15,7 @@ use tokio::net::TcpListener;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut arguments = std::env::args().skip(1);
-    let db = arguments
-        .next()
-        .ok_or("usage: provider <sqlite file> [port]")?;
+    let db = arguments.next().ok_or("usage: provider <sqlite file> [port]")?;
     let port: u16 = arguments.next().map_or(Ok(0), |port| port.parse())?;
 
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;

@@ -97,33 +97,21 @@ impl Notices {
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(Duration::from_secs(30));
         // One connection: there is one writer anyway, and the pool's queue is fairer than SQLite's busy loop.
-        let pool = SqlitePoolOptions::new()
-            .max_connections(1)
-            .connect_with(options)
-            .await?;
+        let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
         sqlx::raw_sql(SCHEMA).execute(&pool).await?;
         Ok(Self { pool })
     }
 
     /// Counts a create request, whatever becomes of it.
     pub async fn count_request(&self) -> Result<(), sqlx::Error> {
-        sqlx::query("UPDATE create_request SET total = total + 1")
-            .execute(&self.pool)
-            .await?;
+        sqlx::query("UPDATE create_request SET total = total + 1").execute(&self.pool).await?;
         Ok(())
     }
 
     /// Stores what is asked for, unless the contract knows its key or its id is taken: one transaction.
-    pub async fn create(
-        &self,
-        request: &Request,
-        behaviour: &Behaviour,
-    ) -> Result<Created, sqlx::Error> {
+    pub async fn create(&self, request: &Request, behaviour: &Behaviour) -> Result<Created, sqlx::Error> {
         let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await?;
-        let key = request
-            .key
-            .as_deref()
-            .filter(|_| behaviour.contract.remembers_keys());
+        let key = request.key.as_deref().filter(|_| behaviour.contract.remembers_keys());
         if let Some(key) = key {
             if let Some(window_ms) = behaviour.key_window_ms {
                 forget_keys(&mut tx, window_ms).await?;
@@ -131,10 +119,7 @@ impl Notices {
             if let Some((first, content)) = find_key(&mut tx, key).await? {
                 // Committed, because keys may have been forgotten.
                 tx.commit().await?;
-                return Ok(Created::KeyKnown {
-                    first,
-                    same_content: content == request.content,
-                });
+                return Ok(Created::KeyKnown { first, same_content: content == request.content });
             }
         }
         if let Some(id) = &request.id
@@ -143,13 +128,7 @@ impl Notices {
             return Ok(Created::IdTaken(taken));
         }
 
-        let notice = insert_notice(
-            &mut tx,
-            request.id.as_deref(),
-            request,
-            behaviour.lookup_lag_ms,
-        )
-        .await?;
+        let notice = insert_notice(&mut tx, request.id.as_deref(), request, behaviour.lookup_lag_ms).await?;
         if behaviour.store_twice {
             insert_notice(&mut tx, None, request, behaviour.lookup_lag_ms).await?;
         }
@@ -173,11 +152,7 @@ impl Notices {
     }
 
     /// One page, counted from 1, of the notices that lookups may see, and whether there are more.
-    pub async fn page(
-        &self,
-        reference: &str,
-        page: u32,
-    ) -> Result<(Vec<Notice>, bool), sqlx::Error> {
+    pub async fn page(&self, reference: &str, page: u32) -> Result<(Vec<Notice>, bool), sqlx::Error> {
         let rows: Vec<NoticeRow> = sqlx::query_as(
             "SELECT id, reference, recipient, text, status FROM notice
              WHERE reference = ?1 AND visible_ms <= CAST(unixepoch('subsec') * 1000 AS INTEGER)
@@ -189,13 +164,7 @@ impl Notices {
         .fetch_all(&self.pool)
         .await?;
         let more = rows.len() > PAGE_SIZE as usize;
-        Ok((
-            rows.into_iter()
-                .take(PAGE_SIZE as usize)
-                .map(notice)
-                .collect(),
-            more,
-        ))
+        Ok((rows.into_iter().take(PAGE_SIZE as usize).map(notice).collect(), more))
     }
 
     /// Cancels the notice, if it exists; again is the same as once.
@@ -213,18 +182,13 @@ impl Notices {
     /// All effects at one moment; no contract and no lag hides anything here.
     pub async fn effects(&self) -> Result<Effects, sqlx::Error> {
         let mut tx = self.pool.begin().await?;
-        let (requests,) = sqlx::query_as("SELECT total FROM create_request")
-            .fetch_one(&mut *tx)
-            .await?;
+        let (requests,) = sqlx::query_as("SELECT total FROM create_request").fetch_one(&mut *tx).await?;
         let rows: Vec<(String, i64, i64)> = sqlx::query_as(
             "SELECT reference, count(*), sum(status = 'cancelled') FROM notice GROUP BY reference",
         )
         .fetch_all(&mut *tx)
         .await?;
-        let mut seen = Effects {
-            requests,
-            ..Effects::default()
-        };
+        let mut seen = Effects { requests, ..Effects::default() };
         for (reference, stored, cancelled) in rows {
             if cancelled > 0 {
                 seen.cancelled.insert(reference.clone(), cancelled);
@@ -238,15 +202,7 @@ impl Notices {
 type NoticeRow = (String, String, String, String, String);
 
 fn notice((id, reference, recipient, text, status): NoticeRow) -> Notice {
-    Notice {
-        id,
-        content: Content {
-            reference,
-            recipient,
-            text,
-        },
-        status,
-    }
+    Notice { id, content: Content { reference, recipient, text }, status }
 }
 
 async fn find_notice(db: &mut SqliteConnection, id: &str) -> Result<Option<Notice>, sqlx::Error> {
@@ -277,40 +233,33 @@ async fn insert_notice(
     .execute(&mut *db)
     .await?
     .last_insert_rowid();
-    let row =
-        sqlx::query_as("SELECT id, reference, recipient, text, status FROM notice WHERE seq = ?1")
-            .bind(seq)
-            .fetch_one(db)
-            .await?;
+    let row = sqlx::query_as("SELECT id, reference, recipient, text, status FROM notice WHERE seq = ?1")
+        .bind(seq)
+        .fetch_one(db)
+        .await?;
     Ok(notice(row))
 }
 
 async fn forget_keys(db: &mut SqliteConnection, window_ms: u64) -> Result<(), sqlx::Error> {
-    sqlx::query("DELETE FROM idempotency_key WHERE stored_ms < CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?1")
-        .bind(sql_ms(window_ms))
-        .execute(db)
-        .await?;
+    sqlx::query(
+        "DELETE FROM idempotency_key WHERE stored_ms < CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?1",
+    )
+    .bind(sql_ms(window_ms))
+    .execute(db)
+    .await?;
     Ok(())
 }
 
-async fn find_key(
-    db: &mut SqliteConnection,
-    key: &str,
-) -> Result<Option<(Notice, Content)>, sqlx::Error> {
+async fn find_key(db: &mut SqliteConnection, key: &str) -> Result<Option<(Notice, Content)>, sqlx::Error> {
     let row: Option<(String, String)> =
         sqlx::query_as("SELECT answer, content FROM idempotency_key WHERE key = ?1")
             .bind(key)
             .fetch_optional(db)
             .await?;
-    row.map(|(answer, content)| Ok((from_json(&answer)?, from_json(&content)?)))
-        .transpose()
+    row.map(|(answer, content)| Ok((from_json(&answer)?, from_json(&content)?))).transpose()
 }
 
-async fn insert_key(
-    db: &mut SqliteConnection,
-    key: &str,
-    first: &Notice,
-) -> Result<(), sqlx::Error> {
+async fn insert_key(db: &mut SqliteConnection, key: &str, first: &Notice) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO idempotency_key (key, content, answer, stored_ms)
          VALUES (?1, ?2, ?3, CAST(unixepoch('subsec') * 1000 AS INTEGER))",

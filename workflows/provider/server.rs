@@ -12,10 +12,7 @@
 //! | `POST /notices/{id}/cancel` | 200, however often; 404 |
 //! | `GET /effects` | notices ever stored and cancelled per reference, and the number of create requests |
 //! | `PUT /behaviour`, `GET /behaviour` | sets all of it, reads what is left of it |
-#![allow(
-    unreachable_pub,
-    reason = "included by several crate roots, each of which uses another part"
-)]
+#![allow(unreachable_pub, reason = "included by several crate roots, each of which uses another part")]
 
 #[path = "behaviour.rs"]
 mod behaviour;
@@ -37,10 +34,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-#[allow(
-    unused_imports,
-    reason = "for those who include this file and set the behaviour from Rust"
-)]
+#[allow(unused_imports, reason = "for those who include this file and set the behaviour from Rust")]
 pub use self::behaviour::{Behaviour, Contract};
 use self::notices::Notices;
 
@@ -50,14 +44,8 @@ use self::notices::Notices;
 ///
 /// Stored notices, keys and the count of requests survive the death of the provider. Its behaviour does not (it starts again
 /// with the default), nor do requests which `apply_late_ms` is holding back.
-pub async fn serve(
-    db: &FilePath,
-    listener: TcpListener,
-) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let world = World {
-        notices: Notices::open(db).await?,
-        behaviour: Arc::default(),
-    };
+pub async fn serve(db: &FilePath, listener: TcpListener) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let world = World { notices: Notices::open(db).await?, behaviour: Arc::default() };
     let router = Router::new()
         .route("/notices", post(create::post).get(list))
         .route("/notices/{id}", get(show).put(create::put))
@@ -79,9 +67,7 @@ struct World {
 impl World {
     fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
         // A panicking holder cannot leave it half written: it is only ever assigned as a whole.
-        self.behaviour
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.behaviour.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a lookup is answered with instead of the truth, if anything.
@@ -91,9 +77,7 @@ impl World {
             let body = json!({ "error": "lookup not offered" });
             return Some((StatusCode::NOT_FOUND, Json(body)).into_response());
         }
-        behaviour
-            .lookup_status
-            .map(|status| create::fault(status, &behaviour))
+        behaviour.lookup_status.map(|status| create::fault(status, &behaviour))
     }
 }
 
@@ -119,11 +103,7 @@ async fn show(State(world): State<World>, Path(id): Path<String>) -> Result<Resp
     if let Some(refusal) = world.lookup_refusal() {
         return Ok(refusal);
     }
-    Ok(world
-        .notices
-        .find(&id)
-        .await?
-        .map_or_else(not_found, |notice| Json(notice).into_response()))
+    Ok(world.notices.find(&id).await?.map_or_else(not_found, |notice| Json(notice).into_response()))
 }
 
 async fn cancel(State(world): State<World>, Path(id): Path<String>) -> Result<Response, Failed> {

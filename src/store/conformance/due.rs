@@ -5,6 +5,7 @@ use std::slice::from_ref;
 use super::admit;
 use super::sample::Sample;
 use crate::clock::Timestamp;
+use crate::id::RunId;
 use crate::store::{RunState, Store};
 
 /// Waiting runs whose time has come, the earliest first, at most so many; the instant itself has come.
@@ -27,6 +28,33 @@ pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
 
     admit(store, &[sample.change().run(sample.run_on(&early, RunState::Active))]).await;
     assert_eq!(due(i64::MAX, 10).await, [middle, late], "a run that goes on waits no more");
+}
+
+/// Runs that wait for an answer alone and have no open question, in the order of their places.
+pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let waiting = || {
+        let mut run = sample.run_without_key();
+        run.state = RunState::Waiting { until: None };
+        run
+    };
+    let (asking, answered, timed) = (waiting(), waiting(), sample.timer(300));
+    let question = |run: &crate::store::Run| {
+        let mut question = sample.escalation("?");
+        question.run = Some(run.id);
+        question
+    };
+    let (open, closed) = (question(&asking), question(&answered));
+    admit(store, &[sample.change().run(asking.clone()).escalation(open.clone())]).await;
+    admit(store, &[sample.change().run(answered.clone()).escalation(closed.clone())]).await;
+    admit(store, &[sample.change().run(timed)]).await;
+    let found = async |after: i64, limit: u32| store.run_answered(RunId(after), limit).await.unwrap();
+    assert_eq!(found(0, 10).await, []);
+    admit(store, &[sample.change().escalation(super::sample::answered(&closed, "ann"))]).await;
+    assert_eq!(found(0, 10).await, from_ref(&answered));
+    admit(store, &[sample.change().escalation(super::sample::answered(&open, "ann"))]).await;
+    assert_eq!(found(0, 10).await, [asking.clone(), answered.clone()]);
+    assert_eq!(found(asking.id.0, 1).await, [answered]);
 }
 
 /// The earliest instant that anything waits for, of runs and of records; none if nothing does.

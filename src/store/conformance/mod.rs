@@ -66,6 +66,7 @@ macro_rules! conformance_cases {
                 nothing_is_half_written,
                 the_next_commit_is_whole;
             due:
+                waiting_runs_whose_answer_has_come,
                 waiting_runs_whose_time_has_come,
                 next_due_is_the_earliest_of_all;
             escalation:

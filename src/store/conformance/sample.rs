@@ -86,6 +86,7 @@ impl Sample {
             escalation: None,
             not_before: None,
             confirm_at: None,
+            in_doubt: false,
             created_at: Timestamp(1_000),
             updated_at: Timestamp(1_000),
         }

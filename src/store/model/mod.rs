@@ -240,6 +240,10 @@ impl Store for Model {
         self.ask(move |tables| tables.run_orphans(after, limit))
     }
 
+    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        self.ask(move |tables| tables.run_answered(after, limit))
+    }
+
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
         self.ask(move |tables| tables.run_due(until, limit))
     }

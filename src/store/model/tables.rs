@@ -287,6 +287,16 @@ impl Tables {
         first(limit, self.runs.values().filter(orphan))
     }
 
+    pub(super) fn run_answered(&self, after: RunId, limit: u32) -> Vec<Run> {
+        let asks = |run: &Run| {
+            let open = self.escalations.values().filter(|escalation| escalation.answer.is_none());
+            open.into_iter()
+                .any(|escalation| escalation.run == Some(run.id) && escalation.tenant == run.tenant)
+        };
+        let waits = |run: &Run| run.state == RunState::Waiting { until: None };
+        first(limit, self.runs.values().filter(|run| run.id > after && waits(run) && !asks(run)))
+    }
+
     pub(super) fn run_due(&self, until: Timestamp, limit: u32) -> Vec<Run> {
         let due = |run: &Run| wake_at(run).filter(|at| *at <= until);
         earliest(limit, self.runs.values().filter_map(|run| Some((due(run)?, run))))

@@ -17,12 +17,9 @@ pub(super) async fn commit(writer: &Mutex<Writer>, changes: &[Change]) -> Result
     let mut writer = writer.lock().await;
     writer.settle().await?;
     writer.unfinished = true; // until the end is seen: this future may be dropped at any await
-    let admitted = if changes.iter().any(must_be_judged) {
-        false
-    } else {
-        writer.write_all(changes).await?
-    };
-    let verdicts = if admitted { vec![Verdict::Admitted; changes.len()] } else { writer.judge(changes).await? };
+    let admitted = if changes.iter().any(must_be_judged) { false } else { writer.write_all(changes).await? };
+    let verdicts =
+        if admitted { vec![Verdict::Admitted; changes.len()] } else { writer.judge(changes).await? };
     writer.unfinished = false;
     Ok(verdicts)
 }
@@ -195,7 +192,9 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
         // Every trigger stands for a row that should be there and is not.
         Some(TRIGGER) => Refusal::Stale,
         // The worker is alive, so a NULL revision or question stands for a row that has moved on.
-        Some(NOT_NULL) if change.record.is_some() || change.run.is_some() || !change.escalations.is_empty() => {
+        Some(NOT_NULL)
+            if change.record.is_some() || change.run.is_some() || !change.escalations.is_empty() =>
+        {
             Refusal::Stale
         }
         _ => Refusal::Invalid(error.message().to_owned()),

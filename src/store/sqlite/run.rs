@@ -107,7 +107,11 @@ macro_rules! select {
 }
 
 pub(super) async fn find(pool: &SqlitePool, tenant: &Tenant, id: RunId) -> Result<Option<Run>, StoreError> {
-    one(sqlx::query(select!("WHERE id = ? AND tenant = ?")).bind(id.0).bind(tenant.text()).fetch_optional(pool).await)
+    one(sqlx::query(select!("WHERE id = ? AND tenant = ?"))
+        .bind(id.0)
+        .bind(tenant.text())
+        .fetch_optional(pool)
+        .await)
 }
 
 pub(super) async fn keyed(
@@ -124,6 +128,14 @@ pub(super) async fn orphans(pool: &SqlitePool, after: RunId, limit: u32) -> Resu
     let query = sqlx::query(select!(
         "WHERE state = 1 AND id > ? AND fence IN (SELECT fence FROM worker WHERE ended_at IS NOT NULL) \
          ORDER BY id LIMIT ?"
+    ));
+    all(query.bind(after.0).bind(limit).fetch_all(pool).await)
+}
+
+pub(super) async fn answered(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let query = sqlx::query(select!(
+        "WHERE state = 2 AND wake_at IS NULL AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
+         WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) ORDER BY id LIMIT ?"
     ));
     all(query.bind(after.0).bind(limit).fetch_all(pool).await)
 }

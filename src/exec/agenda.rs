@@ -1,0 +1,134 @@
+//! What is due later: confirming lookups, and the timers of waiting runs. One sleeper for all of them, woken
+//! by its own process; it asks the database nothing while nothing is due.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
+
+use super::core::Core;
+use super::operation::{Asker, Operation};
+use super::reconcile;
+use crate::clock::Timestamp;
+use crate::ledger::{Key, Record};
+use crate::store::Store as _;
+
+/// So many due things are taken up at once.
+const AT_ONCE: u32 = 64;
+/// When the store cannot be asked what is due next, or a lookup has to be repeated.
+const LATER: Duration = Duration::from_secs(5);
+
+/// Whoever else has things that become due.
+pub(crate) trait Due: Send + Sync {
+    /// Takes up what is due at `now`.
+    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, ()>;
+}
+
+/// When to look at the clock again.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    earliest: Mutex<Option<Timestamp>>,
+    sooner: Notify,
+}
+
+impl Agenda {
+    /// Something is due at this instant.
+    pub(crate) fn note(&self, at: Timestamp) {
+        let mut earliest = self.earliest.lock().unwrap_or_else(PoisonError::into_inner);
+        if earliest.is_none_or(|known| at < known) {
+            *earliest = Some(at);
+            drop(earliest);
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Makes the sleeper look again.
+    pub(crate) fn wake(&self) {
+        self.sooner.notify_one();
+    }
+
+    fn take(&self) -> Option<Timestamp> {
+        self.earliest.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn sleep(&self, sleep: Option<BoxFuture<'static, ()>>) {
+        match sleep {
+            None => self.sooner.notified().await,
+            Some(sleep) => tokio::select! {
+                () = sleep => {}
+                () = self.sooner.notified() => {}
+            },
+        }
+    }
+
+    fn peek(&self) -> Option<Timestamp> {
+        *self.earliest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs until the core is gone.
+pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
+    if let Some(core) = core.upgrade() {
+        note_next(&core).await;
+    }
+    while let Some(strong) = core.upgrade() {
+        let now = strong.now();
+        match strong.agenda.peek() {
+            Some(at) if at <= now => {
+                strong.agenda.take();
+                confirm_due(&strong, now).await;
+                if let Some(due) = due.as_ref().and_then(Weak::upgrade) {
+                    due.take_up(now).await;
+                }
+                note_next(&strong).await;
+            }
+            next => {
+                let sleep = next.map(|at| strong.clock.sleep(now.until(at)));
+                let agenda = strong.agenda.clone();
+                drop(strong); // a sleeper must not keep a closed database open
+                agenda.sleep(sleep).await;
+            }
+        }
+    }
+}
+
+async fn note_next(core: &Core) {
+    match core.group.next_due().await {
+        Ok(Some(at)) => core.agenda.note(at),
+        Ok(None) => {}
+        Err(error) => {
+            tracing::error!(%error, "cannot read what is due next, asking again later");
+            core.agenda.note(core.now().after(LATER));
+        }
+    }
+}
+
+async fn confirm_due(core: &Arc<Core>, now: Timestamp) {
+    let records = match core.group.record_unconfirmed(now, AT_ONCE).await {
+        Ok(records) => records,
+        Err(error) => return tracing::error!(%error, "cannot read the confirming lookups that are due"),
+    };
+    for record in records {
+        let key = record.key.clone();
+        if let Some(op) = recorded(core, &record).await
+            && let Err(error) = reconcile::confirm(core, &op, record).await
+        {
+            tracing::error!(%key, %error, "a confirming lookup could not be recorded");
+        }
+    }
+}
+
+/// The operation of a record, put together again from what is stored; `None` if its tool is not registered.
+pub(super) async fn recorded(core: &Arc<Core>, record: &Record) -> Option<Operation> {
+    let tool = core.registry.find(record.operation.as_str())?;
+    let request = core.load(&record.tenant, &record.request).await.ok()?;
+    let prepared = core.registry.untyped(tool, &request).ok()?;
+    // The key is replaced by the stored one: it may have been given by the request and not by the tool.
+    let key = Key::given(record.operation.as_str(), "recorded");
+    let asker = Asker { owner: record.owner.clone(), ..Asker::default() };
+    let mut op = Operation::prepare(core, &record.tenant, prepared, &key, asker).await.ok()?;
+    op.key = record.key.clone();
+    op.hash = record.request_hash;
+    Some(op)
+}

@@ -1,0 +1,326 @@
+//! One attempt: the permit that makes invariant 1 hold, the dispatch, and the seal.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use super::core::{Core, admitted, failed, refused};
+use super::operation::Operation;
+use super::outcome::ExecError;
+use crate::clock::Boot;
+use crate::id::RecordId;
+use crate::ledger::{
+    Basis, ErrorKind, Event, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State, apply,
+};
+use crate::payload::Payload;
+use crate::store::{Change, Held, Refusal, StoreError, Ticket, Verdict};
+use crate::tool::{Call, Done, Noting, ToolError};
+
+/// The right to touch the world once. Made only when a `started` record is durable, and taken by value.
+#[must_use]
+pub(super) struct Permit {
+    record: Record,
+}
+
+/// How an attempt ended.
+pub(super) enum Ended {
+    /// It happened. The seal is on its way to the disk.
+    Committed(Record, Payload, Ticket),
+    /// For certain it did not happen.
+    Failed(Record),
+    /// Nobody knows yet.
+    Ambiguous(Ambiguous),
+}
+
+/// A call of unknown outcome.
+pub(super) struct Ambiguous {
+    pub(super) record: Record,
+    /// When its sender ceased to send, on the boot clock.
+    pub(super) cut: Boot,
+    /// The provider refused the key as known.
+    pub(super) refused_as_duplicate: bool,
+}
+
+/// Makes the first `started` record durable. `None` if somebody else was first.
+///
+/// # Crash
+/// Before: nothing happened. After: the call is ambiguous, until it is sealed.
+pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>, ExecError> {
+    let now = may_dispatch(core, op)?;
+    let spec = op.tool.spec();
+    let (request, large) = op.stored_request(core);
+    let record = Record {
+        id: RecordId(core.ids.next()),
+        tenant: op.tenant.clone(),
+        key: op.key.clone(),
+        operation: spec.name.clone(),
+        class: spec.effect,
+        request,
+        request_hash: op.hash,
+        input_version: spec.input_version,
+        owner: op.owner.clone(),
+        fence: core.fence,
+        revision: 1,
+        attempts: 1,
+        spent: 0,
+        state: State::Started,
+        basis: Basis::Answer,
+        in_doubt: false,
+        external_ref: None,
+        scope: spec.contract.scope.clone(),
+        escalation: None,
+        not_before: None,
+        confirm_at: None,
+        created_at: now,
+        updated_at: now,
+    };
+    let mut change = core.change(op.lane).record(record.clone());
+    change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
+    permit(core, op, record, change).await
+}
+
+/// Makes another attempt of a known operation durable, with what its answer will rest on: a crash must not
+/// forget that. `None` if the record has changed meanwhile.
+pub(super) async fn again(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    basis: Basis,
+) -> Result<Option<Permit>, ExecError> {
+    may_dispatch(core, op)?;
+    let event = Event::Again { fence: core.fence, basis };
+    let Ok(record) = apply(record, event, core.fence, core.now()) else { return Ok(None) };
+    let change = core.change(op.lane).record(record.clone());
+    permit(core, op, record, change).await
+}
+
+fn may_dispatch(core: &Core, op: &Operation) -> Result<crate::clock::Timestamp, ExecError> {
+    if core.is_closing() {
+        return Err(ExecError::Closed { key: op.key.to_string() });
+    }
+    let now = core.now();
+    op.check_approval(now)?;
+    Ok(now)
+}
+
+async fn permit(
+    core: &Core,
+    op: &Operation,
+    record: Record,
+    change: Change,
+) -> Result<Option<Permit>, ExecError> {
+    match core.group.commit_one(change).await {
+        Ok(Verdict::Admitted) => Ok(Some(Permit { record })),
+        Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
+        // In a lane a stale write stops the run; alone, it only means to decide anew.
+        Ok(Verdict::Refused(Refusal::Stale)) if op.lane.is_none() => Ok(None),
+        Ok(Verdict::Refused(refusal)) => Err(refused(&op.key, refusal)),
+        Err(source) => Err(failed(&op.key, source)),
+    }
+}
+
+/// Carries the attempt out.
+///
+/// # Crash
+/// Before the call: nothing happened, but the record says that it may have. During and after it, until the
+/// seal is durable: it may have happened. Either way the next one asks the world.
+pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -> Result<Ended, ExecError> {
+    let Permit { record } = permit;
+    let spec = op.tool.spec();
+    // Between the intent's way to the disk and this line the approval may have expired.
+    if let Err(error) = op.check_approval(core.now()) {
+        return failed_for_certain(
+            core,
+            op,
+            record,
+            ToolError::new(ErrorKind::ApprovalMissing, error.to_string()),
+        )
+        .await;
+    }
+    let note = Arc::new(Note { core: core.clone(), lane: op.lane, record: Mutex::new(record) });
+    let call = note.call(core, op)?;
+    tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
+    let result = {
+        let mut calling = AssertUnwindSafe(op.tool.call(&call)).catch_unwind().fuse();
+        let mut limit = core.clock.sleep(spec.retry.attempt_timeout).fuse();
+        futures_util::select_biased! {
+            result = calling => result.unwrap_or_else(|_| {
+                Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked"))
+            }),
+            () = limit => Err(ToolError::new(
+                ErrorKind::TimeoutDuringEffect,
+                format!("cut off after {:?}", spec.retry.attempt_timeout),
+            )),
+        }
+    };
+    let record = note.take();
+    match result {
+        Ok(done) => committed(core, op, &record, done).await,
+        Err(error) => {
+            tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
+            // That the first one is still being worked on is no proof that it will not happen.
+            let uncertain = error.kind == ErrorKind::InProgress && spec.effect.leaves_mark();
+            match error.kind.decision(spec.effect, spec.contract.class) {
+                RetryDecision::Retry | RetryDecision::DoNotRetry | RetryDecision::Escalate if !uncertain => {
+                    failed_for_certain(core, op, record, error).await
+                }
+                _ => Ok(ambiguous(core, record, error.kind == ErrorKind::Duplicate)),
+            }
+        }
+    }
+}
+
+fn ambiguous(core: &Core, record: Record, refused_as_duplicate: bool) -> Ended {
+    Ended::Ambiguous(Ambiguous { record, cut: core.clock.boot(), refused_as_duplicate })
+}
+
+/// This attempt did not happen. An earlier one still may have: then the fate of the operation is as open as before.
+async fn failed_for_certain(
+    core: &Core,
+    op: &Operation,
+    record: Record,
+    error: ToolError,
+) -> Result<Ended, ExecError> {
+    if record.in_doubt {
+        return Ok(ambiguous(core, record, false));
+    }
+    fail(core, op, record, error).await
+}
+
+async fn committed(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    done: Done<Payload>,
+) -> Result<Ended, ExecError> {
+    let contract = &op.tool.spec().contract;
+    // A send that followed one of unknown fate: did the first arrive after all?
+    let confirm = record.in_doubt && contract.lookup != LookupOffer::None;
+    let confirm_at = confirm.then(|| core.now().after(contract.settle));
+    let known = Known { basis: record.basis, confirm_at, external_ref: done.external_ref };
+    let (record, response, ticket) = seal(core, op, record, done.output, known).await?;
+    if let Some(at) = confirm_at {
+        core.agenda.note(at);
+    }
+    Ok(Ended::Committed(record, response, ticket))
+}
+
+/// How it is known that it happened.
+pub(super) struct Known {
+    pub(super) basis: Basis,
+    pub(super) confirm_at: Option<crate::clock::Timestamp>,
+    pub(super) external_ref: Option<String>,
+}
+
+/// Queues the outcome. Whoever lets it leave the engine waits for the ticket first (invariant 2).
+pub(super) async fn seal(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    response: Payload,
+    known: Known,
+) -> Result<(Record, Payload, Ticket), ExecError> {
+    let response = if response.as_str().len() > core.limits.max_bytes {
+        // It happened, and that must be recorded; the whole of the answer cannot be.
+        Payload::of(&serde_json::json!({"$truncated": {"bytes": response.as_str().len()}}))?
+    } else {
+        response
+    };
+    let (stored, large) = core.storable(response.clone());
+    let Known { basis, confirm_at, external_ref } = known;
+    let event = Event::Commit { response: stored, external_ref, basis, confirm_at };
+    let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
+    let mut change = core.change(op.lane).record(record.clone());
+    change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
+    let slot = op.take_slot().map(|slot| Box::new(slot) as Held);
+    let ticket = core.group.submit_with_room_holding(change, slot).await;
+    Ok((record, response, ticket))
+}
+
+/// Records that it did not happen, and when it goes again. Durable before anyone waits for that instant, so
+/// that a crash during the wait neither loses nor shortens it.
+async fn fail(core: &Core, op: &Operation, record: Record, error: ToolError) -> Result<Ended, ExecError> {
+    let spec = op.tool.spec();
+    let may_retry = error.kind.decision(spec.effect, spec.contract.class) == RetryDecision::Retry;
+    let delay = may_retry
+        .then(|| spec.retry.next_delay(record.tries(), error.kind, error.retry_after, core.entropy.bits()))
+        .flatten();
+    let not_before = delay.map(|delay: Duration| core.now().after(delay));
+    let failure =
+        RecordedFailure { kind: error.kind, message: error.message, detail: serde_json::Value::Null };
+    let event = Event::Fail { failure, not_before };
+    let record = apply(&record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
+    let change = core.change(op.lane).record(record.clone());
+    admitted(&op.key, core.group.commit_one(change).await)?;
+    Ok(Ended::Failed(record))
+}
+
+pub(super) fn illegal(op: &Operation, error: &Illegal) -> ExecError {
+    tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "the record has changed");
+    refused(&op.key, if error.fenced { Refusal::Fenced } else { Refusal::Stale })
+}
+
+/// The record of an attempt under way, which the tool may add an external reference to.
+struct Note {
+    core: Arc<Core>,
+    lane: Option<crate::store::Lane>,
+    record: Mutex<Record>,
+}
+
+impl Note {
+    fn call(self: &Arc<Self>, core: &Core, op: &Operation) -> Result<Call, ExecError> {
+        let record = self.take();
+        let noting: Box<dyn Noting> = Box::new(self.clone());
+        call(core, op, &record, Some(noting))
+    }
+
+    fn take(&self) -> Record {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Noting for Arc<Note> {
+    fn note(&self, external_ref: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (ticket, next) = {
+                let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+                let event = Event::Note { external_ref };
+                let Ok(next) = apply(&record, event, self.core.fence, self.core.now()) else {
+                    return Ok(()); // no longer started: there is nothing to note it on
+                };
+                let change = self.core.change(self.lane).record(next.clone());
+                // Queued before the lock is released, so that the seal comes behind it.
+                let ticket = self.core.group.submit(change);
+                *record = next.clone();
+                (ticket, next)
+            };
+            match ticket.durable().await? {
+                Verdict::Admitted => Ok(()),
+                Verdict::Refused(refusal) => {
+                    Err(StoreError::Io { detail: format!("{}: not noted, {refusal}", next.key) })
+                }
+            }
+        })
+    }
+}
+
+/// What a tool is told.
+pub(super) fn call(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    noting: Option<Box<dyn Noting>>,
+) -> Result<Call, ExecError> {
+    let max = op.tool.spec().contract.key_max_len;
+    Ok(Call {
+        tenant: op.tenant.clone(),
+        operation_key: op.key.clone(),
+        wire_key: op.key.wire(&core.namespace, &op.tenant, max)?,
+        attempt: record.attempts,
+        external_ref: record.external_ref.clone(),
+        noting,
+    })
+}

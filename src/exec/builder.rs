@@ -1,0 +1,232 @@
+//! Putting an executor together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::agenda::{recorded, run};
+use super::core::{Core, Parts};
+use super::{Executor, Expect, Wait, carry_out};
+use crate::clock::{Clock, SharedClock, SystemClock};
+use crate::id::{Entropy, SystemEntropy};
+use crate::payload::Limits;
+use crate::store::{Group, Store, StoreError};
+use crate::tool::{DynamicTool, RegisterError, Registry, Tool};
+
+/// Why an executor or an engine did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The database was refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A tool was refused.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// A workflow was refused.
+    #[error("the workflow {name:?} cannot be registered: {reason}")]
+    Workflow {
+        /// The workflow.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Where the records are.
+pub(crate) enum Place {
+    #[cfg(feature = "sqlite")]
+    Sqlite(std::path::PathBuf),
+    Store(Arc<dyn Store>),
+}
+
+type Wrap = Box<dyn FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send>;
+
+/// An executor to be. Errors of registration are kept and reported by [`open`](Self::open).
+#[must_use]
+pub struct ExecutorBuilder {
+    place: Place,
+    wrap: Option<Wrap>,
+    registry: Result<Registry, RegisterError>,
+    clock: SharedClock,
+    entropy: Arc<dyn Entropy>,
+    limits: Limits,
+    namespace: String,
+}
+
+/// An opened store behind its queue, not yet enrolled.
+pub(crate) struct Opened {
+    pub(crate) parts: Parts,
+    #[cfg(feature = "sqlite")]
+    pub(crate) sqlite: Option<Arc<crate::store::sqlite::Sqlite>>,
+}
+
+impl ExecutorBuilder {
+    /// On a SQLite file.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(path: impl Into<std::path::PathBuf>) -> Self {
+        Self::at(Place::Sqlite(path.into()))
+    }
+
+    /// On any store.
+    pub fn store(store: Arc<dyn Store>) -> Self {
+        Self::at(Place::Store(store))
+    }
+
+    fn at(place: Place) -> Self {
+        Self {
+            place,
+            wrap: None,
+            registry: Ok(Registry::default()),
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            limits: Limits::default(),
+            namespace: String::new(),
+        }
+    }
+
+    /// Registers a typed tool.
+    pub fn tool<T: Tool>(self, tool: T) -> Self {
+        self.register(|registry| registry.tool(tool))
+    }
+
+    /// Registers a tool that is known only at run time.
+    pub fn dynamic_tool(self, tool: DynamicTool) -> Self {
+        self.register(|registry| tool.register(registry))
+    }
+
+    fn register(mut self, register: impl FnOnce(&mut Registry) -> Result<(), RegisterError>) -> Self {
+        if let Ok(registry) = &mut self.registry
+            && let Err(error) = register(registry)
+        {
+            self.registry = Err(error);
+        }
+        self
+    }
+
+    /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
+    /// before stays, behind it.
+    pub fn wrap_store(
+        mut self,
+        wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static,
+    ) -> Self {
+        self.wrap = Some(match self.wrap.take() {
+            None => Box::new(wrap),
+            Some(inner) => Box::new(move |store| wrap(inner(store))),
+        });
+        self
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn watch_tools(self, watch: Arc<dyn crate::sim::Watch>) -> Self {
+        self.register(|registry| {
+            registry.watch(watch);
+            Ok(())
+        })
+    }
+
+    /// Another clock than the machine's.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Another source of chance than the machine's.
+    pub fn entropy(mut self, entropy: impl Entropy + 'static) -> Self {
+        self.entropy = Arc::new(entropy);
+        self
+    }
+
+    /// How large payloads may be.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Keeps the keys of two deployments that share a provider account apart.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Opens the store and enrols. Calls that an earlier process left behind are taken up at once, each by its
+    /// tool's contract.
+    ///
+    /// # Errors
+    /// If a tool or the database was refused. Nothing was changed.
+    pub async fn open(self) -> Result<Executor, StartError> {
+        let opened = self.open_store().await?;
+        let core = Core::enrol(opened.parts).await?;
+        tokio::spawn(run(Arc::downgrade(&core), None));
+        take_up_orphans(&core).await?;
+        Ok(Executor { core })
+    }
+
+    pub(crate) async fn open_store(self) -> Result<Opened, StartError> {
+        let registry = self.registry?;
+        #[cfg(feature = "sqlite")]
+        let (store, sqlite): (Arc<dyn Store>, _) = match self.place {
+            Place::Store(store) => (store, None),
+            Place::Sqlite(path) => {
+                let sqlite = Arc::new(crate::store::sqlite::Sqlite::open(path).await?);
+                (sqlite.clone(), Some(sqlite))
+            }
+        };
+        #[cfg(not(feature = "sqlite"))]
+        let store = match self.place {
+            Place::Store(store) => store,
+        };
+        let store = match self.wrap {
+            Some(wrap) => wrap(store),
+            None => store,
+        };
+        let group = Group::new(store, self.clock.clone());
+        Ok(Opened {
+            parts: Parts {
+                group,
+                clock: self.clock,
+                entropy: self.entropy,
+                registry,
+                limits: self.limits,
+                namespace: self.namespace,
+            },
+            #[cfg(feature = "sqlite")]
+            sqlite,
+        })
+    }
+}
+
+/// Calls outside any run that died with their process: nobody will ask for them again, so they are settled now.
+pub(crate) async fn take_up_orphans(core: &Arc<Core>) -> Result<(), StoreError> {
+    use crate::store::Store as _;
+    for record in core.group.record_orphans(10_000).await? {
+        let core = core.clone();
+        core.tracker.clone().spawn(async move {
+            let Some(op) = recorded(&core, &record).await else {
+                return tracing::warn!(tenant = %record.tenant, key = %record.key, tool = %record.operation,
+                    "a call of unknown outcome waits for its tool to be registered");
+            };
+            if let Err(error) = carry_out(&core, Arc::new(op), Expect::Anything, Wait::ForOutcome).await {
+                tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
+            }
+        });
+    }
+    Ok(())
+}
+
+impl Core {
+    /// Ends this worker: no new call, at most `drain` for those under way, then everything queued is written.
+    pub(crate) async fn close(&self, drain: Duration) {
+        self.begin_closing();
+        self.tracker.close();
+        tokio::select! {
+            () = self.tracker.wait() => {}
+            () = self.clock.sleep(drain) => {}
+        }
+        let mut change = self.change(None);
+        change.worker = Some(crate::store::WorkerChange::Retire { at: self.now() });
+        if let Err(error) = self.group.commit_one(change).await {
+            tracing::warn!(%error, "this worker could not sign off; the next one will find it dead");
+        }
+        self.group.close().await;
+    }
+}

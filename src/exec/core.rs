@@ -1,0 +1,218 @@
+//! What all parts of the executor share: the queue to the disk, the clocks, this worker's fence.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::task::TaskTracker;
+
+use super::agenda::Agenda;
+use super::inflight::InFlight;
+use super::outcome::ExecError;
+use crate::clock::{Boot, SharedClock, Timestamp};
+use crate::id::{Entropy, Fence, Ids, Tenant};
+use crate::ledger::{OperationKey, Record};
+use crate::payload::{DigestKey, Limits, Payload, Stored};
+use crate::store::{Change, Group, Lane, Refusal, Store as _, StoreError, Verdict, WorkerChange};
+use crate::tool::Registry;
+
+pub(crate) struct Core {
+    pub(crate) group: Group,
+    pub(crate) clock: SharedClock,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) registry: Registry,
+    pub(crate) limits: Limits,
+    /// Keeps two deployments that share a provider account apart.
+    pub(crate) namespace: String,
+    pub(crate) fence: Fence,
+    pub(crate) ids: Ids,
+    /// When the workers before this one were fenced, on this machine's boot clock: from here on settle times
+    /// of their attempts are counted.
+    pub(crate) fenced_at: Boot,
+    pub(super) in_flight: Arc<InFlight>,
+    pub(crate) agenda: Arc<Agenda>,
+    /// Calls whose callers went away, and background lookups.
+    pub(crate) tracker: TaskTracker,
+    lanes: AtomicU64,
+    closing: AtomicBool,
+    tenant_keys: Mutex<HashMap<Tenant, DigestKey>>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("fence", &self.fence).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.agenda.wake(); // it sees that there is nothing left to do
+    }
+}
+
+/// What a core is made of.
+pub(crate) struct Parts {
+    pub(crate) group: Group,
+    pub(crate) clock: SharedClock,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) registry: Registry,
+    pub(crate) limits: Limits,
+    pub(crate) namespace: String,
+}
+
+impl Core {
+    /// Enrols as the one worker of an embedded store: whoever wrote before is dead, since its lock was taken.
+    ///
+    /// # Crash
+    /// Enrolment and the fencing of all others are one transaction.
+    pub(crate) async fn enrol(parts: Parts) -> Result<Arc<Self>, StoreError> {
+        let Parts { group, clock, entropy, registry, limits, namespace } = parts;
+        let fenced_at = clock.boot();
+        let at = clock.now();
+        // The random part tells this process from another one under the same pid.
+        let name = format!("{}-{:016x}", std::process::id(), entropy.bits());
+        let fence_others = Change { worker: Some(WorkerChange::FenceOthers { at }), ..Change::default() };
+        let enrol =
+            Change { worker: Some(WorkerChange::Enrol { name: name.clone(), at }), ..Change::default() };
+        for verdict in group.commit(&[fence_others, enrol]).await? {
+            if let Verdict::Refused(refusal) = verdict {
+                return Err(StoreError::Io { detail: format!("this worker cannot enrol: {refusal}") });
+            }
+        }
+        let worker = group.worker_find(&name).await?;
+        let fence = worker
+            .map(|worker| worker.fence)
+            .ok_or_else(|| StoreError::Io { detail: "this worker enrolled and is not there".into() })?;
+        Ok(Arc::new(Self {
+            group,
+            clock,
+            entropy,
+            registry,
+            limits,
+            namespace,
+            fence,
+            ids: Ids::new(fence),
+            fenced_at,
+            in_flight: Arc::default(),
+            agenda: Arc::default(),
+            tracker: TaskTracker::new(),
+            lanes: AtomicU64::new(1),
+            closing: AtomicBool::new(false),
+            tenant_keys: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// An empty change by this worker.
+    pub(crate) fn change(&self, lane: Option<Lane>) -> Change {
+        Change::by(self.fence).in_lane(lane)
+    }
+
+    pub(crate) fn new_lane(&self) -> Lane {
+        Lane(self.lanes.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// When the sender of a recorded attempt ceased to send: an earlier worker's when it was fenced; one of
+    /// this process, whose future is gone, counts from now.
+    pub(crate) fn cut(&self, record: &Record) -> Boot {
+        if record.fence == self.fence { self.clock.boot() } else { self.fenced_at }
+    }
+
+    /// No new attempt is dispatched from now on.
+    pub(crate) fn begin_closing(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Writes a change that must be admitted.
+    pub(crate) async fn commit(&self, key: &OperationKey, change: Change) -> Result<(), ExecError> {
+        admitted(key, self.group.commit_one(change).await)
+    }
+
+    pub(crate) async fn find(
+        &self,
+        tenant: &Tenant,
+        key: &OperationKey,
+    ) -> Result<Option<Record>, ExecError> {
+        self.group.record_find(tenant, key).await.map_err(|source| failed(key, source))
+    }
+
+    /// How a payload is stored, and the payload row that it needs if it is large.
+    pub(crate) fn storable(&self, payload: Payload) -> (Stored, Option<Payload>) {
+        if payload.as_str().len() <= self.limits.inline_bytes {
+            (Stored::Inline(payload), None)
+        } else {
+            (Stored::At(payload.digest()), Some(payload))
+        }
+    }
+
+    /// A payload from its row, or from the payload table.
+    pub(crate) async fn load(&self, tenant: &Tenant, stored: &Stored) -> Result<Payload, ExecError> {
+        match stored {
+            Stored::Inline(payload) => Ok(payload.clone()),
+            Stored::At(digest) => {
+                let found = self.group.payload_find(tenant, *digest).await;
+                let missing = || StoreError::Corrupt {
+                    row: format!("payload {}", crate::payload::hex(&digest.0)),
+                    detail: "it is missing".into(),
+                };
+                found
+                    .and_then(|payload| payload.ok_or_else(missing))
+                    .map_err(|source| ExecError::Store { key: tenant.to_string(), source })
+            }
+        }
+    }
+
+    /// The tenant's key for digests of secrets, made when the first secret comes by.
+    pub(crate) async fn tenant_key(&self, tenant: &Tenant) -> Result<DigestKey, ExecError> {
+        if let Some(key) = self.cached_tenant_key(tenant) {
+            return Ok(key);
+        }
+        let store_failed = |source| ExecError::Store { key: tenant.to_string(), source };
+        let mut found = self.group.tenant_key(tenant).await.map_err(store_failed)?;
+        if found.is_none() {
+            let mut bytes = [0; 32];
+            for chunk in bytes.chunks_exact_mut(8) {
+                chunk.copy_from_slice(&self.entropy.bits().to_le_bytes());
+            }
+            let mut change = self.change(None);
+            change.tenant_key = Some((tenant.clone(), DigestKey::new(bytes)));
+            let _ = self.group.commit_one(change).await.map_err(store_failed)?;
+            // Another caller's key may have been first: the stored one counts.
+            found = self.group.tenant_key(tenant).await.map_err(store_failed)?;
+        }
+        let key = found.ok_or_else(|| store_failed(StoreError::Closed))?;
+        self.tenant_keys.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone(), key.clone());
+        Ok(key)
+    }
+
+    fn cached_tenant_key(&self, tenant: &Tenant) -> Option<DigestKey> {
+        self.tenant_keys.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned()
+    }
+}
+
+pub(crate) fn failed(key: &OperationKey, source: StoreError) -> ExecError {
+    match source {
+        StoreError::Closed => ExecError::Closed { key: key.to_string() },
+        source => ExecError::Store { key: key.to_string(), source },
+    }
+}
+
+pub(crate) fn refused(key: &OperationKey, refusal: Refusal) -> ExecError {
+    ExecError::Refused { key: key.to_string(), refusal }
+}
+
+/// Turns a verdict that must be an admission into a result.
+pub(crate) fn admitted(key: &OperationKey, verdict: Result<Verdict, StoreError>) -> Result<(), ExecError> {
+    match verdict {
+        Ok(Verdict::Admitted) => Ok(()),
+        Ok(Verdict::Refused(refusal)) => Err(refused(key, refusal)),
+        Err(source) => Err(failed(key, source)),
+    }
+}

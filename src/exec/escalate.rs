@@ -1,0 +1,191 @@
+//! Open questions: opened where nobody can know, listed until they are answered (invariant 8).
+
+use super::core::{Core, refused};
+use super::operation::Operation;
+use super::outcome::ExecError;
+use crate::id::{EscalationId, Tenant};
+use crate::ledger::resolve::Why;
+use crate::ledger::{Event, Record, State, apply};
+use crate::payload::Payload;
+use crate::store::{
+    Answer, Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Use, Verdict,
+};
+
+/// Opens the question what became of a call. `None` if the record has changed meanwhile.
+///
+/// # Crash
+/// The question and the record's mark are one transaction.
+pub(super) async fn park(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    why: Why,
+) -> Result<Option<EscalationId>, ExecError> {
+    let id = EscalationId(core.ids.next());
+    let Ok(parked) = apply(record, Event::Park { escalation: id }, core.fence, core.now()) else {
+        return Ok(None);
+    };
+    let question = format!(
+        "{} ({}, attempt {}): {}",
+        op.key,
+        op.tool.spec().effect.name(),
+        record.attempts,
+        why.question()
+    );
+    tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, "escalated");
+    let escalation = about(core, op, record, id, EscalationKind::Ambiguous, question);
+    core.commit(&op.key, core.change(op.lane).record(parked).escalation(escalation)).await?;
+    Ok(Some(id))
+}
+
+/// Reports that the world holds more than one effect. Counted, listed, never settled in silence.
+pub(super) async fn duplicated(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    external_refs: &[String],
+) -> Result<(), ExecError> {
+    let id = EscalationId(core.ids.next());
+    let question = format!(
+        "{} happened {} times ({}). The first is kept. What about the others?",
+        op.key,
+        external_refs.len(),
+        external_refs.join(", ")
+    );
+    tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %id, count = external_refs.len(), "duplicated");
+    let escalation = about(core, op, record, id, EscalationKind::Duplicated, question);
+    core.commit(&op.key, core.change(None).escalation(escalation)).await
+}
+
+fn about(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    id: EscalationId,
+    kind: EscalationKind,
+    question: String,
+) -> Escalation {
+    Escalation {
+        id,
+        tenant: op.tenant.clone(),
+        record: Some(record.id),
+        run: record.owner.run,
+        kind,
+        question,
+        opened_at: core.now(),
+        answer: None,
+    }
+}
+
+/// A run that is answered from, or waits for, a record which it does not own leaves a use.
+pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::RecordId) {
+    if let Some(run) = op.owner.run {
+        let mut change = core.change(op.lane);
+        change.used = Some(Box::new(Use {
+            tenant: op.tenant.clone(),
+            record,
+            run,
+            step: op.owner.step.clone().unwrap_or_default(),
+            at: core.now(),
+        }));
+        drop(core.group.submit_with_room(change).await); // the run's next write comes behind it
+    }
+}
+
+/// Answers an open question. `also` adds what must be written together with the answer.
+///
+/// # Crash
+/// The answer and the record's new state are one transaction.
+pub(crate) async fn answer(
+    core: &Core,
+    tenant: &Tenant,
+    id: EscalationId,
+    resolution: Resolution,
+    by: &str,
+    also: impl FnOnce(&mut Change, &Escalation),
+) -> Result<Escalation, ExecError> {
+    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
+    let found = core.group.escalation_find(tenant, id).await.map_err(store_failed)?;
+    let mut escalation = found.ok_or_else(|| unanswerable("there is none of that name"))?;
+    if escalation.answer.is_some() {
+        return Err(unanswerable("it has been answered"));
+    }
+    let mut change = core.change(None);
+    let record = match escalation.record {
+        Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,
+        None => None,
+    };
+    match (escalation.kind, record) {
+        (EscalationKind::Ambiguous, Some(record)) => {
+            let event = event(core, tenant, &resolution, by, &mut change)?;
+            let key = record.key.clone();
+            let record =
+                apply(&record, event, core.fence, core.now()).map_err(|_| refused(&key, Refusal::Stale))?;
+            change = change.record(record);
+        }
+        (_, _) if matches!(resolution, Resolution::Committed(_)) => {
+            return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));
+        }
+        _ => {}
+    }
+    escalation.answer = Some(Answer { by: by.to_owned(), resolution, at: core.now() });
+    change = change.escalation(escalation.clone());
+    also(&mut change, &escalation);
+    match core.group.commit_one(change).await.map_err(store_failed)? {
+        Verdict::Admitted => Ok(escalation),
+        Verdict::Refused(Refusal::Stale) => Err(unanswerable("it has been answered meanwhile")),
+        Verdict::Refused(refusal) => Err(unanswerable(&refusal.to_string())),
+    }
+}
+
+fn event(
+    core: &Core,
+    tenant: &Tenant,
+    resolution: &Resolution,
+    by: &str,
+    change: &mut Change,
+) -> Result<Event, ExecError> {
+    Ok(match resolution {
+        Resolution::Committed(result) => {
+            let payload = Payload::of(result)?.within(&core.limits)?;
+            let (response, large) = core.storable(payload);
+            change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+            Event::ResolveCommitted { response, external_ref: None }
+        }
+        Resolution::NotCommitted => {
+            Event::ResolveNotCommitted { message: format!("{by} decided that it did not happen") }
+        }
+        Resolution::Abandon => Event::ResolveAbandoned { reason: format!("{by} decided to leave it") },
+    })
+}
+
+/// Lists a committed effect as an open question: its run failed, ended without asking for it, or diverged.
+pub(crate) fn orphaned(core: &Core, record: &Record, why: &str) -> Escalation {
+    let state = match &record.state {
+        State::Started => "may have happened",
+        _ => "happened",
+    };
+    let id = EscalationId(core.ids.next());
+    Escalation {
+        id,
+        tenant: record.tenant.clone(),
+        record: Some(record.id),
+        run: record.owner.run,
+        kind: EscalationKind::Orphaned,
+        question: format!(
+            "{} ({}) {state}, and {why}. Keep it, or undo it by hand?",
+            record.key,
+            record.class.name()
+        ),
+        opened_at: core.now(),
+        answer: None,
+    }
+}
+
+pub(crate) async fn open(core: &Core, tenant: &Tenant, limit: u32) -> Result<Vec<Escalation>, ExecError> {
+    core.group
+        .escalation_open(tenant, limit)
+        .await
+        .map_err(|source| ExecError::Store { key: tenant.to_string(), source })
+}

@@ -1,0 +1,405 @@
+//! ③ One operation, from request to seal, without any workflow.
+//!
+//! The way of a tool call: [`Executor::execute`] → `operation` (key, hash) → the ledger decides → `attempt`
+//! (begin, dispatch, seal) → `reconcile` if its outcome is unknown → `escalate` if nobody can tell.
+
+mod agenda;
+mod attempt;
+mod builder;
+mod core;
+mod escalate;
+mod inflight;
+mod operation;
+mod outcome;
+mod reconcile;
+mod request;
+mod shield;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use attempt::{Ambiguous, Ended, Permit};
+use reconcile::Fate;
+use shield::Shield;
+
+pub(crate) use self::core::Core;
+pub(crate) use agenda::{Due, run as run_agenda};
+pub(crate) use escalate::{
+    answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
+};
+pub(crate) use operation::{Asker, Operation};
+
+pub(crate) use builder::take_up_orphans;
+pub use builder::{ExecutorBuilder, StartError};
+pub use inflight::Wait;
+pub use outcome::{Answer, ExecError, Outcome};
+pub use request::ToolRequest;
+
+use crate::id::{EscalationId, Tenant};
+use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};
+use crate::payload::Payload;
+use crate::store::{Escalation, Evidence, Resolution, Store as _, Ticket};
+use crate::tool::{Once, Tool, ToolError, ToolSpec};
+
+/// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
+const LONG_WAIT: Duration = Duration::from_secs(5);
+
+/// Executes tool calls under their records, for an agent loop or a service that has no workflows.
+#[derive(Clone, Debug)]
+pub struct Executor {
+    core: Arc<Core>,
+}
+
+impl Executor {
+    pub(crate) const fn of(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// An executor on a SQLite file, to be given its tools.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(path: impl Into<std::path::PathBuf>) -> ExecutorBuilder {
+        ExecutorBuilder::sqlite(path)
+    }
+
+    /// Executes one tool call: at once, or not at all if it happened before.
+    ///
+    /// Dropping the future does not cut the call off: it goes on, and its outcome is recorded.
+    ///
+    /// # Crash
+    /// After a crash the same request finds the record, and the outside world is asked before anything is sent.
+    pub async fn execute(&self, request: ToolRequest) -> Result<Outcome, ExecError> {
+        let ToolRequest { tenant, tool, input, key, call_id, approval, wait } = request;
+        let unprepared =
+            self.core.registry.find(&tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.clone() })?;
+        let input = Payload::of(&input)?.within(&self.core.limits)?;
+        let prepared = self.core.registry.untyped(unprepared, &input)?;
+        let key = key.or_else(|| prepared.key()).ok_or(ExecError::NoKey { tool })?;
+        let owner = crate::ledger::Owner { call_id, ..Default::default() };
+        let asker = Asker { owner, approval, lane: None };
+        let op = Operation::prepare(&self.core, &tenant, prepared, &key, asker).await?;
+        self.durable(op, wait).await
+    }
+
+    /// Executes a typed tool call.
+    pub async fn call<T: Tool>(
+        &self,
+        tenant: &Tenant,
+        input: T::Input,
+        approval: Option<crate::ledger::Approval>,
+    ) -> Result<Outcome, ExecError> {
+        let tool = || T::NAME.to_owned();
+        let typed =
+            self.core.registry.typed::<T>(input).ok_or_else(|| ExecError::UnknownTool { tool: tool() })?;
+        let key = typed.key().ok_or_else(|| ExecError::NoKey { tool: tool() })?;
+        let asker = Asker { approval, ..Asker::default() };
+        let op = Operation::prepare(&self.core, tenant, typed, &key, asker).await?;
+        self.durable(op, Wait::ForOutcome).await
+    }
+
+    /// Runs a plain function at most once under a key (REC-7). Nothing is known of what it touches, so when
+    /// its outcome is unknown (a crash, a panic, an error that does not say "nothing happened") a person decides.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # let dir = tempfile::tempdir()?;
+    /// use counterfoil::{Executor, Key, Tenant};
+    /// let executor = Executor::sqlite(dir.path().join("agents.db")).open().await?;
+    /// let tenant = Tenant::new("acme")?;
+    /// for _ in 0..2 {
+    ///     let key = Key::of("welcome_mail").target("ann").operation("signup");
+    ///     let outcome = executor
+    ///         .execute_once(&tenant, key, &"Welcome, Ann", || async { Ok(42) })
+    ///         .await?;
+    ///     assert_eq!(outcome.answer().map(|a| a.decode::<i32>()), Some(Ok(42)));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn execute_once<P, T, F, Fut>(
+        &self,
+        tenant: &Tenant,
+        key: Key,
+        payload: &P,
+        function: F,
+    ) -> Result<Outcome, ExecError>
+    where
+        P: Serialize + ?Sized,
+        T: Serialize + DeserializeOwned,
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
+    {
+        let payload = Payload::of(payload)?.within(&self.core.limits)?;
+        let function = || async move {
+            let output = function().await?;
+            Payload::of(&output).map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
+        };
+        let once = self.core.registry.hand_out(Arc::new(Once::new(key.clone(), payload, function)?));
+        let asker = Asker::default();
+        let op = Operation::prepare(&self.core, tenant, once, &key, asker).await?;
+        self.durable(op, Wait::ForOutcome).await
+    }
+
+    /// The open questions of a tenant, the oldest first.
+    pub async fn escalations(&self, tenant: &Tenant) -> Result<Vec<Escalation>, ExecError> {
+        open_escalations(&self.core, tenant, 1000).await
+    }
+
+    /// Answers an open question: it happened with this result, it did not happen, or leave it.
+    pub async fn resolve(
+        &self,
+        tenant: &Tenant,
+        escalation: EscalationId,
+        resolution: Resolution,
+        by: &str,
+    ) -> Result<(), ExecError> {
+        answer_escalation(&self.core, tenant, escalation, resolution, by, |_, _| {}).await.map(drop)
+    }
+
+    /// The record of an operation, and what fenced workers learned about it: the proof that it happened once.
+    pub async fn record(
+        &self,
+        tenant: &Tenant,
+        key: &OperationKey,
+    ) -> Result<Option<(Record, Vec<Evidence>)>, ExecError> {
+        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
+        let evidence = self.core.group.record_evidence(tenant, record.id).await;
+        let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
+        Ok(Some((record, evidence)))
+    }
+
+    /// What the registered tools declare.
+    pub fn tools(&self) -> Vec<&ToolSpec> {
+        self.core.registry.specs()
+    }
+
+    /// Starts no new call, waits at most `drain` for those under way, and writes what is queued. Calls that are
+    /// still under way then stay `started`, which is what they are: ambiguous.
+    pub async fn close(self, drain: Duration) {
+        self.core.close(drain).await;
+    }
+
+    /// Carries an operation out and lets its outcome leave when it is durable (invariant 2).
+    async fn durable(&self, op: Operation, wait: Wait) -> Result<Outcome, ExecError> {
+        let key = op.key.clone();
+        let op = Arc::new(op);
+        let answered = carry_out(&self.core, op, Expect::Anything, wait).await?;
+        if let Some(ticket) = answered.ticket {
+            self::core::admitted(&key, ticket.durable().await)?;
+        }
+        Ok(answered.outcome)
+    }
+}
+
+/// What the caller expects to find: a guess that saves a read, never a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// A run that has not recorded this call yet: most likely it is new.
+    New,
+    /// Look first.
+    Anything,
+}
+
+/// An outcome, and the write that it depends on.
+pub(crate) struct Answered {
+    pub(crate) outcome: Outcome,
+    /// Present if the outcome is not durable yet.
+    pub(crate) ticket: Option<Ticket>,
+    /// The record that answered, if it was there before.
+    pub(crate) found: Option<Record>,
+}
+
+/// Carries an operation out: the heart of the executor.
+pub(crate) async fn carry_out(
+    core: &Arc<Core>,
+    op: Arc<Operation>,
+    expect: Expect,
+    wait: Wait,
+) -> Result<Answered, ExecError> {
+    let slot = core.in_flight.enter(&op.tenant, &op.key, wait, &*core.clock).await;
+    let Some(slot) = slot else { return Ok(Answered::of(Outcome::InProgress)) };
+    let abandoned = Arc::new(AtomicBool::new(false));
+    let carrying = {
+        let (core, abandoned) = (core.clone(), abandoned.clone());
+        async move {
+            let _occupied = op.occupy(slot); // a seal takes it along: the next caller must find what is on its way
+            Carrier { core: &core, op: &op, abandoned: &abandoned }.carry(expect).await
+        }
+    };
+    Shield::new(Box::pin(carrying), core.tracker.clone(), abandoned).await
+}
+
+/// Finds out what became of a started operation that nobody has asked for, and sends nothing.
+pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {
+    let Some(op) = agenda::recorded(core, record).await else { return Ok(()) };
+    let _slot = core.in_flight.enter(&op.tenant, &op.key, Wait::ForOutcome, &*core.clock).await;
+    let found = core.find(&op.tenant, &op.key).await?;
+    let Some(record) = found.filter(|r| r.state == State::Started && r.escalation.is_none()) else {
+        return Ok(()); // settled while we waited for whoever had it in hand
+    };
+    let ambiguous = Ambiguous { cut: core.cut(&record), record, refused_as_duplicate: false };
+    match reconcile::reconcile(core, &op, ambiguous, || true).await? {
+        Fate::Committed(_, _, ticket) => self::core::admitted(&op.key, ticket.durable().await),
+        _ => Ok(()),
+    }
+}
+
+struct Carrier<'a> {
+    core: &'a Arc<Core>,
+    op: &'a Operation,
+    abandoned: &'a AtomicBool,
+}
+
+impl Carrier<'_> {
+    /// Decide, then do what was decided, until there is an outcome.
+    async fn carry(&self, expect: Expect) -> Result<Answered, ExecError> {
+        let Self { core, op, .. } = *self;
+        let mut record = match expect {
+            Expect::New => None,
+            Expect::Anything => core.find(&op.tenant, &op.key).await?,
+        };
+        loop {
+            let decision = op.decide(core, record.as_ref()).await?;
+            tracing::trace!(tenant = %op.tenant, key = %op.key, ?decision, "decided");
+            let pursued = match (decision, record.as_ref()) {
+                (Decision::New, _) => match attempt::begin(core, op).await? {
+                    Some(permit) => self.pursue(permit).await?,
+                    None => None, // somebody else was first
+                },
+                (Decision::Retry { not_before, failure }, Some(found)) => {
+                    match not_before.map(|at| (at, core.now().until(at))) {
+                        Some((until, delay)) if op.lane.is_some() && delay > LONG_WAIT => {
+                            return Ok(Answered::of(Outcome::Later { until }));
+                        }
+                        Some((_, delay)) => core.clock.sleep(delay).await,
+                        None => {}
+                    }
+                    if self.is_abandoned() {
+                        return Ok(Answered::of(Outcome::Failed(failure)));
+                    }
+                    match attempt::again(core, op, found, Basis::Answer).await? {
+                        Some(permit) => self.pursue(permit).await?,
+                        None => None,
+                    }
+                }
+                (Decision::Reconcile, Some(found)) => {
+                    let ambiguous = Ambiguous {
+                        record: found.clone(),
+                        cut: core.cut(found),
+                        refused_as_duplicate: false,
+                    };
+                    match self.settle(ambiguous).await? {
+                        Settled::Answered(answered) => Some(answered),
+                        Settled::Send(permit) => self.pursue(permit).await?,
+                        Settled::Changed => None,
+                    }
+                }
+                (decision, found) => return self.answer(decision, found).await,
+            };
+            match pursued {
+                Some(answered) => return Ok(answered),
+                None => record = core.find(&op.tenant, &op.key).await?,
+            }
+        }
+    }
+
+    /// Dispatches until the outcome is known. `None`: the record has changed meanwhile, decide anew.
+    async fn pursue(&self, mut permit: Permit) -> Result<Option<Answered>, ExecError> {
+        loop {
+            match attempt::dispatch(self.core, self.op, permit).await? {
+                Ended::Committed(record, response, ticket) => {
+                    return Ok(Some(Answered::committed(&record, response, ticket)));
+                }
+                Ended::Failed(record) if record.not_before.is_some() => return Ok(None),
+                Ended::Failed(record) => return Ok(Some(Answered::failed(&record))),
+                Ended::Ambiguous(ambiguous) => match self.settle(ambiguous).await? {
+                    Settled::Answered(answered) => return Ok(Some(answered)),
+                    Settled::Send(next) => permit = next,
+                    Settled::Changed => return Ok(None),
+                },
+            }
+        }
+    }
+
+    async fn settle(&self, ambiguous: Ambiguous) -> Result<Settled, ExecError> {
+        let fate = reconcile::reconcile(self.core, self.op, ambiguous, || self.is_abandoned()).await?;
+        Ok(match fate {
+            Fate::Committed(record, response, ticket) => {
+                Settled::Answered(Answered::committed(&record, response, ticket))
+            }
+            Fate::Send(permit) => Settled::Send(permit),
+            Fate::Changed => Settled::Changed,
+            Fate::Parked(escalation) => Settled::Answered(Answered::of(Outcome::Parked { escalation })),
+            Fate::Left => Settled::Answered(Answered::of(Outcome::InProgress)),
+        })
+    }
+
+    /// Answers from a record that was there before.
+    async fn answer(&self, decision: Decision, found: Option<&Record>) -> Result<Answered, ExecError> {
+        let Self { core, op, .. } = *self;
+        let outcome = match (decision, found) {
+            (Decision::Duplicate { response }, Some(record)) => Outcome::Done(Answer {
+                response: core.load(&op.tenant, &response).await?,
+                external_ref: record.external_ref.clone(),
+                first: false,
+                basis: record.basis,
+                record: record.id,
+            }),
+            (Decision::Conflict, Some(record)) => {
+                let first = core.load(&op.tenant, &record.request).await?;
+                Outcome::Conflict(crate::ledger::diff(&first, &op.request)?)
+            }
+            (Decision::Compensated { response, compensation }, _) => Outcome::Compensated {
+                response: core.load(&op.tenant, &response).await?.value()?,
+                compensation: core.load(&op.tenant, &compensation).await?.value()?,
+            },
+            (Decision::Parked { escalation }, _) => Outcome::Parked { escalation },
+            (Decision::Abandoned { reason }, _) => Outcome::Abandoned { reason },
+            _ => Outcome::InProgress,
+        };
+        Ok(Answered { outcome, ticket: None, found: found.cloned() })
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
+    }
+}
+
+enum Settled {
+    Answered(Answered),
+    Send(Permit),
+    Changed,
+}
+
+impl Answered {
+    const fn of(outcome: Outcome) -> Self {
+        Self { outcome, ticket: None, found: None }
+    }
+
+    fn committed(record: &Record, response: Payload, ticket: Ticket) -> Self {
+        let answer = Answer {
+            response,
+            external_ref: record.external_ref.clone(),
+            first: true,
+            basis: record.basis,
+            record: record.id,
+        };
+        Self { outcome: Outcome::Done(answer), ticket: Some(ticket), found: None }
+    }
+
+    fn failed(record: &Record) -> Self {
+        let failure = match &record.state {
+            State::Failed { failure } => failure.clone(),
+            state => RecordedFailure {
+                kind: crate::ledger::ErrorKind::Unknown,
+                message: state.name().to_owned(),
+                detail: serde_json::Value::Null,
+            },
+        };
+        Self::of(Outcome::Failed(failure))
+    }
+}

@@ -1,0 +1,114 @@
+//! One logical tool call, ready to be carried out: key, canonical request, hash, owner.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::core::Core;
+use super::inflight::Slot;
+use super::outcome::ExecError;
+use crate::clock::Timestamp;
+use crate::id::Tenant;
+use crate::ledger::{
+    Approval, ApprovalError, Decision, Facts, Key, OperationKey, Owner, Record, Request, RequestHash, decide,
+};
+use crate::payload::{Payload, Stored};
+use crate::store::Lane;
+use crate::tool::Prepared;
+
+/// One logical tool call.
+pub(crate) struct Operation {
+    pub(crate) tenant: Tenant,
+    pub(crate) tool: Arc<dyn Prepared>,
+    pub(crate) key: OperationKey,
+    pub(crate) request: Payload,
+    pub(crate) hash: RequestHash,
+    pub(crate) owner: Owner,
+    pub(crate) approval: Option<Approval>,
+    pub(crate) lane: Option<Lane>,
+    /// The right to carry it out, while it is being carried out. The seal takes it along to the disk.
+    slot: Mutex<Option<Slot>>,
+}
+
+/// Who asks, and how.
+#[derive(Default)]
+pub(crate) struct Asker {
+    pub(crate) owner: Owner,
+    pub(crate) approval: Option<Approval>,
+    pub(crate) lane: Option<Lane>,
+}
+
+impl Operation {
+    /// Checks key and payload. Nothing is recorded or sent.
+    pub(crate) async fn prepare(
+        core: &Core,
+        tenant: &Tenant,
+        tool: Arc<dyn Prepared>,
+        key: &Key,
+        asker: Asker,
+    ) -> Result<Self, ExecError> {
+        let key = key.render()?;
+        let (mut request, secret) = tool.request(None)?;
+        if secret {
+            let digest_key = core.tenant_key(tenant).await?;
+            request = tool.request(Some(&digest_key))?.0;
+        }
+        let request = request.within(&core.limits)?;
+        let hash = RequestHash::of(tool.spec().name.as_str(), &request);
+        let Asker { owner, approval, lane } = asker;
+        let (tenant, slot) = (tenant.clone(), Mutex::default());
+        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, slot })
+    }
+
+    /// Takes the right to carry it out; it is given back when the guard goes, or when what took it is durable.
+    pub(super) fn occupy(&self, slot: Slot) -> Occupied<'_> {
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
+        Occupied(self)
+    }
+
+    pub(super) fn take_slot(&self) -> Option<Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What this request means in the light of the record. Whoever asks holds the operation's slot, so no
+    /// attempt of it is alive in this process; and this process owns the store.
+    pub(crate) async fn decide(&self, core: &Core, record: Option<&Record>) -> Result<Decision, ExecError> {
+        let mut request = Request { hash: self.hash, stored_rehashed: None };
+        if let Some(record) = record
+            && record.request_hash != self.hash
+            && record.input_version != self.tool.spec().input_version
+        {
+            let stored = core.load(&self.tenant, &record.request).await?;
+            let rewritten = self.tool.rewrite(&stored);
+            request.stored_rehashed =
+                rewritten.map(|payload| RequestHash::of(self.tool.spec().name.as_str(), &payload));
+        }
+        Ok(decide(record, &request, &Facts { attempt_alive: false }))
+    }
+
+    /// The effect may go out now: it needs no approval, or has one for exactly this content.
+    pub(crate) fn check_approval(&self, now: Timestamp) -> Result<(), ApprovalError> {
+        let spec = self.tool.spec();
+        let class = spec.effect.name();
+        match (&self.approval, self.tool.package()) {
+            (Some(approval), Some(package)) => approval.check(&package, now),
+            (None, _) if spec.effect.needs_approval() => Err(ApprovalError::Missing { class }),
+            (Some(_), None) if spec.effect.needs_approval() => {
+                Err(ApprovalError::NoPackage { tool: spec.name.to_string(), class })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The request as a row holds it, and the payload row it needs if it is large.
+    pub(crate) fn stored_request(&self, core: &Core) -> (Stored, Option<Payload>) {
+        core.storable(self.request.clone())
+    }
+}
+
+/// An operation that is being carried out.
+pub(super) struct Occupied<'a>(&'a Operation);
+
+impl Drop for Occupied<'_> {
+    fn drop(&mut self) {
+        drop(self.0.take_slot());
+    }
+}

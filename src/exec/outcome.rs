@@ -1,0 +1,151 @@
+//! What comes of a request: an [`Outcome`] for everything the ledger can answer, an [`ExecError`] for what kept
+//! it from answering.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, RecordId};
+use crate::ledger::{ApprovalError, Basis, Diff, KeyError, RecordedFailure};
+use crate::payload::{Payload, PayloadError};
+use crate::store::{Refusal, StoreError};
+
+/// What the ledger answers.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It happened; here is the first result, byte for byte.
+    Done(Answer),
+    /// For certain it did not happen, and this execution's attempts are used up. It may be tried again under
+    /// the same key.
+    Failed(RecordedFailure),
+    /// It failed for certain and goes again at this instant, durably.
+    Later {
+        /// When.
+        until: Timestamp,
+    },
+    /// Another caller is carrying it out right now.
+    InProgress,
+    /// The same key with another payload: nothing was done.
+    Conflict(Diff),
+    /// Nobody can tell whether it happened. The question is open, and waits for a decision.
+    Parked {
+        /// The question.
+        escalation: EscalationId,
+    },
+    /// Done and undone. To do it again takes an explicit key revision.
+    Compensated {
+        /// The first result.
+        response: Value,
+        /// What the undoing gave back.
+        compensation: Value,
+    },
+    /// Nobody knows whether it happened, and somebody decided to leave it at that.
+    Abandoned {
+        /// Who, and why.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// The answer, if it is done.
+    pub const fn answer(&self) -> Option<&Answer> {
+        match self {
+            Self::Done(answer) => Some(answer),
+            _ => None,
+        }
+    }
+}
+
+/// A committed operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The first result.
+    pub response: Payload,
+    /// The provider's id for the effect.
+    pub external_ref: Option<String>,
+    /// This request caused it; otherwise it was there already, and this request repeated nothing.
+    pub first: bool,
+    /// How we know. [`Basis::Declaration`] marks a result that rests on the provider's word alone.
+    pub basis: Basis,
+    pub(crate) record: RecordId,
+}
+
+impl Answer {
+    /// From the record that the same run made in an earlier life.
+    pub(crate) const fn replayed(response: Payload, record: RecordId) -> Self {
+        Self { response, external_ref: None, first: false, basis: Basis::Answer, record }
+    }
+
+    /// Reads the response as a Rust value.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
+        self.response.decode()
+    }
+}
+
+/// Why a request has no outcome. Each says what is durable, and what to do next.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// No tool of that name.
+    #[error("no tool named {tool:?} is registered: nothing was recorded or sent; register it")]
+    UnknownTool {
+        /// The name.
+        tool: String,
+    },
+    /// Neither request nor tool say which operation it is.
+    #[error(
+        "the call of {tool:?} has no key: nothing was recorded or sent; give the request or the tool one (a call's own id is no key: models reuse them)"
+    )]
+    NoKey {
+        /// The tool.
+        tool: String,
+    },
+    /// The key was refused.
+    #[error("nothing was recorded or sent: {0}")]
+    Key(#[from] KeyError),
+    /// The payload was refused.
+    #[error("nothing was recorded or sent: {0}")]
+    Payload(#[from] PayloadError),
+    /// The effect may not go out.
+    #[error("nothing was sent: {0}")]
+    Approval(#[from] ApprovalError),
+    /// The store failed.
+    #[error("{key}: {source}")]
+    Store {
+        /// The operation.
+        key: String,
+        /// What failed.
+        source: StoreError,
+    },
+    /// The write was refused: another worker has taken over, or the record cannot be stored.
+    #[error("{key}: {refusal}; what its call gave back is kept as evidence, ask again")]
+    Refused {
+        /// The operation.
+        key: String,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The engine is shutting down.
+    #[error("{key}: the engine is shutting down; nothing was sent, ask the next one")]
+    Closed {
+        /// The operation.
+        key: String,
+    },
+    /// A person's answer does not fit.
+    #[error("escalation {escalation} cannot be answered so: {reason}")]
+    Unanswerable {
+        /// The question.
+        escalation: EscalationId,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl ExecError {
+    /// Trying again in this process is of no use: another has taken over, or this one is going.
+    pub(crate) const fn is_final(&self) -> bool {
+        matches!(self, Self::Closed { .. } | Self::Refused { refusal: Refusal::Fenced, .. })
+    }
+}

@@ -1,0 +1,236 @@
+//! Finding out what became of a call of unknown outcome, before anything is sent again (DESIGN 4.2).
+//!
+//! The order of the steps is the ledger's ([`resolve::next`]); here they are carried out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::{Ambiguous, Known, Permit, again, call, illegal, seal};
+use super::core::{Core, failed};
+use super::escalate;
+use super::operation::Operation;
+use super::outcome::ExecError;
+use crate::clock::Boot;
+use crate::id::EscalationId;
+use crate::ledger::resolve::{self, Looked, Next};
+use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, LookupOffer, Record, apply};
+use crate::payload::Payload;
+use crate::store::{Store as _, Ticket};
+
+/// A lookup that fails is tried so often before a person is asked.
+const LOOKUPS: u32 = 4;
+const LOOKUP_BACKOFF: Backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(5) };
+
+/// What came of it.
+pub(super) enum Fate {
+    /// It happened. The seal is on its way to the disk.
+    Committed(Record, Payload, Ticket),
+    /// It may be sent (again).
+    Send(Permit),
+    /// The record has changed meanwhile: decide anew.
+    Changed,
+    /// Nobody can tell; the question is durable.
+    Parked(EscalationId),
+    /// Its caller is gone, and it would have to be sent again: left as it is, for whoever asks next.
+    Left,
+}
+
+/// Finds out what became of the call. While `leave` says so, nobody wants it done any more: it is looked up,
+/// but not sent again.
+pub(super) async fn reconcile(
+    core: &Arc<Core>,
+    op: &Operation,
+    ambiguous: Ambiguous,
+    leave: impl Fn() -> bool,
+) -> Result<Fate, ExecError> {
+    let Some(mut search) = Search::adopt(core, op, ambiguous).await? else { return Ok(Fate::Changed) };
+    let mut looked = Looked::NotYet;
+    loop {
+        // Also after each wait: a late answer may have come meanwhile.
+        if let Some(fate) = search.by_evidence().await? {
+            return Ok(fate);
+        }
+        let settled = search.remaining().is_zero();
+        let known = search.known(looked, settled, leave());
+        let next = resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known);
+        tracing::info!(tenant = %op.tenant, key = %op.key, ?next, "of unknown outcome");
+        let basis = match next {
+            Next::Look => match search.look().await? {
+                Ok(fate) => return Ok(fate),
+                Err(Missed::NotThere) if settled => {
+                    looked = Looked::MissedSettled;
+                    continue;
+                }
+                Err(Missed::NotThere) => {
+                    looked = Looked::MissedEarly;
+                    continue;
+                }
+                Err(Missed::NoAnswer) => {
+                    looked = Looked::Unanswered;
+                    continue;
+                }
+            },
+            Next::Settle => {
+                core.clock.sleep(search.remaining()).await;
+                continue;
+            }
+            Next::Resend { on_declaration: true } => Basis::Declaration,
+            Next::Resend { on_declaration: false } | Next::SendAndConfirm => Basis::Answer,
+            Next::Repeat => Basis::Repeat,
+            Next::Escalate(why) => {
+                let id = escalate::park(core, op, &search.record, why).await?;
+                return Ok(id.map_or(Fate::Changed, Fate::Parked));
+            }
+        };
+        if leave() {
+            return Ok(Fate::Left);
+        }
+        return search.send(basis).await;
+    }
+}
+
+enum Missed {
+    NotThere,
+    NoAnswer,
+}
+
+struct Search<'a> {
+    core: &'a Arc<Core>,
+    op: &'a Operation,
+    record: Record,
+    cut: Boot,
+    refused_as_duplicate: bool,
+}
+
+impl<'a> Search<'a> {
+    /// Takes the dead attempt over, so that its worker's answer can no longer change the record: were it a
+    /// zombie, its seal and ours would race. `None` if the record has changed.
+    async fn adopt(
+        core: &'a Arc<Core>,
+        op: &'a Operation,
+        ambiguous: Ambiguous,
+    ) -> Result<Option<Self>, ExecError> {
+        let Ambiguous { mut record, cut, refused_as_duplicate } = ambiguous;
+        if record.fence != core.fence {
+            let event = Event::Adopt { fence: core.fence };
+            let Ok(adopted) = apply(&record, event, core.fence, core.now()) else { return Ok(None) };
+            core.commit(&op.key, core.change(op.lane).record(adopted.clone())).await?;
+            record = adopted;
+        }
+        Ok(Some(Self { core, op, record, cut, refused_as_duplicate }))
+    }
+
+    /// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
+    fn remaining(&self) -> Duration {
+        let passed = self.cut.until(self.core.clock.boot());
+        self.op.tool.spec().contract.settle.saturating_sub(passed)
+    }
+
+    fn known(&self, looked: Looked, settled: bool, leave: bool) -> resolve::Known {
+        let spec = self.op.tool.spec();
+        let now = self.core.now();
+        resolve::Known {
+            looked,
+            key_honoured: self.record.scope == spec.contract.scope
+                && spec.contract.key_is_safe(self.record.created_at, now),
+            settled,
+            refused_as_duplicate: self.refused_as_duplicate,
+            may_send: leave || self.op.check_approval(now).is_ok(),
+            attempts_left: leave || self.record.tries() < spec.retry.attempts,
+        }
+    }
+
+    /// What a fenced worker learned too late is read before anyone is asked.
+    async fn by_evidence(&mut self) -> Result<Option<Fate>, ExecError> {
+        let (tenant, id) = (&self.op.tenant, self.record.id);
+        let evidence = self
+            .core
+            .group
+            .record_evidence(tenant, id)
+            .await
+            .map_err(|source| failed(&self.op.key, source))?;
+        let Some(first) = evidence.first().cloned() else { return Ok(None) };
+        let refs: Vec<_> = evidence.into_iter().filter_map(|evidence| evidence.external_ref).collect();
+        let found = if refs.iter().any(|id| Some(id) != first.external_ref.as_ref()) {
+            Finding::Duplicated { output: first.response, external_refs: refs }
+        } else {
+            Finding::Committed { output: first.response, external_ref: first.external_ref }
+        };
+        self.take(found).await.map(Result::ok)
+    }
+
+    /// Asks the external system, as often as its policy allows.
+    async fn look(&mut self) -> Result<Result<Fate, Missed>, ExecError> {
+        let call = call(self.core, self.op, &self.record, None)?;
+        for lookup in 1..=LOOKUPS {
+            let Some(finding) = self.op.tool.reconcile(&call) else { break };
+            let limit = self.core.clock.sleep(self.op.tool.spec().retry.attempt_timeout);
+            let found = tokio::select! {
+                biased;
+                found = finding => found,
+                () = limit => Err(crate::tool::ToolError::new(ErrorKind::TimeoutBeforeEffect, "the lookup timed out")),
+            };
+            match found {
+                Ok(Finding::Unknown) => {}
+                Ok(finding) => return self.take(finding).await,
+                Err(error) => {
+                    tracing::warn!(tenant = %self.op.tenant, key = %self.op.key, lookup, %error, "lookup failed");
+                }
+            }
+            if lookup < LOOKUPS {
+                let pause = LOOKUP_BACKOFF.delay(lookup + 1, self.core.entropy.bits());
+                self.core.clock.sleep(pause).await;
+            }
+        }
+        Ok(Err(Missed::NoAnswer))
+    }
+
+    /// Records what was found.
+    async fn take(&mut self, found: Finding<Payload>) -> Result<Result<Fate, Missed>, ExecError> {
+        let (output, external_ref, surplus) = match found {
+            Finding::NotFound => return Ok(Err(Missed::NotThere)),
+            Finding::Unknown => return Ok(Err(Missed::NoAnswer)),
+            Finding::Committed { output, external_ref } => (output, external_ref, Vec::new()),
+            Finding::Duplicated { output, external_refs } => {
+                (output, external_refs.first().cloned(), external_refs)
+            }
+        };
+        if !surplus.is_empty() {
+            escalate::duplicated(self.core, self.op, &self.record, &surplus).await?;
+        }
+        let known = Known { basis: Basis::Lookup, confirm_at: None, external_ref };
+        let (record, response, ticket) = seal(self.core, self.op, &self.record, output, known).await?;
+        Ok(Ok(Fate::Committed(record, response, ticket)))
+    }
+
+    /// Makes the next attempt durable, after the pause that its policy wants between two sends.
+    async fn send(self, basis: Basis) -> Result<Fate, ExecError> {
+        let spec = self.op.tool.spec();
+        let pause = spec.retry.backoff.delay(self.record.tries() + 1, self.core.entropy.bits());
+        self.core.clock.sleep(pause).await;
+        Ok(again(self.core, self.op, &self.record, basis).await?.map_or(Fate::Changed, Fate::Send))
+    }
+}
+
+/// The confirming lookup, one settle time after a send that followed a believed "not found": did the first
+/// request arrive after all? Durable until it has been made, and holding up no run.
+pub(super) async fn confirm(core: &Arc<Core>, op: &Operation, record: Record) -> Result<(), ExecError> {
+    let call = call(core, op, &record, None)?;
+    if op.tool.spec().contract.lookup == LookupOffer::None {
+        return Ok(());
+    }
+    let Some(finding) = op.tool.reconcile(&call) else { return Ok(()) };
+    match finding.await {
+        Ok(Finding::Duplicated { external_refs, .. }) => {
+            escalate::duplicated(core, op, &record, &external_refs).await?;
+        }
+        Ok(_) => {}
+        Err(error) => {
+            tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "confirming lookup failed, tried again later");
+            return Ok(());
+        }
+    }
+    let confirmed =
+        apply(&record, Event::Confirmed, core.fence, core.now()).map_err(|error| illegal(op, &error))?;
+    core.commit(&op.key, core.change(None).record(confirmed)).await
+}

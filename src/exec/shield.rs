@@ -1,0 +1,46 @@
+//! Shields a call from its caller: a dropped future must not cut a request off halfway (HAZARDS A13).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use tokio_util::task::TaskTracker;
+
+/// Runs in its caller's task, without a hop, as long as the caller polls it. When the caller drops it
+/// unfinished, the rest goes on in a task of its own, so that its outcome is still recorded.
+pub(crate) struct Shield<T: Send + 'static> {
+    rest: Option<BoxFuture<'static, T>>,
+    tracker: TaskTracker,
+    abandoned: Arc<AtomicBool>,
+}
+
+impl<T: Send + 'static> Shield<T> {
+    pub(crate) fn new(rest: BoxFuture<'static, T>, tracker: TaskTracker, abandoned: Arc<AtomicBool>) -> Self {
+        Self { rest: Some(rest), tracker, abandoned }
+    }
+}
+
+impl<T: Send + 'static> Future for Shield<T> {
+    type Output = T;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let Some(rest) = self.rest.as_mut() else { return Poll::Pending };
+        let polled = rest.as_mut().poll(cx);
+        if polled.is_ready() {
+            self.rest = None;
+        }
+        polled
+    }
+}
+
+impl<T: Send + 'static> Drop for Shield<T> {
+    fn drop(&mut self) {
+        // Without a runtime the process is ending: the record stays `started`, which means ambiguous.
+        if let (Some(rest), Ok(runtime)) = (self.rest.take(), tokio::runtime::Handle::try_current()) {
+            self.abandoned.store(true, Ordering::Release);
+            self.tracker.spawn_on(rest, &runtime);
+        }
+    }
+}

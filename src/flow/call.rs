@@ -1,0 +1,237 @@
+//! Tool calls from a workflow: the executor's, with the run as their owner.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::ctx::Ctx;
+use super::failure::{Failure, FailureCode};
+use super::live::{HeldCall, Live, Open, misuse};
+use super::replay::{Kind, Recorded};
+use crate::exec::{Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, note_use};
+use crate::ledger::{Approval, Key, OperationKey, Owner};
+use crate::payload::Stored;
+use crate::tool::{NeedsApproval, Prepared, Tool, effect};
+
+/// The call has no approval (yet).
+#[derive(Debug)]
+pub struct Without;
+/// The call has an approval.
+#[derive(Debug)]
+pub struct With;
+
+/// A tool call to be awaited. Nothing happens before.
+#[must_use = "a call does nothing until it is awaited"]
+pub struct ToolCall<T: Tool, A = Without> {
+    ctx: Ctx,
+    input: T::Input,
+    id: Option<String>,
+    key: Option<Key>,
+    approval: Option<Approval>,
+    _approved: PhantomData<fn() -> A>,
+}
+
+impl Ctx {
+    /// Calls a registered tool: once, whatever dies in between.
+    ///
+    /// # Crash
+    /// A call whose result is recorded is answered from its record. One that had started is reconciled: the
+    /// outside world is asked before anything is sent again. Where nobody can tell, the run waits for a decision.
+    pub fn call<T: Tool>(&self, input: T::Input) -> ToolCall<T> {
+        ToolCall { ctx: self.clone(), input, id: None, key: None, approval: None, _approved: PhantomData }
+    }
+}
+
+impl<T: Tool, A> ToolCall<T, A> {
+    /// Which call of this tool it is: needed for tools without a key of which several are open at once.
+    #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
+    pub fn id(mut self, id: impl ToString) -> Self {
+        self.id = Some(id.to_string());
+        self
+    }
+
+    /// Replaces the tool's own key: for a [`revision`](Key::revision), say.
+    pub fn key(mut self, key: Key) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    fn into_future(self) -> BoxFuture<'static, Result<T::Output, Failure>> {
+        let Self { ctx, input, id, key, approval, .. } = self;
+        Box::pin(async move {
+            let Some(tool) = ctx.live.engine.core.registry.typed::<T>(input) else {
+                return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
+            };
+            let key = key.or_else(|| tool.key());
+            let answer = call(&ctx.live, tool, key, id, approval).await?;
+            ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
+        })
+    }
+}
+
+impl<T: NeedsApproval> ToolCall<T, Without> {
+    /// Adds the decision that the effect needs. It is compared with what is about to be sent, directly before
+    /// each dispatch.
+    pub fn approved_by(self, approval: &Approval) -> ToolCall<T, With> {
+        let Self { ctx, input, id, key, .. } = self;
+        ToolCall { ctx, input, id, key, approval: Some(approval.clone()), _approved: PhantomData }
+    }
+}
+
+impl<T: Tool> IntoFuture for ToolCall<T, Without>
+where
+    T::Effect: effect::Unapproved,
+{
+    type Output = Result<T::Output, Failure>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+    fn into_future(self) -> Self::IntoFuture {
+        ToolCall::into_future(self)
+    }
+}
+
+impl<T: NeedsApproval> IntoFuture for ToolCall<T, With> {
+    type Output = Result<T::Output, Failure>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+    fn into_future(self) -> Self::IntoFuture {
+        ToolCall::into_future(self)
+    }
+}
+
+/// One call of the run: from its record, or carried out.
+async fn call(
+    live: &Arc<Live>,
+    tool: Arc<dyn Prepared>,
+    key: Option<Key>,
+    id: Option<String>,
+    approval: Option<Approval>,
+) -> Result<Answer, Failure> {
+    let name = tool.spec().name.clone();
+    let (open, key) = identify(live, name.as_str(), key, id)?;
+    let owner = Owner { run: Some(live.id), step: Some(open.identity.id.clone()), call_id: None };
+    let asker = Asker { owner, approval, lane: Some(live.lane) };
+    let op = match Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker).await {
+        Ok(op) => Arc::new(op),
+        Err(error) => return Err(live.failure(error).await),
+    };
+    // A failure that was shown to the run stays what it was, even if the operation could be tried again.
+    if let Some(past) = live.recorded(&open).await
+        && past.input_hash == Some(op.hash)
+        && let Some(Stored::Inline(failure)) = past.value
+    {
+        live.with_replay(|replay| replay.call(op.key.as_str()));
+        open.close();
+        return Err(failure.decode().unwrap_or_else(Failure::from));
+    }
+    let expect = match live.with_replay(|replay| replay.call(op.key.as_str())) {
+        Some(Recorded::Own(past)) => match past.response {
+            Some(response) if past.request_hash == op.hash => {
+                return from_record(live, open, &response, past.record).await;
+            }
+            _ => Expect::Anything,
+        },
+        Some(Recorded::Use) => Expect::Anything,
+        None => {
+            let held = HeldCall { tool: name.to_string(), key: op.key.as_str().to_owned(), hash: op.hash };
+            live.released(&open, Some(held)).await;
+            Expect::New
+        }
+    };
+    carried_out(live, open, &op, expect).await
+}
+
+/// A tool with a key is identified by it: two equal calls are one effect. Without one, two calls are two.
+fn identify(
+    live: &Arc<Live>,
+    tool: &str,
+    key: Option<Key>,
+    id: Option<String>,
+) -> Result<(Open, Key), Failure> {
+    if let Some(key) = key {
+        let rendered: OperationKey =
+            key.render().map_err(|e| Failure::coded(FailureCode::Invalid, e.to_string()))?;
+        // A loop may call under one key again after a failure was shown to it: each showing is one of its own.
+        let id = match live.nth_call(rendered.as_str()) {
+            1 => rendered.as_str().to_owned(),
+            nth => format!("{rendered}:~nth:{nth}"),
+        };
+        return Ok((live.open(Kind::Call, tool, Some(id))?, key));
+    }
+    let open = live.open(Kind::Call, tool, id)?;
+    let key = Key::in_run(tool, live.id, open.identity.id.clone());
+    Ok((open, key))
+}
+
+async fn from_record(
+    live: &Arc<Live>,
+    open: Open,
+    response: &Stored,
+    record: crate::id::RecordId,
+) -> Result<Answer, Failure> {
+    let response = match live.engine.core.load(&live.tenant, response).await {
+        Ok(response) => response,
+        Err(error) => return Err(live.failure(error).await),
+    };
+    open.close();
+    Ok(Answer::replayed(response, record))
+}
+
+async fn carried_out(
+    live: &Arc<Live>,
+    open: Open,
+    op: &Arc<Operation>,
+    mut expect: Expect,
+) -> Result<Answer, Failure> {
+    let core = &live.engine.core;
+    loop {
+        let carried = {
+            let _resting = open.rest();
+            carry_out(core, op.clone(), expect, Wait::ForOutcome).await
+        };
+        let Answered { outcome, found, .. } = match carried {
+            Ok(answered) => answered, // its ticket needs no waiting: whatever leaves the run comes behind it
+            Err(error) => return Err(live.failure(error).await),
+        };
+        let foreign = found.filter(|record| record.owner.run != Some(live.id));
+        if let Some(record) = &foreign {
+            note_use(core, op, record.id).await;
+        }
+        let failure = match outcome {
+            Outcome::Done(answer) => {
+                live.progressed();
+                open.close();
+                return Ok(answer);
+            }
+            Outcome::Later { until } => {
+                let _waiting = open.wait(Some(until));
+                core.clock.sleep(core.now().until(until)).await;
+                expect = Expect::Anything;
+                continue;
+            }
+            Outcome::Parked { escalation } => {
+                live.engine.wait_for_answer(escalation, live.id);
+                let _waiting = open.wait(None);
+                return std::future::pending().await; // the answer starts the run over, from its records
+            }
+            Outcome::InProgress => {
+                expect = Expect::Anything;
+                continue;
+            }
+            Outcome::Failed(failure) => Failure::tool(op.tool.spec().name.as_str(), &failure),
+            Outcome::Conflict(diff) => Failure::conflict(op.key.as_str(), diff),
+            Outcome::Compensated { response, compensation } => Failure::coded(
+                FailureCode::Compensated,
+                format!("{} was done and undone; to do it again, give the key a revision", op.key),
+            )
+            .detail(serde_json::json!({"response": response, "compensation": compensation})),
+            Outcome::Abandoned { reason } => Failure::coded(
+                FailureCode::Abandoned,
+                format!("{}: nobody knows whether it happened, and {reason}", op.key),
+            ),
+        };
+        live.checkpoint(&open.identity, Some(op.hash), failure.payload()).await;
+        open.close();
+        return Err(failure);
+    }
+}

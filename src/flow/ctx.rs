@@ -1,0 +1,306 @@
+//! The context: everything durable that a workflow does goes through it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::failure::Failure;
+use super::live::{Live, Open, Stop};
+use super::replay::{Identity, Kind};
+use crate::clock::Timestamp;
+use crate::id::{RunId, Tenant};
+use crate::ledger::RequestHash;
+use crate::payload::{Payload, Stored};
+use crate::store::{EscalationKind, PastStep};
+use crate::tool::canonical;
+
+/// A run's hold on durability. Cheap to clone; useless once its run has ended.
+///
+/// Identity is by name and id, never by position: code between steps may change, and steps may be added.
+/// A name alone is enough while its uses follow one another; when several are open at once, each needs an id,
+/// as in `ctx.step(("resize", &image), …)`.
+///
+/// Outside the context a workflow body does no I/O and waits for nothing.
+#[derive(Clone)]
+pub struct Ctx {
+    pub(super) live: Arc<Live>,
+}
+
+impl std::fmt::Debug for Ctx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ctx").field("run", &self.live.id).finish_non_exhaustive()
+    }
+}
+
+/// The name of a step, with an id where several of one name are open at once.
+#[derive(Clone, Debug)]
+pub struct Label {
+    pub(super) name: String,
+    pub(super) id: Option<String>,
+}
+
+impl From<&str> for Label {
+    fn from(name: &str) -> Self {
+        Self { name: name.to_owned(), id: None }
+    }
+}
+
+impl From<String> for Label {
+    fn from(name: String) -> Self {
+        Self { name, id: None }
+    }
+}
+
+impl<T: ToString> From<(&str, T)> for Label {
+    fn from((name, id): (&str, T)) -> Self {
+        Self { name: name.to_owned(), id: Some(id.to_string()) }
+    }
+}
+
+impl Ctx {
+    pub(super) const fn new(live: Arc<Live>) -> Self {
+        Self { live }
+    }
+
+    /// The run.
+    pub fn run_id(&self) -> RunId {
+        self.live.id
+    }
+
+    /// Whose run it is.
+    pub fn tenant(&self) -> &Tenant {
+        &self.live.tenant
+    }
+
+    /// Runs a synchronous closure once and records its result; on resume the record answers. It waits for no
+    /// disk: its result becomes durable with whatever next touches the world.
+    ///
+    /// The input is hashed: should the code give another input on resume, the run halts and shows both hashes,
+    /// instead of silently using an old result.
+    ///
+    /// # Crash
+    /// Before its record is durable, the closure runs again. It must not touch the world: use a tool for that.
+    pub async fn step<I, T>(
+        &self,
+        label: impl Into<Label>,
+        input: &I,
+        closure: impl FnOnce(&I) -> T,
+    ) -> Result<T, Failure>
+    where
+        I: Serialize + ?Sized,
+        T: Serialize + DeserializeOwned,
+    {
+        let open = self.open(Kind::Step, label)?;
+        let hash = self.input_hash(&open.identity, input).await?;
+        if let Some(past) = self.live.recorded(&open).await {
+            return self.replayed(open, Some(hash), past).await;
+        }
+        let output = {
+            let _inside = self.live.inside();
+            closure(input)
+        };
+        self.record(open, Some(hash), &output).await
+    }
+
+    /// Runs an asynchronous closure and records its result. Because such a closure may do anything, it is first
+    /// polled when everything before it is durable, and held back while a resumed run is still replaying.
+    ///
+    /// # Crash
+    /// If the process dies while it runs, it runs again. What touches the world and must not be repeated is a tool.
+    pub async fn step_async<I, T, Fut>(
+        &self,
+        label: impl Into<Label>,
+        input: &I,
+        closure: impl FnOnce() -> Fut,
+    ) -> Result<T, Failure>
+    where
+        I: Serialize + ?Sized,
+        T: Serialize + DeserializeOwned,
+        Fut: Future<Output = T>,
+    {
+        let open = self.open(Kind::Step, label)?;
+        let hash = self.input_hash(&open.identity, input).await?;
+        if let Some(past) = self.live.recorded(&open).await {
+            return self.replayed(open, Some(hash), past).await;
+        }
+        self.live.released(&open, None).await;
+        if let Err(error) = self.live.flushed().await {
+            return Err(self.live.failure(error).await);
+        }
+        let output = {
+            let _resting = open.rest();
+            let mut work = std::pin::pin!(closure());
+            std::future::poll_fn(|cx| {
+                let _inside = self.live.inside();
+                work.as_mut().poll(cx)
+            })
+            .await
+        };
+        self.record(open, Some(hash), &output).await
+    }
+
+    /// Waits, durably: a crash neither loses nor shortens the wait, and a long one holds no memory.
+    pub async fn sleep(&self, duration: Duration) -> Result<(), Failure> {
+        self.sleep_named("sleep", duration).await
+    }
+
+    /// Waits, under a name: needed where several waits are open at once.
+    pub async fn sleep_named(&self, label: impl Into<Label>, duration: Duration) -> Result<(), Failure> {
+        let open = self.open(Kind::Timer, label)?;
+        let due = match self.live.recorded(&open).await {
+            Some(past) => self.value(&open.identity, past).await?,
+            None => {
+                let due = self.live.engine.core.now().after(duration);
+                self.live.checkpoint(&open.identity, None, Payload::of(&due)?).await;
+                due
+            }
+        };
+        self.wait_until(&open, due).await;
+        open.close();
+        Ok(())
+    }
+
+    pub(super) async fn wait_until(&self, open: &Open, due: Timestamp) {
+        let core = &self.live.engine.core;
+        loop {
+            let left = core.now().until(due);
+            if left.is_zero() {
+                return;
+            }
+            let _waiting = open.wait(Some(due));
+            core.clock.sleep(left).await;
+        }
+    }
+
+    /// The time, recorded: the same on every resume.
+    pub async fn now(&self) -> Result<Timestamp, Failure> {
+        let now = self.live.engine.core.now();
+        self.drawn("now", || now).await
+    }
+
+    /// A random UUID (version 4), recorded: the same on every resume.
+    pub async fn uuid(&self) -> Result<uuid::Uuid, Failure> {
+        let entropy = self.live.engine.core.entropy.clone();
+        let draw = || u128::from(entropy.bits()) << 64 | u128::from(entropy.bits());
+        self.drawn("uuid", || uuid::Builder::from_random_bytes(draw().to_be_bytes()).into_uuid()).await
+    }
+
+    /// Fifty-three random bits, recorded: the same on every resume.
+    pub async fn random(&self) -> Result<u64, Failure> {
+        let entropy = self.live.engine.core.entropy.clone();
+        self.drawn("random", || entropy.bits() >> 11).await
+    }
+
+    async fn drawn<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        draw: impl FnOnce() -> T,
+    ) -> Result<T, Failure> {
+        let open = self.open(Kind::Drawn, name)?;
+        match self.live.recorded(&open).await {
+            Some(past) => self.replayed(open, None, past).await,
+            None => self.record(open, None, &draw()).await,
+        }
+    }
+
+    pub(super) fn open(&self, kind: Kind, label: impl Into<Label>) -> Result<Open, Failure> {
+        let Label { name, id } = label.into();
+        self.live.open(kind, &name, id)
+    }
+
+    /// What a step's input is bound to, secrets as keyed digests.
+    async fn input_hash<I: Serialize + ?Sized>(
+        &self,
+        identity: &Identity,
+        input: &I,
+    ) -> Result<RequestHash, Failure> {
+        let (mut payload, secret) = canonical(&input, None)?;
+        if secret {
+            let key = match self.live.engine.core.tenant_key(&self.live.tenant).await {
+                Ok(key) => key,
+                Err(error) => return Err(self.live.failure(error).await),
+            };
+            payload = canonical(&input, Some(&key))?.0;
+        }
+        Ok(RequestHash::of(&identity.name, &payload))
+    }
+
+    /// Records a result, and gives it back as a resume would: read from its recorded form.
+    pub(super) async fn record<T: Serialize + DeserializeOwned>(
+        &self,
+        open: Open,
+        hash: Option<RequestHash>,
+        output: &T,
+    ) -> Result<T, Failure> {
+        let payload = Payload::of(output)?.within(&self.live.engine.core.limits)?;
+        let value = payload.decode()?;
+        self.live.checkpoint(&open.identity, hash, payload).await;
+        open.close();
+        Ok(value)
+    }
+
+    /// Gives a recorded result back, or halts the run if it does not belong to this input or this type.
+    pub(super) async fn replayed<T: DeserializeOwned>(
+        &self,
+        open: Open,
+        hash: Option<RequestHash>,
+        past: PastStep,
+    ) -> Result<T, Failure> {
+        if let (Some(now), Some(then)) = (hash, past.input_hash)
+            && now != then
+        {
+            let question = format!(
+                "run {}: the {} has another input than when it was recorded ({then:?} then, {now:?} now): \
+                 the code or its input changed. Restore it and go on, or give the step a new name?",
+                self.live.id, open.identity
+            );
+            return self.halt(EscalationKind::Diverged, question).await;
+        }
+        let value = self.value(&open.identity, past).await?;
+        open.close();
+        Ok(value)
+    }
+
+    async fn value<T: DeserializeOwned>(&self, identity: &Identity, past: PastStep) -> Result<T, Failure> {
+        let Some(stored) = past.value else {
+            let question = format!(
+                "run {}: the {} was ended from inside its closure (COMMIT or ROLLBACK): what it committed is \
+                 durable, its result is not known. Check the tables by hand, then go on or abandon?",
+                self.live.id, identity
+            );
+            return self.halt(EscalationKind::Damaged, question).await;
+        };
+        self.decoded(&identity.to_string(), &stored).await
+    }
+
+    /// Reads a stored result as today's type; one that no longer fits halts the run, and is never executed again.
+    pub(super) async fn decoded<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        stored: &Stored,
+    ) -> Result<T, Failure> {
+        let payload = match self.live.engine.core.load(&self.live.tenant, stored).await {
+            Ok(payload) => payload,
+            Err(error) => return Err(self.live.failure(error).await),
+        };
+        match payload.decode() {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                let question = format!(
+                    "run {}: the recorded result of the {what} no longer fits the code: {error}. \
+                     Restore the type and go on, or abandon?",
+                    self.live.id
+                );
+                self.halt(EscalationKind::Damaged, question).await
+            }
+        }
+    }
+
+    /// Stops the run with an open question. Never returns.
+    pub(super) async fn halt<T>(&self, kind: EscalationKind, question: String) -> T {
+        self.live.stop(Stop::Halt { kind, question, record: None }).await
+    }
+}

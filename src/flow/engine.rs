@@ -1,0 +1,455 @@
+//! The engine: starts runs, takes over what an earlier process left, wakes what waits.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+use super::handle::ForTenant;
+use super::live::{Live, Stop};
+use super::resume;
+use super::run::{End, activate};
+use super::workflow::{Workflow, Workflows};
+use crate::clock::{Clock, Timestamp};
+use crate::exec::{Core, Due, ExecError, Executor, ExecutorBuilder, StartError, run_agenda, take_up_orphans};
+use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
+use crate::payload::Limits;
+use crate::store::{Change, EscalationKind, Refusal, Run, RunState, Store, StoreError, Verdict};
+use crate::tool::{DynamicTool, Tool, ToolSpec};
+
+/// Runs that a restart finds are taken over in batches of this size.
+const CLAIM: u32 = 256;
+/// After a write failed, a run is tried again this much later.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Workflows on a store, in this process.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+/// What all runs of an engine share.
+pub(super) struct Inner {
+    pub(super) core: Arc<Core>,
+    pub(super) workflows: Workflows,
+    #[cfg(feature = "sqlite")]
+    pub(super) sqlite: Option<Arc<crate::store::sqlite::Sqlite>>,
+    max_deaths: u32,
+    active: Mutex<HashMap<RunId, Activity>>,
+    results: Mutex<HashMap<RunId, Vec<oneshot::Sender<RunState>>>>,
+    /// Which runs wait for which answer. Only a hint: after a restart they are found by their rows.
+    answers: Mutex<HashMap<EscalationId, Vec<RunId>>>,
+}
+
+/// A run that has a task in this process.
+#[derive(Default)]
+struct Activity {
+    live: Option<Weak<Live>>,
+    /// An answer came while the activation was ending.
+    again: bool,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("core", &self.inner.core).finish_non_exhaustive()
+    }
+}
+
+/// An engine to be. Errors of registration are kept and reported by [`start`](Self::start).
+#[must_use]
+pub struct EngineBuilder {
+    executor: ExecutorBuilder,
+    workflows: Workflows,
+    refused: Option<StartError>,
+    max_deaths: u32,
+}
+
+impl Engine {
+    /// An engine on a SQLite file, to be given its workflows and tools.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(path: impl Into<std::path::PathBuf>) -> EngineBuilder {
+        EngineBuilder::on(ExecutorBuilder::sqlite(path))
+    }
+
+    /// An engine on any store. It has no `ctx.transaction`: that needs a store whose connection type is known.
+    pub fn store(store: Arc<dyn Store>) -> EngineBuilder {
+        EngineBuilder::on(ExecutorBuilder::store(store))
+    }
+
+    /// Everything of one tenant.
+    pub fn tenant(&self, name: impl AsRef<str>) -> Result<ForTenant, IdError> {
+        Ok(ForTenant::new(self.inner.clone(), Tenant::new(name)?))
+    }
+
+    /// The executor of this engine, for guarded tool calls outside any workflow.
+    pub fn executor(&self) -> Executor {
+        Executor::of(self.inner.core.clone())
+    }
+
+    /// What the registered tools declare.
+    pub fn tools(&self) -> Vec<&ToolSpec> {
+        self.inner.core.registry.specs()
+    }
+
+    /// Starts no new call, waits at most `drain` for those under way, and writes what is queued. Runs go on
+    /// where they are when an engine is started on the same store. Calls that are still under way then are
+    /// what they are: ambiguous, and reconciled.
+    pub async fn shutdown(self, drain: Duration) {
+        self.inner.core.begin_closing();
+        self.inner.stop_all();
+        self.inner.core.close(drain).await;
+    }
+}
+
+impl EngineBuilder {
+    fn on(executor: ExecutorBuilder) -> Self {
+        Self { executor, workflows: Workflows::default(), refused: None, max_deaths: 10 }
+    }
+
+    /// Registers a workflow under a name and version. Runs are found again by the name: never change it.
+    pub fn workflow<W, I, O>(mut self, name: &str, version: u32, workflow: W) -> Self
+    where
+        W: Workflow<I, O>,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+    {
+        if let Err(reason) = self.workflows.add(name, version, workflow) {
+            self.refused.get_or_insert(StartError::Workflow { name: name.to_owned(), reason });
+        }
+        self
+    }
+
+    /// Registers a typed tool.
+    pub fn tool<T: Tool>(self, tool: T) -> Self {
+        self.with(|executor| executor.tool(tool))
+    }
+
+    /// Registers a tool that is known only at run time.
+    pub fn dynamic_tool(self, tool: DynamicTool) -> Self {
+        self.with(|executor| executor.dynamic_tool(tool))
+    }
+
+    /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
+    /// before stays, behind it.
+    pub fn wrap_store(self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static) -> Self {
+        self.with(|executor| executor.wrap_store(wrap))
+    }
+
+    /// Another clock than the machine's.
+    pub fn clock(self, clock: impl Clock + 'static) -> Self {
+        self.with(|executor| executor.clock(clock))
+    }
+
+    /// Another source of chance than the machine's.
+    pub fn entropy(self, entropy: impl Entropy + 'static) -> Self {
+        self.with(|executor| executor.entropy(entropy))
+    }
+
+    /// How large payloads may be.
+    pub fn limits(self, limits: Limits) -> Self {
+        self.with(|executor| executor.limits(limits))
+    }
+
+    /// Keeps the keys of two deployments that share a provider account apart.
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        self.with(|executor| executor.namespace(namespace))
+    }
+
+    /// A run whose process died this often, without the run getting anywhere in between, is quarantined.
+    pub fn max_deaths(mut self, deaths: u32) -> Self {
+        self.max_deaths = deaths;
+        self
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Self {
+        self.executor = change(self.executor);
+        self
+    }
+
+    /// Opens the store, fences whoever wrote before, and takes over every run that was left active: at once,
+    /// because the store's lock says that the former process is dead.
+    ///
+    /// # Errors
+    /// If a workflow, a tool or the database was refused. Nothing was changed.
+    pub async fn start(self) -> Result<Engine, StartError> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
+        let opened = self.executor.open_store().await?;
+        let core = Core::enrol(opened.parts).await?;
+        let inner = Arc::new(Inner {
+            core: core.clone(),
+            workflows: self.workflows,
+            #[cfg(feature = "sqlite")]
+            sqlite: opened.sqlite,
+            max_deaths: self.max_deaths,
+            active: Mutex::default(),
+            results: Mutex::default(),
+            answers: Mutex::default(),
+        });
+        inner.take_over().await?;
+        take_up_orphans(&core).await?;
+        let due: Weak<dyn Due> = Arc::downgrade(&(inner.clone() as Arc<dyn Due>));
+        tokio::spawn(run_agenda(Arc::downgrade(&core), Some(due)));
+        Ok(Engine { inner })
+    }
+}
+
+impl Inner {
+    /// Claims what earlier processes left: active runs, and waiting ones whose question has been answered.
+    async fn take_over(self: &Arc<Self>) -> Result<(), StoreError> {
+        let mut after = RunId(i64::MIN);
+        loop {
+            let runs = self.core.group.run_orphans(after, CLAIM).await?;
+            let Some(last) = runs.last() else { break };
+            after = last.id;
+            self.claim(runs, |run| run.deaths += 1).await?;
+        }
+        let mut after = RunId(i64::MIN);
+        loop {
+            let runs = self.core.group.run_answered(after, CLAIM).await?;
+            let Some(last) = runs.last() else { return Ok(()) };
+            after = last.id;
+            self.claim(runs, |_| {}).await?;
+        }
+    }
+
+    /// Makes runs this worker's. The count of deaths is durable before their code runs again, or a run that
+    /// kills its process would never be found out.
+    async fn claim(self: &Arc<Self>, mut runs: Vec<Run>, note: impl Fn(&mut Run)) -> Result<(), StoreError> {
+        for run in &mut runs {
+            run.fence = self.core.fence;
+            run.revision += 1;
+            run.updated_at = self.core.now();
+            run.state = RunState::Active;
+            note(run);
+        }
+        let changes: Vec<_> = runs.iter().map(|run| self.core.change(None).run(run.clone())).collect();
+        let verdicts = self.core.group.commit(&changes).await?;
+        for (run, verdict) in runs.into_iter().zip(verdicts) {
+            match verdict {
+                Verdict::Admitted => self.spawn(run, false),
+                Verdict::Refused(refusal) => tracing::warn!(run = %run.id, %refusal, "not taken over"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a run a task.
+    pub(super) fn spawn(self: &Arc<Self>, run: Run, fresh: bool) {
+        {
+            let mut active = self.active();
+            if let Some(ending) = active.get_mut(&run.id) {
+                ending.again = true; // its task sees to it
+                return;
+            }
+            active.insert(run.id, Activity::default());
+        }
+        let inner = self.clone();
+        self.core.tracker.spawn(async move { inner.drive(run, fresh).await });
+    }
+
+    /// One activation after the other, until the run is over, waits, or is somebody else's.
+    async fn drive(self: Arc<Self>, mut run: Run, mut fresh: bool) {
+        let (tenant, id) = (run.tenant.clone(), run.id);
+        loop {
+            let end = if run.deaths > self.max_deaths {
+                self.quarantine(run).await
+            } else {
+                activate(&self, run, fresh).await
+            };
+            fresh = false;
+            match end {
+                End::Over(_) | End::Parked => {
+                    let again = self.active().remove(&id).is_some_and(|activity| activity.again);
+                    if let End::Over(state) = &end {
+                        self.deliver(id, state);
+                    }
+                    if again {
+                        self.wake(&tenant, id).await;
+                    }
+                    return;
+                }
+                End::Again => {}
+                End::Failed(error) => {
+                    tracing::warn!(%tenant, run = %id, %error, "stopped where it is durable");
+                    if self.core.is_closing() || error.is_final() {
+                        self.active().remove(&id);
+                        self.results().remove(&id); // whoever waits is told that this engine is done with it
+                        return;
+                    }
+                    self.core.clock.sleep(RETRY).await;
+                }
+            }
+            run = loop {
+                match self.core.group.run_find(&tenant, id).await {
+                    Ok(Some(run)) => break run,
+                    Ok(None) => {
+                        self.active().remove(&id);
+                        return tracing::error!(%tenant, run = %id, "its row is gone");
+                    }
+                    Err(error) => {
+                        tracing::error!(%tenant, run = %id, %error, "cannot be read, tried again later");
+                        self.core.clock.sleep(RETRY).await;
+                    }
+                }
+            };
+        }
+    }
+
+    /// A run that kills its process each time is stopped before it does so again (HAZARDS K06).
+    async fn quarantine(self: &Arc<Self>, run: Run) -> End {
+        let question = format!(
+            "run {}: its process died {} times without the run getting anywhere. Mend the cause and go on, or abandon?",
+            run.id, run.deaths
+        );
+        let live = Live::new(self.clone(), run, super::replay::Replay::default());
+        resume::halt(&live, EscalationKind::Quarantined, question, None).await
+    }
+
+    /// Starts a run over from its records: an answer has come, or its time.
+    pub(super) async fn wake(self: &Arc<Self>, tenant: &Tenant, id: RunId) {
+        if let Some(activity) = self.active().get_mut(&id) {
+            activity.again = true;
+            if let Some(live) = activity.live.as_ref().and_then(Weak::upgrade) {
+                live.request_stop(Stop::Bounce);
+            }
+            return;
+        }
+        match self.core.group.run_find(tenant, id).await {
+            Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
+                self.spawn(run, false)
+            }
+            Ok(Some(run)) if matches!(run.state, RunState::Waiting { .. }) => {
+                if let Err(error) = self.claim(vec![run], |_| {}).await {
+                    tracing::error!(%tenant, run = %id, %error, "cannot be woken");
+                }
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!(%tenant, run = %id, %error, "cannot be woken"),
+        }
+    }
+
+    /// A halted run goes on, in one transaction with the answer that lets it.
+    pub(super) fn going_on(&self, run: &Run) -> Run {
+        let mut run = run.clone();
+        run.fence = self.core.fence;
+        run.revision += 1;
+        run.deaths = 0;
+        run.updated_at = self.core.now();
+        run.state = RunState::Active;
+        run
+    }
+
+    fn active(&self) -> MutexGuard<'_, HashMap<RunId, Activity>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn results(&self) -> MutexGuard<'_, HashMap<RunId, Vec<oneshot::Sender<RunState>>>> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all activations where they are durable.
+    fn stop_all(&self) {
+        let lives: Vec<_> =
+            self.active().values().filter_map(|activity| activity.live.as_ref()?.upgrade()).collect();
+        for live in lives {
+            live.request_stop(Stop::Failed(ExecError::Closed { key: live.id.to_string() }));
+        }
+    }
+
+    /// Makes an activation findable, for as long as the guard lives.
+    pub(super) fn list(self: &Arc<Self>, live: &Arc<Live>) -> Listed {
+        if let Some(activity) = self.active().get_mut(&live.id) {
+            activity.live = Some(Arc::downgrade(live));
+            if std::mem::take(&mut activity.again) {
+                // The answer is in the records that this activation has yet to read, or has just read too early.
+                live.request_stop(Stop::Bounce);
+            }
+        }
+        Listed { inner: self.clone(), id: live.id }
+    }
+
+    /// Resolves when the run is over or halted.
+    pub(super) fn result_of(&self, id: RunId) -> oneshot::Receiver<RunState> {
+        let (sender, receiver) = oneshot::channel();
+        self.results().entry(id).or_default().push(sender);
+        receiver
+    }
+
+    /// Nobody waits for this result any more.
+    pub(super) fn forget_result(&self, id: RunId) {
+        let mut results = self.results();
+        if let Some(waiting) = results.get_mut(&id) {
+            waiting.retain(|sender| !sender.is_closed());
+            if waiting.is_empty() {
+                results.remove(&id);
+            }
+        }
+    }
+
+    pub(super) fn is_active(&self, id: RunId) -> bool {
+        self.active().contains_key(&id)
+    }
+
+    fn deliver(&self, id: RunId, state: &RunState) {
+        for waiting in self.results().remove(&id).into_iter().flatten() {
+            let _ = waiting.send(state.clone()); // its caller may have gone
+        }
+    }
+
+    pub(super) fn wait_for_answer(&self, escalation: EscalationId, run: RunId) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = answers.entry(escalation).or_default();
+        if !runs.contains(&run) {
+            runs.push(run);
+        }
+    }
+
+    pub(super) fn waiting_for(&self, escalation: EscalationId) -> Vec<RunId> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).remove(&escalation).unwrap_or_default()
+    }
+
+    /// Writes a change that must be admitted.
+    pub(super) async fn commit(&self, change: Change) -> Result<Result<(), Refusal>, StoreError> {
+        Ok(match self.core.group.commit_one(change).await? {
+            Verdict::Admitted => Ok(()),
+            Verdict::Refused(refusal) => Err(refusal),
+        })
+    }
+}
+
+/// See [`Inner::list`].
+pub(super) struct Listed {
+    inner: Arc<Inner>,
+    id: RunId,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        if let Some(activity) = self.inner.active().get_mut(&self.id) {
+            activity.live = None;
+        }
+    }
+}
+
+impl Due for Inner {
+    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            match self.core.group.run_due(now, CLAIM).await {
+                Ok(runs) => {
+                    let sleeping: Vec<_> =
+                        runs.into_iter().filter(|run| !self.active().contains_key(&run.id)).collect();
+                    if let Err(error) = self.claim(sleeping, |_| {}).await {
+                        tracing::error!(%error, "runs whose time has come cannot be woken");
+                    }
+                }
+                Err(error) => tracing::error!(%error, "cannot read which runs are due"),
+            }
+        })
+    }
+}

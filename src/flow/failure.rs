@@ -1,0 +1,124 @@
+//! How a workflow fails: a value that is recorded, with a stable code (FLOW-1).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::exec::ExecError;
+use crate::ledger::{Diff, RecordedFailure};
+use crate::payload::{Payload, PayloadError};
+
+/// Why a step, a call or a run failed. Recorded as it is, and the same on every resume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What to match on.
+    pub code: FailureCode,
+    /// What happened, to which key, and what to do.
+    pub message: String,
+    /// More, as JSON: the diff of a conflict, say.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub detail: Value,
+}
+
+/// The codes of failures. They are stored: never rename one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FailureCode {
+    /// The workflow's own code says so.
+    Workflow,
+    /// A tool failed for certain, and its attempts are used up.
+    ToolFailed,
+    /// The same key with another payload.
+    Conflict,
+    /// Nobody knows whether it happened, and somebody decided to leave it.
+    Abandoned,
+    /// It was done and undone; to do it again takes a key revision.
+    Compensated,
+    /// The approval is missing, stale or expired.
+    Approval,
+    /// A key or payload was refused before anything was recorded.
+    Invalid,
+    /// The context was used in a way that cannot be resumed: see the message.
+    Misuse,
+    /// A transaction failed and was rolled back.
+    Transaction,
+}
+
+impl Failure {
+    /// A failure of the workflow's own.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::coded(FailureCode::Workflow, message)
+    }
+
+    /// A failure of this code.
+    pub fn coded(code: FailureCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), detail: Value::Null }
+    }
+
+    /// Adds detail.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<Value>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    pub(crate) fn tool(tool: &str, failure: &RecordedFailure) -> Self {
+        let detail = serde_json::to_value(failure).unwrap_or(Value::Null);
+        Self::coded(
+            FailureCode::ToolFailed,
+            format!("{tool} failed: {}: {}", failure.kind.name(), failure.message),
+        )
+        .detail(detail)
+    }
+
+    pub(crate) fn conflict(key: &str, diff: Diff) -> Self {
+        Self::coded(
+            FailureCode::Conflict,
+            format!("{key} was asked for before with another payload: nothing was done; change the key or the payload"),
+        )
+        .detail(diff.0)
+    }
+
+    /// The failure as a row holds it.
+    pub(crate) fn payload(&self) -> Payload {
+        // A failure is text and JSON: it always has a JSON form, unless its detail holds an inexact integer.
+        Payload::of(self)
+            .or_else(|_| Payload::of(&Self::coded(self.code, self.message.clone())))
+            .unwrap_or_else(|_| Payload::stored("{\"code\":\"workflow\",\"message\":\"unprintable\"}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<PayloadError> for Failure {
+    fn from(error: PayloadError) -> Self {
+        Self::coded(FailureCode::Invalid, error.to_string())
+    }
+}
+
+/// What an error of the executor means inside a run: something that the workflow can handle, or something
+/// that ends this activation of the run without a word to the workflow.
+pub(super) enum Meaning {
+    Failure(Failure),
+    Stop(ExecError),
+}
+
+pub(super) fn meaning(error: ExecError) -> Meaning {
+    match error {
+        ExecError::Store { .. } | ExecError::Refused { .. } | ExecError::Closed { .. } => {
+            Meaning::Stop(error)
+        }
+        ExecError::Approval(error) => {
+            Meaning::Failure(Failure::coded(FailureCode::Approval, error.to_string()))
+        }
+        error => Meaning::Failure(Failure::coded(FailureCode::Invalid, error.to_string())),
+    }
+}

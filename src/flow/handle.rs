@@ -1,0 +1,379 @@
+//! What a caller holds: a tenant's view of the engine, a run to be started, a run to be waited for.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::engine::Inner;
+use super::failure::{Failure, FailureCode};
+use super::resume;
+use super::run::{End, output};
+use super::workflow::{Registered, Workflow};
+use crate::exec::{ExecError, answer_escalation, open_escalations};
+use crate::id::{EscalationId, RunId, Tenant};
+use crate::ledger::{Diff, RequestHash, diff};
+use crate::payload::{DigestKey, Payload, PayloadError};
+use crate::store::{
+    Escalation, EscalationKind, Refusal, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError,
+};
+use crate::tool::canonical;
+
+/// The engine as one tenant sees it.
+#[derive(Clone)]
+pub struct ForTenant {
+    inner: Arc<Inner>,
+    tenant: Tenant,
+}
+
+/// Why a run has no result (yet).
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The workflow returned an error. Effects it had committed are open questions now.
+    #[error("{run} failed: {failure}")]
+    Failed {
+        /// The run.
+        run: RunId,
+        /// What it returned.
+        failure: Failure,
+    },
+    /// It waits for a decision: see the open escalations.
+    #[error("{run} was halted: {message}")]
+    Halted {
+        /// The run.
+        run: RunId,
+        /// The question.
+        message: String,
+    },
+    /// The start key was used before with another input: nothing was started.
+    #[error(
+        "the start key {key:?} belongs to {run}, which has another input: nothing was started; use another key"
+    )]
+    Conflict {
+        /// The key.
+        key: String,
+        /// The run that has it.
+        run: RunId,
+        /// What differs.
+        diff: Diff,
+    },
+    /// The function is not registered with this engine.
+    #[error(
+        "this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)`"
+    )]
+    Unregistered,
+    /// There is no such run of this tenant.
+    #[error("there is no {run} of this tenant")]
+    Unknown {
+        /// The run.
+        run: RunId,
+    },
+    /// Input or result have no JSON form, or not the expected type.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A write was refused.
+    #[error("{run}: {refusal}")]
+    Refused {
+        /// The run.
+        run: RunId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The engine is shutting down; the run goes on when one is started on the same store.
+    #[error("the engine was shut down before {run} ended: it goes on with the next one")]
+    Closed {
+        /// The run.
+        run: RunId,
+    },
+    /// The executor failed.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+}
+
+impl ForTenant {
+    pub(super) const fn new(inner: Arc<Inner>, tenant: Tenant) -> Self {
+        Self { inner, tenant }
+    }
+
+    /// Starts a run of a registered workflow. Await it for its result, or [`StartRun::start`] it for a handle.
+    pub fn run<W, I, O>(&self, _workflow: W, input: I) -> StartRun<O>
+    where
+        W: Workflow<I, O>,
+        I: Serialize + Send + Sync + 'static,
+    {
+        let workflow = self.inner.workflows.of_function::<W>().cloned();
+        StartRun {
+            inner: self.inner.clone(),
+            tenant: self.tenant.clone(),
+            workflow,
+            input: Box::new(move |key| canonical(&input, key)),
+            key: None,
+            _output: PhantomData,
+        }
+    }
+
+    /// A run that was started before.
+    pub fn handle<O>(&self, run: RunId) -> RunHandle<O> {
+        RunHandle { inner: self.inner.clone(), tenant: self.tenant.clone(), id: run, _output: PhantomData }
+    }
+
+    /// The runs of this tenant, from `after` on, at most a thousand.
+    pub async fn runs(&self, after: Option<RunId>) -> Result<Vec<Run>, RunError> {
+        Ok(self.inner.core.group.run_list(&self.tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
+    }
+
+    /// The open questions, the oldest first.
+    pub async fn escalations(&self) -> Result<Vec<Escalation>, RunError> {
+        Ok(open_escalations(&self.inner.core, &self.tenant, 1000).await?)
+    }
+
+    /// Answers an open question.
+    ///
+    /// About a call: [`Committed`](Resolution::Committed) with its result, [`NotCommitted`](Resolution::NotCommitted)
+    /// to try it again, [`Abandon`](Resolution::Abandon) to let it fail. About a halted run: `NotCommitted` to go
+    /// on, `Abandon` to let the run fail. About an effect that nobody owns: `Abandon` to keep it.
+    ///
+    /// # Crash
+    /// The answer and what follows from it are one transaction.
+    pub async fn resolve(
+        &self,
+        escalation: EscalationId,
+        resolution: Resolution,
+        by: &str,
+    ) -> Result<(), RunError> {
+        let Self { inner, tenant } = self;
+        let found = inner.core.group.escalation_find(tenant, escalation).await?;
+        let halted = match found.as_ref().map(|found| (found.kind, found.run)) {
+            Some((
+                EscalationKind::Diverged
+                | EscalationKind::Damaged
+                | EscalationKind::Quarantined
+                | EscalationKind::UnknownWorkflow,
+                Some(run),
+            )) => inner.core.group.run_find(tenant, run).await?,
+            _ => None,
+        };
+        let going_on =
+            halted.filter(|run| matches!(run.state, RunState::Halted { .. })).map(|run| inner.going_on(&run));
+        let answered =
+            answer_escalation(&inner.core, tenant, escalation, resolution.clone(), by, |change, answered| {
+                change.run = going_on.clone().map(Box::new);
+                change.step = answered.record.zip(going_on.as_ref()).map(|(record, run)| {
+                    Box::new(Step {
+                        tenant: tenant.clone(),
+                        run: run.id,
+                        kind: StepKind::Kept,
+                        name: "kept".into(),
+                        id: record.to_string(),
+                        input_hash: None,
+                        value: Some(crate::payload::Stored::Inline(Payload::stored("null"))),
+                        at: run.updated_at,
+                    })
+                });
+            })
+            .await?;
+        match going_on {
+            Some(run) if resolution == Resolution::Abandon => {
+                let failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
+                if let End::Failed(error) = resume::abandon(inner, run, failure).await {
+                    return Err(error.into());
+                }
+            }
+            Some(run) => inner.spawn(run, false),
+            None => self.wake_waiting(&answered).await?,
+        }
+        Ok(())
+    }
+
+    /// Starts the runs over that wait for this answer.
+    async fn wake_waiting(&self, answered: &Escalation) -> Result<(), RunError> {
+        let Self { inner, tenant } = self;
+        let mut runs = inner.waiting_for(answered.id);
+        runs.extend(answered.run);
+        if let Some(record) = answered.record {
+            runs.extend(inner.core.group.record_uses(tenant, record).await?.iter().map(|used| used.run));
+        }
+        runs.sort_unstable();
+        runs.dedup();
+        if answered.kind == EscalationKind::Ambiguous {
+            for run in runs {
+                inner.wake(tenant, run).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> + Send + Sync;
+
+/// A run to be started. Nothing happens before it is awaited.
+#[must_use = "a run does nothing until it is awaited"]
+pub struct StartRun<O> {
+    inner: Arc<Inner>,
+    tenant: Tenant,
+    workflow: Option<Registered>,
+    input: Box<Canonical>,
+    key: Option<String>,
+    _output: PhantomData<fn() -> O>,
+}
+
+impl<O: DeserializeOwned + 'static> StartRun<O> {
+    /// A start key: the same key and input give the same run; another input is a conflict.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Starts the run and returns when that is durable.
+    pub async fn start(self) -> Result<RunHandle<O>, RunError> {
+        self.begin(true).await
+    }
+
+    async fn begin(self, durable: bool) -> Result<RunHandle<O>, RunError> {
+        let Self { inner, tenant, workflow, input, key, .. } = self;
+        let workflow = workflow.ok_or(RunError::Unregistered)?;
+        let input = match input(None)? {
+            (input, false) => input,
+            (_, true) => input(Some(&inner.core.tenant_key(&tenant).await?))?.0,
+        };
+        let input = input.within(&inner.core.limits)?;
+        let input_hash = RequestHash::of(workflow.name.as_str(), &input);
+        let core = &inner.core;
+        let now = core.now();
+        let (stored, large) = core.storable(input.clone());
+        let run = Run {
+            id: RunId(core.ids.next()),
+            tenant: tenant.clone(),
+            workflow: workflow.name.clone(),
+            version: workflow.version,
+            key: key.clone(),
+            input: stored,
+            input_hash,
+            state: RunState::Active,
+            fence: core.fence,
+            revision: 1,
+            deaths: 0,
+            created_at: now,
+            updated_at: now,
+        };
+        let id = run.id;
+        let mut change = core.change(None).run(run.clone());
+        change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+        let handle =
+            |id| RunHandle { inner: inner.clone(), tenant: tenant.clone(), id, _output: PhantomData };
+        if let Some(key) = key {
+            match inner.commit(change).await? {
+                Ok(()) => {}
+                Err(Refusal::Exists) => {
+                    let first = core.group.run_keyed(&tenant, workflow.name.as_str(), &key).await?;
+                    let first = first.ok_or(RunError::Refused { run: id, refusal: Refusal::Exists })?;
+                    if first.input_hash != input_hash {
+                        let recorded = core.load(&tenant, &first.input).await?;
+                        return Err(RunError::Conflict {
+                            key,
+                            run: first.id,
+                            diff: diff(&recorded, &input)?,
+                        });
+                    }
+                    return Ok(handle(first.id));
+                }
+                Err(refusal) => return Err(RunError::Refused { run: id, refusal }),
+            }
+        } else if durable {
+            inner.commit(change).await?.map_err(|refusal| RunError::Refused { run: id, refusal })?;
+        } else {
+            // Nothing of the run leaves the engine before its first awaited write, which comes behind this one.
+            drop(core.group.submit_with_room(change).await);
+        }
+        let handle = handle(id);
+        inner.spawn(run, true);
+        Ok(handle)
+    }
+}
+
+impl<O: DeserializeOwned + Send + 'static> IntoFuture for StartRun<O> {
+    type Output = Result<O, RunError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.begin(false).await?.result().await })
+    }
+}
+
+/// A run.
+#[derive(Clone)]
+pub struct RunHandle<O> {
+    inner: Arc<Inner>,
+    tenant: Tenant,
+    id: RunId,
+    _output: PhantomData<fn() -> O>,
+}
+
+impl<O> RunHandle<O> {
+    /// Its name.
+    pub const fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Its row.
+    pub async fn status(&self) -> Result<Run, RunError> {
+        let run = self.inner.core.group.run_find(&self.tenant, self.id).await?;
+        run.ok_or(RunError::Unknown { run: self.id })
+    }
+}
+
+impl<O: DeserializeOwned> RunHandle<O> {
+    /// Waits until the run is over, however long that takes, and returns what it returned.
+    ///
+    /// # Errors
+    /// [`RunError::Failed`] if it failed, [`RunError::Halted`] if it waits for a decision about itself.
+    pub async fn result(&self) -> Result<O, RunError> {
+        // Asked for before the row is read, so that an end in between is not missed.
+        let ended = self.inner.result_of(self.id);
+        let mut state = self.inner.ended_state(&self.tenant, self.id).await?;
+        if state.is_none() {
+            state = Some(ended.await.map_err(|_| RunError::Closed { run: self.id })?);
+        } else {
+            drop(ended);
+            self.inner.forget_result(self.id);
+        }
+        self.read(state).await
+    }
+
+    async fn read(&self, state: Option<RunState>) -> Result<O, RunError> {
+        let state = state.ok_or(RunError::Closed { run: self.id })?;
+        if let Some(stored) = output(&state) {
+            return Ok(self.inner.core.load(&self.tenant, stored).await?.decode()?);
+        }
+        match state {
+            RunState::Failed { failure } => Err(RunError::Failed {
+                run: self.id,
+                failure: failure.decode().unwrap_or_else(Failure::from),
+            }),
+            RunState::Halted { failure } => {
+                let message = failure.value()?["message"].as_str().unwrap_or_default().to_owned();
+                Err(RunError::Halted { run: self.id, message })
+            }
+            _ => Err(RunError::Closed { run: self.id }),
+        }
+    }
+}
+
+impl Inner {
+    /// The state of a run that is over or halted. A run that this process is carrying out is not read: it
+    /// will say so itself.
+    async fn ended_state(&self, tenant: &Tenant, id: RunId) -> Result<Option<RunState>, RunError> {
+        if self.is_active(id) {
+            return Ok(None);
+        }
+        let run = self.core.group.run_find(tenant, id).await?.ok_or(RunError::Unknown { run: id })?;
+        let ended = run.state.is_final() || matches!(run.state, RunState::Halted { .. });
+        Ok(ended.then_some(run.state))
+    }
+}

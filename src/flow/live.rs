@@ -1,0 +1,485 @@
+//! One activation of a run: what its context, its open futures and its driver share.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Wake, Waker};
+
+use super::engine::Inner;
+use super::failure::{Failure, FailureCode, Meaning, meaning};
+use super::replay::{Identity, Kind, Replay};
+use crate::clock::Timestamp;
+use crate::exec::ExecError;
+use crate::id::{RecordId, RunId, Tenant};
+use crate::ledger::RequestHash;
+use crate::payload::{Payload, Stored};
+use crate::store::{EscalationKind, Lane, PastStep, Run, Step, StepKind, Ticket};
+
+/// One activation of a run.
+pub(super) struct Live {
+    pub(super) engine: Arc<Inner>,
+    pub(super) tenant: Tenant,
+    pub(super) id: RunId,
+    pub(super) lane: Lane,
+    pub(super) waker: Arc<RunWaker>,
+    state: Mutex<State>,
+}
+
+struct State {
+    run: Run,
+    replay: Replay,
+    /// New effects are held back until every live branch of the replay waits.
+    replaying: bool,
+    held: Vec<Waker>,
+    held_calls: Vec<HeldCall>,
+    counters: HashMap<Kind, HashMap<String, Counter>>,
+    /// How often each key was called under.
+    calls: HashMap<String, u32>,
+    open: usize,
+    /// Open futures that are at work themselves, and so may ask for more without being woken from outside.
+    busy: usize,
+    /// Open futures that wait for something durable, and what for.
+    waits: HashMap<u64, Option<Timestamp>>,
+    next_wait: u64,
+    stop: Option<Stop>,
+    /// The body is gone or going: dropped futures say nothing, and new ones are refused.
+    ended: bool,
+    /// A step's closure is running: the context must not be used in it.
+    inside: bool,
+}
+
+#[derive(Default)]
+struct Counter {
+    next: u64,
+    open: u32,
+}
+
+/// A new call that waits for the replay to be quiescent.
+#[derive(Clone, Debug)]
+pub(super) struct HeldCall {
+    pub(super) tool: String,
+    pub(super) key: String,
+    pub(super) hash: RequestHash,
+}
+
+/// Why an activation ends without a result.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// A write failed or was refused: what is durable stands, and the run goes on from there.
+    Failed(ExecError),
+    /// The run waits for a decision.
+    Halt { kind: EscalationKind, question: String, record: Option<RecordId> },
+    /// An answer has come, or the engine wants the run to start over from what is recorded.
+    Bounce,
+}
+
+/// Wakes the driver, and remembers it: a future that woke itself has not come to rest.
+#[derive(Default)]
+pub(super) struct RunWaker {
+    woken: AtomicBool,
+    driver: Mutex<Option<Waker>>,
+}
+
+impl Wake for RunWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        if let Some(driver) = self.driver.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            driver.wake_by_ref();
+        }
+    }
+}
+
+impl RunWaker {
+    pub(super) fn driven_by(&self, waker: &Waker) {
+        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        match driver.as_mut() {
+            Some(known) => known.clone_from(waker),
+            None => *driver = Some(waker.clone()),
+        }
+    }
+
+    pub(super) fn take_woken(&self) -> bool {
+        self.woken.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// How the body stands after it was polled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Something in it is at work, or it waits for something that is not the context's.
+    Working,
+    /// Every live branch of the replay waits: time to see what was not asked for.
+    Quiescent,
+    /// Everything that is open waits for something durable; the earliest instant, if any.
+    Waiting(Option<Timestamp>),
+}
+
+impl Live {
+    pub(super) fn new(engine: Arc<Inner>, run: Run, replay: Replay) -> Arc<Self> {
+        Arc::new(Self {
+            tenant: run.tenant.clone(),
+            id: run.id,
+            lane: engine.core.new_lane(),
+            engine,
+            waker: Arc::default(),
+            state: Mutex::new(State {
+                run,
+                replaying: !replay.is_empty(),
+                replay,
+                held: Vec::new(),
+                held_calls: Vec::new(),
+                counters: HashMap::new(),
+                calls: HashMap::new(),
+                open: 0,
+                busy: 0,
+                waits: HashMap::new(),
+                next_wait: 0,
+                stop: None,
+                ended: false,
+                inside: false,
+            }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a future of the run and gives it its identity. Without an id it gets the next ordinal of its name,
+    /// which is only the same on resume if uses of the name follow one another.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        kind: Kind,
+        name: &str,
+        id: Option<String>,
+    ) -> Result<Open, Failure> {
+        let mut state = self.state();
+        state.usable()?;
+        let counters = state.counters.entry(kind).or_default();
+        if !counters.contains_key(name) {
+            counters.insert(name.to_owned(), Counter::default());
+        }
+        let counter = counters.get_mut(name).unwrap_or_else(|| unreachable!("inserted above"));
+        let ordinal = id.is_none();
+        if ordinal && counter.open > 0 {
+            return Err(misuse(format!(
+                "two uses of {name:?} are open at once and have no id, so that a resume could mix them up: \
+                 give each an id, as in (\"{name}\", id)"
+            )));
+        }
+        let id = id.unwrap_or_else(|| {
+            counter.next += 1;
+            (counter.next - 1).to_string()
+        });
+        counter.open += u32::from(ordinal);
+        state.open += 1;
+        state.busy += 1;
+        drop(state);
+        let identity = Identity { kind, name: name.to_owned(), id };
+        Ok(Open { live: self.clone(), identity, ordinal, done: false })
+    }
+
+    /// How often the run has called under this key by now, this time included.
+    pub(super) fn nth_call(&self, key: &str) -> u32 {
+        let mut state = self.state();
+        match state.calls.get_mut(key) {
+            Some(times) => {
+                *times += 1;
+                *times
+            }
+            None => {
+                state.calls.insert(key.to_owned(), 1);
+                1
+            }
+        }
+    }
+
+    /// The checkpoint of an identity; pends for ever if its future was dropped in an earlier life.
+    pub(super) async fn recorded(&self, open: &Open) -> Option<PastStep> {
+        let (step, abandoned) = {
+            let state = self.state();
+            (state.replay.step(&open.identity).cloned(), state.replay.is_abandoned(&open.identity))
+        };
+        if abandoned {
+            let _waiting = open.wait(None);
+            std::future::pending::<()>().await;
+        }
+        step
+    }
+
+    pub(super) fn with_replay<R>(&self, f: impl FnOnce(&mut Replay) -> R) -> R {
+        f(&mut self.state().replay)
+    }
+
+    /// Waits until new effects may go out. A call says what it is, so that an unstable key can be named.
+    pub(super) async fn released(&self, open: &Open, call: Option<HeldCall>) {
+        if !self.state().replaying {
+            return;
+        }
+        if let Some(call) = call {
+            self.state().held_calls.push(call);
+        }
+        let _waiting = open.rest();
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if state.replaying {
+                state.held.push(cx.waker().clone());
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        })
+        .await;
+    }
+
+    /// The replay is over: what was held back may go out.
+    pub(super) fn release(&self) {
+        let held = {
+            let mut state = self.state();
+            state.replaying = false;
+            state.held_calls.clear();
+            std::mem::take(&mut state.held)
+        };
+        held.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn held_calls(&self) -> Vec<HeldCall> {
+        self.state().held_calls.clone()
+    }
+
+    /// How the body stands; asked when it is pending and did not wake itself.
+    pub(super) fn rest(&self) -> Rest {
+        let state = self.state();
+        if state.open == 0 || state.busy > 0 {
+            Rest::Working
+        } else if state.replaying {
+            Rest::Quiescent
+        } else if state.waits.len() == state.open {
+            Rest::Waiting(state.waits.values().flatten().min().copied())
+        } else {
+            Rest::Working
+        }
+    }
+
+    /// Queues a checkpoint. A write that is refused later stops the run by its lane.
+    pub(super) async fn checkpoint(&self, identity: &Identity, hash: Option<RequestHash>, value: Payload) {
+        let (value, large) = self.engine.core.storable(value);
+        let kind = identity.kind.checkpoint();
+        let step = self.step(kind, identity.name.clone(), identity.id.clone(), hash, value);
+        let mut change = self.engine.core.change(Some(self.lane)).step(step);
+        change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
+        drop(self.engine.core.group.submit_with_room(change).await);
+        self.progressed();
+    }
+
+    fn step(
+        &self,
+        kind: StepKind,
+        name: String,
+        id: String,
+        input_hash: Option<RequestHash>,
+        value: Stored,
+    ) -> Step {
+        let at = self.engine.core.now();
+        Step { tenant: self.tenant.clone(), run: self.id, kind, name, id, input_hash, value: Some(value), at }
+    }
+
+    /// The run got somewhere: the deaths of its earlier processes no longer count against it.
+    pub(super) fn progressed(&self) {
+        if self.state().run.deaths > 0 {
+            drop(self.change_run(|run| run.deaths = 0));
+        }
+    }
+
+    /// The next state of the run's row, to be written with other things.
+    pub(super) fn next_run(&self, change: impl FnOnce(&mut Run)) -> Run {
+        self.state().next_run(self.engine.core.now(), change)
+    }
+
+    /// Queues a new state of the run's row.
+    pub(super) fn change_run(&self, change: impl FnOnce(&mut Run)) -> Ticket {
+        let mut state = self.state();
+        // Queued before the lock is released, so that revisions arrive in their order.
+        let run = state.next_run(self.engine.core.now(), change);
+        self.engine.core.group.submit(self.engine.core.change(Some(self.lane)).run(run))
+    }
+
+    pub(super) fn run(&self) -> Run {
+        self.state().run.clone()
+    }
+
+    /// Everything that the run has queued is durable. Free of charge if nothing is queued.
+    pub(super) async fn flushed(&self) -> Result<(), ExecError> {
+        let barrier = self.engine.core.change(Some(self.lane));
+        let verdict = self.engine.core.group.commit_one(barrier).await;
+        match verdict {
+            Ok(crate::store::Verdict::Admitted) => Ok(()),
+            Ok(crate::store::Verdict::Refused(refusal)) => {
+                Err(ExecError::Refused { key: self.id.to_string(), refusal })
+            }
+            Err(source) => Err(ExecError::Store { key: self.id.to_string(), source }),
+        }
+    }
+
+    /// Ends this activation from inside: its futures never resolve.
+    pub(super) async fn stop<T>(&self, stop: Stop) -> T {
+        self.request_stop(stop);
+        std::future::pending().await
+    }
+
+    /// An executor's error: a failure for the workflow, or the end of this activation.
+    pub(super) async fn failure(&self, error: ExecError) -> Failure {
+        match meaning(error) {
+            Meaning::Failure(failure) => failure,
+            Meaning::Stop(error) => self.stop(Stop::Failed(error)).await,
+        }
+    }
+
+    /// Asks the driver to end this activation.
+    pub(super) fn request_stop(&self, stop: Stop) {
+        {
+            let mut state = self.state();
+            if !state.ended && state.stop.is_none() {
+                state.stop = Some(stop);
+            }
+        }
+        self.waker.wake_by_ref();
+    }
+
+    pub(super) fn take_stop(&self) -> Option<Stop> {
+        self.state().stop.take()
+    }
+
+    /// From here on dropped futures leave no mark, and the context is refused.
+    pub(super) fn end(&self) {
+        self.state().ended = true;
+    }
+
+    /// Marks that a closure is running, for as long as the guard lives.
+    pub(super) fn inside(&self) -> Inside<'_> {
+        self.state().inside = true;
+        Inside(self)
+    }
+}
+
+impl State {
+    fn next_run(&mut self, now: Timestamp, change: impl FnOnce(&mut Run)) -> Run {
+        self.run.revision += 1;
+        self.run.updated_at = now;
+        change(&mut self.run);
+        self.run.clone()
+    }
+
+    fn usable(&self) -> Result<(), Failure> {
+        if self.ended {
+            return Err(misuse("the context was used after its run had ended: nothing would be recorded"));
+        }
+        if self.inside {
+            return Err(misuse(
+                "the context was used inside a step: a resume would skip the step and what it recorded; \
+                 use it between steps",
+            ));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn misuse(message: impl Into<String>) -> Failure {
+    Failure::coded(FailureCode::Misuse, message)
+}
+
+pub(super) struct Inside<'a>(&'a Live);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.state().inside = false;
+    }
+}
+
+/// An open future of the run.
+pub(super) struct Open {
+    live: Arc<Live>,
+    pub(super) identity: Identity,
+    ordinal: bool,
+    done: bool,
+}
+
+impl Open {
+    /// It has its result.
+    pub(super) fn close(mut self) {
+        self.done = true;
+    }
+
+    /// It waits for something durable from now on, until the guard is dropped.
+    pub(super) fn wait(&self, until: Option<Timestamp>) -> Waiting<'_> {
+        let mut state = self.live.state();
+        let number = state.next_wait;
+        state.next_wait += 1;
+        state.waits.insert(number, until);
+        state.busy -= 1;
+        Waiting { live: &self.live, wait: Some(number) }
+    }
+
+    /// It waits for something that is not its own work: the replay, the world.
+    pub(super) fn rest(&self) -> Waiting<'_> {
+        self.live.state().busy -= 1;
+        Waiting { live: &self.live, wait: None }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mark = {
+            let mut state = self.live.state();
+            state.open -= 1;
+            state.busy -= 1;
+            if self.ordinal
+                && let Some(counter) = state
+                    .counters
+                    .get_mut(&self.identity.kind)
+                    .and_then(|names| names.get_mut(&self.identity.name))
+            {
+                counter.open -= 1;
+            }
+            // Dropping by parking, by a crash or by a panic leaves no mark.
+            !self.done && !state.ended && state.stop.is_none() && !std::thread::panicking()
+        };
+        if mark {
+            self.live.abandon(&self.identity);
+        }
+    }
+}
+
+impl Live {
+    /// User code dropped a pending future: on replay it must never become ready, or another branch would win.
+    fn abandon(&self, identity: &Identity) {
+        if self.with_replay(|replay| replay.is_abandoned(identity)) {
+            return;
+        }
+        let value = Stored::Inline(Payload::stored("null"));
+        let step =
+            self.step(StepKind::Abandoned, identity.abandoned_name(), identity.id.clone(), None, value);
+        drop(self.engine.core.group.submit(self.engine.core.change(Some(self.lane)).step(step)));
+    }
+}
+
+/// While this lives, its future is not at work.
+pub(super) struct Waiting<'a> {
+    live: &'a Live,
+    wait: Option<u64>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.live.state();
+        state.busy += 1;
+        if let Some(number) = self.wait {
+            state.waits.remove(&number);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! ④ Durable workflows: plain `async fn`s over a context, resumed by key from what they recorded.
+//!
+//! The way of a run: `engine` (start, claim) → `run` (one activation: load the history, poll the body, end or
+//! park) → `ctx`, `call`, `select`, `transaction` (what the body does) → `resume` (what it no longer asks for).
+
+mod call;
+mod ctx;
+mod engine;
+mod failure;
+mod handle;
+mod live;
+mod replay;
+mod resume;
+mod run;
+mod select;
+#[cfg(feature = "sqlite")]
+mod transaction;
+mod workflow;
+
+pub use call::{ToolCall, With, Without};
+pub use ctx::{Ctx, Label};
+pub use engine::{Engine, EngineBuilder};
+pub use failure::{Failure, FailureCode};
+pub use handle::{ForTenant, RunError, RunHandle, StartRun};
+pub use workflow::Workflow;

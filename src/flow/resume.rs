@@ -1,0 +1,174 @@
+//! Another path: recorded effects that the resumed path does not ask for are found before the next new effect
+//! goes out, and none is forgotten (DESIGN 4.1, invariant 7).
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::engine::Inner;
+use super::failure::Failure;
+use super::live::Live;
+use super::replay::Replay;
+use super::run::{End, finish, written};
+use crate::exec::{ExecError, escalation_of_orphan, look_only};
+use crate::id::{EscalationId, RecordId};
+use crate::ledger::{Divergence, Record, State};
+use crate::store::{Escalation, EscalationKind, PastCall, Run, RunState, Store as _, StoreError};
+
+/// When the question is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// The replay is quiescent.
+    Replayed,
+    /// The run ended well.
+    Succeeded,
+    /// The run failed.
+    Failed,
+}
+
+/// Looks for recorded effects that nothing asked for. What their tools' policies do not adopt halts the run.
+pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<End>, ExecError> {
+    for past in unasked_calls(live) {
+        let Some(record) = settled(live, past.record).await? else { continue };
+        if let Some(unstable) = unstable_key(live, &past) {
+            return Ok(Some(halt(live, EscalationKind::Diverged, unstable, Some(record.id)).await));
+        }
+        match policy(live, &record) {
+            Divergence::Adopt => {
+                tracing::info!(tenant = %live.tenant, run = %live.id, key = %record.key, ?when, "adopted");
+            }
+            Divergence::Escalate => {
+                let question = diverged(live, &record);
+                return Ok(Some(halt(live, EscalationKind::Diverged, question, Some(record.id)).await));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The committed or started effects that a run leaves without an owner, as open questions.
+pub(super) async fn left_behind(live: &Arc<Live>, when: When) -> Result<Vec<Escalation>, ExecError> {
+    let core = &live.engine.core;
+    let (ids, why) = match when {
+        When::Failed => {
+            // Everything the run has queued must be there to be listed.
+            live.flushed().await?;
+            let history = core.group.run_history(&live.tenant, live.id).await;
+            let history = history.map_err(|source| store_failed(live, source))?;
+            (history.calls.into_iter().map(|call| call.record).collect(), "its run failed")
+        }
+        _ => {
+            let ids: Vec<_> = unasked_calls(live).into_iter().map(|past| past.record).collect();
+            (ids, "its run ended without asking for it again")
+        }
+    };
+    let mut questions = Vec::new();
+    for id in ids {
+        if let Some(record) = settled(live, id).await? {
+            questions.push(escalation_of_orphan(core, &record, why));
+        }
+    }
+    Ok(questions)
+}
+
+fn unasked_calls(live: &Live) -> Vec<PastCall> {
+    live.with_replay(|replay| replay.unasked().into_iter().cloned().collect())
+}
+
+/// The record of an effect that stands in the world, or may; `None` if there is nothing to be kept or undone.
+/// A started one is looked up first, but not sent again: nobody has asked for it.
+async fn settled(live: &Arc<Live>, id: RecordId) -> Result<Option<Record>, ExecError> {
+    let core = &live.engine.core;
+    let find = || async {
+        core.group.record_at(&live.tenant, id).await.map_err(|source| store_failed(live, source))
+    };
+    let mut record = find().await?;
+    if let Some(started) = record.as_ref().filter(|record| record.state == State::Started) {
+        look_only(core, started).await?;
+        record = find().await?;
+    }
+    Ok(record.filter(|record| {
+        record.class.leaves_mark() && matches!(record.state, State::Started | State::Committed { .. })
+    }))
+}
+
+fn policy(live: &Live, record: &Record) -> Divergence {
+    let registry = &live.engine.core.registry;
+    // A tool that is no longer registered cannot say.
+    registry.find(record.operation.as_str()).map_or(Divergence::Escalate, |tool| tool.spec().divergence)
+}
+
+/// A call of the same tool with the same request under another key: the key is not stable (KEY-4).
+fn unstable_key(live: &Live, past: &PastCall) -> Option<String> {
+    let held = live.held_calls();
+    let now = held.iter().find(|held| held.tool == past.operation && held.hash == past.request_hash)?;
+    Some(format!(
+        "run {}: unstable key of {}: it was {} and is {} for the same request. Nothing was sent under the new \
+         key. Make the key a function of the input (no random part, no time), then go on, or abandon?",
+        live.id, past.operation, past.key, now.key
+    ))
+}
+
+fn diverged(live: &Live, record: &Record) -> String {
+    let state = if record.state == State::Started { "may have happened" } else { "happened" };
+    let mut question = format!(
+        "run {}: {} ({}) {state} in an earlier life of this run, and its resumed path does not ask for it",
+        live.id,
+        record.key,
+        record.class.name()
+    );
+    let held: Vec<_> =
+        live.held_calls().into_iter().filter(|held| held.tool == record.operation.as_str()).collect();
+    if let Some(held) = held.first() {
+        let _ = write!(question, ", but for {}", held.key);
+    }
+    question.push_str(". Nothing new was sent. Keep it and go on, or abandon the run?");
+    question
+}
+
+/// Stops the run with an open question; it goes on when that is answered.
+///
+/// # Crash
+/// The run's row and the question are one transaction.
+pub(super) async fn halt(
+    live: &Arc<Live>,
+    kind: EscalationKind,
+    question: String,
+    record: Option<RecordId>,
+) -> End {
+    live.end();
+    let core = &live.engine.core;
+    tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, %question, "halted");
+    let failure = serde_json::json!({"kind": kind, "message": question});
+    let failure = crate::payload::Payload::of(&failure)
+        .unwrap_or_else(|_| crate::payload::Payload::stored("{\"message\":\"halted\"}"));
+    let state = RunState::Halted { failure };
+    let run = live.next_run(|run| run.state = state.clone());
+    let escalation = Escalation {
+        id: EscalationId(core.ids.next()),
+        tenant: live.tenant.clone(),
+        record,
+        run: Some(live.id),
+        kind,
+        question,
+        opened_at: core.now(),
+        answer: None,
+    };
+    let change = core.change(Some(live.lane)).run(run).escalation(escalation);
+    match written(live, core.group.commit_one(change).await) {
+        Ok(()) => End::Over(state),
+        Err(error) => End::Failed(error),
+    }
+}
+
+/// A halted run that is not to go on: it fails, and what it had done is listed.
+pub(super) async fn abandon(engine: &Arc<Inner>, run: Run, failure: Failure) -> End {
+    let live = Live::new(engine.clone(), run, Replay::default());
+    live.end();
+    let end = finish(&live, Err(failure)).await;
+    engine.core.group.end_lane(live.lane);
+    end
+}
+
+fn store_failed(live: &Live, source: StoreError) -> ExecError {
+    ExecError::Store { key: live.id.to_string(), source }
+}

@@ -1,0 +1,242 @@
+//! One activation of a run: poll its body until it ends, parks, or must stop.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::engine::Inner;
+use super::failure::Failure;
+use super::live::{Live, Rest, Stop};
+use super::replay::Replay;
+use super::workflow::Body;
+use super::{ctx::Ctx, resume};
+use crate::clock::Timestamp;
+use crate::exec::ExecError;
+use crate::payload::{Payload, Stored};
+use crate::store::{EscalationKind, Run, RunState, Store as _, StoreError, Verdict};
+
+/// A run whose waits are all durable keeps its memory for this long, in case one of them ends soon.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// How an activation ended.
+pub(super) enum End {
+    /// The run is over, or halted: this is what its row says, durably.
+    Over(RunState),
+    /// It waits, and holds no memory.
+    Parked,
+    /// It starts over from what is recorded.
+    Again,
+    /// A write failed or was refused.
+    Failed(ExecError),
+}
+
+/// How the body's polling ended.
+enum Polled {
+    Finished(Result<Payload, Failure>),
+    Panicked(String),
+    Quiescent,
+    Parkable(Option<Timestamp>),
+    Stopped(Stop),
+}
+
+/// Carries out one activation.
+pub(super) async fn activate(engine: &Arc<Inner>, run: Run, fresh: bool) -> End {
+    let replay = match history(engine, &run, fresh).await {
+        Ok(replay) => replay,
+        Err(error) => return unreadable(engine, run, error).await,
+    };
+    let live = Live::new(engine.clone(), run, replay);
+    let _listed = engine.list(&live);
+    let end = carry(&live).await;
+    live.end();
+    engine.core.group.end_lane(live.lane);
+    end
+}
+
+async fn history(engine: &Inner, run: &Run, fresh: bool) -> Result<Replay, StoreError> {
+    if fresh {
+        return Ok(Replay::default());
+    }
+    engine.core.group.run_history(&run.tenant, run.id).await.map(Replay::of)
+}
+
+/// A damaged row halts its run; others go on.
+async fn unreadable(engine: &Arc<Inner>, run: Run, error: StoreError) -> End {
+    let StoreError::Corrupt { .. } = error else {
+        return End::Failed(ExecError::Store { key: run.id.to_string(), source: error });
+    };
+    let question = format!("run {}: {error}. Repair it and go on, or abandon the run?", run.id);
+    let live = Live::new(engine.clone(), run, Replay::default());
+    resume::halt(&live, EscalationKind::Damaged, question, None).await
+}
+
+async fn carry(live: &Arc<Live>) -> End {
+    let run = live.run();
+    let Some(workflow) = live.engine.workflows.find(run.workflow.as_str()) else {
+        let question = format!(
+            "run {}: no workflow named {:?} is registered with this engine. Register it and go on, or abandon?",
+            run.id,
+            run.workflow.as_str()
+        );
+        return resume::halt(live, EscalationKind::UnknownWorkflow, question, None).await;
+    };
+    let input = match live.engine.core.load(&run.tenant, &run.input).await {
+        Ok(input) => input,
+        Err(error) => return End::Failed(error),
+    };
+    let mut body = match (workflow.start)(Ctx::new(live.clone()), &input) {
+        Ok(body) => body,
+        Err(error) => {
+            let question = format!("run {}: {error}. Restore the type and go on, or abandon?", run.id);
+            return resume::halt(live, EscalationKind::Damaged, question, None).await;
+        }
+    };
+    loop {
+        match poll(live, &mut body).await {
+            Polled::Quiescent => match resume::unasked(live, resume::When::Replayed).await {
+                Ok(None) => live.release(),
+                Ok(Some(end)) => return end,
+                Err(error) => return End::Failed(error),
+            },
+            Polled::Parkable(until) => {
+                live.end(); // what is dropped from here on is dropped by parking
+                drop(body);
+                return park(live, until).await;
+            }
+            Polled::Finished(result) => {
+                live.end();
+                drop(body);
+                return finish(live, result).await;
+            }
+            Polled::Panicked(message) => {
+                live.end();
+                let question = format!(
+                    "run {}: its code panicked: {message}. Nothing after its last record is durable. \
+                     Mend the code and go on, or abandon?",
+                    live.id
+                );
+                return resume::halt(live, EscalationKind::Quarantined, question, None).await;
+            }
+            Polled::Stopped(stop) => {
+                live.end();
+                drop(body);
+                return match stop {
+                    Stop::Failed(error) => End::Failed(error),
+                    Stop::Bounce => End::Again,
+                    Stop::Halt { kind, question, record } => resume::halt(live, kind, question, record).await,
+                };
+            }
+        }
+    }
+}
+
+/// Polls the body until there is something to be done about it.
+async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
+    let clock = live.engine.core.clock.clone();
+    let waker = Waker::from(live.waker.clone());
+    let mut grace = None;
+    poll_fn(|cx| {
+        live.waker.driven_by(cx.waker());
+        loop {
+            if let Some(stop) = live.take_stop() {
+                return Poll::Ready(Polled::Stopped(stop));
+            }
+            live.waker.take_woken();
+            let polled =
+                catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
+            match polled {
+                Ok(Poll::Ready(result)) => return Poll::Ready(Polled::Finished(result)),
+                Err(panic) => return Poll::Ready(Polled::Panicked(message(&*panic))),
+                Ok(Poll::Pending) => {}
+            }
+            // A body that woke itself has not come to rest: poll it again before judging it.
+            if live.waker.take_woken() {
+                continue;
+            }
+            match live.rest() {
+                Rest::Quiescent => return Poll::Ready(Polled::Quiescent),
+                Rest::Working => {
+                    grace = None;
+                    return Poll::Pending;
+                }
+                Rest::Waiting(until) => {
+                    if until.is_some_and(|at| clock.now().until(at) <= GRACE) {
+                        return Poll::Pending; // it ends soon
+                    }
+                    let timer = grace.get_or_insert_with(|| clock.sleep(GRACE));
+                    return timer.as_mut().poll(cx).map(|()| Polled::Parkable(until));
+                }
+            }
+        }
+    })
+    .await
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+/// The run waits as a row: no task, no memory.
+///
+/// # Crash
+/// Before the row is durable the run is active, and is resumed at once; after, when its time comes.
+async fn park(live: &Arc<Live>, until: Option<Timestamp>) -> End {
+    let ticket = live.change_run(|run| {
+        run.state = RunState::Waiting { until };
+        run.deaths = 0;
+    });
+    match written(live, ticket.durable().await) {
+        Ok(()) => {
+            if let Some(at) = until {
+                live.engine.core.agenda.note(at);
+            }
+            End::Parked
+        }
+        Err(error) => End::Failed(error),
+    }
+}
+
+/// The run is over: its result, and every effect that is left without an owner, become durable together.
+pub(super) async fn finish(live: &Arc<Live>, result: Result<Payload, Failure>) -> End {
+    let when = if result.is_ok() { resume::When::Succeeded } else { resume::When::Failed };
+    let left = match resume::left_behind(live, when).await {
+        Ok(left) => left,
+        Err(error) => return End::Failed(error),
+    };
+    let core = &live.engine.core;
+    let (state, large) = match result.and_then(|output| Ok(output.within(&core.limits)?)) {
+        Ok(output) => {
+            let (output, large) = core.storable(output);
+            (RunState::Succeeded { output }, large)
+        }
+        Err(failure) => (RunState::Failed { failure: failure.payload() }, None),
+    };
+    let run = live.next_run(|run| run.state = state.clone());
+    let mut change = core.change(Some(live.lane)).run(run);
+    change.escalations = left;
+    change.payloads.extend(large.map(|payload: Payload| (live.tenant.clone(), payload)));
+    match written(live, core.group.commit_one(change).await) {
+        Ok(()) => End::Over(state),
+        Err(error) => End::Failed(error),
+    }
+}
+
+pub(super) fn written(live: &Live, verdict: Result<Verdict, StoreError>) -> Result<(), ExecError> {
+    let key = live.id.to_string();
+    match verdict {
+        Ok(Verdict::Admitted) => Ok(()),
+        Ok(Verdict::Refused(refusal)) => Err(ExecError::Refused { key, refusal }),
+        Err(source) => Err(ExecError::Store { key, source }),
+    }
+}
+
+/// The output of a run that ended well.
+pub(super) const fn output(state: &RunState) -> Option<&Stored> {
+    match state {
+        RunState::Succeeded { output } => Some(output),
+        _ => None,
+    }
+}

@@ -1,0 +1,105 @@
+//! Changes in the ledger's own database: exactly once, literally (DESIGN 4.6).
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sqlx::sqlite::SqliteConnection;
+
+use super::ctx::{Ctx, Label};
+use super::failure::{Failure, FailureCode};
+use super::live::{Stop, misuse};
+use super::replay::Kind;
+use crate::exec::ExecError;
+use crate::payload::Payload;
+use crate::store::sqlite::TransactionError;
+use crate::store::{EscalationKind, Step};
+
+/// Other writers wait while a transaction runs.
+const LIMIT: Duration = Duration::from_secs(5);
+
+impl Ctx {
+    /// Runs a closure on the ledger's own database, in one transaction with the record of its result.
+    ///
+    /// The closure gets the connection and must leave the transaction open: no COMMIT, no ROLLBACK. It has five
+    /// seconds, and no context. An error it returns rolls its changes back, and is recorded.
+    ///
+    /// # Crash
+    /// Changes and record are both there, or neither.
+    pub async fn transaction<T, F>(&self, label: impl Into<Label>, work: F) -> Result<T, Failure>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
+    {
+        let open = self.open(Kind::Transaction, label)?;
+        if let Some(past) = self.live.recorded(&open).await {
+            let outcome: Result<T, Failure> = self.replayed(open, None, past).await?;
+            return outcome;
+        }
+        let Some(sqlite) = &self.live.engine.sqlite else {
+            return Err(misuse("this engine's store is not a SQLite file: it has no transactions of yours"));
+        };
+        self.live.released(&open, None).await;
+        if let Err(error) = self.live.flushed().await {
+            return Err(self.live.failure(error).await);
+        }
+        let core = &self.live.engine.core;
+        let step = Step {
+            tenant: self.live.tenant.clone(),
+            run: self.live.id,
+            kind: open.identity.kind.checkpoint(),
+            name: open.identity.name.clone(),
+            id: open.identity.id.clone(),
+            input_hash: None,
+            value: None,
+            at: core.now(),
+        };
+        let committed = {
+            let _resting = open.rest();
+            let change = core.change(Some(self.live.lane));
+            sqlite
+                .transaction(change, step, LIMIT, &*core.clock, |connection| {
+                    let work = work(connection);
+                    #[cfg(feature = "sim")]
+                    let core = core.clone();
+                    Box::pin(async move {
+                        let output = work.await?;
+                        let payload = Payload::of(&Ok::<_, Failure>(&output))?;
+                        #[cfg(feature = "sim")]
+                        core.registry.at(crate::sim::CrashPoint::BeforeTransaction);
+                        Ok((output, payload))
+                    })
+                })
+                .await
+        };
+        let failure = match committed {
+            Ok(output) => {
+                #[cfg(feature = "sim")]
+                core.registry.at(crate::sim::CrashPoint::AfterTransaction);
+                self.live.progressed();
+                open.close();
+                return Ok(output);
+            }
+            Err(TransactionError::Closure(failure)) => failure,
+            Err(error @ TransactionError::TooSlow { .. }) => {
+                Failure::coded(FailureCode::Transaction, error.to_string())
+            }
+            Err(error @ TransactionError::EndedInside) => {
+                let question = format!("run {}: the {}: {error}", self.live.id, open.identity);
+                return self.halt(EscalationKind::Damaged, question).await;
+            }
+            Err(TransactionError::Refused(refusal)) => {
+                let key = open.identity.to_string();
+                return self.live.stop(Stop::Failed(ExecError::Refused { key, refusal })).await;
+            }
+            Err(TransactionError::Store(source)) => {
+                let key = open.identity.to_string();
+                return self.live.stop(Stop::Failed(ExecError::Store { key, source })).await;
+            }
+        };
+        self.live.checkpoint(&open.identity, None, Payload::of(&Err::<(), _>(&failure))?).await;
+        open.close();
+        Err(failure)
+    }
+}

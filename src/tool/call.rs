@@ -1,0 +1,73 @@
+//! What a tool is told about the call it carries out.
+
+use futures_util::future::BoxFuture;
+
+use crate::id::Tenant;
+use crate::ledger::OperationKey;
+use crate::store::StoreError;
+
+/// One attempt, or one lookup.
+pub struct Call {
+    pub(crate) tenant: Tenant,
+    pub(crate) operation_key: OperationKey,
+    pub(crate) wire_key: String,
+    pub(crate) attempt: u32,
+    pub(crate) external_ref: Option<String>,
+    /// Absent during a lookup, which notes nothing.
+    pub(crate) noting: Option<Box<dyn Noting>>,
+}
+
+/// Notes an external reference in the record, durably.
+pub(crate) trait Noting: Send + Sync {
+    fn note(&self, external_ref: String) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+impl Call {
+    /// The key as it goes downstream: the same in every attempt, `[A-Za-z0-9_-]`, within the length that the
+    /// contract declares. For an `Idempotency-Key` header, a client reference, or the provider's own field.
+    pub fn key(&self) -> &str {
+        &self.wire_key
+    }
+
+    /// The readable key, for metadata and for people.
+    pub fn operation_key(&self) -> &OperationKey {
+        &self.operation_key
+    }
+
+    /// Whose call it is.
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// Which attempt this is, from 1. During a lookup: how many have been made.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The provider's id that an earlier attempt noted.
+    pub fn external_ref(&self) -> Option<&str> {
+        self.external_ref.as_deref()
+    }
+
+    /// Notes the provider's id as soon as it is known, before the answer is complete (REC-4): after a crash it
+    /// is what a lookup can go by. Returns when the note is durable.
+    ///
+    /// # Errors
+    /// If the store failed, or this worker has been fenced meanwhile; go on, and let the answer be recorded.
+    pub async fn note(&self, external_ref: impl Into<String>) -> Result<(), StoreError> {
+        match &self.noting {
+            Some(noting) => noting.note(external_ref.into()).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call")
+            .field("tenant", &self.tenant)
+            .field("key", &self.operation_key)
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! Downstream contracts as types, so that the compiler can insist on what they demand (DESIGN 4.3).
+
+use std::marker::PhantomData;
+
+use futures_util::future::BoxFuture;
+
+use super::{Call, Reconcile, Tool, ToolError, effect};
+use crate::ledger::{self, ContractClass, Finding, LookupOffer};
+
+/// What a provider offers.
+pub trait Contract: Send + Sync + 'static {
+    /// The class with its careful defaults.
+    fn declaration() -> ledger::Contract;
+}
+
+/// The contract is enough for the effect class.
+#[diagnostic::on_unimplemented(
+    message = "a `{E}` tool cannot have the contract `{Self}`: nobody could find out what became of a call",
+    label = "not enough for a `{E}`",
+    note = "declare what the provider offers: `contract::ReplaysKey`, `RejectsKey`, `NaturalKey` or `Lookup`"
+)]
+pub trait Suits<E: effect::Effect> {}
+
+/// What a contract demands of a tool.
+#[diagnostic::on_unimplemented(
+    message = "`{T}` does not have what the contract `{Self}` demands",
+    note = "this contract is settled by a lookup: implement `Reconcile` for `{T}`"
+)]
+pub trait Demands<T: Tool> {
+    /// Asks the external system, if the contract offers that.
+    fn reconcile<'a>(tool: &'a T, call: &'a Call, input: &'a T::Input) -> Option<Reconciling<'a, T>>;
+}
+
+/// A lookup under way.
+pub type Reconciling<'a, T> = BoxFuture<'a, Result<Finding<<T as Tool>::Output>, ToolError>>;
+
+macro_rules! classes {
+    ($($(#[$doc:meta])* $name:ident: $($demands:ident)?;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl Contract for $name {
+            fn declaration() -> ledger::Contract {
+                ledger::Contract::new(ContractClass::$name)
+            }
+        }
+
+        impl<T: Tool $(+ $demands)?> Demands<T> for $name {
+            fn reconcile<'a>(tool: &'a T, call: &'a Call, input: &'a T::Input) -> Option<Reconciling<'a, T>> {
+                classes!(@lookup tool call input $($demands)?)
+            }
+        }
+    )*};
+    (@lookup $tool:ident $call:ident $input:ident Reconcile) => {
+        Some(Box::pin($tool.reconcile($call, $input)))
+    };
+    (@lookup $tool:ident $call:ident $input:ident) => {{
+        let _ = ($tool, $call, $input);
+        None
+    }};
+}
+
+classes! {
+    /// Takes a key; a duplicate gets the stored result. No lookup: see [`WithLookup`].
+    ReplaysKey:;
+    /// Takes a key; a duplicate is refused without the result.
+    RejectsKey: Reconcile;
+    /// Conditional create, or an id that we know before sending. No lookup: see [`WithLookup`].
+    NaturalKey:;
+    /// No key, but a strongly consistent lookup by our reference.
+    Lookup: Reconcile;
+    /// Neither. A call of unknown outcome waits for a person.
+    Blind:;
+}
+
+/// A provider that takes a key *and* can be asked.
+#[derive(Debug)]
+pub struct WithLookup<C>(PhantomData<C>);
+
+impl<C: Contract> Contract for WithLookup<C> {
+    fn declaration() -> ledger::Contract {
+        C::declaration().lookup(LookupOffer::Strong)
+    }
+}
+
+impl<T: Reconcile, C: Contract> Demands<T> for WithLookup<C> {
+    fn reconcile<'a>(tool: &'a T, call: &'a Call, input: &'a T::Input) -> Option<Reconciling<'a, T>> {
+        Some(Box::pin(tool.reconcile(call, input)))
+    }
+}
+
+macro_rules! suits {
+    ($($contract:ty)*) => {$(
+        impl<E: effect::Effect> Suits<E> for $contract {}
+    )*};
+}
+
+suits! { ReplaysKey RejectsKey NaturalKey Lookup WithLookup<ReplaysKey> WithLookup<NaturalKey> }
+
+macro_rules! blind_suits {
+    ($($effect:ident)*) => {$(
+        impl Suits<effect::$effect> for Blind {}
+    )*};
+}
+
+// Everything but a payment.
+blind_suits! { Pure ModelCall ReadOnly Draft InternalMutation Notification Deletion MemoryWrite }

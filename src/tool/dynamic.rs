@@ -1,0 +1,293 @@
+//! Tools that are known only at run time: an agent's, an MCP server's, a plain function.
+
+use std::any::Any;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use super::prepared::written;
+use super::registry::Unprepared;
+use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
+use crate::id::Name;
+use crate::ledger::{
+    Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key, KeyError, LookupOffer,
+    Package, Retention, RetryPolicy,
+};
+use crate::payload::{DigestKey, Payload, PayloadError};
+
+type CallFn =
+    dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Done<Value>, ToolError>> + Send + Sync + 'static;
+type KeyFn = dyn Fn(&Value) -> Option<Key> + Send + Sync;
+type PackageFn = dyn Fn(&Value) -> Package + Send + Sync;
+type ReconcileFn = dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Finding<Value>, ToolError>>
+    + Send
+    + Sync
+    + 'static;
+
+/// A tool put together at run time. The rules that types enforce for a [`Tool`](super::Tool) are checked when
+/// it is registered, and when it is called.
+///
+/// ```
+/// use counterfoil::tool::{Done, DynamicTool, Registry};
+/// use counterfoil::ledger::{Contract, ContractClass, EffectClass};
+/// use serde_json::json;
+///
+/// let mut registry = Registry::default();
+/// DynamicTool::new("pay", EffectClass::Payment, Contract::new(ContractClass::ReplaysKey))
+///     .call(|call, input| Box::pin(async move {
+///         Ok(Done::new(json!({"paid": input["cents"], "under": call.key()})))
+///     }))
+///     .register(&mut registry)?;
+///
+/// // Nobody could find out what became of this one:
+/// let blind = DynamicTool::new("pay_blindly", EffectClass::Payment, Contract::new(ContractClass::Blind));
+/// assert!(blind.register(&mut registry).is_err());
+/// # Ok::<(), counterfoil::tool::RegisterError>(())
+/// ```
+#[must_use]
+pub struct DynamicTool {
+    name: String,
+    effect: EffectClass,
+    contract: Contract,
+    retry: RetryPolicy,
+    retention: Retention,
+    divergence: Divergence,
+    functions: Functions,
+}
+
+#[derive(Clone, Default)]
+struct Functions {
+    call: Option<Arc<CallFn>>,
+    reconcile: Option<Arc<ReconcileFn>>,
+    key: Option<Arc<KeyFn>>,
+    package: Option<Arc<PackageFn>>,
+}
+
+impl DynamicTool {
+    /// A tool of this name, effect and contract.
+    pub fn new(name: impl Into<String>, effect: EffectClass, contract: Contract) -> Self {
+        Self {
+            name: name.into(),
+            effect,
+            contract,
+            retry: RetryPolicy::default(),
+            retention: Retention::default(),
+            divergence: effect.divergence(),
+            functions: Functions::default(),
+        }
+    }
+
+    /// What it does.
+    pub fn call<F>(mut self, call: F) -> Self
+    where
+        F: for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Done<Value>, ToolError>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.functions.call = Some(Arc::new(call));
+        self
+    }
+
+    /// How to find out what became of a call.
+    pub fn reconcile<F>(mut self, reconcile: F) -> Self
+    where
+        F: for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Finding<Value>, ToolError>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.functions.reconcile = Some(Arc::new(reconcile));
+        if self.contract.lookup == LookupOffer::None {
+            self.contract.lookup = LookupOffer::Strong;
+        }
+        self
+    }
+
+    /// Which operation a call is.
+    pub fn key(mut self, key: impl Fn(&Value) -> Option<Key> + Send + Sync + 'static) -> Self {
+        self.functions.key = Some(Arc::new(key));
+        self
+    }
+
+    /// What must be approved before a call may go out.
+    pub fn package(mut self, package: impl Fn(&Value) -> Package + Send + Sync + 'static) -> Self {
+        self.functions.package = Some(Arc::new(package));
+        self
+    }
+
+    /// How often and how soon it is tried.
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// How long its records are kept.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// What becomes of an effect that a resumed run does not ask for.
+    pub fn divergence(mut self, divergence: Divergence) -> Self {
+        self.divergence = divergence;
+        self
+    }
+
+    /// Checks and registers it.
+    pub fn register(mut self, registry: &mut Registry) -> Result<(), RegisterError> {
+        if self.effect.needs_approval() && self.functions.package.is_none() {
+            return Err(RegisterError::NoPackage { tool: self.name, effect: self.effect });
+        }
+        if self.functions.reconcile.is_none() {
+            self.contract.lookup = LookupOffer::None; // what was declared cannot be done
+        }
+        let spec = ToolSpec {
+            name: Name::new(&self.name)?,
+            effect: self.effect,
+            contract: self.contract,
+            retry: self.retry,
+            retention: self.retention,
+            divergence: self.divergence,
+            input_version: 1,
+        };
+        registry.add(Arc::new(Dynamic { spec: Arc::new(spec), functions: self.functions }))
+    }
+}
+
+struct Dynamic {
+    spec: Arc<ToolSpec>,
+    functions: Functions,
+}
+
+impl Unprepared for Dynamic {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
+        Ok(Arc::new(WithValue {
+            spec: self.spec.clone(),
+            functions: self.functions.clone(),
+            input: input.value()?,
+            payload: input.clone(),
+        }))
+    }
+
+    fn typed(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct WithValue {
+    spec: Arc<ToolSpec>,
+    functions: Functions,
+    input: Value,
+    payload: Payload,
+}
+
+impl Prepared for WithValue {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn key(&self) -> Option<Key> {
+        self.functions.key.as_ref()?(&self.input)
+    }
+
+    fn package(&self) -> Option<Package> {
+        Some(self.functions.package.as_ref()?(&self.input))
+    }
+
+    fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
+        Ok((self.payload.clone(), false))
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
+        Box::pin(async move {
+            let Some(function) = &self.functions.call else {
+                return Err(ToolError::new(ErrorKind::Validation, "the tool has no `call`"));
+            };
+            let done = function(call, self.input.clone()).await?;
+            Ok(Done { output: written(&done.output)?, external_ref: done.external_ref })
+        })
+    }
+
+    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+        let finding = self.functions.reconcile.as_ref()?(call, self.input.clone());
+        Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
+    }
+
+    fn rewrite(&self, _: &Payload) -> Option<Payload> {
+        None // there is no type that could have changed
+    }
+}
+
+/// A plain function as a tool that is used once: no provider is declared, so a call of unknown outcome waits
+/// for a person.
+pub(crate) struct Once<F> {
+    spec: ToolSpec,
+    payload: Payload,
+    key: Key,
+    function: Mutex<Option<F>>,
+}
+
+impl<F> Once<F> {
+    pub(crate) fn new(key: Key, payload: Payload, function: F) -> Result<Self, KeyError> {
+        let name = Name::new(key.kind()).map_err(|_| KeyError::Empty { part: "operation type" })?;
+        let effect = EffectClass::InternalMutation;
+        let spec = ToolSpec {
+            name,
+            effect,
+            contract: Contract::new(ContractClass::Blind),
+            // A function that can be called once cannot be retried.
+            retry: RetryPolicy { attempts: 1, ..RetryPolicy::default() },
+            retention: Retention::default(),
+            divergence: effect.divergence(),
+            input_version: 1,
+        };
+        Ok(Self { spec, payload, key, function: Mutex::new(Some(function)) })
+    }
+}
+
+impl<F, Fut> Prepared for Once<F>
+where
+    F: FnOnce() -> Fut + Send,
+    Fut: Future<Output = Result<Payload, ToolError>> + Send,
+{
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn key(&self) -> Option<Key> {
+        Some(self.key.clone())
+    }
+
+    fn package(&self) -> Option<Package> {
+        None
+    }
+
+    fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
+        Ok((self.payload.clone(), false))
+    }
+
+    fn call<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
+        let function = self.function.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Box::pin(async move {
+            match function {
+                Some(function) => function().await.map(Done::new),
+                None => Err(ToolError::new(ErrorKind::Validation, "the function was called already")),
+            }
+        })
+    }
+
+    fn reconcile<'a>(&'a self, _: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+        None
+    }
+
+    fn rewrite(&self, _: &Payload) -> Option<Payload> {
+        None
+    }
+}

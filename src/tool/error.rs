@@ -1,0 +1,84 @@
+//! What an attempt comes back with.
+
+use std::time::Duration;
+
+use crate::ledger::ErrorKind;
+
+/// A call that succeeded.
+#[derive(Clone, Debug)]
+pub struct Done<T> {
+    /// The result.
+    pub output: T,
+    /// The provider's own id for the effect, if it has one.
+    pub external_ref: Option<String>,
+}
+
+impl<T> Done<T> {
+    /// A result.
+    pub const fn new(output: T) -> Self {
+        Self { output, external_ref: None }
+    }
+
+    /// Adds the provider's id.
+    #[must_use]
+    pub fn external_ref(mut self, id: impl Into<String>) -> Self {
+        self.external_ref = Some(id.into());
+        self
+    }
+}
+
+impl<T> From<T> for Done<T> {
+    fn from(output: T) -> Self {
+        Self::new(output)
+    }
+}
+
+/// An attempt that failed. Its kind decides what may happen next, so it must be told truly: what *may* have
+/// reached the world is never reported as a kind that says nothing happened.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}: {message}", kind.name())]
+pub struct ToolError {
+    /// What kind of failure.
+    pub kind: ErrorKind,
+    /// What happened, for people. Goes into the record: no secrets.
+    pub message: String,
+    /// When the provider wants to be asked again.
+    pub retry_after: Option<Duration>,
+}
+
+impl ToolError {
+    /// A failure of this kind.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retry_after: None }
+    }
+
+    /// Adds when the provider wants to be asked again.
+    #[must_use]
+    pub const fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// Sorts an HTTP status (RFC 9110) for a request that was sent completely. A 5xx may have had its effect
+    /// before it failed, and a 409 may mean "known already": neither is a proof that nothing happened.
+    ///
+    /// ```
+    /// use counterfoil::{ledger::ErrorKind, tool::ToolError};
+    /// assert_eq!(ToolError::http(503, "down").kind, ErrorKind::Server);
+    /// assert_eq!(ToolError::http(422, "no such case").kind, ErrorKind::Validation);
+    /// ```
+    pub fn http(status: u16, message: impl Into<String>) -> Self {
+        let kind = match status {
+            401 => ErrorKind::Unauthorized,
+            403 => ErrorKind::PolicyDenied,
+            408 | 425 => ErrorKind::TimeoutDuringEffect,
+            409 => ErrorKind::Duplicate,
+            412 => ErrorKind::VersionConflict,
+            429 => ErrorKind::RateLimited,
+            400..=499 => ErrorKind::Validation,
+            500..=599 => ErrorKind::Server,
+            _ => ErrorKind::Unknown,
+        };
+        Self::new(kind, format!("HTTP {status}: {}", message.into()))
+    }
+}

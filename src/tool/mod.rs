@@ -1,0 +1,137 @@
+//! ③ Tools: what touches the world, and what it declares about itself.
+//!
+//! A typed tool implements [`Tool`]; what its effect class and its contract demand of it are further traits
+//! ([`Reconcile`], [`NeedsApproval`]), and the compiler insists on them. A tool that is known only at run time
+//! is put together by [`DynamicTool`], and the same rules are checked when it is registered.
+
+mod call;
+pub mod contract;
+mod dynamic;
+pub mod effect;
+mod error;
+mod prepared;
+mod registry;
+
+use std::future::Future;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use call::Call;
+pub(crate) use call::Noting;
+pub use dynamic::DynamicTool;
+pub(crate) use dynamic::Once;
+pub use error::{Done, ToolError};
+pub(crate) use prepared::{Prepared, Typed, canonical};
+pub use registry::{RegisterError, Registry, ToolSpec};
+
+use crate::ledger::{self, Divergence, Finding, Key, Package, Retention, RetryPolicy};
+
+/// Something that touches the world.
+///
+/// ```
+/// use counterfoil::{Key, tool::{Call, Done, Tool, ToolError, contract, effect}};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Ticket { case: String, title: String }
+///
+/// struct OpenTicket;
+///
+/// impl Tool for OpenTicket {
+///     const NAME: &'static str = "open_ticket";
+///     type Effect = effect::InternalMutation;
+///     type Contract = contract::ReplaysKey; // the tracker honours an idempotency key
+///     type Input = Ticket;
+///     type Output = String;
+///
+///     fn key(&self, ticket: &Ticket) -> Option<Key> {
+///         Some(Key::of(Self::NAME).target(&ticket.case).operation("open"))
+///     }
+///
+///     async fn call(&self, call: &Call, ticket: &Ticket) -> Result<Done<String>, ToolError> {
+///         // POST /tickets with `Idempotency-Key: call.key()` …
+///         Ok(Done::new(format!("{} opened as {}", ticket.title, call.key())))
+///     }
+/// }
+/// ```
+pub trait Tool: Send + Sync + Sized + 'static {
+    /// The operation type: part of every key, so it must never change.
+    const NAME: &'static str;
+    /// Raise it when the input type changes: a stored request of an older version is read as today's type
+    /// before it is called a conflict.
+    const INPUT_VERSION: u32 = 1;
+
+    /// What it does to the world: one of [`effect`]'s types.
+    type Effect: effect::Effect + effect::Demands<Self>;
+    /// What the provider offers: one of [`contract`]'s types.
+    type Contract: contract::Contract + contract::Suits<Self::Effect> + contract::Demands<Self>;
+    /// The request.
+    type Input: Serialize + DeserializeOwned + Send + Sync + 'static;
+    /// The result.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Which operation this is. Two calls with one key are *one* effect. Without a key, two calls are two
+    /// effects, and a call is identified by its place in its run. Never random, never a time.
+    fn key(&self, _input: &Self::Input) -> Option<Key> {
+        None
+    }
+
+    /// The declaration in full: settle time, key window, account. Starts from the contract type's defaults,
+    /// and must keep its class.
+    fn contract(&self) -> ledger::Contract {
+        <Self::Contract as contract::Contract>::declaration()
+    }
+
+    /// How often, how soon, and how long an attempt may take.
+    fn retry(&self) -> RetryPolicy {
+        RetryPolicy::default()
+    }
+
+    /// How long its records are kept.
+    fn retention(&self) -> Retention {
+        Retention::default()
+    }
+
+    /// What becomes of a recorded effect that a resumed run does not ask for.
+    fn divergence(&self) -> Divergence {
+        <Self::Effect as effect::Effect>::CLASS.divergence()
+    }
+
+    /// Does it. Called only when a `started` record is durable.
+    ///
+    /// Switch off the retries of the provider's own client, or let them send `call.key()`: there is one point
+    /// of retry, and it is the executor. Dropping this future (a timeout) leaves the outcome unknown.
+    fn call(
+        &self,
+        call: &Call,
+        input: &Self::Input,
+    ) -> impl Future<Output = Result<Done<Self::Output>, ToolError>> + Send;
+}
+
+/// How to find out what became of a call.
+#[diagnostic::on_unimplemented(
+    message = "the contract of `{Self}` promises a lookup, but `{Self}` cannot be asked what became of a call",
+    label = "`Reconcile` is missing",
+    note = "implement `Reconcile` for `{Self}`: look the effect up by `call.key()` or the noted external reference",
+    note = "if the provider offers no lookup, declare another contract (`contract::ReplaysKey`, `contract::Blind`)"
+)]
+pub trait Reconcile: Tool {
+    /// Asks the external system, by the noted external reference or by key, over all pages. Must change nothing.
+    fn reconcile(
+        &self,
+        call: &Call,
+        input: &Self::Input,
+    ) -> impl Future<Output = Result<Finding<Self::Output>, ToolError>> + Send;
+}
+
+/// What somebody must approve before the effect may go out.
+#[diagnostic::on_unimplemented(
+    message = "the effect of `{Self}` needs an approval, but `{Self}` does not say of what",
+    label = "`NeedsApproval` is missing",
+    note = "implement `NeedsApproval` for `{Self}`: return the package (what, for whom, which content) to be approved"
+)]
+pub trait NeedsApproval: Tool {
+    /// The package that is compared with the approved one directly before each dispatch.
+    fn package(&self, input: &Self::Input) -> Package;
+}

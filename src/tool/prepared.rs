@@ -1,0 +1,88 @@
+//! A tool together with one input, its types forgotten: what the executor works on.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::contract::Demands as _;
+use super::effect::Demands as _;
+use super::{Call, Done, Tool, ToolError, ToolSpec};
+use crate::ledger::{Finding, Key, Package};
+use crate::payload::{DigestKey, Payload, PayloadError, noticing};
+
+/// One tool, one input.
+pub(crate) trait Prepared: Send + Sync {
+    fn spec(&self) -> &ToolSpec;
+    fn key(&self) -> Option<Key>;
+    fn package(&self) -> Option<Package>;
+    /// The canonical request, and whether it holds a secret that would have needed the tenant's key.
+    fn request(&self, key: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError>;
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>>;
+    /// `None` where the contract offers no lookup.
+    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>>;
+    /// A stored request of another version, read as today's input and written again.
+    fn rewrite(&self, stored: &Payload) -> Option<Payload>;
+}
+
+/// A typed tool with its input.
+pub(crate) struct Typed<T: Tool> {
+    pub(crate) tool: Arc<T>,
+    pub(crate) spec: Arc<ToolSpec>,
+    pub(crate) input: T::Input,
+}
+
+/// Serializes in the tenant's digest scope, or notices that there should have been one.
+pub(crate) fn canonical<V: serde::Serialize>(
+    value: &V,
+    key: Option<&DigestKey>,
+) -> Result<(Payload, bool), PayloadError> {
+    match key {
+        Some(key) => key.scoped(|| Payload::of(value)).map(|payload| (payload, false)),
+        None => {
+            let (payload, secret) = noticing(|| Payload::of(value));
+            Ok((payload?, secret))
+        }
+    }
+}
+
+impl<T: Tool> Prepared for Typed<T> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn key(&self) -> Option<Key> {
+        self.tool.key(&self.input)
+    }
+
+    fn package(&self) -> Option<Package> {
+        T::Effect::package(&self.tool, &self.input)
+    }
+
+    fn request(&self, key: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
+        canonical(&self.input, key)
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
+        Box::pin(async move {
+            let done = self.tool.call(call, &self.input).await?;
+            let output = written(&done.output)?;
+            Ok(Done { output, external_ref: done.external_ref })
+        })
+    }
+
+    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+        let finding = T::Contract::reconcile(&self.tool, call, &self.input)?;
+        Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
+    }
+
+    fn rewrite(&self, stored: &Payload) -> Option<Payload> {
+        Payload::of(&stored.decode::<T::Input>().ok()?).ok()
+    }
+}
+
+/// The effect has happened: a result that cannot be written down leaves the call ambiguous, not failed.
+pub(super) fn written<V: serde::Serialize>(output: &V) -> Result<Payload, ToolError> {
+    Payload::of(output).map_err(|e| {
+        ToolError::new(crate::ledger::ErrorKind::Unknown, format!("the result cannot be recorded: {e}"))
+    })
+}

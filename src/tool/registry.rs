@@ -1,0 +1,228 @@
+//! The tools that an executor knows, checked when they are registered.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::effect::Effect as _;
+use super::{Prepared, Tool, Typed};
+use crate::id::{IdError, Name};
+use crate::ledger::{
+    Contract, ContractClass, ContractError, Divergence, EffectClass, LookupOffer, Retention, RetryPolicy,
+};
+use crate::payload::{Payload, PayloadError};
+
+/// What a tool declares about itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ToolSpec {
+    /// The operation type.
+    pub name: Name,
+    /// What it does to the world.
+    pub effect: EffectClass,
+    /// What the provider offers.
+    pub contract: Contract,
+    /// How often and how soon it is tried.
+    pub retry: RetryPolicy,
+    /// How long its records are kept.
+    pub retention: Retention,
+    /// What becomes of an effect that a resumed run does not ask for.
+    pub divergence: Divergence,
+    /// The version of its input type.
+    pub input_version: u32,
+}
+
+impl ToolSpec {
+    /// The worst that can happen to a call, in a few words (FLOW-10).
+    pub const fn worst_case(&self) -> &'static str {
+        if self.effect.repeatable() {
+            return "may repeat, harmless";
+        }
+        match (self.contract.class, self.contract.lookup) {
+            (ContractClass::Transactional, _) => "exactly once",
+            (ContractClass::Blind, LookupOffer::None) if self.contract.repeat_blindly => {
+                "may repeat (opted in)"
+            }
+            (ContractClass::Blind, LookupOffer::None) => "at most once, then asks a person",
+            (_, LookupOffer::None) => "once, as the provider declares",
+            (_, LookupOffer::Eventual) => "verified, may ask a person",
+            (_, LookupOffer::Strong) => "verified",
+        }
+    }
+
+    fn check(&self) -> Result<(), RegisterError> {
+        self.contract
+            .check(self.effect, &self.retry, &self.retention)
+            .map_err(|source| RegisterError::Contract { tool: self.name.to_string(), source })
+    }
+}
+
+/// A tool whose input is not known yet.
+pub(crate) trait Unprepared: Send + Sync {
+    fn spec(&self) -> &Arc<ToolSpec>;
+    fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError>;
+    fn typed(&self) -> &dyn Any;
+}
+
+/// A registered typed tool.
+pub(crate) struct Registered<T> {
+    pub(crate) tool: Arc<T>,
+    pub(crate) spec: Arc<ToolSpec>,
+}
+
+impl<T: Tool> Unprepared for Registered<T> {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
+        let input = input.decode()?;
+        Ok(Arc::new(Typed { tool: self.tool.clone(), spec: self.spec.clone(), input }))
+    }
+
+    fn typed(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The tools of an executor, by name and by type.
+#[derive(Default)]
+pub struct Registry {
+    by_name: HashMap<Name, Arc<dyn Unprepared>>,
+    by_type: HashMap<TypeId, Name>,
+    #[cfg(feature = "sim")]
+    watch: Option<Arc<dyn crate::sim::Watch>>,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.by_name.keys()).finish()
+    }
+}
+
+impl Registry {
+    /// Registers a typed tool.
+    pub fn tool<T: Tool>(&mut self, tool: T) -> Result<(), RegisterError> {
+        let name = Name::new(T::NAME)?;
+        let declared = tool.contract();
+        let promised = <T::Contract as super::contract::Contract>::declaration();
+        if (declared.class, declared.lookup != LookupOffer::None)
+            != (promised.class, promised.lookup != LookupOffer::None)
+        {
+            return Err(RegisterError::OtherClass { tool: name.to_string() });
+        }
+        let spec = ToolSpec {
+            name: name.clone(),
+            effect: T::Effect::CLASS,
+            contract: declared,
+            retry: tool.retry(),
+            retention: tool.retention(),
+            divergence: tool.divergence(),
+            input_version: T::INPUT_VERSION,
+        };
+        self.add(Arc::new(Registered { tool: Arc::new(tool), spec: Arc::new(spec) }))?;
+        self.by_type.insert(TypeId::of::<T>(), name);
+        Ok(())
+    }
+
+    pub(crate) fn add(&mut self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
+        tool.spec().check()?;
+        let name = tool.spec().name.clone();
+        if self.by_name.contains_key(&name) {
+            return Err(RegisterError::Twice { tool: name.to_string() });
+        }
+        self.by_name.insert(name, tool);
+        Ok(())
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn watch(&mut self, watch: Arc<dyn crate::sim::Watch>) {
+        self.watch = Some(watch);
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&dyn Unprepared> {
+        self.by_name.get(&Name::new(name).ok()?).map(|tool| &**tool)
+    }
+
+    /// The tool that was registered under this type, with its input.
+    pub(crate) fn typed<T: Tool>(&self, input: T::Input) -> Option<Arc<dyn Prepared>> {
+        let name = self.by_type.get(&TypeId::of::<T>())?;
+        let registered: &Registered<T> = self.by_name.get(name)?.typed().downcast_ref()?;
+        let Registered { tool, spec } = registered;
+        Some(self.hand_out(Arc::new(Typed { tool: tool.clone(), spec: spec.clone(), input })))
+    }
+
+    /// The tool with its input as JSON.
+    pub(crate) fn untyped(
+        &self,
+        tool: &dyn Unprepared,
+        input: &Payload,
+    ) -> Result<Arc<dyn Prepared>, PayloadError> {
+        Ok(self.hand_out(tool.prepare(input)?))
+    }
+
+    /// Everything that will touch the world passes here: the seam at which a simulator watches.
+    pub(crate) fn hand_out(&self, tool: Arc<dyn Prepared>) -> Arc<dyn Prepared> {
+        #[cfg(feature = "sim")]
+        if let Some(watch) = &self.watch {
+            return Arc::new(crate::sim::Watched::new(tool, watch.clone()));
+        }
+        tool
+    }
+
+    /// The one durable boundary that passes neither store nor tool: a transaction on the concrete store.
+    #[cfg(all(feature = "sim", feature = "sqlite"))]
+    pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
+        if let Some(watch) = &self.watch {
+            watch.at(point);
+        }
+    }
+
+    /// What the registered tools declare, by name: the ground of the guarantee report.
+    pub fn specs(&self) -> Vec<&ToolSpec> {
+        let mut specs: Vec<_> = self.by_name.values().map(|tool| &**tool.spec()).collect();
+        specs.sort_by(|a, b| a.name.cmp(&b.name));
+        specs
+    }
+}
+
+/// Why a tool was not registered.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// Its name cannot be part of a key.
+    #[error("a tool cannot be registered: {0}")]
+    Name(#[from] IdError),
+    /// There is one of that name.
+    #[error(
+        "a tool named {tool:?} is registered already: one of the two would answer for the other's records; rename it"
+    )]
+    Twice {
+        /// The name.
+        tool: String,
+    },
+    /// The declaration is unsafe.
+    #[error("the tool {tool:?} cannot be registered: {source}")]
+    Contract {
+        /// The tool.
+        tool: String,
+        /// What is unsafe about it.
+        source: ContractError,
+    },
+    /// `contract()` says something else than the type.
+    #[error(
+        "the tool {tool:?} declares another class or lookup in `contract()` than its `Contract` type: start from `contract::…::declaration()`"
+    )]
+    OtherClass {
+        /// The tool.
+        tool: String,
+    },
+    /// It needs an approval but names no package.
+    #[error("the tool {tool:?} is a {}, which needs an approval: give it a `.package(…)`", effect.name())]
+    NoPackage {
+        /// The tool.
+        tool: String,
+        /// Its effect class.
+        effect: EffectClass,
+    },
+}

@@ -135,7 +135,7 @@ pub(super) async fn orphans(pool: &SqlitePool, after: RunId, limit: u32) -> Resu
 pub(super) async fn answered(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
     let query = sqlx::query(select!(
         "WHERE state = 2 AND wake_at IS NULL AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
-         WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) ORDER BY id LIMIT ?"
+         INDEXED BY escalation_run WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) ORDER BY id LIMIT ?"
     ));
     all(query.bind(after.0).bind(limit).fetch_all(pool).await)
 }

@@ -17,6 +17,7 @@ mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
 mod payload;
+mod sqlite;
 mod tidy;
 mod watched;
 mod world;

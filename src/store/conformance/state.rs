@@ -84,6 +84,7 @@ impl State {
             let after = names.runs.iter().nth(names.runs.len() / 2).filter(|_| limit == 3);
             let after = after.copied().unwrap_or(RunId(i64::MIN));
             state.note(format!("run_orphans {after} {limit}"), &store.run_orphans(after, limit).await);
+            state.note(format!("run_answered {after} {limit}"), &store.run_answered(after, limit).await);
             for until in names.instants.iter().copied().chain([Timestamp::MAX]) {
                 state.note(format!("run_due {} {limit}", until.0), &store.run_due(until, limit).await);
                 let records = store.record_unconfirmed(until, limit).await;

@@ -72,9 +72,10 @@ pub(super) async fn open(
     tenant: &Tenant,
     limit: u32,
 ) -> Result<Vec<Escalation>, StoreError> {
+    // Left to itself the planner takes the primary key, and reads every question that was ever answered.
     sqlx::query(
-        "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
-         WHERE tenant = ? AND answer IS NULL ORDER BY id LIMIT ?",
+        "SELECT id, tenant, record, run, kind, question, opened_at, answer \
+         FROM escalation INDEXED BY escalation_open WHERE tenant = ? AND answer IS NULL ORDER BY id LIMIT ?",
     )
     .bind(tenant.text())
     .bind(limit)

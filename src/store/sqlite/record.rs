@@ -88,16 +88,16 @@ fn state_columns(state: &State) -> StateColumns {
 }
 
 fn state(status: i64, outcome: Option<String>, compensation: Option<String>) -> Option<State> {
-    Some(match status {
-        1 => State::Started,
-        2 => State::Committed { response: Stored::from_column(outcome?)? },
-        3 => State::Failed { failure: serde_json::from_str(&outcome?).ok()? },
-        4 | 6 => State::Compensated {
-            response: Stored::from_column(outcome?)?,
-            compensation: Stored::from_column(compensation?)?,
+    Some(match (status, outcome, compensation) {
+        (1, None, None) => State::Started,
+        (2, Some(response), None) => State::Committed { response: Stored::from_column(response)? },
+        (3, Some(failure), None) => State::Failed { failure: serde_json::from_str(&failure).ok()? },
+        (4 | 6, Some(response), Some(compensation)) => State::Compensated {
+            response: Stored::from_column(response)?,
+            compensation: Stored::from_column(compensation)?,
             whole: status == 4,
         },
-        5 => State::Abandoned { reason: outcome? },
+        (5, Some(reason), None) => State::Abandoned { reason },
         _ => return None,
     })
 }

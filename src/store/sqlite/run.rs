@@ -85,12 +85,12 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
 }
 
 fn state(code: i64, until: Option<Timestamp>, outcome: Option<String>) -> Option<RunState> {
-    Some(match code {
-        1 => RunState::Active,
-        2 => RunState::Waiting { until },
-        3 => RunState::Succeeded { output: Stored::from_column(outcome?)? },
-        4 => RunState::Failed { failure: Payload::stored(outcome?) },
-        5 => RunState::Halted { failure: Payload::stored(outcome?) },
+    Some(match (code, until, outcome) {
+        (1, None, None) => RunState::Active,
+        (2, until, None) => RunState::Waiting { until },
+        (3, None, Some(output)) => RunState::Succeeded { output: Stored::from_column(output)? },
+        (4, None, Some(failure)) => RunState::Failed { failure: Payload::stored(failure) },
+        (5, None, Some(failure)) => RunState::Halted { failure: Payload::stored(failure) },
         _ => return None,
     })
 }
@@ -135,7 +135,7 @@ pub(super) async fn orphans(pool: &SqlitePool, after: RunId, limit: u32) -> Resu
 pub(super) async fn answered(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
     let query = sqlx::query(select!(
         "WHERE state = 2 AND wake_at IS NULL AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
-         WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) ORDER BY id LIMIT ?"
+         INDEXED BY escalation_run WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) ORDER BY id LIMIT ?"
     ));
     all(query.bind(after.0).bind(limit).fetch_all(pool).await)
 }

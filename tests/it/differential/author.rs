@@ -116,7 +116,7 @@ impl Author {
             _ => (Kind::Many, self.many(&worker)),
         };
         let change = change.in_lane(self.lane());
-        if change.worker.is_none() && self.one_in(25) {
+        if change.worker.is_none() && self.one_in(10) {
             (kind, Change { fence: None, ..change })
         } else {
             (kind, change)
@@ -258,6 +258,7 @@ impl Author {
 
     fn question(&mut self, worker: &Sample) -> Escalation {
         let mut question = worker.escalation(&self.text());
+        question.run = self.one_in(2).then(|| self.run(worker).id);
         question.kind = [EscalationKind::Ambiguous, EscalationKind::Diverged][self.below(2)];
         if !self.questions.is_empty() && self.one_in(4) {
             question.id = self.known_question().id;

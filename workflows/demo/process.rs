@@ -5,6 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use counterfoil::clock::{Boot, Clock as _, SystemClock};
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -110,11 +111,11 @@ impl Process {
         Ok(self.child.kill().await?)
     }
 
-    /// Asks it to end.
-    pub fn terminate(&self) -> Result<(), Failed> {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<(), Failed> {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.and_then(rustix::process::Pid::from_raw).ok_or("the child is dead already")?;
-        Ok(rustix::process::kill_process(id, rustix::process::Signal::TERM)?)
+        Ok(rustix::process::kill_process(id, signal)?)
     }
 }
 
@@ -122,7 +123,7 @@ impl Death {
     /// It was killed with SIGKILL.
     pub fn was_killed(&self) -> bool {
         use std::os::unix::process::ExitStatusExt as _;
-        self.status.signal() == Some(rustix::process::Signal::KILL.as_raw())
+        self.status.signal() == Some(Signal::KILL.as_raw())
     }
 }
 

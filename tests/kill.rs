@@ -32,7 +32,7 @@ use harness::trial::Place;
 /// The settle time is long enough that a busy machine does not let a request arrive later than was declared.
 const PACE: Pace = Pace { settle: Duration::from_secs(1), patience: Duration::from_secs(2) };
 /// Longer than any test: for a sender that must not give up.
-const FOR_EVER: Duration = Duration::from_secs(600);
+const FOR_EVER: Duration = Duration::from_mins(10);
 
 /// Not a test: what this program is when another test has started it once more, as the environment says.
 #[test]

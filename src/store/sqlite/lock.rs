@@ -31,7 +31,9 @@ impl Lock {
         let refused = |e: std::io::Error| {
             let (path, detail) = (database.display().to_string(), e.to_string());
             match e.kind() {
-                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => OpenError::ReadOnly { path, detail },
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                    OpenError::ReadOnly { path, detail }
+                }
                 _ => OpenError::Unusable { path, detail },
             }
         };

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod exec_callers;
 mod exec_errors;
 mod exec_late;
 mod exec_reconcile;
@@ -15,4 +16,5 @@ mod ledger_resolve;
 mod ledger_retry;
 mod payload;
 mod smoke;
+mod tenants;
 mod world;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod exec_approval;
 mod exec_callers;
 mod exec_errors;
 mod exec_late;

@@ -16,6 +16,7 @@ mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
 mod payload;
+mod secrets;
 mod smoke;
 mod tenants;
 mod world;

@@ -34,7 +34,8 @@ impl Scene {
     }
 
     fn builder(&self) -> counterfoil::exec::ExecutorBuilder {
-        executor(&self.dir, &self.clock).dynamic_tool(self.tool().package(|input| Package::of("notice", input)))
+        executor(&self.dir, &self.clock)
+            .dynamic_tool(self.tool().package(|input| Package::of("notice", input)))
     }
 
     fn in_an_hour(&self) -> Timestamp {

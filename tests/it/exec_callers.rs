@@ -85,7 +85,8 @@ async fn a_caller_chooses_how_long_it_waits() {
     assert_eq!(at_once, Outcome::InProgress);
 
     let limit = Duration::from_secs(3);
-    let waiting = tokio::spawn(async move { second.execute(request("pay_out").wait(Wait::AtMost(limit))).await });
+    let waiting =
+        tokio::spawn(async move { second.execute(request("pay_out").wait(Wait::AtMost(limit))).await });
     scene.clock.slept(limit).await;
     scene.clock.advance(limit);
     assert_eq!(waiting.await.unwrap().unwrap(), Outcome::InProgress);
@@ -197,7 +198,10 @@ async fn a_person_says_that_it_happened() {
     executor.resolve(&acme(), id, result, "ann").await.unwrap();
     let outcome = executor.execute(request("pay_out")).await.unwrap();
     let answer = outcome.answer().unwrap();
-    assert_eq!((answer.response.as_str(), answer.basis), (r#"{"id":"seen in the bank's portal"}"#, Basis::Decision));
+    assert_eq!(
+        (answer.response.as_str(), answer.basis),
+        (r#"{"id":"seen in the bank's portal"}"#, Basis::Decision)
+    );
     assert_eq!(scene.world.requests(), 1);
     assert!(executor.escalations(&acme()).await.unwrap().is_empty());
 }

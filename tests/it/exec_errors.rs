@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::Outcome;
-use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, LookupOffer, RetryPolicy};
+use counterfoil::ledger::{
+    Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, LookupOffer, RetryPolicy,
+};
 use counterfoil::store::EscalationKind;
 
-use crate::world::{
-    Chance, Keys, Process, Reply, TestClock, World, acme, brief, executor, request, settle,
-};
+use crate::world::{Chance, Keys, Process, Reply, TestClock, World, acme, brief, executor, request, settle};
 
 const BLIND: Contract = Contract::new(ContractClass::Blind);
 const REPLAYS: Contract = Contract::new(ContractClass::ReplaysKey);

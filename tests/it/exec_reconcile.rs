@@ -277,7 +277,8 @@ async fn a_lookup_without_an_answer_is_repeated_then_escalated() {
 #[tokio::test]
 async fn what_may_be_repeated_is_repeated() {
     let scene = Scene::new(Keys::Ignores);
-    let tool = || scene.world.tool("pay_out", EffectClass::ReadOnly, none(ContractClass::Blind)).retry(brief());
+    let tool =
+        || scene.world.tool("pay_out", EffectClass::ReadOnly, none(ContractClass::Blind)).retry(brief());
     let process = || Process::start(executor(&scene.dir, &scene.clock).dynamic_tool(tool()));
     scene.world.replies([Reply::EffectThenHang]);
     let first = process().await.unwrap();

@@ -8,6 +8,7 @@ mod exec_errors;
 mod exec_late;
 mod exec_reconcile;
 mod exec_record;
+mod hostile;
 mod ledger_apply;
 mod ledger_approval;
 mod ledger_decide;

@@ -10,7 +10,7 @@ use counterfoil::store::{Resolution, RunState};
 use counterfoil::{Ctx, Engine, Failure, Outcome, Tenant, ToolRequest};
 use serde_json::{Value, json};
 
-use crate::world::{Keys, Reply, TestClock, World, Chance};
+use crate::world::{Chance, Keys, Reply, TestClock, World};
 
 async fn halve(ctx: Ctx, n: u32) -> Result<u32, Failure> {
     ctx.step("halve", &n, |n| n / 2).await
@@ -75,8 +75,12 @@ async fn a_plain_function_runs_once_for_each_tenant() {
     let (scene, (acme, globex)) = (Scene::new().await, tenants());
     for (tenant, said) in [(&acme, "a"), (&globex, "g"), (&acme, "never"), (&globex, "never")] {
         let key = Key::of("welcome").target("ann");
-        let outcome =
-            scene.engine.executor().execute_once(tenant, key, "hi", move || async move { Ok(said.to_owned()) }).await.unwrap();
+        let outcome = scene
+            .engine
+            .executor()
+            .execute_once(tenant, key, "hi", move || async move { Ok(said.to_owned()) })
+            .await
+            .unwrap();
         let expected = if *tenant == acme { "a" } else { "g" };
         assert_eq!(outcome.answer().unwrap().decode::<String>().unwrap(), expected);
     }
@@ -109,7 +113,8 @@ async fn open_questions_are_shown_to_their_tenant_alone() {
 async fn runs_are_shown_to_their_tenant_alone() {
     let scene = Scene::new().await;
     let (acme, globex) = (scene.engine.tenant("acme").unwrap(), scene.engine.tenant("globex").unwrap());
-    let (mine, theirs) = (acme.run(halve, 10).key("k").start().await, globex.run(halve, 30).key("k").start().await);
+    let (mine, theirs) =
+        (acme.run(halve, 10).key("k").start().await, globex.run(halve, 30).key("k").start().await);
     let (mine, theirs) = (mine.unwrap(), theirs.unwrap()); // the same start key with another input is no conflict
     assert_eq!((mine.result().await.unwrap(), theirs.result().await.unwrap()), (5, 15));
     assert_ne!(mine.id(), theirs.id());

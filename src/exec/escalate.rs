@@ -1,6 +1,6 @@
 //! Open questions: opened where nobody can know, listed until they are answered (invariant 8).
 
-use super::core::{Core, refused};
+use super::core::Core;
 use super::operation::Operation;
 use super::outcome::ExecError;
 use crate::id::{EscalationId, Tenant};
@@ -118,9 +118,9 @@ pub(crate) async fn answer(
     match (escalation.kind, record) {
         (EscalationKind::Ambiguous, Some(record)) => {
             let event = event(core, tenant, &resolution, by, &mut change)?;
-            let key = record.key.clone();
-            let record =
-                apply(&record, event, core.fence, core.now()).map_err(|_| refused(&key, Refusal::Stale))?;
+            // The record no longer waits for this answer.
+            let record = apply(&record, event, core.fence, core.now())
+                .map_err(|_| unanswerable("it has been answered meanwhile"))?;
             change = change.record(record);
         }
         (_, _) if matches!(resolution, Resolution::Committed(_)) => {

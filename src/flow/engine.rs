@@ -46,8 +46,8 @@ pub(super) struct Inner {
 }
 
 /// A run that has a task in this process.
-#[derive(Default)]
 struct Activity {
+    tenant: Tenant,
     live: Option<Weak<Live>>,
     /// An answer came while the activation was ending.
     again: bool,
@@ -247,7 +247,7 @@ impl Inner {
                 ending.again = true; // its task sees to it
                 return;
             }
-            active.insert(run.id, Activity::default());
+            active.insert(run.id, Activity { tenant: run.tenant.clone(), live: None, again: false });
         }
         let inner = self.clone();
         self.core.tracker.spawn(async move { inner.drive(run, fresh).await });
@@ -392,8 +392,9 @@ impl Inner {
         }
     }
 
-    pub(super) fn is_active(&self, id: RunId) -> bool {
-        self.active().contains_key(&id)
+    /// This process is carrying the run out, and it is this tenant's.
+    pub(super) fn is_active(&self, tenant: &Tenant, id: RunId) -> bool {
+        self.active().get(&id).is_some_and(|activity| activity.tenant == *tenant)
     }
 
     fn deliver(&self, id: RunId, state: &RunState) {

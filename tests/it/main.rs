@@ -4,11 +4,14 @@
 
 mod conformance;
 mod differential;
+mod exec_approval;
+mod exec_callers;
 mod exec_errors;
 mod exec_late;
 mod exec_reconcile;
 mod exec_record;
 mod group;
+mod hostile;
 mod ledger_apply;
 mod ledger_approval;
 mod ledger_decide;
@@ -17,7 +20,9 @@ mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
 mod payload;
+mod secrets;
 mod sqlite;
+mod tenants;
 mod tidy;
 mod watched;
 mod world;

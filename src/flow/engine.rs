@@ -322,7 +322,7 @@ impl Inner {
         }
         match self.core.group.run_find(tenant, id).await {
             Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
-                self.spawn(run, false)
+                self.spawn(run, false);
             }
             Ok(Some(run)) if matches!(run.state, RunState::Waiting { .. }) => {
                 if let Err(error) = self.claim(vec![run], |_| {}).await {

@@ -46,6 +46,7 @@ impl Ctx {
 
 impl<T: Tool, A> ToolCall<T, A> {
     /// Which call of this tool it is: needed for tools without a key of which several are open at once.
+    #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
     pub fn id(mut self, id: impl ToString) -> Self {
         self.id = Some(id.to_string());
         self
@@ -116,6 +117,7 @@ async fn call(
     };
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
     if let Some(past) = live.recorded(&open).await
+        && past.input_hash == Some(op.hash)
         && let Some(Stored::Inline(failure)) = past.value
     {
         live.with_replay(|replay| replay.call(op.key.as_str()));
@@ -131,8 +133,7 @@ async fn call(
         },
         Some(Recorded::Use) => Expect::Anything,
         None => {
-            let held =
-                HeldCall { tool: name.to_string(), key: op.key.as_str().to_owned(), hash: op.hash };
+            let held = HeldCall { tool: name.to_string(), key: op.key.as_str().to_owned(), hash: op.hash };
             live.released(&open, Some(held)).await;
             Expect::New
         }
@@ -150,8 +151,12 @@ fn identify(
     if let Some(key) = key {
         let rendered: OperationKey =
             key.render().map_err(|e| Failure::coded(FailureCode::Invalid, e.to_string()))?;
-        let open = live.open(Kind::Call, tool, Some(rendered.as_str().to_owned()))?;
-        return Ok((open, key));
+        // A loop may call under one key again after a failure was shown to it: each showing is one of its own.
+        let id = match live.nth_call(rendered.as_str()) {
+            1 => rendered.as_str().to_owned(),
+            nth => format!("{rendered}:~nth:{nth}"),
+        };
+        return Ok((live.open(Kind::Call, tool, Some(id))?, key));
     }
     let open = live.open(Kind::Call, tool, id)?;
     let key = Key::in_run(tool, live.id, open.identity.id.clone());

@@ -6,12 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{CrashPoint, Watch};
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
+use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
-use crate::payload::{DigestKey, Payload, PayloadDigest};
-use crate::store::{
-    Asked, Change, Escalation, Evidence, History, Run, RunState, Store, Use, Verdict, Worker, WorkerChange,
-};
+use crate::store::{Asked, Change, RunState, Store, Verdict, WorkerChange};
 
 /// A store, watched. It changes nothing, and passes the suite of the store behind it.
 pub(super) struct Watched {
@@ -179,68 +176,7 @@ impl Store for Watched {
         self.noting(self.store.record_unconfirmed(until, limit), Vec::as_slice)
     }
 
-    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
-        self.store.record_uses(tenant, id)
-    }
-
-    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
-        self.store.record_evidence(tenant, id)
-    }
-
-    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
-        self.store.run_find(tenant, id)
-    }
-
-    fn run_keyed<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        workflow: &'a str,
-        key: &'a str,
-    ) -> Asked<'a, Option<Run>> {
-        self.store.run_keyed(tenant, workflow, key)
-    }
-
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
-        self.store.run_history(tenant, id)
-    }
-
-    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.store.run_orphans(after, limit)
-    }
-
-    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.store.run_answered(after, limit)
-    }
-
-    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.store.run_due(until, limit)
-    }
-
-    fn next_due(&self) -> Asked<'_, Option<Timestamp>> {
-        self.store.next_due()
-    }
-
-    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
-        self.store.run_list(tenant, after, limit)
-    }
-
-    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
-        self.store.escalation_find(tenant, id)
-    }
-
-    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
-        self.store.escalation_open(tenant, limit)
-    }
-
-    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
-        self.store.worker_find(name)
-    }
-
-    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
-        self.store.tenant_key(tenant)
-    }
-
-    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
-        self.store.payload_find(tenant, digest)
-    }
+    crate::delegate_reads!(self => self.store;
+        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open worker_find tenant_key payload_find
+    );
 }

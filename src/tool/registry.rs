@@ -40,7 +40,9 @@ impl ToolSpec {
         }
         match (self.contract.class, self.contract.lookup) {
             (ContractClass::Transactional, _) => "exactly once",
-            (ContractClass::Blind, LookupOffer::None) if self.contract.repeat_blindly => "may repeat (opted in)",
+            (ContractClass::Blind, LookupOffer::None) if self.contract.repeat_blindly => {
+                "may repeat (opted in)"
+            }
             (ContractClass::Blind, LookupOffer::None) => "at most once, then asks a person",
             (_, LookupOffer::None) => "once, as the provider declares",
             (_, LookupOffer::Eventual) => "verified, may ask a person",
@@ -151,7 +153,11 @@ impl Registry {
     }
 
     /// The tool with its input as JSON.
-    pub(crate) fn untyped(&self, tool: &dyn Unprepared, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
+    pub(crate) fn untyped(
+        &self,
+        tool: &dyn Unprepared,
+        input: &Payload,
+    ) -> Result<Arc<dyn Prepared>, PayloadError> {
         Ok(self.hand_out(tool.prepare(input)?))
     }
 
@@ -188,7 +194,9 @@ pub enum RegisterError {
     #[error("a tool cannot be registered: {0}")]
     Name(#[from] IdError),
     /// There is one of that name.
-    #[error("a tool named {tool:?} is registered already: one of the two would answer for the other's records; rename it")]
+    #[error(
+        "a tool named {tool:?} is registered already: one of the two would answer for the other's records; rename it"
+    )]
     Twice {
         /// The name.
         tool: String,
@@ -202,7 +210,9 @@ pub enum RegisterError {
         source: ContractError,
     },
     /// `contract()` says something else than the type.
-    #[error("the tool {tool:?} declares another class or lookup in `contract()` than its `Contract` type: start from `contract::…::declaration()`")]
+    #[error(
+        "the tool {tool:?} declares another class or lookup in `contract()` than its `Contract` type: start from `contract::…::declaration()`"
+    )]
     OtherClass {
         /// The tool.
         tool: String,

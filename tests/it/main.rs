@@ -1,4 +1,23 @@
 //! One binary for all integration tests: a file per subject.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-mod smoke;
+
+mod conformance;
+mod differential;
+mod exec_errors;
+mod exec_late;
+mod exec_reconcile;
+mod exec_record;
+mod group;
+mod ledger_apply;
+mod ledger_approval;
+mod ledger_decide;
+mod ledger_hash;
+mod ledger_key;
+mod ledger_resolve;
+mod ledger_retry;
+mod payload;
+mod sqlite;
+mod tidy;
+mod watched;
+mod world;

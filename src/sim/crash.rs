@@ -130,6 +130,10 @@ points! {
     BeforeAnswer = "before-answer",
     /// The answer and what follows from it are durable; nobody was woken.
     AfterAnswer = "after-answer",
+    /// A confirming lookup is due; that it is being made is not durable.
+    BeforeConfirming = "before-confirming",
+    /// A confirming lookup is about to be made; it is due again later, in case nothing comes of it.
+    AfterConfirming = "after-confirming",
     /// The confirming lookup was made; it is still due.
     BeforeConfirmed = "before-confirmed",
     /// The confirming lookup is done with.

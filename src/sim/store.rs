@@ -98,6 +98,9 @@ impl Watched {
             }
             (State::Started, _) => boundary!(BeforeAttempt, AfterAttempt),
             (State::Failed { .. }, _) => boundary!(BeforeFailed, AfterFailed),
+            (State::Committed { .. }, None) if record.confirm_at.is_some() => {
+                boundary!(BeforeConfirming, AfterConfirming)
+            }
             (State::Committed { .. }, None) => boundary!(BeforeConfirmed, AfterConfirmed),
             _ => boundary!(BeforeSeal, AfterSeal),
         }

@@ -72,6 +72,10 @@ fn a_clean_run_numbers_its_points() {
             "after-call, then after-progress",
             "before-call, then before-attempt",
             "before-call, then after-attempt",
+            "before-call, then before-confirming",
+            "before-call, then after-confirming",
+            "before-call, then before-confirmed",
+            "before-call, then after-confirmed",
         ];
         assert_eq!(names[..names.len() - Fault::ALL.len()], expected);
     });

@@ -223,7 +223,7 @@ async fn live(order: &Order) -> Result<i32, Failed> {
 
     let executor = engine.executor();
     if ended != Ended::Terminated {
-        quiet(&executor, &run, order).await?;
+        quiet(&executor, &run, order, &watch).await?;
     }
     let questions = tenant.escalations().await?.iter().map(|question| question.kind).collect();
     shut_down(engine, order).await;
@@ -262,12 +262,20 @@ async fn ended(tenant: &ForTenant, run: &RunHandle<Receipt>) -> Result<Ended, Fa
     }
 }
 
-/// Waits for what the engine still does in the background: parking, and the confirming lookup.
-async fn quiet(executor: &Executor, run: &RunHandle<Receipt>, order: &Order) -> Result<(), Failed> {
+/// Waits for what the engine still does in the background: parking, and a confirming lookup that is due soon. One
+/// that was under way when an earlier life died is due again only in a minute.
+async fn quiet(
+    executor: &Executor,
+    run: &RunHandle<Receipt>,
+    order: &Order,
+    watch: &Lived,
+) -> Result<(), Failed> {
     loop {
         let parked = !matches!(run.status().await?.state, RunState::Active);
-        let confirming = record(executor, order).await?.is_some_and(|record| record.confirm_at.is_some());
-        if parked && !confirming {
+        let confirm_at = record(executor, order).await?.and_then(|record| record.confirm_at);
+        let soon = |at| SystemClock.now().until(at) < Duration::from_secs(20);
+        let ours = |at| soon(at) || watch.crossed(CrashPoint::AfterConfirming);
+        if parked && !confirm_at.is_some_and(ours) {
             return Ok(());
         }
         SystemClock.sleep(Duration::from_millis(5)).await;
@@ -289,6 +297,10 @@ struct Lived {
 impl Lived {
     fn new(kill: Option<KillAt>) -> Self {
         Self { kill, born: SystemClock.boot(), crossed: Mutex::default() }
+    }
+
+    fn crossed(&self, point: CrashPoint) -> bool {
+        self.crossed.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&point)
     }
 
     fn told(&self) -> (BTreeMap<String, u32>, Option<Duration>) {

@@ -143,7 +143,7 @@ async fn postponed(core: &Core, record: Record, at: Timestamp) -> Option<Record>
 pub(super) async fn recorded(core: &Arc<Core>, record: &Record) -> Option<Operation> {
     let tool = core.registry.find(record.operation.as_str())?;
     let request = core.load(&record.tenant, &record.request).await.ok()?;
-    let prepared = tool.prepare(&request).ok()?;
+    let prepared = core.registry.untyped(tool, &request).ok()?;
     // The key is replaced by the stored one: it may have been given by the request and not by the tool.
     let key = Key::given(record.operation.as_str(), "recorded");
     let asker = Asker { owner: record.owner.clone(), ..Asker::default() };

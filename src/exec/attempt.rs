@@ -13,7 +13,7 @@ use super::outcome::ExecError;
 use crate::clock::Boot;
 use crate::id::RecordId;
 use crate::ledger::{
-    Basis, ErrorKind, Event, Illegal, Record, RecordedFailure, RetryDecision, State, apply,
+    Basis, ErrorKind, Event, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State, apply,
 };
 use crate::payload::Payload;
 use crate::store::{Change, Escalation, Held, Refusal, StoreError, Ticket, Verdict};
@@ -23,21 +23,8 @@ use crate::tool::{Call, Done, Noting, ToolError};
 #[must_use]
 pub(super) struct Permit {
     record: Record,
-    how: How,
-}
-
-/// Why this send is allowed, and so what its outcome rests on.
-#[derive(Clone, Copy)]
-pub(super) struct How {
-    pub(super) basis: Basis,
-    /// Look again one settle time later.
-    pub(super) confirm: bool,
     /// What became of an earlier attempt is not known; its sender ceased to send at this instant.
-    pub(super) unsettled: Option<Boot>,
-}
-
-impl How {
-    pub(super) const FIRST: Self = Self { basis: Basis::Answer, confirm: false, unsettled: None };
+    unsettled: Option<Boot>,
 }
 
 /// How an attempt ended.
@@ -57,7 +44,6 @@ pub(super) struct Ambiguous {
     pub(super) cut: Boot,
     /// The provider refused the key as known.
     pub(super) refused_as_duplicate: bool,
-    pub(super) how: How,
     /// The provider would not take it again as it is.
     pub(super) hopeless: bool,
     /// How long the provider wants to be left alone.
@@ -67,8 +53,7 @@ pub(super) struct Ambiguous {
 impl Ambiguous {
     /// An attempt whose sender ceased to send at this instant, and of which no more is known.
     pub(super) const fn new(record: Record, cut: Boot) -> Self {
-        let how = How::FIRST;
-        Self { record, cut, refused_as_duplicate: false, how, hopeless: false, retry_after: None }
+        Self { record, cut, refused_as_duplicate: false, hopeless: false, retry_after: None }
     }
 }
 
@@ -96,6 +81,7 @@ pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>,
         spent: 0,
         state: State::Started,
         basis: Basis::Answer,
+        in_doubt: false,
         external_ref: None,
         scope: spec.contract.scope.clone(),
         escalation: None,
@@ -106,22 +92,23 @@ pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>,
     };
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
-    permit(core, op, record, How::FIRST, change).await
+    permit(core, op, record, None, change).await
 }
 
-/// Makes another attempt of a known operation durable. `None` if the record has changed meanwhile.
+/// Makes another attempt of a known operation durable, with what its answer will rest on: a crash must not
+/// forget that. `None` if the record has changed meanwhile.
 pub(super) async fn again(
     core: &Core,
     op: &Operation,
     record: &Record,
-    how: How,
+    basis: Basis,
+    unsettled: Option<Boot>,
 ) -> Result<Option<Permit>, ExecError> {
     may_dispatch(core, op)?;
-    let Ok(record) = apply(record, Event::Again { fence: core.fence }, core.fence, core.now()) else {
-        return Ok(None);
-    };
+    let event = Event::Again { fence: core.fence, basis };
+    let Ok(record) = apply(record, event, core.fence, core.now()) else { return Ok(None) };
     let change = core.change(op.lane).record(record.clone());
-    permit(core, op, record, how, change).await
+    permit(core, op, record, unsettled, change).await
 }
 
 fn may_dispatch(core: &Core, op: &Operation) -> Result<crate::clock::Timestamp, ExecError> {
@@ -137,11 +124,11 @@ async fn permit(
     core: &Core,
     op: &Operation,
     record: Record,
-    how: How,
+    unsettled: Option<Boot>,
     change: Change,
 ) -> Result<Option<Permit>, ExecError> {
     match core.group.commit_one(change).await {
-        Ok(Verdict::Admitted) => Ok(Some(Permit { record, how })),
+        Ok(Verdict::Admitted) => Ok(Some(Permit { record, unsettled })),
         Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
         // In a lane a stale write stops the run; alone, it only means to decide anew.
         Ok(Verdict::Refused(Refusal::Stale)) if op.lane.is_none() => Ok(None),
@@ -156,11 +143,12 @@ async fn permit(
 /// Before the call: nothing happened, but the record says that it may have. During and after it, until the
 /// seal is durable: it may have happened. Either way the next one asks the world.
 pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -> Result<Ended, ExecError> {
-    let Permit { record, how } = permit;
+    let Permit { record, unsettled } = permit;
     let spec = op.tool.spec();
     // Between the intent's way to the disk and this line the approval may have expired.
     if let Err(error) = op.check_approval(core.now()) {
-        return fail(core, op, record, ToolError::new(ErrorKind::ApprovalMissing, error.to_string())).await;
+        let error = ToolError::new(ErrorKind::ApprovalMissing, error.to_string());
+        return failed_attempt(core, op, record, error, unsettled).await;
     }
     let note = Arc::new(Note { core: core.clone(), lane: op.lane, record: Mutex::new(record) });
     let call = note.call(core, op)?;
@@ -180,10 +168,10 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
     };
     let record = note.take();
     match result {
-        Ok(done) => committed(core, op, &record, done, how).await,
+        Ok(done) => committed(core, op, &record, done).await,
         Err(error) => {
             tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
-            failed_attempt(core, op, record, error, how).await
+            failed_attempt(core, op, record, error, unsettled).await
         }
     }
 }
@@ -195,7 +183,7 @@ async fn failed_attempt(
     op: &Operation,
     record: Record,
     error: ToolError,
-    how: How,
+    unsettled: Option<Boot>,
 ) -> Result<Ended, ExecError> {
     let spec = op.tool.spec();
     let decision = error.kind.decision(spec.effect, spec.contract.class);
@@ -203,16 +191,13 @@ async fn failed_attempt(
     let uncertain = error.kind == ErrorKind::InProgress && spec.effect.leaves_mark();
     let nothing_happened = decision != RetryDecision::Reconcile && !uncertain;
     let hopeless = nothing_happened && decision != RetryDecision::Retry;
-    // A miss that was believed settles the earlier attempt, unless it is to be sent and confirmed once more.
-    let earlier = how.unsettled.filter(|_| spec.effect.leaves_mark() && !(how.confirm && hopeless));
-    let cut = match earlier {
-        None if nothing_happened => return fail(core, op, record, error).await,
-        Some(cut) if nothing_happened => cut,
-        _ => core.clock.boot(),
-    };
+    if nothing_happened && !record.in_doubt {
+        return fail(core, op, record, error).await;
+    }
+    let earlier = unsettled.filter(|_| nothing_happened);
+    let cut = earlier.unwrap_or_else(|| core.clock.boot());
     Ok(Ended::Ambiguous(Ambiguous {
         refused_as_duplicate: error.kind == ErrorKind::Duplicate,
-        how,
         hopeless,
         retry_after: error.retry_after,
         ..Ambiguous::new(record, cut)
@@ -224,10 +209,12 @@ async fn committed(
     op: &Operation,
     record: &Record,
     done: Done<Payload>,
-    how: How,
 ) -> Result<Ended, ExecError> {
-    let confirm_at = how.confirm.then(|| core.now().after(op.tool.spec().contract.settle));
-    let known = Known { basis: how.basis, confirm_at, external_ref: done.external_ref, duplicated: None };
+    let contract = &op.tool.spec().contract;
+    // A send that followed one of unknown fate: did the first arrive after all?
+    let confirm = record.in_doubt && contract.lookup != LookupOffer::None;
+    let confirm_at = confirm.then(|| core.now().after(contract.settle));
+    let known = Known { basis: record.basis, confirm_at, external_ref: done.external_ref, duplicated: None };
     let (record, response, ticket) = seal(core, op, record, done.output, known).await?;
     if let Some(at) = confirm_at {
         core.agenda.note(at);

@@ -1,6 +1,5 @@
 //! Putting an executor together.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ pub enum StartError {
 /// Where the records are.
 pub(crate) enum Place {
     #[cfg(feature = "sqlite")]
-    Sqlite(PathBuf),
+    Sqlite(std::path::PathBuf),
     Store(Arc<dyn Store>),
 }
 
@@ -64,7 +63,7 @@ pub(crate) struct Opened {
 impl ExecutorBuilder {
     /// On a SQLite file.
     #[cfg(feature = "sqlite")]
-    pub fn sqlite(path: impl Into<PathBuf>) -> Self {
+    pub fn sqlite(path: impl Into<std::path::PathBuf>) -> Self {
         Self::at(Place::Sqlite(path.into()))
     }
 
@@ -104,10 +103,25 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Puts something between the queue and the store: a simulator's crash points, say.
-    pub fn wrap_store(mut self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static) -> Self {
-        self.wrap = Some(Box::new(wrap));
+    /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
+    /// before stays, behind it.
+    pub fn wrap_store(
+        mut self,
+        wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static,
+    ) -> Self {
+        self.wrap = Some(match self.wrap.take() {
+            None => Box::new(wrap),
+            Some(inner) => Box::new(move |store| wrap(inner(store))),
+        });
         self
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn watch_tools(self, watch: Arc<dyn crate::sim::Watch>) -> Self {
+        self.register(|registry| {
+            registry.watch(watch);
+            Ok(())
+        })
     }
 
     /// Another clock than the machine's.

@@ -25,7 +25,13 @@ pub(super) async fn park(
     let Ok(parked) = apply(record, Event::Park { escalation: id }, core.fence, core.now()) else {
         return Ok(None);
     };
-    let question = format!("{} ({}, attempt {}): {}", op.key, op.tool.spec().effect.name(), record.attempts, why.question());
+    let question = format!(
+        "{} ({}, attempt {}): {}",
+        op.key,
+        op.tool.spec().effect.name(),
+        record.attempts,
+        why.question()
+    );
     tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, "escalated");
     let escalation = about(core, op, record, id, EscalationKind::Ambiguous, question);
     core.commit(&op.key, core.change(op.lane).record(parked).escalation(escalation)).await?;
@@ -34,7 +40,12 @@ pub(super) async fn park(
 
 /// The question that is opened when the world holds more than one effect. Counted, listed, never settled in
 /// silence.
-pub(super) fn duplicated(core: &Core, op: &Operation, record: &Record, external_refs: &[String]) -> Escalation {
+pub(super) fn duplicated(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    external_refs: &[String],
+) -> Escalation {
     let id = EscalationId(core.ids.next());
     let (times, ids) = match external_refs {
         [] => ("more than once".to_owned(), "the lookup names none of them".to_owned()),

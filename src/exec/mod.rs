@@ -23,13 +23,15 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use attempt::{Ambiguous, Ended, How, Permit};
-use shield::Shield;
+use attempt::{Ambiguous, Ended, Permit};
 use reconcile::Fate;
+use shield::Shield;
 
 pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, run as run_agenda};
-pub(crate) use escalate::{answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan};
+pub(crate) use escalate::{
+    answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
+};
 pub(crate) use operation::{Asker, Operation};
 
 pub(crate) use builder::take_up_orphans;
@@ -39,10 +41,10 @@ pub use outcome::{Answer, ExecError, Outcome};
 pub use request::ToolRequest;
 
 use crate::id::{EscalationId, Tenant};
-use crate::ledger::{Decision, Key, OperationKey, Record, RecordedFailure, State};
+use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Store as _, Ticket};
-use crate::tool::{Once, Tool, ToolError, ToolSpec, Typed, canonical};
+use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
 const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -75,7 +77,7 @@ impl Executor {
         let unprepared =
             self.core.registry.find(&tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.clone() })?;
         let input = Payload::of(&input)?.within(&self.core.limits)?;
-        let prepared = unprepared.prepare(&input)?;
+        let prepared = self.core.registry.untyped(unprepared, &input)?;
         let key = key.or_else(|| prepared.key()).ok_or(ExecError::NoKey { tool })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
         let asker = Asker { owner, approval, lane: None };
@@ -90,12 +92,12 @@ impl Executor {
         input: T::Input,
         approval: Option<crate::ledger::Approval>,
     ) -> Result<Outcome, ExecError> {
-        let tool = || ExecError::UnknownTool { tool: T::NAME.to_owned() };
-        let registered = self.core.registry.of_type::<T>().ok_or_else(tool)?;
-        let typed = Typed { tool: registered.tool.clone(), spec: registered.spec.clone(), input };
-        let key = typed.tool.key(&typed.input).ok_or_else(|| ExecError::NoKey { tool: T::NAME.to_owned() })?;
+        let tool = || T::NAME.to_owned();
+        let typed =
+            self.core.registry.typed::<T>(input).ok_or_else(|| ExecError::UnknownTool { tool: tool() })?;
+        let key = typed.key().ok_or_else(|| ExecError::NoKey { tool: tool() })?;
         let asker = Asker { approval, ..Asker::default() };
-        let op = Operation::prepare(&self.core, tenant, Arc::new(typed), &key, asker).await?;
+        let op = Operation::prepare(&self.core, tenant, typed, &key, asker).await?;
         self.durable(op, Wait::ForOutcome).await
     }
 
@@ -138,12 +140,11 @@ impl Executor {
         let payload = payload.within(&self.core.limits)?;
         let function = || async move {
             let output = function().await?;
-            Payload::of(&output)
-                .map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
+            Payload::of(&output).map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
         };
-        let once = Once::new(key.clone(), payload, function)?;
+        let once = self.core.registry.hand_out(Arc::new(Once::new(key.clone(), payload, function)?));
         let asker = Asker::default();
-        let op = Operation::prepare(&self.core, tenant, Arc::new(once), &key, asker).await?;
+        let op = Operation::prepare(&self.core, tenant, once, &key, asker).await?;
         self.durable(op, Wait::ForOutcome).await
     }
 
@@ -171,8 +172,7 @@ impl Executor {
     ) -> Result<Option<(Record, Vec<Evidence>)>, ExecError> {
         let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
         let evidence = self.core.group.record_evidence(tenant, record.id).await;
-        let evidence =
-            evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
+        let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
         Ok(Some((record, evidence)))
     }
 
@@ -288,7 +288,7 @@ impl Carrier<'_> {
                     if self.is_abandoned() {
                         return Ok(Answered::of(Outcome::Failed(failure)));
                     }
-                    match attempt::again(core, op, found, How::FIRST).await? {
+                    match attempt::again(core, op, found, Basis::Answer, None).await? {
                         Some(permit) => self.pursue(permit).await?,
                         None => None,
                     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::attempt::{Ambiguous, How, Known, Permit, again, call, illegal, seal};
+use super::attempt::{Ambiguous, Known, Permit, again, call, illegal, seal};
 use super::core::{Core, failed};
 use super::escalate;
 use super::operation::Operation;
@@ -58,7 +58,7 @@ pub(super) async fn reconcile(
         let known = search.known(looked, settled, leave());
         let next = resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known);
         tracing::info!(tenant = %op.tenant, key = %op.key, ?next, "of unknown outcome");
-        let how = match next {
+        let basis = match next {
             Next::Look => match search.look().await? {
                 Ok(fate) => return Ok(fate),
                 Err(Missed::NotThere) if settled => {
@@ -78,10 +78,9 @@ pub(super) async fn reconcile(
                 core.clock.sleep(search.remaining()).await;
                 continue;
             }
-            Next::Resend { on_declaration: true } => search.how(Basis::Declaration, false),
-            Next::Resend { on_declaration: false } => search.how(Basis::Answer, false),
-            Next::SendAndConfirm => search.how(Basis::Answer, true),
-            Next::Repeat => search.how(Basis::Repeat, false),
+            Next::Resend { on_declaration: true } => Basis::Declaration,
+            Next::Resend { on_declaration: false } | Next::SendAndConfirm => Basis::Answer,
+            Next::Repeat => Basis::Repeat,
             Next::Escalate(why) => {
                 let why = if why == Why::ApprovalExpired && op.rebuilt { Why::CallerGone } else { why };
                 let id = escalate::park(core, op, &search.record, why).await?;
@@ -91,7 +90,7 @@ pub(super) async fn reconcile(
         if leave() {
             return Ok(Fate::Left);
         }
-        return search.send(how).await;
+        return search.send(basis).await;
     }
 }
 
@@ -108,8 +107,6 @@ struct Search<'a> {
     refused_as_duplicate: bool,
     hopeless: bool,
     retry_after: Option<Duration>,
-    /// Once a result rests on a declaration, an answer to a further send does not lift that.
-    how: How,
 }
 
 impl<'a> Search<'a> {
@@ -120,14 +117,14 @@ impl<'a> Search<'a> {
         op: &'a Operation,
         ambiguous: Ambiguous,
     ) -> Result<Option<Self>, ExecError> {
-        let Ambiguous { mut record, cut, refused_as_duplicate, how, hopeless, retry_after } = ambiguous;
+        let Ambiguous { mut record, cut, refused_as_duplicate, hopeless, retry_after } = ambiguous;
         if record.fence != core.fence {
             let event = Event::Adopt { fence: core.fence };
             let Ok(adopted) = apply(&record, event, core.fence, core.now()) else { return Ok(None) };
             core.commit(&op.key, core.change(op.lane).record(adopted.clone())).await?;
             record = adopted;
         }
-        Ok(Some(Self { core, op, record, cut, refused_as_duplicate, hopeless, retry_after, how }))
+        Ok(Some(Self { core, op, record, cut, refused_as_duplicate, hopeless, retry_after }))
     }
 
     /// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
@@ -153,8 +150,12 @@ impl<'a> Search<'a> {
     /// What a fenced worker learned too late is read before anyone is asked.
     async fn by_evidence(&mut self) -> Result<Option<Fate>, ExecError> {
         let (tenant, id) = (&self.op.tenant, self.record.id);
-        let evidence =
-            self.core.group.record_evidence(tenant, id).await.map_err(|source| failed(&self.op.key, source))?;
+        let evidence = self
+            .core
+            .group
+            .record_evidence(tenant, id)
+            .await
+            .map_err(|source| failed(&self.op.key, source))?;
         let Some(first) = evidence.first().cloned() else { return Ok(None) };
         let refs: Vec<_> = evidence.into_iter().filter_map(|evidence| evidence.external_ref).collect();
         let found = if refs.iter().any(|id| Some(id) != first.external_ref.as_ref()) {
@@ -202,21 +203,13 @@ impl<'a> Search<'a> {
     }
 
     /// Makes the next attempt durable, after the pause that its policy wants between two sends.
-    async fn send(self, how: How) -> Result<Fate, ExecError> {
+    async fn send(self, basis: Basis) -> Result<Fate, ExecError> {
         let retry = &self.op.tool.spec().retry;
         let drawn = retry.backoff.delay(self.record.tries() + 1, self.core.entropy.bits());
         let asked = self.retry_after.unwrap_or_default().min(retry.retry_after_cap);
         self.core.clock.sleep(drawn.max(asked)).await;
-        Ok(again(self.core, self.op, &self.record, how).await?.map_or(Fate::Changed, Fate::Send))
-    }
-
-    /// How the next attempt goes, in the light of those before it.
-    fn how(&self, basis: Basis, confirm: bool) -> How {
-        How {
-            basis: if self.how.basis == Basis::Declaration { Basis::Declaration } else { basis },
-            confirm: confirm || self.how.confirm,
-            unsettled: Some(self.cut),
-        }
+        let permit = again(self.core, self.op, &self.record, basis, Some(self.cut)).await?;
+        Ok(permit.map_or(Fate::Changed, Fate::Send))
     }
 }
 

@@ -15,7 +15,7 @@ use super::replay::{Kind, Recorded};
 use crate::exec::{Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, note_use};
 use crate::ledger::{Approval, Key, OperationKey, Owner};
 use crate::payload::Stored;
-use crate::tool::{NeedsApproval, Prepared, Tool, Typed, effect};
+use crate::tool::{NeedsApproval, Prepared, Tool, effect};
 
 /// The call has no approval (yet).
 #[derive(Debug)]
@@ -58,6 +58,7 @@ impl Ctx {
 
 impl<T: Tool, A> ToolCall<T, A> {
     /// Which call of this tool it is: needed for tools without a key of which several are open at once.
+    #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
     pub fn id(mut self, id: impl ToString) -> Self {
         self.id = Some(id.to_string());
         self
@@ -74,12 +75,11 @@ impl<T: Tool, A> ToolCall<T, A> {
         let (key, approval) = (self.key.take(), self.approval.take());
         Box::pin(async move {
             let Some(input) = input else { return Err(misuse("a call was polled after its end")) };
-            let Some(registered) = ctx.live.engine.core.registry.of_type::<T>() else {
+            let Some(tool) = ctx.live.engine.core.registry.typed::<T>(input) else {
                 return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
             };
-            let key = key.or_else(|| registered.tool.key(&input));
-            let tool = Typed { tool: registered.tool.clone(), spec: registered.spec.clone(), input };
-            let answer = call(&ctx.live, Arc::new(tool), key, id, approval).await?;
+            let key = key.or_else(|| tool.key());
+            let answer = call(&ctx.live, tool, key, id, approval).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
     }
@@ -137,6 +137,7 @@ async fn call(
     };
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
     if let Some(past) = live.recorded(&open).await
+        && past.input_hash == Some(op.hash)
         && let Some(Stored::Inline(failure)) = past.value
     {
         live.with_replay(|replay| replay.call(op.key.as_str()));
@@ -152,8 +153,7 @@ async fn call(
         },
         Some(Recorded::Use) => Expect::Anything,
         None => {
-            let held =
-                HeldCall { tool: name.to_string(), key: op.key.as_str().to_owned(), hash: op.hash };
+            let held = HeldCall { tool: name.to_string(), key: op.key.as_str().to_owned(), hash: op.hash };
             live.released(&open, Some(held)).await;
             Expect::New
         }
@@ -171,8 +171,12 @@ fn identify(
     if let Some(key) = key {
         let rendered: OperationKey =
             key.render().map_err(|e| Failure::coded(FailureCode::Invalid, e.to_string()))?;
-        let open = live.open(Kind::Call, tool, Some(rendered.as_str().to_owned()))?;
-        return Ok((open, key));
+        // A loop may call under one key again after a failure was shown to it: each showing is one of its own.
+        let id = match live.nth_call(rendered.as_str()) {
+            1 => rendered.as_str().to_owned(),
+            nth => format!("{rendered}:~nth:{nth}"),
+        };
+        return Ok((live.open(Kind::Call, tool, Some(id))?, key));
     }
     let open = live.open(Kind::Call, tool, id)?;
     let key = Key::in_run(tool, live.id, open.identity.id.clone());

@@ -133,7 +133,8 @@ impl EngineBuilder {
         self.with(|executor| executor.dynamic_tool(tool))
     }
 
-    /// Puts something between the queue and the store: a simulator's crash points, say.
+    /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
+    /// before stays, behind it.
     pub fn wrap_store(self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static) -> Self {
         self.with(|executor| executor.wrap_store(wrap))
     }
@@ -164,7 +165,7 @@ impl EngineBuilder {
         self
     }
 
-    fn with(mut self, change: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Self {
         self.executor = change(self.executor);
         self
     }
@@ -240,9 +241,13 @@ impl Inner {
 
     /// Gives a run a task.
     pub(super) fn spawn(self: &Arc<Self>, run: Run, fresh: bool) {
-        let activity = Activity { tenant: run.tenant.clone(), live: None, again: false };
-        if self.active().insert(run.id, activity).is_some() {
-            return tracing::error!(run = %run.id, "has a task already");
+        {
+            let mut active = self.active();
+            if let Some(ending) = active.get_mut(&run.id) {
+                ending.again = true; // its task sees to it
+                return;
+            }
+            active.insert(run.id, Activity { tenant: run.tenant.clone(), live: None, again: false });
         }
         let inner = self.clone();
         self.core.tracker.spawn(async move { inner.drive(run, fresh).await });
@@ -259,12 +264,11 @@ impl Inner {
             };
             fresh = false;
             match end {
-                End::Over(state) => {
-                    self.active().remove(&id);
-                    return self.deliver(id, state);
-                }
-                End::Parked => {
+                End::Over(_) | End::Parked => {
                     let again = self.active().remove(&id).is_some_and(|activity| activity.again);
+                    if let End::Over(state) = &end {
+                        self.deliver(id, state);
+                    }
                     if again {
                         self.wake(&tenant, id).await;
                     }
@@ -317,6 +321,9 @@ impl Inner {
             return;
         }
         match self.core.group.run_find(tenant, id).await {
+            Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
+                self.spawn(run, false);
+            }
             Ok(Some(run)) if matches!(run.state, RunState::Waiting { .. }) => {
                 if let Err(error) = self.claim(vec![run], |_| {}).await {
                     tracing::error!(%tenant, run = %id, %error, "cannot be woken");
@@ -390,7 +397,7 @@ impl Inner {
         self.active().get(&id).is_some_and(|activity| activity.tenant == *tenant)
     }
 
-    fn deliver(&self, id: RunId, state: RunState) {
+    fn deliver(&self, id: RunId, state: &RunState) {
         for waiting in self.results().remove(&id).into_iter().flatten() {
             let _ = waiting.send(state.clone()); // its caller may have gone
         }
@@ -415,7 +422,6 @@ impl Inner {
             Verdict::Refused(refusal) => Err(refusal),
         })
     }
-
 }
 
 /// See [`Inner::list`].

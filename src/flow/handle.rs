@@ -50,7 +50,9 @@ pub enum RunError {
         message: String,
     },
     /// The start key was used before with another input: nothing was started.
-    #[error("the start key {key:?} belongs to {run}, which has another input: nothing was started; use another key")]
+    #[error(
+        "the start key {key:?} belongs to {run}, which has another input: nothing was started; use another key"
+    )]
     Conflict {
         /// The key.
         key: String,
@@ -60,7 +62,9 @@ pub enum RunError {
         diff: Diff,
     },
     /// The function is not registered with this engine.
-    #[error("this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)`")]
+    #[error(
+        "this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)`"
+    )]
     Unregistered,
     /// There is no such run of this tenant.
     #[error("there is no {run} of this tenant")]
@@ -156,9 +160,8 @@ impl ForTenant {
             )) => inner.core.group.run_find(tenant, run).await?,
             _ => None,
         };
-        let going_on = halted
-            .filter(|run| matches!(run.state, RunState::Halted { .. }))
-            .map(|run| inner.going_on(&run));
+        let going_on =
+            halted.filter(|run| matches!(run.state, RunState::Halted { .. })).map(|run| inner.going_on(&run));
         let answered =
             answer_escalation(&inner.core, tenant, escalation, resolution.clone(), by, |change, answered| {
                 change.run = going_on.clone().map(Box::new);
@@ -263,7 +266,8 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         let id = run.id;
         let mut change = core.change(None).run(run.clone());
         change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
-        let handle = |id| RunHandle { inner: inner.clone(), tenant: tenant.clone(), id, _output: PhantomData };
+        let handle =
+            |id| RunHandle { inner: inner.clone(), tenant: tenant.clone(), id, _output: PhantomData };
         if let Some(key) = key {
             match inner.commit(change).await? {
                 Ok(()) => {}
@@ -272,7 +276,11 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
                     let first = first.ok_or(RunError::Refused { run: id, refusal: Refusal::Exists })?;
                     if first.input_hash != input_hash {
                         let recorded = core.load(&tenant, &first.input).await?;
-                        return Err(RunError::Conflict { key, run: first.id, diff: diff(&recorded, &input)? });
+                        return Err(RunError::Conflict {
+                            key,
+                            run: first.id,
+                            diff: diff(&recorded, &input)?,
+                        });
                     }
                     return Ok(handle(first.id));
                 }
@@ -345,9 +353,10 @@ impl<O: DeserializeOwned> RunHandle<O> {
             return Ok(self.inner.core.load(&self.tenant, stored).await?.decode()?);
         }
         match state {
-            RunState::Failed { failure } => {
-                Err(RunError::Failed { run: self.id, failure: failure.decode().unwrap_or_else(Failure::from) })
-            }
+            RunState::Failed { failure } => Err(RunError::Failed {
+                run: self.id,
+                failure: failure.decode().unwrap_or_else(Failure::from),
+            }),
             RunState::Halted { failure } => {
                 let message = failure.value()?["message"].as_str().unwrap_or_default().to_owned();
                 Err(RunError::Halted { run: self.id, message })

@@ -34,6 +34,8 @@ struct State {
     held: Vec<Waker>,
     held_calls: Vec<HeldCall>,
     counters: HashMap<Kind, HashMap<String, Counter>>,
+    /// How often each key was called under.
+    calls: HashMap<String, u32>,
     open: usize,
     /// Open futures that are at work themselves, and so may ask for more without being woken from outside.
     busy: usize,
@@ -132,6 +134,7 @@ impl Live {
                 held: Vec::new(),
                 held_calls: Vec::new(),
                 counters: HashMap::new(),
+                calls: HashMap::new(),
                 open: 0,
                 busy: 0,
                 waits: HashMap::new(),
@@ -149,7 +152,12 @@ impl Live {
 
     /// Opens a future of the run and gives it its identity. Without an id it gets the next ordinal of its name,
     /// which is only the same on resume if uses of the name follow one another.
-    pub(super) fn open(self: &Arc<Self>, kind: Kind, name: &str, id: Option<String>) -> Result<Open, Failure> {
+    pub(super) fn open(
+        self: &Arc<Self>,
+        kind: Kind,
+        name: &str,
+        id: Option<String>,
+    ) -> Result<Open, Failure> {
         let mut state = self.state();
         state.usable()?;
         let counters = state.counters.entry(kind).or_default();
@@ -174,6 +182,21 @@ impl Live {
         drop(state);
         let identity = Identity { kind, name: name.to_owned(), id };
         Ok(Open { live: self.clone(), identity, ordinal, done: false })
+    }
+
+    /// How often the run has called under this key by now, this time included.
+    pub(super) fn nth_call(&self, key: &str) -> u32 {
+        let mut state = self.state();
+        match state.calls.get_mut(key) {
+            Some(times) => {
+                *times += 1;
+                *times
+            }
+            None => {
+                state.calls.insert(key.to_owned(), 1);
+                1
+            }
+        }
     }
 
     /// The checkpoint of an identity; pends for ever if its future was dropped in an earlier life.
@@ -439,7 +462,8 @@ impl Live {
             return;
         }
         let value = Stored::Inline(Payload::stored("null"));
-        let step = self.step(StepKind::Abandoned, identity.abandoned_name(), identity.id.clone(), None, value);
+        let step =
+            self.step(StepKind::Abandoned, identity.abandoned_name(), identity.id.clone(), None, value);
         drop(self.engine.core.group.submit(self.engine.core.change(Some(self.lane)).step(step)));
     }
 }

@@ -265,7 +265,9 @@ pub enum ContractError {
         characters: usize,
     },
     /// The record would be forgotten while retries may still come (invariant 9).
-    #[error("the record is kept for {kept:?}, but retries may come for {horizon:?}: keep it longer or retry less")]
+    #[error(
+        "the record is kept for {kept:?}, but retries may come for {horizon:?}: keep it longer or retry less"
+    )]
     RetentionBelowHorizon {
         /// The retention.
         kept: Duration,
@@ -273,7 +275,9 @@ pub enum ContractError {
         horizon: Duration,
     },
     /// The provider would have forgotten the key while we still retry under it.
-    #[error("the provider keeps keys for {window:?}, but retries may come for {horizon:?}: retry less, or give a lookup")]
+    #[error(
+        "the provider keeps keys for {window:?}, but retries may come for {horizon:?}: retry less, or give a lookup"
+    )]
     WindowBelowHorizon {
         /// The provider's window.
         window: Duration,

@@ -163,7 +163,8 @@ impl Key {
             text.push_str(marker);
             escape(name, value, &mut text)?;
         }
-        let revision = if self.revision > 0 { format!(":~revision:{}", self.revision) } else { String::new() };
+        let revision =
+            if self.revision > 0 { format!(":~revision:{}", self.revision) } else { String::new() };
         // Only what would be refused is hashed: a key that fits stays the same when `hashed()` is added later.
         if self.hashed && text.len() + revision.len() > Self::MAX_BYTES {
             let digest = Sha256::new_with_prefix(b"counterfoil/long-key/1\0").chain_update(&text);
@@ -205,7 +206,6 @@ impl OperationKey {
     }
 
     /// The rendered text, shared.
-    #[cfg(feature = "sqlite")]
     pub(crate) fn text(&self) -> Arc<str> {
         self.0.clone()
     }

@@ -81,13 +81,23 @@ impl Why {
     /// The question as a person reads it.
     pub const fn question(self) -> &'static str {
         match self {
-            Self::Blind => "The call may have happened. Its provider can neither be asked nor tell a repeat apart. Did it?",
-            Self::KeyExpired => "The call may have happened, and the provider no longer remembers its key. Did it?",
+            Self::Blind => {
+                "The call may have happened. Its provider can neither be asked nor tell a repeat apart. Did it?"
+            }
+            Self::KeyExpired => {
+                "The call may have happened, and the provider no longer remembers its key. Did it?"
+            }
             Self::KeyBurned => "The provider refuses the key as known but shows no effect. Did it happen?",
-            Self::LookupUnanswered => "The call may have happened, and the provider's lookup does not answer. Did it?",
+            Self::LookupUnanswered => {
+                "The call may have happened, and the provider's lookup does not answer. Did it?"
+            }
             Self::LookupLags => "The lookup shows no effect, but it lags behind. Did it happen?",
-            Self::ApprovalExpired => "The call did not happen, and its approval is no longer valid. Send it all the same?",
-            Self::CallerGone => "The call may have happened. To send it again takes what its caller had: an approval, a secret. Did it?",
+            Self::ApprovalExpired => {
+                "The call did not happen, and its approval is no longer valid. Send it all the same?"
+            }
+            Self::CallerGone => {
+                "The call may have happened. To send it again takes what its caller had: an approval, a secret. Did it?"
+            }
             Self::AttemptsUsedUp => "The call may have happened, and its attempts are used up. Did it?",
         }
     }

@@ -65,7 +65,9 @@ impl ErrorKind {
     pub const fn decision(self, effect: EffectClass, contract: ContractClass) -> RetryDecision {
         use RetryDecision::{DoNotRetry, Escalate, Reconcile, Retry};
         match self {
-            Self::Validation | Self::PolicyDenied | Self::BudgetExceeded | Self::VersionConflict => DoNotRetry,
+            Self::Validation | Self::PolicyDenied | Self::BudgetExceeded | Self::VersionConflict => {
+                DoNotRetry
+            }
             Self::Unauthorized | Self::RateLimited | Self::Unreachable | Self::TimeoutBeforeEffect => Retry,
             Self::ApprovalMissing => Escalate,
             // The provider answers for the key: asking again under it is the lookup.
@@ -76,7 +78,11 @@ impl ErrorKind {
             | Self::InProgress
             | Self::Panic
             | Self::Unknown => {
-                if effect.repeatable() { Retry } else { Reconcile }
+                if effect.repeatable() {
+                    Retry
+                } else {
+                    Reconcile
+                }
             }
             Self::Duplicate => Reconcile,
         }

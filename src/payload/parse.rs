@@ -20,9 +20,7 @@ use super::PayloadError;
 pub fn parse(text: &str) -> Result<Value, PayloadError> {
     let duplicate = RefCell::new(None);
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict(&duplicate)
-        .deserialize(&mut reader)
-        .and_then(|value| reader.end().map(|()| value));
+    let value = Strict(&duplicate).deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     let value = value.map_err(|error| match duplicate.take() {
         Some(field) => PayloadError::DuplicateField { field },
         None if error.to_string().starts_with("recursion limit") => {

@@ -40,6 +40,7 @@ pub(crate) fn started() -> Record {
         scope: Some("account 1".into()),
         escalation: None,
         not_before: None,
+        in_doubt: false,
         confirm_at: None,
         created_at: Timestamp(10),
         updated_at: Timestamp(10),
@@ -62,7 +63,7 @@ fn commit(response: &str) -> Event {
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
 fn events(fence: Fence) -> [(&'static str, Event); 12] {
     [
-        ("again", Event::Again { fence }),
+        ("again", Event::Again { fence, basis: Basis::Answer }),
         ("adopt", Event::Adopt { fence }),
         ("note", Event::Note { external_ref: "noted".into() }),
         ("commit", commit("answer")),
@@ -79,7 +80,7 @@ fn events(fence: Fence) -> [(&'static str, Event); 12] {
 
 /// The whole state machine: what each state takes from the worker that holds the record, and from another one.
 /// What is not named is refused.
-fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 9] {
+fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 10] {
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
@@ -90,6 +91,13 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
             record(State::Started),
             &["again", "adopt", "note", "commit", "fail, go again", "fail, give up", "park"],
             // Taken over, or put to a person; never reported on.
+            &["again", "adopt", "park"],
+        ),
+        // That this attempt failed says nothing about the earlier one of unknown fate.
+        (
+            "in doubt",
+            Record { in_doubt: true, ..record(State::Started) },
+            &["again", "adopt", "note", "commit", "park"],
             &["again", "adopt", "park"],
         ),
         (
@@ -122,6 +130,24 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
         ("compensated", compensated(true), &[], &[]),
         ("abandoned", record(State::Abandoned { reason: "left".into() }), &[], &[]),
     ]
+}
+
+// R-EXE-6: what a further attempt of unknown fate rests on is kept with it, and a later answer does not lift it.
+#[test]
+fn a_further_attempt_is_in_doubt_and_keeps_its_mark() {
+    let again = |record: &Record, basis| applied(record, Event::Again { fence: MINE, basis });
+    let started = record(State::Started);
+    let declared = again(&started, Basis::Declaration);
+    assert_eq!((declared.in_doubt, declared.basis), (true, Basis::Declaration));
+    let further = again(&declared, Basis::Answer);
+    assert_eq!((further.in_doubt, further.basis), (true, Basis::Declaration));
+    let harmless = Record { class: EffectClass::ReadOnly, ..started };
+    assert!(
+        !again(&harmless, Basis::Repeat).in_doubt,
+        "a repeatable effect has nothing to be in doubt about"
+    );
+    let failed = record(State::Failed { failure: failure("first") });
+    assert!(!again(&failed, Basis::Answer).in_doubt, "it had failed for certain");
 }
 
 // R-REC-3, invariants 4 and 6
@@ -180,7 +206,7 @@ fn a_worker_that_was_adopted_from_can_report_nothing() {
 // R-EXE-4: each execution has its own budget; what earlier ones spent does not count against it.
 #[test]
 fn giving_up_starts_the_next_execution_with_a_full_budget() {
-    let again = |record: &Record| applied(record, Event::Again { fence: MINE });
+    let again = |record: &Record| applied(record, Event::Again { fence: MINE, basis: Basis::Answer });
     let fail =
         |record: &Record, not_before| applied(record, Event::Fail { failure: failure("no"), not_before });
     let waiting = fail(&started(), Some(Timestamp(50)));
@@ -258,7 +284,7 @@ fn event() -> impl Strategy<Value = Event> {
     let reference = || proptest::option::of("[ab]");
     let basis = || prop_oneof![Just(Basis::Answer), Just(Basis::Lookup), Just(Basis::Repeat)];
     prop_oneof![
-        2 => fence().prop_map(|fence| Event::Again { fence }),
+        2 => fence().prop_map(|fence| Event::Again { fence, basis: Basis::Answer }),
         2 => fence().prop_map(|fence| Event::Adopt { fence }),
         1 => "[ab]".prop_map(|external_ref| Event::Note { external_ref }),
         1 => (stored(), reference(), basis(), proptest::option::of(instant())).prop_map(

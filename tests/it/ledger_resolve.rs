@@ -226,6 +226,7 @@ fn way(contract: &Contract, mut known: Known) -> Vec<Next> {
     loop {
         let next = next(EffectClass::Payment, contract, &known);
         way.push(next);
+        assert!(way.len() <= 6, "no end in sight: {way:?}");
         match outcomes(known, next).first() {
             Some(then) => known = *then,
             None => return way,

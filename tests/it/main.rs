@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod conformance;
+mod differential;
 mod exec_approval;
 mod exec_callers;
 mod exec_errors;
 mod exec_late;
 mod exec_reconcile;
 mod exec_record;
+mod group;
 mod hostile;
 mod ledger_apply;
 mod ledger_approval;
@@ -18,6 +21,8 @@ mod ledger_resolve;
 mod ledger_retry;
 mod payload;
 mod secrets;
-mod smoke;
+mod sqlite;
 mod tenants;
+mod tidy;
+mod watched;
 mod world;

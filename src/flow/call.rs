@@ -1,8 +1,10 @@
 //! Tool calls from a workflow: the executor's, with the run as their owner.
 
-use std::future::IntoFuture;
+use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 
@@ -26,7 +28,9 @@ pub struct With;
 #[must_use = "a call does nothing until it is awaited"]
 pub struct ToolCall<T: Tool, A = Without> {
     ctx: Ctx,
-    input: T::Input,
+    /// Taken when it is first polled.
+    input: Option<T::Input>,
+    running: Option<BoxFuture<'static, Result<T::Output, Failure>>>,
     id: Option<String>,
     key: Option<Key>,
     approval: Option<Approval>,
@@ -40,7 +44,15 @@ impl Ctx {
     /// A call whose result is recorded is answered from its record. One that had started is reconciled: the
     /// outside world is asked before anything is sent again. Where nobody can tell, the run waits for a decision.
     pub fn call<T: Tool>(&self, input: T::Input) -> ToolCall<T> {
-        ToolCall { ctx: self.clone(), input, id: None, key: None, approval: None, _approved: PhantomData }
+        ToolCall {
+            ctx: self.clone(),
+            input: Some(input),
+            running: None,
+            id: None,
+            key: None,
+            approval: None,
+            _approved: PhantomData,
+        }
     }
 }
 
@@ -58,9 +70,11 @@ impl<T: Tool, A> ToolCall<T, A> {
         self
     }
 
-    fn into_future(self) -> BoxFuture<'static, Result<T::Output, Failure>> {
-        let Self { ctx, input, id, key, approval, .. } = self;
+    fn begin(&mut self) -> BoxFuture<'static, Result<T::Output, Failure>> {
+        let (ctx, input, id) = (self.ctx.clone(), self.input.take(), self.id.take());
+        let (key, approval) = (self.key.take(), self.approval.take());
         Box::pin(async move {
+            let Some(input) = input else { return Err(misuse("a call was polled after its end")) };
             let Some(tool) = ctx.live.engine.core.registry.typed::<T>(input) else {
                 return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
             };
@@ -75,27 +89,33 @@ impl<T: NeedsApproval> ToolCall<T, Without> {
     /// Adds the decision that the effect needs. It is compared with what is about to be sent, directly before
     /// each dispatch.
     pub fn approved_by(self, approval: &Approval) -> ToolCall<T, With> {
-        let Self { ctx, input, id, key, .. } = self;
-        ToolCall { ctx, input, id, key, approval: Some(approval.clone()), _approved: PhantomData }
+        let Self { ctx, input, running, id, key, .. } = self;
+        ToolCall { ctx, input, running, id, key, approval: Some(approval.clone()), _approved: PhantomData }
     }
 }
 
-impl<T: Tool> IntoFuture for ToolCall<T, Without>
-where
-    T::Effect: effect::Unapproved,
-{
-    type Output = Result<T::Output, Failure>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-    fn into_future(self) -> Self::IntoFuture {
-        ToolCall::into_future(self)
-    }
-}
+/// The call may go out: its effect needs no approval, or it has one.
+pub trait MayGoOut<T: Tool> {}
 
-impl<T: NeedsApproval> IntoFuture for ToolCall<T, With> {
+impl<T: Tool> MayGoOut<T> for Without where T::Effect: effect::Unapproved {}
+
+impl<T: NeedsApproval> MayGoOut<T> for With {}
+
+// Nothing of it is pinned but the boxed future, which moves freely.
+impl<T: Tool, A> Unpin for ToolCall<T, A> {}
+
+/// A future, and not only what turns into one, with one bound for both states: else the compiler would say that a
+/// call without its approval is no future and should not be awaited, and not what is missing.
+impl<T: Tool, A: MayGoOut<T>> Future for ToolCall<T, A> {
     type Output = Result<T::Output, Failure>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-    fn into_future(self) -> Self::IntoFuture {
-        ToolCall::into_future(self)
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut running = self.running.take().unwrap_or_else(|| self.begin());
+        let polled = running.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.running = Some(running);
+        }
+        polled
     }
 }
 

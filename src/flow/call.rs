@@ -115,11 +115,18 @@ async fn call(
         Ok(op) => Arc::new(op),
         Err(error) => return Err(live.failure(error).await),
     };
+    live.undropped(&open).await;
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
-    if let Some(past) = live.recorded(&open).await
-        && let Some(Stored::Inline(failure)) = past.value
+    let failed = live.next_failure(&open.identity, op.hash);
+    if let Some(past) = live.with_replay(|replay| replay.step(&failed).cloned())
+        && let Some(stored) = past.value
     {
         live.with_replay(|replay| replay.call(op.key.as_str()));
+        let failure = match live.engine.core.load(&live.tenant, &stored).await {
+            Ok(failure) => failure,
+            Err(error) => return Err(live.failure(error).await),
+        };
+        live.failure_shown(&open.identity, op.hash);
         open.close();
         return Err(failure.decode().unwrap_or_else(Failure::from));
     }
@@ -226,7 +233,9 @@ async fn carried_out(
                 format!("{}: nobody knows whether it happened, and {reason}", op.key),
             ),
         };
-        live.checkpoint(&open.identity, Some(op.hash), failure.payload()).await;
+        let failed = live.next_failure(&open.identity, op.hash);
+        live.checkpoint(&failed, Some(op.hash), failure.payload()).await;
+        live.failure_shown(&open.identity, op.hash);
         open.close();
         return Err(failure);
     }

@@ -34,6 +34,8 @@ struct State {
     held: Vec<Waker>,
     held_calls: Vec<HeldCall>,
     counters: HashMap<Kind, HashMap<String, Counter>>,
+    /// How often each call has failed before the eyes of the run.
+    failures: HashMap<Identity, u32>,
     open: usize,
     /// Open futures that are at work themselves, and so may ask for more without being woken from outside.
     busy: usize,
@@ -132,6 +134,7 @@ impl Live {
                 held: Vec::new(),
                 held_calls: Vec::new(),
                 counters: HashMap::new(),
+                failures: HashMap::new(),
                 open: 0,
                 busy: 0,
                 waits: HashMap::new(),
@@ -178,15 +181,30 @@ impl Live {
 
     /// The checkpoint of an identity; pends for ever if its future was dropped in an earlier life.
     pub(super) async fn recorded(&self, open: &Open) -> Option<PastStep> {
-        let (step, abandoned) = {
-            let state = self.state();
-            (state.replay.step(&open.identity).cloned(), state.replay.is_abandoned(&open.identity))
-        };
-        if abandoned {
+        self.undropped(open).await;
+        self.state().replay.step(&open.identity).cloned()
+    }
+
+    /// Pends for ever if this future was dropped in an earlier life.
+    pub(super) async fn undropped(&self, open: &Open) {
+        if self.state().replay.is_abandoned(&open.identity) {
             let _waiting = open.wait(None);
             std::future::pending::<()>().await;
         }
-        step
+    }
+
+    /// The checkpoint of a call's next failure. With the request, because another request under the same key
+    /// fails as a conflict while the first one stays a success; with a number, because a run may ask again
+    /// after a failure, and then the first failure must not answer for the second attempt.
+    pub(super) fn next_failure(&self, call: &Identity, hash: RequestHash) -> Identity {
+        let place = failing(call, hash);
+        let shown = self.state().failures.get(&place).copied().unwrap_or_default();
+        Identity { id: format!("{} {shown}", place.id), ..place }
+    }
+
+    /// The run has seen one more failure of this call.
+    pub(super) fn failure_shown(&self, call: &Identity, hash: RequestHash) {
+        *self.state().failures.entry(failing(call, hash)).or_default() += 1;
     }
 
     pub(super) fn with_replay<R>(&self, f: impl FnOnce(&mut Replay) -> R) -> R {
@@ -364,6 +382,10 @@ impl State {
         }
         Ok(())
     }
+}
+
+fn failing(call: &Identity, hash: RequestHash) -> Identity {
+    Identity { id: format!("{} {hash:?}", call.id), ..call.clone() }
 }
 
 pub(super) fn misuse(message: impl Into<String>) -> Failure {

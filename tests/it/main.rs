@@ -1,4 +1,9 @@
 //! One binary for all integration tests: a file per subject.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+mod flow_clock;
+mod flow_replay;
+mod flow_store;
+mod flow_tools;
+mod flow_world;
 mod smoke;

@@ -138,9 +138,13 @@ async fn call(
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
     if let Some(past) = live.recorded(&open).await
         && past.input_hash == Some(op.hash)
-        && let Some(Stored::Inline(failure)) = past.value
+        && let Some(stored) = past.value
     {
         live.with_replay(|replay| replay.call(op.key.as_str()));
+        let failure = match live.engine.core.load(&live.tenant, &stored).await {
+            Ok(failure) => failure,
+            Err(error) => return Err(live.failure(error).await),
+        };
         open.close();
         return Err(failure.decode().unwrap_or_else(Failure::from));
     }

@@ -12,6 +12,8 @@
 //! to its steady size, so these are figures of a database in use and not of a new one.
 
 #![allow(missing_docs, reason = "a program")]
+#![allow(clippy::unnecessary_wraps, reason = "all rows of the table have one form")]
+#![allow(clippy::elidable_lifetime_names, reason = "as the trait writes them")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the machine's clock")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark that cannot go on stops")]
 #![allow(clippy::cast_precision_loss, reason = "counts far below 2^53")]

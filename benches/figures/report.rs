@@ -193,7 +193,7 @@ fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
-        v if v < 1.1 && v >= 0.995 => format!("{value:.3}"), // syncs per call: the third digit is the point
+        v if (0.995..1.1).contains(&v) => format!("{value:.3}"), // syncs per call: the third digit is the point
         _ => format!("{value:.2}"),
     }
 }

@@ -49,7 +49,7 @@ fn measure(options: &Options, recorded: Recorded, n: u32) -> (Values, Values) {
         raw = raw.group(1, n).await;
         raw.close().await;
     });
-    let (mut subjects, mut raws) = (Vec::new(), Vec::new());
+    let (mut subjects, mut baseline) = (Vec::new(), Vec::new());
     for round in 0..=options.rounds {
         let extra: Vec<_> = (0..REPEATS)
             .map(|_| resume(&runtime, &long).as_secs_f64() - resume(&runtime, &empty).as_secs_f64())
@@ -57,10 +57,10 @@ fn measure(options: &Options, recorded: Recorded, n: u32) -> (Values, Values) {
         let read: Vec<_> = (0..REPEATS).map(|_| read(&runtime, &rows, n).as_secs_f64()).collect();
         if round > 0 {
             subjects.push(median(&extra) * 1e6 / f64::from(n));
-            raws.push(median(&read) * 1e6 / f64::from(n));
+            baseline.push(median(&read) * 1e6 / f64::from(n));
         }
     }
-    (Values::new("µs", subjects), Values::new("µs", raws))
+    (Values::new("µs", subjects), Values::new("µs", baseline))
 }
 
 /// Leaves an active run with `n` recorded steps behind.

@@ -188,7 +188,7 @@ fn measure(runtime: &Runtime, bench: &mut Bench, work: Work, taken: &mut Taken) 
     };
     taken.count += f64::from(count);
     taken.seconds += start.elapsed().as_secs_f64();
-    taken.processor_seconds += (processor_time() - processor).as_secs_f64();
+    taken.processor_seconds += processor_time().saturating_sub(processor).as_secs_f64();
 }
 
 /// As a task, like the engine's runs.

@@ -161,6 +161,10 @@ impl ExecutorBuilder {
         Ok(Executor { core })
     }
 
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        allow(clippy::unused_async, reason = "only a file takes time to open")
+    )]
     pub(crate) async fn open_store(self) -> Result<Opened, StartError> {
         let registry = self.registry?;
         #[cfg(feature = "sqlite")]
@@ -172,9 +176,7 @@ impl ExecutorBuilder {
             }
         };
         #[cfg(not(feature = "sqlite"))]
-        let store = match self.place {
-            Place::Store(store) => store,
-        };
+        let Place::Store(store) = self.place;
         let store = match self.wrap {
             Some(wrap) => wrap(store),
             None => store,

@@ -162,6 +162,7 @@ impl Registry {
     }
 
     /// Everything that will touch the world passes here: the seam at which a simulator watches.
+    #[cfg_attr(not(feature = "sim"), allow(clippy::unused_self, reason = "there is nothing to wrap it in"))]
     pub(crate) fn hand_out(&self, tool: Arc<dyn Prepared>) -> Arc<dyn Prepared> {
         #[cfg(feature = "sim")]
         if let Some(watch) = &self.watch {

@@ -2,7 +2,7 @@
 //!
 //! FULL, because with NORMAL a power failure may lose a `started` record, which is a silent duplicate
 //! (<https://sqlite.org/pragma.html#pragma_synchronous>). One writer, because SQLite has only one and its busy handler
-//! polls. A file per table; [`commit`] puts their rows into one transaction.
+//! polls. A file per table; `commit` puts their rows into one transaction.
 
 mod commit;
 mod escalation;

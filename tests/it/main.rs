@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 mod flow_clock;
+mod flow_divergence;
 mod flow_replay;
 mod flow_store;
 mod flow_tools;

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::engine::Inner;
 use super::failure::{Failure, FailureCode};
 use super::resume;
-use super::run::{End, output};
+use super::run::output;
 use super::workflow::{Registered, Workflow};
 use crate::exec::{ExecError, answer_escalation, open_escalations};
 use crate::id::{EscalationId, RunId, Tenant};
@@ -160,12 +160,25 @@ impl ForTenant {
             )) => inner.core.group.run_find(tenant, run).await?,
             _ => None,
         };
-        let going_on =
-            halted.filter(|run| matches!(run.state, RunState::Halted { .. })).map(|run| inner.going_on(&run));
+        let halted = halted.filter(|run| matches!(run.state, RunState::Halted { .. }));
+        let mut left = Vec::new();
+        let next = match halted {
+            // Its end is written with the answer: were it written after, a crash in between would leave a run
+            // that somebody abandoned and that goes on all the same.
+            Some(run) if resolution == Resolution::Abandon => {
+                let failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
+                let (run, questions) = resume::abandoned(inner, run, &failure).await?;
+                left = questions;
+                Some(run)
+            }
+            Some(run) => Some(inner.going_on(&run)),
+            None => None,
+        };
         let answered =
-            answer_escalation(&inner.core, tenant, escalation, resolution.clone(), by, |change, answered| {
-                change.run = going_on.clone().map(Box::new);
-                change.step = answered.record.zip(going_on.as_ref()).map(|(record, run)| {
+            answer_escalation(&inner.core, tenant, escalation, resolution, by, |change, answered| {
+                change.run = next.clone().map(Box::new);
+                change.escalations.extend(left);
+                change.step = answered.record.zip(next.as_ref()).map(|(record, run)| {
                     Box::new(Step {
                         tenant: tenant.clone(),
                         run: run.id,
@@ -179,13 +192,8 @@ impl ForTenant {
                 });
             })
             .await?;
-        match going_on {
-            Some(run) if resolution == Resolution::Abandon => {
-                let failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
-                if let End::Failed(error) = resume::abandon(inner, run, failure).await {
-                    return Err(error.into());
-                }
-            }
+        match next {
+            Some(run) if run.state.is_final() => {}
             Some(run) => inner.spawn(run, false),
             None => self.wake_waiting(&answered).await?,
         }

@@ -8,7 +8,7 @@ use super::engine::Inner;
 use super::failure::Failure;
 use super::live::Live;
 use super::replay::Replay;
-use super::run::{End, finish, written};
+use super::run::{End, written};
 use crate::exec::{ExecError, escalation_of_orphan, look_only};
 use crate::id::{EscalationId, RecordId};
 use crate::ledger::{Divergence, Record, State};
@@ -160,13 +160,23 @@ pub(super) async fn halt(
     }
 }
 
-/// A halted run that is not to go on: it fails, and what it had done is listed.
-pub(super) async fn abandon(engine: &Arc<Inner>, run: Run, failure: Failure) -> End {
+/// A halted run that is not to go on: its failed row, and what it had done as open questions, to be written
+/// with the answer that ends it.
+pub(super) async fn abandoned(
+    engine: &Arc<Inner>,
+    run: Run,
+    failure: &Failure,
+) -> Result<(Run, Vec<Escalation>), ExecError> {
     let live = Live::new(engine.clone(), run, Replay::default());
     live.end();
-    let end = finish(&live, Err(failure)).await;
+    let left = left_behind(&live, When::Failed).await;
     engine.core.group.end_lane(live.lane);
-    end
+    let run = live.next_run(|run| {
+        run.fence = engine.core.fence;
+        run.deaths = 0;
+        run.state = RunState::Failed { failure: failure.payload() };
+    });
+    Ok((run, left?))
 }
 
 fn store_failed(live: &Live, source: StoreError) -> ExecError {

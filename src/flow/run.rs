@@ -200,7 +200,7 @@ async fn park(live: &Arc<Live>, until: Option<Timestamp>) -> End {
 }
 
 /// The run is over: its result, and every effect that is left without an owner, become durable together.
-pub(super) async fn finish(live: &Arc<Live>, result: Result<Payload, Failure>) -> End {
+async fn finish(live: &Arc<Live>, result: Result<Payload, Failure>) -> End {
     let when = if result.is_ok() { resume::When::Succeeded } else { resume::When::Failed };
     let left = match resume::left_behind(live, when).await {
         Ok(left) => left,

@@ -11,6 +11,7 @@ mod exec_late;
 mod exec_reconcile;
 mod exec_record;
 mod flow_clock;
+mod flow_divergence;
 mod flow_replay;
 mod flow_store;
 mod flow_tools;

@@ -141,12 +141,16 @@ impl World {
 
     /// Waits until so many requests have reached the provider.
     pub async fn requested(&self, count: usize) {
-        self.arrived.subscribe().wait_for(|(requests, _)| *requests >= count).await.unwrap();
+        let mut arrived = self.arrived.subscribe();
+        let come = async { arrived.wait_for(|(requests, _)| *requests >= count).await.map(drop) };
+        clock::soon(format!("there is no request number {count}"), come).await;
     }
 
     /// Waits until so many lookups have reached the provider.
     pub async fn looked_up(&self, count: usize) {
-        self.arrived.subscribe().wait_for(|(_, lookups)| *lookups >= count).await.unwrap();
+        let mut arrived = self.arrived.subscribe();
+        let come = async { arrived.wait_for(|(_, lookups)| *lookups >= count).await.map(drop) };
+        clock::soon(format!("there is no lookup number {count}"), come).await;
     }
 
     /// Lets everything that hangs go on.

@@ -283,7 +283,7 @@ impl World {
 }
 
 /// The default settle time, and nothing else in these tests takes so long.
-pub const SETTLE: Duration = Duration::from_secs(60);
+pub const SETTLE: Duration = Duration::from_mins(1);
 
 /// Three quick attempts, each cut off after ten seconds; `Retry-After` is obeyed up to fifty.
 pub fn brief() -> RetryPolicy {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Keys, Process, Reply, TestClock, World, acme, brief, executor, settle};
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 struct Scene {
     dir: tempfile::TempDir,

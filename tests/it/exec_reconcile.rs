@@ -13,7 +13,7 @@ use crate::world::{
 
 type Running = tokio::task::JoinHandle<Result<Outcome, counterfoil::exec::ExecError>>;
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 fn none(class: ContractClass) -> Contract {
     Contract::new(class).lookup(LookupOffer::None)
@@ -179,7 +179,7 @@ async fn no_clock_that_jumps_shortens_the_settle_time() {
     let call = process.execute(request("pay_out"));
     scene.clock.slept(SETTLE).await;
     scene.clock.jump_wall(HOUR);
-    scene.clock.advance(SETTLE - Duration::from_secs(1));
+    scene.clock.advance(SETTLE.saturating_sub(Duration::from_secs(1)));
     process.kill();
     assert_eq!(scene.seen(), (0, 1, 1));
     drop(call);

@@ -246,7 +246,7 @@ async fn order(ctx: Ctx, order: Charge) -> Result<String, Failure> {
     // A run is resumed from its record, which holds no secret; so it has none from the beginning.
     assert_eq!(order.card.expose(), None);
     let last_four =
-        ctx.step("last four", &charge(CANARY), |charge| charge.card.expose().map(|c| c.len())).await?;
+        ctx.step("last four", &charge(CANARY), |charge| charge.card.expose().map(String::len)).await?;
     assert_eq!(last_four, Some(CANARY.len()));
     let kept = ctx.step("kept", &1, |_| Secret::new(CANARY.to_owned())).await?;
     assert_eq!(kept.expose(), None); // as on a resume

@@ -130,7 +130,7 @@ async fn runs_are_shown_to_their_tenant_alone() {
 }
 
 async fn wait(ctx: Ctx, n: u32) -> Result<u32, Failure> {
-    ctx.sleep(std::time::Duration::from_secs(3600)).await?;
+    ctx.sleep(std::time::Duration::from_hours(1)).await?;
     Ok(n)
 }
 
@@ -142,7 +142,7 @@ async fn a_run_under_way_gives_nothing_away() {
     let engine = engine.start().await.unwrap();
     let mine = engine.tenant("acme").unwrap().run(wait, 41).start().await.unwrap();
     let stolen = engine.tenant("globex").unwrap().handle::<u32>(mine.id());
-    let hour = std::time::Duration::from_secs(3600);
+    let hour = std::time::Duration::from_hours(1);
     let told = tokio::spawn(async move { stolen.result().await });
     let result = tokio::spawn(async move { mine.result().await });
     clock.slept(hour).await;

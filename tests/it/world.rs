@@ -141,12 +141,16 @@ impl World {
 
     /// Waits until so many requests have reached the provider.
     pub async fn requested(&self, count: usize) {
-        self.arrived.subscribe().wait_for(|(requests, _)| *requests >= count).await.unwrap();
+        let mut arrived = self.arrived.subscribe();
+        let come = async { arrived.wait_for(|(requests, _)| *requests >= count).await.map(drop) };
+        clock::soon(format!("there is no request number {count}"), come).await;
     }
 
     /// Waits until so many lookups have reached the provider.
     pub async fn looked_up(&self, count: usize) {
-        self.arrived.subscribe().wait_for(|(_, lookups)| *lookups >= count).await.unwrap();
+        let mut arrived = self.arrived.subscribe();
+        let come = async { arrived.wait_for(|(_, lookups)| *lookups >= count).await.map(drop) };
+        clock::soon(format!("there is no lookup number {count}"), come).await;
     }
 
     /// Lets everything that hangs go on.
@@ -279,7 +283,7 @@ impl World {
 }
 
 /// The default settle time, and nothing else in these tests takes so long.
-pub const SETTLE: Duration = Duration::from_secs(60);
+pub const SETTLE: Duration = Duration::from_mins(1);
 
 /// Three quick attempts, each cut off after ten seconds; `Retry-After` is obeyed up to fifty.
 pub fn brief() -> RetryPolicy {

@@ -78,8 +78,19 @@ impl TestClock {
             let hands = self.hands();
             hands.sleepers.iter().any(|s| s.asked == asked && !s.wake.is_closed())
         };
-        self.came.subscribe().wait_for(sleeps).await.unwrap();
+        let waiting = self.came.subscribe();
+        soon(format!("nobody sleeps for {asked:?}"), async {
+            waiting.clone().wait_for(sleeps).await.map(drop)
+        })
+        .await;
     }
+}
+
+/// A test that waits for what does not come must fail, and say what that was.
+#[allow(clippy::disallowed_methods, reason = "real time, because it is the test that is stuck")]
+pub async fn soon<E: std::fmt::Debug>(otherwise: String, what: impl Future<Output = Result<(), E>>) {
+    let came = tokio::time::timeout(Duration::from_secs(30), what).await;
+    came.unwrap_or_else(|_| panic!("{otherwise}")).unwrap();
 }
 
 impl Clock for TestClock {

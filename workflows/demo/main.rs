@@ -33,6 +33,12 @@ use table::{Cell, Table, Tone, colours, paint};
 const AT_ONCE: usize = 4;
 const PACE: Pace = Pace { settle: Duration::from_millis(400), patience: Duration::from_secs(1) };
 
+const LEGEND: &str = "\
+One notice is to be sent. Its sender is killed with SIGKILL at a crash point and started again; the figures are the
+notices sent, as the provider counts them. marked: the record says that it rests on the provider's word alone.
+asked: the question is open and listed, and nothing goes on without an answer.
+";
+
 /// One line of the table.
 struct Row {
     class: Class,
@@ -81,6 +87,7 @@ async fn demo(json: bool) -> Result<ExitCode, Failed> {
         }
         writeln!(out, "{}", summary.json())?;
     } else {
+        writeln!(out, "{LEGEND}")?;
         write!(out, "{}\n{}", as_table(&rows), summary.text(colours()))?;
     }
     Ok(if summary.ours == (0, 0) { ExitCode::SUCCESS } else { ExitCode::FAILURE })

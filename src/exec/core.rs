@@ -74,7 +74,8 @@ impl Core {
         let fence_others = Change { worker: Some(WorkerChange::FenceOthers { at }), ..Change::default() };
         let enrol =
             Change { worker: Some(WorkerChange::Enrol { name: name.clone(), at }), ..Change::default() };
-        for verdict in group.commit(&[fence_others, enrol]).await? {
+        // Not through the queue, which may cut a batch in two.
+        for verdict in group.store().commit(&[fence_others, enrol]).await? {
             if let Verdict::Refused(refusal) = verdict {
                 return Err(StoreError::Io { detail: format!("this worker cannot enrol: {refusal}") });
             }

@@ -122,11 +122,11 @@ pub(super) enum Rest {
 }
 
 impl Live {
-    pub(super) fn new(engine: Arc<Inner>, run: Run, replay: Replay) -> Arc<Self> {
+    pub(super) fn new(engine: Arc<Inner>, run: Run, lane: Lane, replay: Replay) -> Arc<Self> {
         Arc::new(Self {
             tenant: run.tenant.clone(),
             id: run.id,
-            lane: engine.core.new_lane(),
+            lane,
             engine,
             waker: Arc::default(),
             state: Mutex::new(State {

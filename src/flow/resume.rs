@@ -162,7 +162,7 @@ pub(super) async fn halt(
 
 /// A halted run that is not to go on: it fails, and what it had done is listed.
 pub(super) async fn abandon(engine: &Arc<Inner>, run: Run, failure: Failure) -> End {
-    let live = Live::new(engine.clone(), run, Replay::default());
+    let live = Live::new(engine.clone(), run, engine.core.new_lane(), Replay::default());
     live.end();
     let end = finish(&live, Err(failure)).await;
     engine.core.group.end_lane(live.lane);

@@ -247,7 +247,7 @@ fn cannot_begin(process: &Process, hands: &Hands, flow: &(impl Workflow<u32, u32
         give_up(hands).await;
         hands.asleep_for(RETRY).await;
         hands.turn(RETRY);
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     process.on(async {
         tokio::select! {

@@ -1,5 +1,7 @@
 //! Waiting: durable sleeps, parked runs, and answers (FLOW-4, DESIGN 4.8).
 
+#![allow(clippy::unchecked_time_subtraction, reason = "of constants, the smaller from the larger")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -135,12 +135,14 @@ async fn call(
         Ok(op) => Arc::new(op),
         Err(error) => return Err(live.failure(error).await),
     };
+    // Before the future may turn out to be abandoned: a call that lost a select was asked for all the same, and
+    // its effect needs no decision.
+    let recorded = live.with_replay(|replay| replay.call(op.key.as_str()));
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
     if let Some(past) = live.recorded(&open).await
         && past.input_hash == Some(op.hash)
         && let Some(stored) = past.value
     {
-        live.with_replay(|replay| replay.call(op.key.as_str()));
         let failure = match live.engine.core.load(&live.tenant, &stored).await {
             Ok(failure) => failure,
             Err(error) => return Err(live.failure(error).await),
@@ -148,7 +150,7 @@ async fn call(
         open.close();
         return Err(failure.decode().unwrap_or_else(Failure::from));
     }
-    let expect = match live.with_replay(|replay| replay.call(op.key.as_str())) {
+    let expect = match recorded {
         Some(Recorded::Own(past)) => match past.response {
             Some(response) if past.request_hash == op.hash => {
                 return from_record(live, open, &response, past.record).await;

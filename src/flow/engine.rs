@@ -18,7 +18,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::exec::{Core, Due, ExecError, Executor, ExecutorBuilder, StartError, run_agenda, take_up_orphans};
 use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
-use crate::store::{Change, EscalationKind, Refusal, Run, RunState, Store, StoreError, Verdict};
+use crate::store::{Change, EscalationKind, Lane, Refusal, Run, RunState, Store, StoreError, Verdict};
 use crate::tool::{DynamicTool, Tool, ToolSpec};
 
 /// Runs that a restart finds are taken over in batches of this size.
@@ -232,7 +232,7 @@ impl Inner {
         let verdicts = self.core.group.commit(&changes).await?;
         for (run, verdict) in runs.into_iter().zip(verdicts) {
             match verdict {
-                Verdict::Admitted => self.spawn(run, false),
+                Verdict::Admitted => self.spawn(run, None),
                 Verdict::Refused(refusal) => tracing::warn!(run = %run.id, %refusal, "not taken over"),
             }
         }
@@ -240,7 +240,8 @@ impl Inner {
     }
 
     /// Gives a run a task.
-    pub(super) fn spawn(self: &Arc<Self>, run: Run, fresh: bool) {
+    /// A fresh one has nothing recorded, and its row is on its way in this lane.
+    pub(super) fn spawn(self: &Arc<Self>, run: Run, fresh: Option<Lane>) {
         {
             let mut active = self.active();
             if let Some(ending) = active.get_mut(&run.id) {
@@ -254,7 +255,7 @@ impl Inner {
     }
 
     /// One activation after the other, until the run is over, waits, or is somebody else's.
-    async fn drive(self: Arc<Self>, mut run: Run, mut fresh: bool) {
+    async fn drive(self: Arc<Self>, mut run: Run, mut fresh: Option<Lane>) {
         let (tenant, id) = (run.tenant.clone(), run.id);
         loop {
             let end = if run.deaths > self.max_deaths {
@@ -262,7 +263,7 @@ impl Inner {
             } else {
                 activate(&self, run, fresh).await
             };
-            fresh = false;
+            fresh = None;
             match end {
                 End::Over(_) | End::Parked => {
                     let again = self.active().remove(&id).is_some_and(|activity| activity.again);
@@ -290,6 +291,7 @@ impl Inner {
                     Ok(Some(run)) => break run,
                     Ok(None) => {
                         self.active().remove(&id);
+                        self.results().remove(&id); // whoever waits for a run that could not be begun is told
                         return tracing::error!(%tenant, run = %id, "its row is gone");
                     }
                     Err(error) => {
@@ -307,7 +309,7 @@ impl Inner {
             "run {}: its process died {} times without the run getting anywhere. Mend the cause and go on, or abandon?",
             run.id, run.deaths
         );
-        let live = Live::new(self.clone(), run, super::replay::Replay::default());
+        let live = Live::new(self.clone(), run, self.core.new_lane(), super::replay::Replay::default());
         resume::halt(&live, EscalationKind::Quarantined, question, None).await
     }
 
@@ -322,7 +324,7 @@ impl Inner {
         }
         match self.core.group.run_find(tenant, id).await {
             Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
-                self.spawn(run, false);
+                self.spawn(run, None);
             }
             Ok(Some(run)) if matches!(run.state, RunState::Waiting { .. }) => {
                 if let Err(error) = self.claim(vec![run], |_| {}).await {

@@ -19,6 +19,7 @@ use crate::ledger::{Diff, RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::{
     Escalation, EscalationKind, Refusal, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError,
+    Ticket, Verdict,
 };
 use crate::tool::canonical;
 
@@ -194,7 +195,7 @@ impl ForTenant {
             .await?;
         match next {
             Some(run) if run.state.is_final() => {}
-            Some(run) => inner.spawn(run, false),
+            Some(run) => inner.spawn(run, None),
             None => self.wake_waiting(&answered).await?,
         }
         Ok(())
@@ -241,10 +242,11 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
 
     /// Starts the run and returns when that is durable.
     pub async fn start(self) -> Result<RunHandle<O>, RunError> {
-        self.begin(true).await
+        self.begin(true).await.map(|(handle, _)| handle)
     }
 
-    async fn begin(self, durable: bool) -> Result<RunHandle<O>, RunError> {
+    /// The run, and the write that it depends on, if it is not durable yet.
+    async fn begin(self, durable: bool) -> Result<(RunHandle<O>, Option<Ticket>), RunError> {
         let Self { inner, tenant, workflow, input, key, .. } = self;
         let workflow = workflow.ok_or(RunError::Unregistered)?;
         let input = match input(None)? {
@@ -272,10 +274,12 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
             updated_at: now,
         };
         let id = run.id;
+        let lane = core.new_lane();
         let mut change = core.change(None).run(run.clone());
         change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
         let handle =
             |id| RunHandle { inner: inner.clone(), tenant: tenant.clone(), id, _output: PhantomData };
+        let mut begun = None;
         if let Some(key) = key {
             match inner.commit(change).await? {
                 Ok(()) => {}
@@ -290,7 +294,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
                             diff: diff(&recorded, &input)?,
                         });
                     }
-                    return Ok(handle(first.id));
+                    return Ok((handle(first.id), None));
                 }
                 Err(refusal) => return Err(RunError::Refused { run: id, refusal }),
             }
@@ -298,11 +302,12 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
             inner.commit(change).await?.map_err(|refusal| RunError::Refused { run: id, refusal })?;
         } else {
             // Nothing of the run leaves the engine before its first awaited write, which comes behind this one.
-            drop(core.group.submit_with_room(change).await);
+            // In the lane of its first activation: should its row be refused, nothing of the run goes out behind it.
+            begun = Some(core.group.submit_with_room(change.in_lane(Some(lane))).await);
         }
         let handle = handle(id);
-        inner.spawn(run, true);
-        Ok(handle)
+        inner.spawn(run, Some(lane));
+        Ok((handle, begun))
     }
 }
 
@@ -310,7 +315,19 @@ impl<O: DeserializeOwned + Send + 'static> IntoFuture for StartRun<O> {
     type Output = Result<O, RunError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.begin(false).await?.result().await })
+        Box::pin(async move {
+            let (handle, begun) = self.begin(false).await?;
+            match (handle.result().await, begun) {
+                // Perhaps it never began.
+                (Err(gone @ (RunError::Closed { .. } | RunError::Unknown { .. })), Some(begun)) => {
+                    match begun.durable().await? {
+                        Verdict::Admitted => Err(gone),
+                        Verdict::Refused(refusal) => Err(RunError::Refused { run: handle.id, refusal }),
+                    }
+                }
+                (result, _) => result,
+            }
+        })
     }
 }
 

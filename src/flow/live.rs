@@ -42,6 +42,8 @@ struct State {
     /// Open futures that wait for something durable, and what for.
     waits: HashMap<u64, Option<Timestamp>>,
     next_wait: u64,
+    /// Open futures that wait for others of the context, and so for whatever these wait for.
+    behind: usize,
     stop: Option<Stop>,
     /// The body is gone or going: dropped futures say nothing, and new ones are refused.
     ended: bool,
@@ -120,11 +122,11 @@ pub(super) enum Rest {
 }
 
 impl Live {
-    pub(super) fn new(engine: Arc<Inner>, run: Run, replay: Replay) -> Arc<Self> {
+    pub(super) fn new(engine: Arc<Inner>, run: Run, lane: Lane, replay: Replay) -> Arc<Self> {
         Arc::new(Self {
             tenant: run.tenant.clone(),
             id: run.id,
-            lane: engine.core.new_lane(),
+            lane,
             engine,
             waker: Arc::default(),
             state: Mutex::new(State {
@@ -139,6 +141,7 @@ impl Live {
                 busy: 0,
                 waits: HashMap::new(),
                 next_wait: 0,
+                behind: 0,
                 stop: None,
                 ended: false,
                 inside: false,
@@ -259,7 +262,7 @@ impl Live {
             Rest::Working
         } else if state.replaying {
             Rest::Quiescent
-        } else if state.waits.len() == state.open {
+        } else if !state.waits.is_empty() && state.waits.len() + state.behind == state.open {
             Rest::Waiting(state.waits.values().flatten().min().copied())
         } else {
             Rest::Working
@@ -422,13 +425,21 @@ impl Open {
         state.next_wait += 1;
         state.waits.insert(number, until);
         state.busy -= 1;
-        Waiting { live: &self.live, wait: Some(number) }
+        Waiting { live: &self.live, on: On::Durable(number) }
+    }
+
+    /// It waits for other futures of the context, which say themselves what they wait for.
+    pub(super) fn behind(&self) -> Waiting<'_> {
+        let mut state = self.live.state();
+        state.behind += 1;
+        state.busy -= 1;
+        Waiting { live: &self.live, on: On::Others }
     }
 
     /// It waits for something that is not its own work: the replay, the world.
     pub(super) fn rest(&self) -> Waiting<'_> {
         self.live.state().busy -= 1;
-        Waiting { live: &self.live, wait: None }
+        Waiting { live: &self.live, on: On::World }
     }
 }
 
@@ -471,15 +482,28 @@ impl Live {
 /// While this lives, its future is not at work.
 pub(super) struct Waiting<'a> {
     live: &'a Live,
-    wait: Option<u64>,
+    on: On,
+}
+
+/// What an open future waits for.
+#[derive(Clone, Copy)]
+enum On {
+    /// Something durable, by its number.
+    Durable(u64),
+    /// Other open futures.
+    Others,
+    /// The replay, or the world.
+    World,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.live.state();
         state.busy += 1;
-        if let Some(number) = self.wait {
-            state.waits.remove(&number);
+        match self.on {
+            On::Durable(number) => drop(state.waits.remove(&number)),
+            On::Others => state.behind -= 1,
+            On::World => {}
         }
     }
 }

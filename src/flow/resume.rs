@@ -167,7 +167,7 @@ pub(super) async fn abandoned(
     run: Run,
     failure: &Failure,
 ) -> Result<(Run, Vec<Escalation>), ExecError> {
-    let live = Live::new(engine.clone(), run, Replay::default());
+    let live = Live::new(engine.clone(), run, engine.core.new_lane(), Replay::default());
     live.end();
     let left = left_behind(&live, When::Failed).await;
     engine.core.group.end_lane(live.lane);

@@ -15,7 +15,7 @@ use super::{ctx::Ctx, resume};
 use crate::clock::Timestamp;
 use crate::exec::ExecError;
 use crate::payload::{Payload, Stored};
-use crate::store::{EscalationKind, Run, RunState, Store as _, StoreError, Verdict};
+use crate::store::{EscalationKind, Lane, Run, RunState, Store as _, StoreError, Verdict};
 
 /// A run whose waits are all durable keeps its memory for this long, in case one of them ends soon.
 const GRACE: Duration = Duration::from_millis(200);
@@ -42,12 +42,13 @@ enum Polled {
 }
 
 /// Carries out one activation.
-pub(super) async fn activate(engine: &Arc<Inner>, run: Run, fresh: bool) -> End {
-    let replay = match history(engine, &run, fresh).await {
+pub(super) async fn activate(engine: &Arc<Inner>, run: Run, fresh: Option<Lane>) -> End {
+    let replay = match history(engine, &run, fresh.is_some()).await {
         Ok(replay) => replay,
         Err(error) => return unreadable(engine, run, error).await,
     };
-    let live = Live::new(engine.clone(), run, replay);
+    let lane = fresh.unwrap_or_else(|| engine.core.new_lane());
+    let live = Live::new(engine.clone(), run, lane, replay);
     let _listed = engine.list(&live);
     let end = carry(&live).await;
     live.end();
@@ -68,7 +69,7 @@ async fn unreadable(engine: &Arc<Inner>, run: Run, error: StoreError) -> End {
         return End::Failed(ExecError::Store { key: run.id.to_string(), source: error });
     };
     let question = format!("run {}: {error}. Repair it and go on, or abandon the run?", run.id);
-    let live = Live::new(engine.clone(), run, Replay::default());
+    let live = Live::new(engine.clone(), run, engine.core.new_lane(), Replay::default());
     resume::halt(&live, EscalationKind::Damaged, question, None).await
 }
 

@@ -51,7 +51,7 @@ impl Ctx {
         };
         let mut done: Vec<Option<T>> = branches.iter().map(|_| None).collect();
         let won = {
-            let _resting = open.rest();
+            let _behind = open.behind();
             let mut first_ready = pin!(poll_fn(|cx| {
                 for (i, branch) in branches.iter_mut().enumerate() {
                     if done[i].is_none()

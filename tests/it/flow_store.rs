@@ -1,0 +1,176 @@
+//! A tap on the store: what was written together, how often the store was asked, and writes that are held,
+//! refused or fail.
+
+use std::sync::Arc;
+
+use counterfoil::clock::Timestamp;
+use counterfoil::ledger::{OperationKey, Record};
+use counterfoil::payload::{DigestKey, PayloadDigest};
+use counterfoil::store::{
+    Asked, Change, Escalation, Evidence, History, Refusal, Run, Store, StoreError, Use, Verdict, Worker,
+};
+use counterfoil::{EscalationId, Payload, RecordId, RunId, Tenant};
+use tokio::sync::watch;
+
+type Picks = fn(&Change) -> bool;
+
+/// What the tap knows and does.
+#[derive(Default)]
+pub(crate) struct Tapped {
+    /// The batches that are durable, in their order.
+    pub(crate) batches: Vec<Vec<Change>>,
+    /// How often anything was read or written.
+    pub(crate) asked: usize,
+    /// Batches with such a change wait.
+    hold: Option<Picks>,
+    pub(crate) held: usize,
+    /// The first such change is refused as stale.
+    refuse: Option<Picks>,
+    /// Every write fails so.
+    fail: Option<StoreError>,
+    pub(crate) failed: usize,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Tap(Arc<watch::Sender<Tapped>>);
+
+impl Tap {
+    pub(crate) fn around(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(TappedStore { store, tap: self.clone() })
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Tapped> {
+        self.0.subscribe()
+    }
+
+    pub(crate) fn see<T>(&self, look: impl FnOnce(&Tapped) -> T) -> T {
+        look(&self.0.borrow())
+    }
+
+    pub(crate) async fn until(&self, condition: impl FnMut(&Tapped) -> bool) {
+        self.0.subscribe().wait_for(condition).await.map(drop).unwrap();
+    }
+
+    /// Batches with such a change are not written until [`release`](Self::release).
+    pub(crate) fn hold(&self, picks: Picks) {
+        self.0.send_modify(|tapped| tapped.hold = Some(picks));
+    }
+
+    pub(crate) fn release(&self) {
+        self.0.send_modify(|tapped| tapped.hold = None);
+    }
+
+    /// Refuses the next such change.
+    pub(crate) fn refuse(&self, picks: Picks) {
+        self.0.send_modify(|tapped| tapped.refuse = Some(picks));
+    }
+
+    pub(crate) fn fail(&self, with: Option<StoreError>) {
+        self.0.send_modify(|tapped| tapped.fail = with);
+    }
+
+    fn ask(&self) {
+        self.0.send_if_modified(|tapped| {
+            tapped.asked += 1;
+            false // a read is nothing to wait for
+        });
+    }
+}
+
+struct TappedStore {
+    store: Arc<dyn Store>,
+    tap: Tap,
+}
+
+impl std::fmt::Debug for TappedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TappedStore")
+    }
+}
+
+struct Held<'a>(&'a Tap);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|tapped| tapped.held -= 1);
+    }
+}
+
+impl TappedStore {
+    async fn write(&self, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
+        self.tap.ask();
+        let held = |tapped: &Tapped| tapped.hold.is_some_and(|picks| changes.iter().any(picks));
+        if self.tap.see(held) {
+            self.tap.0.send_modify(|tapped| tapped.held += 1);
+            let _held = Held(&self.tap);
+            self.tap.until(|tapped| !held(tapped)).await;
+        }
+        if let Some(error) = self.tap.see(|tapped| tapped.fail.clone()) {
+            self.tap.0.send_modify(|tapped| tapped.failed += 1);
+            return Err(error);
+        }
+        let refused = self.tap.see(|tapped| tapped.refuse.and_then(|picks| changes.iter().position(picks)));
+        let (wanted, verdicts) = match refused {
+            None => (changes.to_vec(), self.store.commit(changes).await?),
+            Some(refused) => self.without(changes, refused).await?,
+        };
+        self.tap.0.send_modify(|tapped| tapped.batches.push(wanted));
+        Ok(verdicts)
+    }
+
+    /// Writes all but one change and those that its lane holds back because of it.
+    async fn without(
+        &self,
+        changes: &[Change],
+        refused: usize,
+    ) -> Result<(Vec<Change>, Vec<Verdict>), StoreError> {
+        self.tap.0.send_modify(|tapped| tapped.refuse = None);
+        let lane = changes[refused].lane;
+        let stays = |i: usize| i < refused || (i > refused && (lane.is_none() || changes[i].lane != lane));
+        let kept: Vec<_> = (0..changes.len()).filter(|i| stays(*i)).map(|i| changes[i].clone()).collect();
+        let mut written = self.store.commit(&kept).await?.into_iter();
+        let verdict = |i: usize| match i {
+            i if stays(i) => written.next().unwrap(),
+            i if i == refused => Verdict::Refused(Refusal::Stale),
+            _ => Verdict::Refused(Refusal::Predecessor),
+        };
+        let verdicts = (0..changes.len()).map(verdict).collect();
+        Ok((kept, verdicts))
+    }
+}
+
+macro_rules! asks {
+    ($($name:ident($($arg:ident: $kind:ty),*) -> $answer:ty;)*) => {
+        impl Store for TappedStore {
+            fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+                Box::pin(self.write(changes))
+            }
+            $(fn $name<'a>(&'a self, $($arg: $kind),*) -> Asked<'a, $answer> {
+                self.tap.ask();
+                self.store.$name($($arg),*)
+            })*
+        }
+    };
+}
+
+asks! {
+    record_find(tenant: &'a Tenant, key: &'a OperationKey) -> Option<Record>;
+    record_at(tenant: &'a Tenant, id: RecordId) -> Option<Record>;
+    record_orphans(limit: u32) -> Vec<Record>;
+    record_unconfirmed(until: Timestamp, limit: u32) -> Vec<Record>;
+    record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<Use>;
+    record_evidence(tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;
+    run_find(tenant: &'a Tenant, id: RunId) -> Option<Run>;
+    run_keyed(tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Option<Run>;
+    run_history(tenant: &'a Tenant, id: RunId) -> History;
+    run_orphans(after: RunId, limit: u32) -> Vec<Run>;
+    run_answered(after: RunId, limit: u32) -> Vec<Run>;
+    run_due(until: Timestamp, limit: u32) -> Vec<Run>;
+    next_due() -> Option<Timestamp>;
+    run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
+    escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
+    escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
+    worker_find(name: &'a str) -> Option<Worker>;
+    tenant_key(tenant: &'a Tenant) -> Option<DigestKey>;
+    payload_find(tenant: &'a Tenant, digest: PayloadDigest) -> Option<Payload>;
+}

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::handle::ForTenant;
 use super::live::{Live, Stop};
 use super::resume;
-use super::run::{End, activate};
+use super::run::{End, activate, unreadable};
 use super::workflow::{Workflow, Workflows};
 use crate::clock::{Clock, Timestamp};
 use crate::exec::{Core, Due, ExecError, Executor, ExecutorBuilder, StartError, run_agenda, take_up_orphans};
@@ -102,6 +102,7 @@ impl Engine {
         self.inner.core.begin_closing();
         self.inner.stop_all();
         self.inner.core.close(drain).await;
+        self.inner.results().clear(); // whoever waits for a run without a task is told, instead of waiting for ever
     }
 }
 
@@ -159,7 +160,7 @@ impl EngineBuilder {
         self.with(|executor| executor.namespace(namespace))
     }
 
-    /// A run whose process died this often, without the run getting anywhere in between, is quarantined.
+    /// A run whose process died more often than this, without the run getting anywhere in between, is quarantined.
     pub fn max_deaths(mut self, deaths: u32) -> Self {
         self.max_deaths = deaths;
         self
@@ -257,11 +258,13 @@ impl Inner {
     /// One activation after the other, until the run is over, waits, or is somebody else's.
     async fn drive(self: Arc<Self>, mut run: Run, mut fresh: Option<Lane>) {
         let (tenant, id) = (run.tenant.clone(), run.id);
+        let mut damage = None;
         loop {
-            let end = if run.deaths > self.max_deaths {
-                self.quarantine(run).await
-            } else {
-                activate(&self, run, fresh).await
+            let halting = damage.is_some();
+            let end = match damage.take() {
+                Some(error) => unreadable(&self, run, error).await,
+                None if run.deaths > self.max_deaths => self.quarantine(run).await,
+                None => activate(&self, run, fresh).await,
             };
             fresh = None;
             match end {
@@ -283,7 +286,13 @@ impl Inner {
                         self.results().remove(&id); // whoever waits is told that this engine is done with it
                         return;
                     }
-                    self.core.clock.sleep(RETRY).await;
+                    match error {
+                        // A damaged row does not mend itself: trying again would go on for ever, unasked.
+                        ExecError::Store { source: source @ StoreError::Corrupt { .. }, .. } if !halting => {
+                            damage = Some(source);
+                        }
+                        _ => self.core.clock.sleep(RETRY).await,
+                    }
                 }
             }
             run = loop {

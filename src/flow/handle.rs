@@ -362,7 +362,10 @@ impl<O: DeserializeOwned> RunHandle<O> {
         // Asked for before the row is read, so that an end in between is not missed.
         let ended = self.inner.result_of(self.id);
         let state = match self.inner.ended_state(&self.tenant, self.id).await {
-            Ok(None) => Some(ended.await.map_err(|_| RunError::Closed { run: self.id })?),
+            // Once the engine is closing, only a run that still has its task is sure to be told about.
+            Ok(None) if !self.inner.core.is_closing() || self.inner.is_active(&self.tenant, self.id) => {
+                Some(ended.await.map_err(|_| RunError::Closed { run: self.id })?)
+            }
             known => {
                 drop(ended);
                 self.inner.forget_result(self.id);

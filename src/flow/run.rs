@@ -64,7 +64,7 @@ async fn history(engine: &Inner, run: &Run, fresh: bool) -> Result<Replay, Store
 }
 
 /// A damaged row halts its run; others go on.
-async fn unreadable(engine: &Arc<Inner>, run: Run, error: StoreError) -> End {
+pub(super) async fn unreadable(engine: &Arc<Inner>, run: Run, error: StoreError) -> End {
     let StoreError::Corrupt { .. } = error else {
         return End::Failed(ExecError::Store { key: run.id.to_string(), source: error });
     };

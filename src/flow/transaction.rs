@@ -1,5 +1,6 @@
 //! Changes in the ledger's own database: exactly once, literally (DESIGN 4.6).
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -58,13 +59,21 @@ impl Ctx {
         let committed = {
             let _resting = open.rest();
             let change = core.change(Some(self.live.lane));
+            let live = self.live.clone();
             sqlite
                 .transaction(change, step, LIMIT, &*core.clock, |connection| {
-                    let work = work(connection);
+                    let mut work = {
+                        let _inside = live.inside();
+                        work(connection)
+                    };
                     #[cfg(feature = "sim")]
                     let core = core.clone();
                     Box::pin(async move {
-                        let output = work.await?;
+                        let output = poll_fn(|cx| {
+                            let _inside = live.inside();
+                            work.as_mut().poll(cx)
+                        })
+                        .await?;
                         let payload = Payload::of(&Ok::<_, Failure>(&output))?;
                         #[cfg(feature = "sim")]
                         core.registry.at(crate::sim::CrashPoint::BeforeTransaction);

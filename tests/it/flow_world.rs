@@ -115,11 +115,15 @@ impl World {
 
     /// From now on whoever comes to this point waits there.
     pub(crate) fn hold(&self, point: &str) {
-        self.seen.send_modify(|seen| drop(seen.held.insert(point.to_owned())));
+        self.seen.send_modify(|seen| {
+            seen.held.insert(point.to_owned());
+        });
     }
 
     pub(crate) fn release(&self, point: &str) {
-        self.seen.send_modify(|seen| drop(seen.held.remove(point)));
+        self.seen.send_modify(|seen| {
+            seen.held.remove(point);
+        });
     }
 
     /// Goes past a point, or waits there while it is held.

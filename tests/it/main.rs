@@ -1,6 +1,11 @@
 //! One binary for all integration tests: a file per subject.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(
+    clippy::duration_suboptimal_units,
+    clippy::elidable_lifetime_names,
+    reason = "as the tests read best"
+)]
 
 mod conformance;
 mod differential;
@@ -11,12 +16,18 @@ mod exec_late;
 mod exec_reconcile;
 mod exec_record;
 mod flow_clock;
+mod flow_damage;
 mod flow_divergence;
+mod flow_engine;
+mod flow_keys;
+mod flow_lives;
+mod flow_other_path;
 mod flow_pipeline;
 mod flow_replay;
 mod flow_select;
 mod flow_store;
 mod flow_tools;
+mod flow_transaction;
 mod flow_wait;
 mod flow_world;
 mod group;

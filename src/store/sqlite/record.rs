@@ -192,8 +192,13 @@ pub(super) async fn unconfirmed(
     all(query.bind(until.0).bind(limit).fetch_all(pool).await)
 }
 
+/// A damaged row is named and passed over: it must not take the others of its list with it.
 fn all(rows: Result<Vec<SqliteRow>, sqlx::Error>) -> Result<Vec<Record>, StoreError> {
-    rows.map_err(|e| failure(&e))?.iter().map(read).collect()
+    let rows = rows.map_err(|e| failure(&e))?;
+    let sound = |row: &SqliteRow| {
+        read(row).inspect_err(|error| tracing::error!(%error, "left out of a list of records")).ok()
+    };
+    Ok(rows.iter().filter_map(sound).collect())
 }
 
 /// The row stands as this change would have written it: it was written before, and its answer was lost. The

@@ -166,8 +166,13 @@ fn one(row: Result<Option<SqliteRow>, sqlx::Error>) -> Result<Option<Run>, Store
     row.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
 }
 
+/// A damaged row is named and passed over: it must not take the others of its list with it.
 fn all(rows: Result<Vec<SqliteRow>, sqlx::Error>) -> Result<Vec<Run>, StoreError> {
-    rows.map_err(|e| failure(&e))?.iter().map(read).collect()
+    let rows = rows.map_err(|e| failure(&e))?;
+    let sound = |row: &SqliteRow| {
+        read(row).inspect_err(|error| tracing::error!(%error, "left out of a list of runs")).ok()
+    };
+    Ok(rows.iter().filter_map(sound).collect())
 }
 
 /// Three queries on one connection, whatever the number of steps.

@@ -46,8 +46,8 @@ pub(super) struct Inner {
 }
 
 /// A run that has a task in this process.
-#[derive(Default)]
 struct Activity {
+    tenant: Tenant,
     live: Option<Weak<Live>>,
     /// An answer came while the activation was ending.
     again: bool,
@@ -240,7 +240,8 @@ impl Inner {
 
     /// Gives a run a task.
     pub(super) fn spawn(self: &Arc<Self>, run: Run, fresh: bool) {
-        if self.active().insert(run.id, Activity::default()).is_some() {
+        let activity = Activity { tenant: run.tenant.clone(), live: None, again: false };
+        if self.active().insert(run.id, activity).is_some() {
             return tracing::error!(run = %run.id, "has a task already");
         }
         let inner = self.clone();
@@ -384,8 +385,9 @@ impl Inner {
         }
     }
 
-    pub(super) fn is_active(&self, id: RunId) -> bool {
-        self.active().contains_key(&id)
+    /// The run has a task in this process, and is this tenant's: nobody may wait for another's result.
+    pub(super) fn is_active(&self, tenant: &Tenant, id: RunId) -> bool {
+        self.active().get(&id).is_some_and(|activity| activity.tenant == *tenant)
     }
 
     fn deliver(&self, id: RunId, state: RunState) {

@@ -334,18 +334,18 @@ impl<O: DeserializeOwned> RunHandle<O> {
     pub async fn result(&self) -> Result<O, RunError> {
         // Asked for before the row is read, so that an end in between is not missed.
         let ended = self.inner.result_of(self.id);
-        let mut state = self.inner.ended_state(&self.tenant, self.id).await?;
-        if state.is_none() {
-            state = Some(ended.await.map_err(|_| RunError::Closed { run: self.id })?);
-        } else {
-            drop(ended);
-            self.inner.forget_result(self.id);
-        }
+        let state = match self.inner.ended_state(&self.tenant, self.id).await {
+            Ok(None) => ended.await.map_err(|_| RunError::Closed { run: self.id })?,
+            known => {
+                drop(ended);
+                self.inner.forget_result(self.id);
+                known?.ok_or(RunError::Closed { run: self.id })?
+            }
+        };
         self.read(state).await
     }
 
-    async fn read(&self, state: Option<RunState>) -> Result<O, RunError> {
-        let state = state.ok_or(RunError::Closed { run: self.id })?;
+    async fn read(&self, state: RunState) -> Result<O, RunError> {
         if let Some(stored) = output(&state) {
             return Ok(self.inner.core.load(&self.tenant, stored).await?.decode()?);
         }
@@ -366,7 +366,7 @@ impl Inner {
     /// The state of a run that is over or halted. A run that this process is carrying out is not read: it
     /// will say so itself.
     async fn ended_state(&self, tenant: &Tenant, id: RunId) -> Result<Option<RunState>, RunError> {
-        if self.is_active(id) {
+        if self.is_active(tenant, id) {
             return Ok(None);
         }
         let run = self.core.group.run_find(tenant, id).await?.ok_or(RunError::Unknown { run: id })?;

@@ -24,8 +24,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use attempt::{Ambiguous, Ended, How, Permit};
-use shield::Shield;
 use reconcile::Fate;
+use shield::Shield;
 
 pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, run as run_agenda};
@@ -33,6 +33,7 @@ pub(crate) use escalate::{answer as answer_escalation, note_use, open as open_es
 pub(crate) use operation::{Asker, Operation};
 
 pub(crate) use builder::take_up_orphans;
+pub(crate) use shield::to_the_end;
 pub use builder::{ExecutorBuilder, StartError};
 pub use inflight::Wait;
 pub use outcome::{Answer, ExecError, Outcome};

@@ -1,6 +1,7 @@
 //! The engine: starts runs, takes over what an earlier process left, wakes what waits.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -240,9 +241,15 @@ impl Inner {
 
     /// Gives a run a task.
     pub(super) fn spawn(self: &Arc<Self>, run: Run, fresh: bool) {
-        let activity = Activity { tenant: run.tenant.clone(), live: None, again: false };
-        if self.active().insert(run.id, activity).is_some() {
-            return tracing::error!(run = %run.id, "has a task already");
+        match self.active().entry(run.id) {
+            // Its last activation is about to end: it looks at the row once more when it does.
+            Entry::Occupied(mut activity) => {
+                activity.get_mut().again = true;
+                return;
+            }
+            Entry::Vacant(place) => {
+                place.insert(Activity { tenant: run.tenant.clone(), live: None, again: false });
+            }
         }
         let inner = self.clone();
         self.core.tracker.spawn(async move { inner.drive(run, fresh).await });
@@ -260,12 +267,15 @@ impl Inner {
             fresh = false;
             match end {
                 End::Over(state) => {
-                    self.active().remove(&id);
-                    return self.deliver(id, state);
+                    let again = self.retire(id);
+                    self.deliver(id, state);
+                    if again {
+                        self.wake(&tenant, id).await;
+                    }
+                    return;
                 }
                 End::Parked => {
-                    let again = self.active().remove(&id).is_some_and(|activity| activity.again);
-                    if again {
+                    if self.retire(id) {
                         self.wake(&tenant, id).await;
                     }
                     return;
@@ -297,6 +307,11 @@ impl Inner {
         }
     }
 
+    /// The run has no task any more. Says whether somebody wanted it to go on meanwhile.
+    fn retire(&self, id: RunId) -> bool {
+        self.active().remove(&id).is_some_and(|activity| activity.again)
+    }
+
     /// A run that kills its process each time is stopped before it does so again (HAZARDS K06).
     async fn quarantine(self: &Arc<Self>, run: Run) -> End {
         let question = format!(
@@ -321,6 +336,10 @@ impl Inner {
                 if let Err(error) = self.claim(vec![run], |_| {}).await {
                     tracing::error!(%tenant, run = %id, %error, "cannot be woken");
                 }
+            }
+            // It was let go on while its last activation was ending.
+            Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
+                self.spawn(run, false);
             }
             Ok(_) => {}
             Err(error) => tracing::error!(%tenant, run = %id, %error, "cannot be woken"),

@@ -11,7 +11,12 @@ use crate::flow_tools::post;
 use crate::flow_world::{Process, World};
 
 /// Lets a run die in its call again and again.
-fn die(world: &std::sync::Arc<World>, lives: u32, flow: impl Fn() -> counterfoil::flow::EngineBuilder, run: RunId) {
+fn die(
+    world: &std::sync::Arc<World>,
+    lives: u32,
+    flow: impl Fn() -> counterfoil::flow::EngineBuilder,
+    run: RunId,
+) {
     for _ in 0..lives {
         let process = Process::start(world, flow());
         process.on(async {
@@ -179,7 +184,9 @@ fn an_answer_whose_giver_goes_away_still_moves_the_run() {
             () = world.tap.until(|tap| tap.held > 0) => {}
         }
         world.tap.release();
-        process.until(async |_| !matches!(handle.status().await.unwrap().state, RunState::Halted { .. })).await;
+        process
+            .until(async |_| !matches!(handle.status().await.unwrap().state, RunState::Halted { .. }))
+            .await;
         assert_eq!(handle.result().await.unwrap(), 1);
     });
 }

@@ -59,18 +59,14 @@ pub struct SystemClock;
 #[allow(clippy::disallowed_methods, reason = "the one place that may read the clocks")]
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let since = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or(Duration::ZERO);
+        let since =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
     fn boot(&self) -> Boot {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Boot(Duration::new(
-            u64::try_from(t.tv_sec).unwrap_or(0),
-            u32::try_from(t.tv_nsec).unwrap_or(0),
-        ))
+        Boot(Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0)))
     }
 
     fn sleep(&self, by: Duration) -> BoxFuture<'static, ()> {

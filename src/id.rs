@@ -37,7 +37,6 @@ impl Tenant {
     }
 
     /// The name, shared.
-    #[cfg(feature = "sqlite")]
     pub(crate) fn text(&self) -> Arc<str> {
         self.0.clone()
     }
@@ -81,7 +80,6 @@ impl Name {
     }
 
     /// The name, shared.
-    #[cfg(feature = "sqlite")]
     pub(crate) fn text(&self) -> Arc<str> {
         self.0.clone()
     }
@@ -220,7 +218,9 @@ pub struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     fn bits(&self) -> u64 {
-        rand::random()
+        #[allow(clippy::disallowed_methods, reason = "the one place that may draw chance")]
+        #[allow(clippy::expect_used, reason = "every supported system has a generator once it has booted")]
+        getrandom::u64().expect("the operating system gives random bits")
     }
 }
 

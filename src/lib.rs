@@ -1,10 +1,81 @@
-//! counterfoil
+//! Durable workflows and guarded tool calls for processes that may die anywhere: no silent duplicate, no
+//! silent loss.
+//!
+//! A tool call that touches the world leaves an idempotency record *before* it goes out. After a crash the run
+//! resumes from its records, asks the outside world about every call whose fate is unknown, and never repeats an
+//! effect that happened. Where nobody can know, it says so and waits for a decision.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! # let dir = tempfile::tempdir()?;
+//! use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
+//! use counterfoil::{Ctx, Engine, Failure, Key};
+//!
+//! struct OpenTicket;
+//!
+//! impl Tool for OpenTicket {
+//!     const NAME: &'static str = "open_ticket";
+//!     type Effect = effect::InternalMutation;
+//!     type Contract = contract::ReplaysKey; // the tracker honours idempotency keys
+//!     type Input = String;
+//!     type Output = u64;
+//!
+//!     fn key(&self, title: &String) -> Option<Key> {
+//!         Some(Key::of(Self::NAME).target(title).operation("open"))
+//!     }
+//!
+//!     async fn call(&self, call: &Call, _title: &String) -> Result<Done<u64>, ToolError> {
+//!         // POST /tickets, with `Idempotency-Key: call.key()` …
+//!         assert!(!call.key().is_empty());
+//!         Ok(Done::new(17).external_ref("ticket-17"))
+//!     }
+//! }
+//!
+//! async fn triage(ctx: Ctx, report: String) -> Result<u64, Failure> {
+//!     let title = ctx.step("title", &report, |report| report.to_uppercase()).await?;
+//!     ctx.call::<OpenTicket>(title).await
+//! }
+//!
+//! let engine = Engine::sqlite(dir.path().join("agents.db"))
+//!     .workflow("triage", 1, triage)
+//!     .tool(OpenTicket)
+//!     .start()
+//!     .await?;
+//! let ticket = engine.tenant("acme")?.run(triage, "printer on fire".to_owned()).key("report-9").await?;
+//! assert_eq!(ticket, 17);
+//! # engine.shutdown(std::time::Duration::from_secs(1)).await;
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to go next
+//!
+//! | you want | look at |
+//! | --- | --- |
+//! | durable workflows | [`Engine`], [`Ctx`] |
+//! | a guarded tool call in an agent loop that you have | [`Executor`], [`ToolRequest`], [`Outcome`] |
+//! | to say what a tool does and what its provider offers | [`tool`] |
+//! | the rules themselves, pure | [`ledger`] |
+//! | to answer what nobody can know | [`flow::ForTenant::resolve`], [`Executor::resolve`] |
+//! | another store, or to see what one must keep | [`store::Store`] |
+//!
+//! # What is promised
+//!
+//! *Exactly once* is said only of changes in the ledger's own database ([`Ctx::transaction`]). For everything else
+//! the promise depends on what the provider offers ([`ledger::ContractClass`]), and is never more than that: a
+//! duplicate is prevented, or found and listed, or its record is marked as resting on the provider's word alone.
+
+// The codes and columns of rows are read and written by the SQL stores alone.
+#![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+
 pub mod clock;
 pub mod exec;
 pub mod flow;
 pub mod id;
 pub mod ledger;
 pub mod payload;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod store;
 pub mod tool;
 

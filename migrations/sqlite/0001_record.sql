@@ -43,6 +43,8 @@ CREATE TABLE record (
     confirm_at    INTEGER,
     created_at    INTEGER NOT NULL,
     updated_at    INTEGER NOT NULL,
+    in_doubt      INTEGER NOT NULL,            -- an earlier attempt of unknown fate went before this one
+    CHECK (in_doubt = 0 OR status = 1),
     CHECK ((status = 1) = (outcome IS NULL)),
     CHECK ((status IN (4, 6)) = (compensation IS NOT NULL))
 ) STRICT;
@@ -50,6 +52,11 @@ CREATE UNIQUE INDEX record_key ON record (tenant, key);
 CREATE INDEX record_run ON record (run) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (fence) WHERE status = 1 AND run IS NULL AND escalation IS NULL;
 CREATE INDEX record_confirm ON record (confirm_at) WHERE confirm_at IS NOT NULL;
+
+-- Only a first revision may be new. An upsert that changes an existing row does not come by here, so that a
+-- change of a row which is not there fails, instead of making one up.
+CREATE TRIGGER record_first AFTER INSERT ON record WHEN NEW.revision <> 1
+BEGIN SELECT RAISE(ABORT, 'no such record'); END;
 
 -- What fenced workers learned too late: appended beside the record, never a change of it.
 CREATE TABLE evidence (
@@ -85,3 +92,5 @@ CREATE TABLE escalation (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;
 CREATE INDEX escalation_run ON escalation (tenant, run) WHERE answer IS NULL AND run IS NOT NULL;
+CREATE TRIGGER escalation_first AFTER INSERT ON escalation WHEN NEW.answer IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'no such question'); END;

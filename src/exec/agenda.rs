@@ -11,13 +11,15 @@ use super::core::Core;
 use super::operation::{Asker, Operation};
 use super::reconcile;
 use crate::clock::Timestamp;
-use crate::ledger::{Key, Record};
+use crate::ledger::{Event, Key, Record, apply};
 use crate::store::Store as _;
 
 /// So many due things are taken up at once.
 const AT_ONCE: u32 = 64;
 /// When the store cannot be asked what is due next, or a lookup has to be repeated.
 const LATER: Duration = Duration::from_secs(5);
+/// A confirming lookup that does not answer is made again after so long.
+const POSTPONED: Duration = Duration::from_mins(1);
 
 /// Whoever else has things that become due.
 pub(crate) trait Due: Send + Sync {
@@ -110,11 +112,29 @@ async fn confirm_due(core: &Arc<Core>, now: Timestamp) {
         Err(error) => return tracing::error!(%error, "cannot read the confirming lookups that are due"),
     };
     for record in records {
-        let key = record.key.clone();
-        if let Some(op) = recorded(core, &record).await
-            && let Err(error) = reconcile::confirm(core, &op, record).await
-        {
-            tracing::error!(%key, %error, "a confirming lookup could not be recorded");
+        // Postponed before it is made: a lookup that hangs or fails is made again then, and not at once and for
+        // ever; and it holds up nothing else that is due.
+        let at = now.after(POSTPONED);
+        let Some(record) = postponed(core, record, at).await else { continue };
+        let core = core.clone();
+        core.tracker.clone().spawn(async move {
+            if let Some(op) = recorded(&core, &record).await
+                && let Err(error) = reconcile::confirm(&core, &op, &record).await
+            {
+                tracing::error!(tenant = %op.tenant, key = %op.key, %error, "a confirming lookup could not be recorded");
+            }
+        });
+    }
+}
+
+async fn postponed(core: &Core, record: Record, at: Timestamp) -> Option<Record> {
+    let event = Event::ConfirmLater { at };
+    let postponed = apply(&record, event, core.fence, core.now()).ok()?;
+    match core.commit(&record.key, core.change(None).record(postponed.clone())).await {
+        Ok(()) => Some(postponed),
+        Err(error) => {
+            tracing::warn!(key = %record.key, %error, "a confirming lookup could not be postponed");
+            None
         }
     }
 }
@@ -123,11 +143,12 @@ async fn confirm_due(core: &Arc<Core>, now: Timestamp) {
 pub(super) async fn recorded(core: &Arc<Core>, record: &Record) -> Option<Operation> {
     let tool = core.registry.find(record.operation.as_str())?;
     let request = core.load(&record.tenant, &record.request).await.ok()?;
-    let prepared = tool.prepare(&request).ok()?;
+    let prepared = core.registry.untyped(tool, &request).ok()?;
     // The key is replaced by the stored one: it may have been given by the request and not by the tool.
     let key = Key::given(record.operation.as_str(), "recorded");
     let asker = Asker { owner: record.owner.clone(), ..Asker::default() };
     let mut op = Operation::prepare(core, &record.tenant, prepared, &key, asker).await.ok()?;
+    op.rebuilt = true;
     op.key = record.key.clone();
     op.hash = record.request_hash;
     Some(op)

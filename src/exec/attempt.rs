@@ -13,29 +13,18 @@ use super::outcome::ExecError;
 use crate::clock::Boot;
 use crate::id::RecordId;
 use crate::ledger::{
-    Basis, ErrorKind, Event, Illegal, Record, RecordedFailure, RetryDecision, State, apply,
+    Basis, ErrorKind, Event, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State, apply,
 };
 use crate::payload::Payload;
-use crate::store::{Change, Refusal, StoreError, Ticket, Verdict};
+use crate::store::{Change, Escalation, Held, Refusal, StoreError, Ticket, Verdict};
 use crate::tool::{Call, Done, Noting, ToolError};
 
 /// The right to touch the world once. Made only when a `started` record is durable, and taken by value.
 #[must_use]
 pub(super) struct Permit {
     record: Record,
-    how: How,
-}
-
-/// Why this send is allowed, and so what its outcome rests on.
-#[derive(Clone, Copy)]
-pub(super) struct How {
-    pub(super) basis: Basis,
-    /// Look again one settle time later.
-    pub(super) confirm: bool,
-}
-
-impl How {
-    pub(super) const FIRST: Self = Self { basis: Basis::Answer, confirm: false };
+    /// What became of an earlier attempt is not known; its sender ceased to send at this instant.
+    unsettled: Option<Boot>,
 }
 
 /// How an attempt ended.
@@ -55,7 +44,17 @@ pub(super) struct Ambiguous {
     pub(super) cut: Boot,
     /// The provider refused the key as known.
     pub(super) refused_as_duplicate: bool,
-    pub(super) how: How,
+    /// The provider would not take it again as it is.
+    pub(super) hopeless: bool,
+    /// How long the provider wants to be left alone.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Ambiguous {
+    /// An attempt whose sender ceased to send at this instant, and of which no more is known.
+    pub(super) const fn new(record: Record, cut: Boot) -> Self {
+        Self { record, cut, refused_as_duplicate: false, hopeless: false, retry_after: None }
+    }
 }
 
 /// Makes the first `started` record durable. `None` if somebody else was first.
@@ -82,6 +81,7 @@ pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>,
         spent: 0,
         state: State::Started,
         basis: Basis::Answer,
+        in_doubt: false,
         external_ref: None,
         scope: spec.contract.scope.clone(),
         escalation: None,
@@ -92,22 +92,23 @@ pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>,
     };
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
-    permit(core, op, record, How::FIRST, change).await
+    permit(core, op, record, None, change).await
 }
 
-/// Makes another attempt of a known operation durable. `None` if the record has changed meanwhile.
+/// Makes another attempt of a known operation durable, with what its answer will rest on: a crash must not
+/// forget that. `None` if the record has changed meanwhile.
 pub(super) async fn again(
     core: &Core,
     op: &Operation,
     record: &Record,
-    how: How,
+    basis: Basis,
+    unsettled: Option<Boot>,
 ) -> Result<Option<Permit>, ExecError> {
     may_dispatch(core, op)?;
-    let Ok(record) = apply(record, Event::Again { fence: core.fence }, core.fence, core.now()) else {
-        return Ok(None);
-    };
+    let event = Event::Again { fence: core.fence, basis };
+    let Ok(record) = apply(record, event, core.fence, core.now()) else { return Ok(None) };
     let change = core.change(op.lane).record(record.clone());
-    permit(core, op, record, how, change).await
+    permit(core, op, record, unsettled, change).await
 }
 
 fn may_dispatch(core: &Core, op: &Operation) -> Result<crate::clock::Timestamp, ExecError> {
@@ -123,11 +124,11 @@ async fn permit(
     core: &Core,
     op: &Operation,
     record: Record,
-    how: How,
+    unsettled: Option<Boot>,
     change: Change,
 ) -> Result<Option<Permit>, ExecError> {
     match core.group.commit_one(change).await {
-        Ok(Verdict::Admitted) => Ok(Some(Permit { record, how })),
+        Ok(Verdict::Admitted) => Ok(Some(Permit { record, unsettled })),
         Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
         // In a lane a stale write stops the run; alone, it only means to decide anew.
         Ok(Verdict::Refused(Refusal::Stale)) if op.lane.is_none() => Ok(None),
@@ -142,11 +143,12 @@ async fn permit(
 /// Before the call: nothing happened, but the record says that it may have. During and after it, until the
 /// seal is durable: it may have happened. Either way the next one asks the world.
 pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -> Result<Ended, ExecError> {
-    let Permit { record, how } = permit;
+    let Permit { record, unsettled } = permit;
     let spec = op.tool.spec();
     // Between the intent's way to the disk and this line the approval may have expired.
     if let Err(error) = op.check_approval(core.now()) {
-        return fail(core, op, record, ToolError::new(ErrorKind::ApprovalMissing, error.to_string())).await;
+        let error = ToolError::new(ErrorKind::ApprovalMissing, error.to_string());
+        return failed_attempt(core, op, record, error, unsettled).await;
     }
     let note = Arc::new(Note { core: core.clone(), lane: op.lane, record: Mutex::new(record) });
     let call = note.call(core, op)?;
@@ -166,24 +168,40 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
     };
     let record = note.take();
     match result {
-        Ok(done) => committed(core, op, &record, done, how).await,
+        Ok(done) => committed(core, op, &record, done).await,
         Err(error) => {
             tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
-            // That the first one is still being worked on is no proof that it will not happen.
-            let uncertain = error.kind == ErrorKind::InProgress && spec.effect.leaves_mark();
-            match error.kind.decision(spec.effect, spec.contract.class) {
-                RetryDecision::Retry | RetryDecision::DoNotRetry | RetryDecision::Escalate if !uncertain => {
-                    fail(core, op, record, error).await
-                }
-                _ => Ok(Ended::Ambiguous(Ambiguous {
-                    record,
-                    cut: core.clock.boot(),
-                    refused_as_duplicate: error.kind == ErrorKind::Duplicate,
-                    how,
-                })),
-            }
+            failed_attempt(core, op, record, error, unsettled).await
         }
     }
+}
+
+/// What follows from an attempt's error. That this attempt did nothing says nothing about an earlier one whose
+/// outcome is unknown: as long as there is one, the operation is not failed but ambiguous.
+async fn failed_attempt(
+    core: &Core,
+    op: &Operation,
+    record: Record,
+    error: ToolError,
+    unsettled: Option<Boot>,
+) -> Result<Ended, ExecError> {
+    let spec = op.tool.spec();
+    let decision = error.kind.decision(spec.effect, spec.contract.class);
+    // That the first one is still being worked on is no proof that it will not happen.
+    let uncertain = error.kind == ErrorKind::InProgress && spec.effect.leaves_mark();
+    let nothing_happened = decision != RetryDecision::Reconcile && !uncertain;
+    let hopeless = nothing_happened && decision != RetryDecision::Retry;
+    if nothing_happened && !record.in_doubt {
+        return fail(core, op, record, error).await;
+    }
+    let earlier = unsettled.filter(|_| nothing_happened);
+    let cut = earlier.unwrap_or_else(|| core.clock.boot());
+    Ok(Ended::Ambiguous(Ambiguous {
+        refused_as_duplicate: error.kind == ErrorKind::Duplicate,
+        hopeless,
+        retry_after: error.retry_after,
+        ..Ambiguous::new(record, cut)
+    }))
 }
 
 async fn committed(
@@ -191,10 +209,12 @@ async fn committed(
     op: &Operation,
     record: &Record,
     done: Done<Payload>,
-    how: How,
 ) -> Result<Ended, ExecError> {
-    let confirm_at = how.confirm.then(|| core.now().after(op.tool.spec().contract.settle));
-    let known = Known { basis: how.basis, confirm_at, external_ref: done.external_ref };
+    let contract = &op.tool.spec().contract;
+    // A send that followed one of unknown fate: did the first arrive after all?
+    let confirm = record.in_doubt && contract.lookup != LookupOffer::None;
+    let confirm_at = confirm.then(|| core.now().after(contract.settle));
+    let known = Known { basis: record.basis, confirm_at, external_ref: done.external_ref, duplicated: None };
     let (record, response, ticket) = seal(core, op, record, done.output, known).await?;
     if let Some(at) = confirm_at {
         core.agenda.note(at);
@@ -207,6 +227,8 @@ pub(super) struct Known {
     pub(super) basis: Basis,
     pub(super) confirm_at: Option<crate::clock::Timestamp>,
     pub(super) external_ref: Option<String>,
+    /// The question that is opened with it, if the world holds more than one.
+    pub(super) duplicated: Option<Escalation>,
 }
 
 /// Queues the outcome. Whoever lets it leave the engine waits for the ticket first (invariant 2).
@@ -224,12 +246,14 @@ pub(super) async fn seal(
         response
     };
     let (stored, large) = core.storable(response.clone());
-    let Known { basis, confirm_at, external_ref } = known;
+    let Known { basis, confirm_at, external_ref, duplicated } = known;
     let event = Event::Commit { response: stored, external_ref, basis, confirm_at };
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
-    let ticket = core.group.submit_with_room(change).await;
+    change.escalations.extend(duplicated);
+    let slot = op.take_slot().map(|slot| Box::new(slot) as Held);
+    let ticket = core.group.submit_with_room_holding(change, slot).await;
     Ok((record, response, ticket))
 }
 

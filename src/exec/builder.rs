@@ -1,6 +1,5 @@
 //! Putting an executor together.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ pub enum StartError {
 /// Where the records are.
 pub(crate) enum Place {
     #[cfg(feature = "sqlite")]
-    Sqlite(PathBuf),
+    Sqlite(std::path::PathBuf),
     Store(Arc<dyn Store>),
 }
 
@@ -64,7 +63,7 @@ pub(crate) struct Opened {
 impl ExecutorBuilder {
     /// On a SQLite file.
     #[cfg(feature = "sqlite")]
-    pub fn sqlite(path: impl Into<PathBuf>) -> Self {
+    pub fn sqlite(path: impl Into<std::path::PathBuf>) -> Self {
         Self::at(Place::Sqlite(path.into()))
     }
 
@@ -104,10 +103,25 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Puts something between the queue and the store: a simulator's crash points, say.
-    pub fn wrap_store(mut self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static) -> Self {
-        self.wrap = Some(Box::new(wrap));
+    /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
+    /// before stays, behind it.
+    pub fn wrap_store(
+        mut self,
+        wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static,
+    ) -> Self {
+        self.wrap = Some(match self.wrap.take() {
+            None => Box::new(wrap),
+            Some(inner) => Box::new(move |store| wrap(inner(store))),
+        });
         self
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn watch_tools(self, watch: Arc<dyn crate::sim::Watch>) -> Self {
+        self.register(|registry| {
+            registry.watch(watch);
+            Ok(())
+        })
     }
 
     /// Another clock than the machine's.
@@ -147,6 +161,10 @@ impl ExecutorBuilder {
         Ok(Executor { core })
     }
 
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        allow(clippy::unused_async, reason = "only a file takes time to open")
+    )]
     pub(crate) async fn open_store(self) -> Result<Opened, StartError> {
         let registry = self.registry?;
         #[cfg(feature = "sqlite")]
@@ -158,9 +176,7 @@ impl ExecutorBuilder {
             }
         };
         #[cfg(not(feature = "sqlite"))]
-        let store = match self.place {
-            Place::Store(store) => store,
-        };
+        let Place::Store(store) = self.place;
         let store = match self.wrap {
             Some(wrap) => wrap(store),
             None => store,

@@ -71,21 +71,19 @@ impl Core {
         let at = clock.now();
         // The random part tells this process from another one under the same pid.
         let name = format!("{}-{:016x}", std::process::id(), entropy.bits());
-        let fence_others =
-            Change { worker: Some(WorkerChange::FenceOthers { at }), ..Change::default() };
-        let enrol = Change {
-            worker: Some(WorkerChange::Enrol { name: name.clone(), at }),
-            ..Change::default()
-        };
-        for verdict in group.commit(&[fence_others, enrol]).await? {
+        let fence_others = Change { worker: Some(WorkerChange::FenceOthers { at }), ..Change::default() };
+        let enrol =
+            Change { worker: Some(WorkerChange::Enrol { name: name.clone(), at }), ..Change::default() };
+        // Not through the queue, which may cut a batch in two.
+        for verdict in group.store().commit(&[fence_others, enrol]).await? {
             if let Verdict::Refused(refusal) = verdict {
                 return Err(StoreError::Io { detail: format!("this worker cannot enrol: {refusal}") });
             }
         }
         let worker = group.worker_find(&name).await?;
-        let fence = worker.map(|worker| worker.fence).ok_or_else(|| StoreError::Io {
-            detail: "this worker enrolled and is not there".into(),
-        })?;
+        let fence = worker
+            .map(|worker| worker.fence)
+            .ok_or_else(|| StoreError::Io { detail: "this worker enrolled and is not there".into() })?;
         Ok(Arc::new(Self {
             group,
             clock,
@@ -191,10 +189,7 @@ impl Core {
             found = self.group.tenant_key(tenant).await.map_err(store_failed)?;
         }
         let key = found.ok_or_else(|| store_failed(StoreError::Closed))?;
-        self.tenant_keys
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(tenant.clone(), key.clone());
+        self.tenant_keys.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone(), key.clone());
         Ok(key)
     }
 
@@ -215,10 +210,7 @@ pub(crate) fn refused(key: &OperationKey, refusal: Refusal) -> ExecError {
 }
 
 /// Turns a verdict that must be an admission into a result.
-pub(crate) fn admitted(
-    key: &OperationKey,
-    verdict: Result<Verdict, StoreError>,
-) -> Result<(), ExecError> {
+pub(crate) fn admitted(key: &OperationKey, verdict: Result<Verdict, StoreError>) -> Result<(), ExecError> {
     match verdict {
         Ok(Verdict::Admitted) => Ok(()),
         Ok(Verdict::Refused(refusal)) => Err(refused(key, refusal)),

@@ -1,6 +1,6 @@
 //! Open questions: opened where nobody can know, listed until they are answered (invariant 8).
 
-use super::core::{Core, refused};
+use super::core::Core;
 use super::operation::Operation;
 use super::outcome::ExecError;
 use crate::id::{EscalationId, Tenant};
@@ -25,30 +25,35 @@ pub(super) async fn park(
     let Ok(parked) = apply(record, Event::Park { escalation: id }, core.fence, core.now()) else {
         return Ok(None);
     };
-    let question = format!("{} ({}, attempt {}): {}", op.key, op.tool.spec().effect.name(), record.attempts, why.question());
+    let question = format!(
+        "{} ({}, attempt {}): {}",
+        op.key,
+        op.tool.spec().effect.name(),
+        record.attempts,
+        why.question()
+    );
     tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, "escalated");
     let escalation = about(core, op, record, id, EscalationKind::Ambiguous, question);
     core.commit(&op.key, core.change(op.lane).record(parked).escalation(escalation)).await?;
     Ok(Some(id))
 }
 
-/// Reports that the world holds more than one effect. Counted, listed, never settled in silence.
-pub(super) async fn duplicated(
+/// The question that is opened when the world holds more than one effect. Counted, listed, never settled in
+/// silence.
+pub(super) fn duplicated(
     core: &Core,
     op: &Operation,
     record: &Record,
     external_refs: &[String],
-) -> Result<(), ExecError> {
+) -> Escalation {
     let id = EscalationId(core.ids.next());
-    let question = format!(
-        "{} happened {} times ({}). The first is kept. What about the others?",
-        op.key,
-        external_refs.len(),
-        external_refs.join(", ")
-    );
+    let (times, ids) = match external_refs {
+        [] => ("more than once".to_owned(), "the lookup names none of them".to_owned()),
+        ids => (format!("{} times", ids.len()), ids.join(", ")),
+    };
+    let question = format!("{} happened {times} ({ids}). The first is kept. What about the others?", op.key);
     tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %id, count = external_refs.len(), "duplicated");
-    let escalation = about(core, op, record, id, EscalationKind::Duplicated, question);
-    core.commit(&op.key, core.change(None).escalation(escalation)).await
+    about(core, op, record, id, EscalationKind::Duplicated, question)
 }
 
 fn about(
@@ -113,9 +118,9 @@ pub(crate) async fn answer(
     match (escalation.kind, record) {
         (EscalationKind::Ambiguous, Some(record)) => {
             let event = event(core, tenant, &resolution, by, &mut change)?;
-            let key = record.key.clone();
+            // The record no longer waits for this answer.
             let record = apply(&record, event, core.fence, core.now())
-                .map_err(|_| refused(&key, Refusal::Stale))?;
+                .map_err(|_| unanswerable("it has been answered meanwhile"))?;
             change = change.record(record);
         }
         (_, _) if matches!(resolution, Resolution::Committed(_)) => {

@@ -71,8 +71,10 @@ impl InFlight {
             let freed = busy.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            if !self.lock().contains_key(&place) {
-                continue; // freed between the two looks
+            // Freed between the two looks, and perhaps taken by another caller since: whoever waits for the former
+            // holder would wait for ever.
+            if !self.lock().get(&place).is_some_and(|now| Arc::ptr_eq(now, &busy)) {
+                continue;
             }
             match wait {
                 Wait::No => return None,

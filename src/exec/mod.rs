@@ -23,13 +23,15 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use attempt::{Ambiguous, Ended, How, Permit};
+use attempt::{Ambiguous, Ended, Permit};
 use reconcile::Fate;
 use shield::Shield;
 
 pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, run as run_agenda};
-pub(crate) use escalate::{answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan};
+pub(crate) use escalate::{
+    answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
+};
 pub(crate) use operation::{Asker, Operation};
 
 pub(crate) use builder::take_up_orphans;
@@ -40,10 +42,10 @@ pub use outcome::{Answer, ExecError, Outcome};
 pub use request::ToolRequest;
 
 use crate::id::{EscalationId, Tenant};
-use crate::ledger::{Decision, Key, OperationKey, Record, RecordedFailure, State};
+use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Store as _, Ticket};
-use crate::tool::{Once, Tool, ToolError, ToolSpec, Typed};
+use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
 const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -76,7 +78,7 @@ impl Executor {
         let unprepared =
             self.core.registry.find(&tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.clone() })?;
         let input = Payload::of(&input)?.within(&self.core.limits)?;
-        let prepared = unprepared.prepare(&input)?;
+        let prepared = self.core.registry.untyped(unprepared, &input)?;
         let key = key.or_else(|| prepared.key()).ok_or(ExecError::NoKey { tool })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
         let asker = Asker { owner, approval, lane: None };
@@ -91,12 +93,12 @@ impl Executor {
         input: T::Input,
         approval: Option<crate::ledger::Approval>,
     ) -> Result<Outcome, ExecError> {
-        let tool = || ExecError::UnknownTool { tool: T::NAME.to_owned() };
-        let registered = self.core.registry.of_type::<T>().ok_or_else(tool)?;
-        let typed = Typed { tool: registered.tool.clone(), spec: registered.spec.clone(), input };
-        let key = typed.tool.key(&typed.input).ok_or_else(|| ExecError::NoKey { tool: T::NAME.to_owned() })?;
+        let tool = || T::NAME.to_owned();
+        let typed =
+            self.core.registry.typed::<T>(input).ok_or_else(|| ExecError::UnknownTool { tool: tool() })?;
+        let key = typed.key().ok_or_else(|| ExecError::NoKey { tool: tool() })?;
         let asker = Asker { approval, ..Asker::default() };
-        let op = Operation::prepare(&self.core, tenant, Arc::new(typed), &key, asker).await?;
+        let op = Operation::prepare(&self.core, tenant, typed, &key, asker).await?;
         self.durable(op, Wait::ForOutcome).await
     }
 
@@ -127,20 +129,23 @@ impl Executor {
         function: F,
     ) -> Result<Outcome, ExecError>
     where
-        P: Serialize + ?Sized,
+        P: Serialize + Sync + ?Sized,
         T: Serialize + DeserializeOwned,
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
     {
-        let payload = Payload::of(payload)?.within(&self.core.limits)?;
+        let payload = match canonical(payload, None)? {
+            (payload, false) => payload,
+            (_, true) => canonical(payload, Some(&self.core.tenant_key(tenant).await?))?.0,
+        };
+        let payload = payload.within(&self.core.limits)?;
         let function = || async move {
             let output = function().await?;
-            Payload::of(&output)
-                .map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
+            Payload::of(&output).map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
         };
-        let once = Once::new(key.clone(), payload, function)?;
+        let once = self.core.registry.hand_out(Arc::new(Once::new(key.clone(), payload, function)?));
         let asker = Asker::default();
-        let op = Operation::prepare(&self.core, tenant, Arc::new(once), &key, asker).await?;
+        let op = Operation::prepare(&self.core, tenant, once, &key, asker).await?;
         self.durable(op, Wait::ForOutcome).await
     }
 
@@ -168,8 +173,7 @@ impl Executor {
     ) -> Result<Option<(Record, Vec<Evidence>)>, ExecError> {
         let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
         let evidence = self.core.group.record_evidence(tenant, record.id).await;
-        let evidence =
-            evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
+        let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
         Ok(Some((record, evidence)))
     }
 
@@ -227,10 +231,12 @@ pub(crate) async fn carry_out(
     let carrying = {
         let (core, abandoned) = (core.clone(), abandoned.clone());
         async move {
-            let _slot = slot; // given back when the outcome is queued, so that the next caller finds it
+            let _occupied = op.occupy(slot); // a seal takes it along: the next caller must find what is on its way
             Carrier { core: &core, op: &op, abandoned: &abandoned }.carry(expect).await
         }
     };
+    // Tracked although it runs in its caller's task: closing waits for it.
+    let carrying = core.tracker.track_future(carrying);
     Shield::new(Box::pin(carrying), core.tracker.clone(), abandoned).await
 }
 
@@ -242,8 +248,8 @@ pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), E
     let Some(record) = found.filter(|r| r.state == State::Started && r.escalation.is_none()) else {
         return Ok(()); // settled while we waited for whoever had it in hand
     };
-    let ambiguous =
-        Ambiguous { cut: core.cut(&record), record, refused_as_duplicate: false, how: How::FIRST };
+    let cut = core.cut(&record);
+    let ambiguous = Ambiguous::new(record, cut);
     match reconcile::reconcile(core, &op, ambiguous, || true).await? {
         Fate::Committed(_, _, ticket) => self::core::admitted(&op.key, ticket.durable().await),
         _ => Ok(()),
@@ -283,18 +289,13 @@ impl Carrier<'_> {
                     if self.is_abandoned() {
                         return Ok(Answered::of(Outcome::Failed(failure)));
                     }
-                    match attempt::again(core, op, found, How::FIRST).await? {
+                    match attempt::again(core, op, found, Basis::Answer, None).await? {
                         Some(permit) => self.pursue(permit).await?,
                         None => None,
                     }
                 }
                 (Decision::Reconcile, Some(found)) => {
-                    let ambiguous = Ambiguous {
-                        record: found.clone(),
-                        cut: core.cut(found),
-                        refused_as_duplicate: false,
-                        how: How::FIRST,
-                    };
+                    let ambiguous = Ambiguous::new(found.clone(), core.cut(found));
                     match self.settle(ambiguous).await? {
                         Settled::Answered(answered) => Some(answered),
                         Settled::Send(permit) => self.pursue(permit).await?,

@@ -1,8 +1,9 @@
 //! One logical tool call, ready to be carried out: key, canonical request, hash, owner.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::core::Core;
+use super::inflight::Slot;
 use super::outcome::ExecError;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
@@ -23,6 +24,10 @@ pub(crate) struct Operation {
     pub(crate) owner: Owner,
     pub(crate) approval: Option<Approval>,
     pub(crate) lane: Option<Lane>,
+    /// Put together again from what is stored, because its caller is gone.
+    pub(super) rebuilt: bool,
+    /// The right to carry it out, while it is being carried out. The seal takes it along to the disk.
+    slot: Mutex<Option<Slot>>,
 }
 
 /// Who asks, and how.
@@ -51,7 +56,18 @@ impl Operation {
         let request = request.within(&core.limits)?;
         let hash = RequestHash::of(tool.spec().name.as_str(), &request);
         let Asker { owner, approval, lane } = asker;
-        Ok(Self { tenant: tenant.clone(), tool, key, request, hash, owner, approval, lane })
+        let (tenant, slot) = (tenant.clone(), Mutex::default());
+        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, rebuilt: false, slot })
+    }
+
+    /// Takes the right to carry it out; it is given back when the guard goes, or when what took it is durable.
+    pub(super) fn occupy(&self, slot: Slot) -> Occupied<'_> {
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
+        Occupied(self)
+    }
+
+    pub(super) fn take_slot(&self) -> Option<Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// What this request means in the light of the record. Whoever asks holds the operation's slot, so no
@@ -68,6 +84,12 @@ impl Operation {
                 rewritten.map(|payload| RequestHash::of(self.tool.spec().name.as_str(), &payload));
         }
         Ok(decide(record, &request, &Facts { attempt_alive: false }))
+    }
+
+    /// Its tool would get what its caller gave: what was rebuilt has digests in place of secrets, and must not
+    /// be sent.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.rebuilt || !self.request.holds_secret()
     }
 
     /// The effect may go out now: it needs no approval, or has one for exactly this content.
@@ -87,5 +109,14 @@ impl Operation {
     /// The request as a row holds it, and the payload row it needs if it is large.
     pub(crate) fn stored_request(&self, core: &Core) -> (Stored, Option<Payload>) {
         core.storable(self.request.clone())
+    }
+}
+
+/// An operation that is being carried out.
+pub(super) struct Occupied<'a>(&'a Operation);
+
+impl Drop for Occupied<'_> {
+    fn drop(&mut self) {
+        drop(self.0.take_slot());
     }
 }

@@ -95,7 +95,9 @@ pub enum ExecError {
         tool: String,
     },
     /// Neither request nor tool say which operation it is.
-    #[error("the call of {tool:?} has no key: nothing was recorded or sent; give the request or the tool one (a call's own id is no key: models reuse them)")]
+    #[error(
+        "the call of {tool:?} has no key: nothing was recorded or sent; give the request or the tool one (a call's own id is no key: models reuse them)"
+    )]
     NoKey {
         /// The tool.
         tool: String,

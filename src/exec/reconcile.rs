@@ -2,20 +2,24 @@
 //!
 //! The order of the steps is the ledger's ([`resolve::next`]); here they are carried out.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Ambiguous, How, Known, Permit, again, call, illegal, seal};
+use futures_util::FutureExt as _;
+
+use super::attempt::{Ambiguous, Known, Permit, again, call, illegal, seal};
 use super::core::{Core, failed};
 use super::escalate;
 use super::operation::Operation;
 use super::outcome::ExecError;
 use crate::clock::Boot;
 use crate::id::EscalationId;
-use crate::ledger::resolve::{self, Looked, Next};
-use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, LookupOffer, Record, apply};
+use crate::ledger::resolve::{self, Looked, Next, Why};
+use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, Record, apply};
 use crate::payload::Payload;
 use crate::store::{Store as _, Ticket};
+use crate::tool::{Call, ToolError};
 
 /// A lookup that fails is tried so often before a person is asked.
 const LOOKUPS: u32 = 4;
@@ -44,16 +48,17 @@ pub(super) async fn reconcile(
     leave: impl Fn() -> bool,
 ) -> Result<Fate, ExecError> {
     let Some(mut search) = Search::adopt(core, op, ambiguous).await? else { return Ok(Fate::Changed) };
-    if let Some(fate) = search.by_evidence().await? {
-        return Ok(fate);
-    }
     let mut looked = Looked::NotYet;
     loop {
+        // Also after each wait: a late answer may have come meanwhile.
+        if let Some(fate) = search.by_evidence().await? {
+            return Ok(fate);
+        }
         let settled = search.remaining().is_zero();
         let known = search.known(looked, settled, leave());
         let next = resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known);
         tracing::info!(tenant = %op.tenant, key = %op.key, ?next, "of unknown outcome");
-        let how = match next {
+        let basis = match next {
             Next::Look => match search.look().await? {
                 Ok(fate) => return Ok(fate),
                 Err(Missed::NotThere) if settled => {
@@ -73,11 +78,11 @@ pub(super) async fn reconcile(
                 core.clock.sleep(search.remaining()).await;
                 continue;
             }
-            Next::Resend { on_declaration: true } => How { basis: Basis::Declaration, confirm: false },
-            Next::Resend { on_declaration: false } => How::FIRST,
-            Next::SendAndConfirm => How { basis: Basis::Answer, confirm: true },
-            Next::Repeat => How { basis: Basis::Repeat, confirm: false },
+            Next::Resend { on_declaration: true } => Basis::Declaration,
+            Next::Resend { on_declaration: false } | Next::SendAndConfirm => Basis::Answer,
+            Next::Repeat => Basis::Repeat,
             Next::Escalate(why) => {
+                let why = if why == Why::ApprovalExpired && op.rebuilt { Why::CallerGone } else { why };
                 let id = escalate::park(core, op, &search.record, why).await?;
                 return Ok(id.map_or(Fate::Changed, Fate::Parked));
             }
@@ -85,7 +90,7 @@ pub(super) async fn reconcile(
         if leave() {
             return Ok(Fate::Left);
         }
-        return search.send(how).await;
+        return search.send(basis).await;
     }
 }
 
@@ -100,8 +105,8 @@ struct Search<'a> {
     record: Record,
     cut: Boot,
     refused_as_duplicate: bool,
-    /// Once a result rests on a declaration, an answer to a further send does not lift that.
-    how: How,
+    hopeless: bool,
+    retry_after: Option<Duration>,
 }
 
 impl<'a> Search<'a> {
@@ -112,14 +117,14 @@ impl<'a> Search<'a> {
         op: &'a Operation,
         ambiguous: Ambiguous,
     ) -> Result<Option<Self>, ExecError> {
-        let Ambiguous { mut record, cut, refused_as_duplicate, how } = ambiguous;
+        let Ambiguous { mut record, cut, refused_as_duplicate, hopeless, retry_after } = ambiguous;
         if record.fence != core.fence {
             let event = Event::Adopt { fence: core.fence };
             let Ok(adopted) = apply(&record, event, core.fence, core.now()) else { return Ok(None) };
             core.commit(&op.key, core.change(op.lane).record(adopted.clone())).await?;
             record = adopted;
         }
-        Ok(Some(Self { core, op, record, cut, refused_as_duplicate, how }))
+        Ok(Some(Self { core, op, record, cut, refused_as_duplicate, hopeless, retry_after }))
     }
 
     /// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
@@ -137,16 +142,20 @@ impl<'a> Search<'a> {
                 && spec.contract.key_is_safe(self.record.created_at, now),
             settled,
             refused_as_duplicate: self.refused_as_duplicate,
-            may_send: leave || self.op.check_approval(now).is_ok(),
-            attempts_left: leave || self.record.tries() < spec.retry.attempts,
+            may_send: leave || (self.op.is_whole() && self.op.check_approval(now).is_ok()),
+            attempts_left: leave || (!self.hopeless && self.record.tries() < spec.retry.attempts),
         }
     }
 
     /// What a fenced worker learned too late is read before anyone is asked.
     async fn by_evidence(&mut self) -> Result<Option<Fate>, ExecError> {
         let (tenant, id) = (&self.op.tenant, self.record.id);
-        let evidence =
-            self.core.group.record_evidence(tenant, id).await.map_err(|source| failed(&self.op.key, source))?;
+        let evidence = self
+            .core
+            .group
+            .record_evidence(tenant, id)
+            .await
+            .map_err(|source| failed(&self.op.key, source))?;
         let Some(first) = evidence.first().cloned() else { return Ok(None) };
         let refs: Vec<_> = evidence.into_iter().filter_map(|evidence| evidence.external_ref).collect();
         let found = if refs.iter().any(|id| Some(id) != first.external_ref.as_ref()) {
@@ -161,13 +170,7 @@ impl<'a> Search<'a> {
     async fn look(&mut self) -> Result<Result<Fate, Missed>, ExecError> {
         let call = call(self.core, self.op, &self.record, None)?;
         for lookup in 1..=LOOKUPS {
-            let Some(finding) = self.op.tool.reconcile(&call) else { break };
-            let limit = self.core.clock.sleep(self.op.tool.spec().retry.attempt_timeout);
-            let found = tokio::select! {
-                biased;
-                found = finding => found,
-                () = limit => Err(crate::tool::ToolError::new(ErrorKind::TimeoutBeforeEffect, "the lookup timed out")),
-            };
+            let Some(found) = ask(self.core, self.op, &call).await else { break };
             match found {
                 Ok(Finding::Unknown) => {}
                 Ok(finding) => return self.take(finding).await,
@@ -185,55 +188,69 @@ impl<'a> Search<'a> {
 
     /// Records what was found.
     async fn take(&mut self, found: Finding<Payload>) -> Result<Result<Fate, Missed>, ExecError> {
-        let (output, external_ref, surplus) = match found {
+        let (output, external_ref, duplicated) = match found {
             Finding::NotFound => return Ok(Err(Missed::NotThere)),
             Finding::Unknown => return Ok(Err(Missed::NoAnswer)),
-            Finding::Committed { output, external_ref } => (output, external_ref, Vec::new()),
+            Finding::Committed { output, external_ref } => (output, external_ref, None),
             Finding::Duplicated { output, external_refs } => {
-                (output, external_refs.first().cloned(), external_refs)
+                let question = escalate::duplicated(self.core, self.op, &self.record, &external_refs);
+                (output, external_refs.into_iter().next(), Some(question))
             }
         };
-        if !surplus.is_empty() {
-            escalate::duplicated(self.core, self.op, &self.record, &surplus).await?;
-        }
-        let known = Known { basis: Basis::Lookup, confirm_at: None, external_ref };
+        let known = Known { basis: Basis::Lookup, confirm_at: None, external_ref, duplicated };
         let (record, response, ticket) = seal(self.core, self.op, &self.record, output, known).await?;
         Ok(Ok(Fate::Committed(record, response, ticket)))
     }
 
     /// Makes the next attempt durable, after the pause that its policy wants between two sends.
-    async fn send(self, how: How) -> Result<Fate, ExecError> {
-        let spec = self.op.tool.spec();
-        let how = How {
-            basis: if self.how.basis == Basis::Declaration { Basis::Declaration } else { how.basis },
-            confirm: how.confirm || self.how.confirm,
-        };
-        let pause = spec.retry.backoff.delay(self.record.tries() + 1, self.core.entropy.bits());
-        self.core.clock.sleep(pause).await;
-        Ok(again(self.core, self.op, &self.record, how).await?.map_or(Fate::Changed, Fate::Send))
+    async fn send(self, basis: Basis) -> Result<Fate, ExecError> {
+        let retry = &self.op.tool.spec().retry;
+        let drawn = retry.backoff.delay(self.record.tries() + 1, self.core.entropy.bits());
+        let asked = self.retry_after.unwrap_or_default().min(retry.retry_after_cap);
+        self.core.clock.sleep(drawn.max(asked)).await;
+        let permit = again(self.core, self.op, &self.record, basis, Some(self.cut)).await?;
+        Ok(permit.map_or(Fate::Changed, Fate::Send))
+    }
+}
+
+/// Asks the external system once, within the time of an attempt. A panic of the tool's code is no answer.
+/// `None` where nothing can be asked.
+async fn ask(core: &Core, op: &Operation, call: &Call) -> Option<Result<Finding<Payload>, ToolError>> {
+    let limit = core.clock.sleep(op.tool.spec().retry.attempt_timeout);
+    let asking = AssertUnwindSafe(async {
+        match op.tool.reconcile(call) {
+            Some(finding) => Some(finding.await),
+            None => None,
+        }
+    });
+    tokio::select! {
+        biased;
+        found = asking.catch_unwind() => found.unwrap_or_else(|_| {
+            Some(Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked")))
+        }),
+        () = limit => Some(Err(ToolError::new(ErrorKind::TimeoutBeforeEffect, "the lookup timed out"))),
     }
 }
 
 /// The confirming lookup, one settle time after a send that followed a believed "not found": did the first
 /// request arrive after all? Durable until it has been made, and holding up no run.
-pub(super) async fn confirm(core: &Arc<Core>, op: &Operation, record: Record) -> Result<(), ExecError> {
-    let call = call(core, op, &record, None)?;
-    if op.tool.spec().contract.lookup == LookupOffer::None {
-        return Ok(());
-    }
-    let Some(finding) = op.tool.reconcile(&call) else { return Ok(()) };
-    match finding.await {
-        Ok(Finding::Duplicated { external_refs, .. }) => {
-            escalate::duplicated(core, op, &record, &external_refs).await?;
+///
+/// # Crash
+/// The record says when it is due next, until it has been answered.
+pub(super) async fn confirm(core: &Arc<Core>, op: &Operation, record: &Record) -> Result<(), ExecError> {
+    let mut change = core.change(None);
+    let call = call(core, op, record, None)?;
+    match ask(core, op, &call).await {
+        Some(Ok(Finding::Duplicated { external_refs, .. })) => {
+            change.escalations.push(escalate::duplicated(core, op, record, &external_refs));
         }
-        Ok(_) => {}
-        Err(error) => {
-            tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "confirming lookup failed, tried again later");
+        Some(Ok(Finding::Committed { .. } | Finding::NotFound)) | None => {}
+        unanswered => {
+            tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed, tried again later");
             return Ok(());
         }
     }
     let confirmed =
-        apply(&record, Event::Confirmed, core.fence, core.now()).map_err(|error| illegal(op, &error))?;
-    core.commit(&op.key, core.change(None).record(confirmed)).await
+        apply(record, Event::Confirmed, core.fence, core.now()).map_err(|error| illegal(op, &error))?;
+    core.commit(&op.key, change.record(confirmed)).await
 }
-

@@ -1,8 +1,10 @@
 //! Tool calls from a workflow: the executor's, with the run as their owner.
 
-use std::future::IntoFuture;
+use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 
@@ -13,7 +15,7 @@ use super::replay::{Kind, Recorded};
 use crate::exec::{Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, note_use};
 use crate::ledger::{Approval, Key, OperationKey, Owner};
 use crate::payload::Stored;
-use crate::tool::{NeedsApproval, Prepared, Tool, Typed, effect};
+use crate::tool::{NeedsApproval, Prepared, Tool, effect};
 
 /// The call has no approval (yet).
 #[derive(Debug)]
@@ -26,7 +28,9 @@ pub struct With;
 #[must_use = "a call does nothing until it is awaited"]
 pub struct ToolCall<T: Tool, A = Without> {
     ctx: Ctx,
-    input: T::Input,
+    /// Taken when it is first polled.
+    input: Option<T::Input>,
+    running: Option<BoxFuture<'static, Result<T::Output, Failure>>>,
     id: Option<String>,
     key: Option<Key>,
     approval: Option<Approval>,
@@ -40,12 +44,21 @@ impl Ctx {
     /// A call whose result is recorded is answered from its record. One that had started is reconciled: the
     /// outside world is asked before anything is sent again. Where nobody can tell, the run waits for a decision.
     pub fn call<T: Tool>(&self, input: T::Input) -> ToolCall<T> {
-        ToolCall { ctx: self.clone(), input, id: None, key: None, approval: None, _approved: PhantomData }
+        ToolCall {
+            ctx: self.clone(),
+            input: Some(input),
+            running: None,
+            id: None,
+            key: None,
+            approval: None,
+            _approved: PhantomData,
+        }
     }
 }
 
 impl<T: Tool, A> ToolCall<T, A> {
     /// Which call of this tool it is: needed for tools without a key of which several are open at once.
+    #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
     pub fn id(mut self, id: impl ToString) -> Self {
         self.id = Some(id.to_string());
         self
@@ -57,15 +70,16 @@ impl<T: Tool, A> ToolCall<T, A> {
         self
     }
 
-    fn into_future(self) -> BoxFuture<'static, Result<T::Output, Failure>> {
-        let Self { ctx, input, id, key, approval, .. } = self;
+    fn begin(&mut self) -> BoxFuture<'static, Result<T::Output, Failure>> {
+        let (ctx, input, id) = (self.ctx.clone(), self.input.take(), self.id.take());
+        let (key, approval) = (self.key.take(), self.approval.take());
         Box::pin(async move {
-            let Some(registered) = ctx.live.engine.core.registry.of_type::<T>() else {
+            let Some(input) = input else { return Err(misuse("a call was polled after its end")) };
+            let Some(tool) = ctx.live.engine.core.registry.typed::<T>(input) else {
                 return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
             };
-            let key = key.or_else(|| registered.tool.key(&input));
-            let tool = Typed { tool: registered.tool.clone(), spec: registered.spec.clone(), input };
-            let answer = call(&ctx.live, Arc::new(tool), key, id, approval).await?;
+            let key = key.or_else(|| tool.key());
+            let answer = call(&ctx.live, tool, key, id, approval).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
     }
@@ -75,27 +89,33 @@ impl<T: NeedsApproval> ToolCall<T, Without> {
     /// Adds the decision that the effect needs. It is compared with what is about to be sent, directly before
     /// each dispatch.
     pub fn approved_by(self, approval: &Approval) -> ToolCall<T, With> {
-        let Self { ctx, input, id, key, .. } = self;
-        ToolCall { ctx, input, id, key, approval: Some(approval.clone()), _approved: PhantomData }
+        let Self { ctx, input, running, id, key, .. } = self;
+        ToolCall { ctx, input, running, id, key, approval: Some(approval.clone()), _approved: PhantomData }
     }
 }
 
-impl<T: Tool> IntoFuture for ToolCall<T, Without>
-where
-    T::Effect: effect::Unapproved,
-{
-    type Output = Result<T::Output, Failure>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-    fn into_future(self) -> Self::IntoFuture {
-        ToolCall::into_future(self)
-    }
-}
+/// The call may go out: its effect needs no approval, or it has one.
+pub trait MayGoOut<T: Tool> {}
 
-impl<T: NeedsApproval> IntoFuture for ToolCall<T, With> {
+impl<T: Tool> MayGoOut<T> for Without where T::Effect: effect::Unapproved {}
+
+impl<T: NeedsApproval> MayGoOut<T> for With {}
+
+// Nothing of it is pinned but the boxed future, which moves freely.
+impl<T: Tool, A> Unpin for ToolCall<T, A> {}
+
+/// A future, and not only what turns into one, with one bound for both states: else the compiler would say that a
+/// call without its approval is no future and should not be awaited, and not what is missing.
+impl<T: Tool, A: MayGoOut<T>> Future for ToolCall<T, A> {
     type Output = Result<T::Output, Failure>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-    fn into_future(self) -> Self::IntoFuture {
-        ToolCall::into_future(self)
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut running = self.running.take().unwrap_or_else(|| self.begin());
+        let polled = running.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.running = Some(running);
+        }
+        polled
     }
 }
 
@@ -115,10 +135,9 @@ async fn call(
         Ok(op) => Arc::new(op),
         Err(error) => return Err(live.failure(error).await),
     };
-    live.undropped(&open).await;
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
-    let failed = live.next_failure(&open.identity, op.hash);
-    if let Some(past) = live.with_replay(|replay| replay.step(&failed).cloned())
+    if let Some(past) = live.recorded(&open).await
+        && past.input_hash == Some(op.hash)
         && let Some(stored) = past.value
     {
         live.with_replay(|replay| replay.call(op.key.as_str()));
@@ -126,7 +145,6 @@ async fn call(
             Ok(failure) => failure,
             Err(error) => return Err(live.failure(error).await),
         };
-        live.failure_shown(&open.identity, op.hash);
         open.close();
         return Err(failure.decode().unwrap_or_else(Failure::from));
     }
@@ -139,8 +157,7 @@ async fn call(
         },
         Some(Recorded::Use) => Expect::Anything,
         None => {
-            let held =
-                HeldCall { tool: name.to_string(), key: op.key.as_str().to_owned(), hash: op.hash };
+            let held = HeldCall { tool: name.to_string(), key: op.key.as_str().to_owned(), hash: op.hash };
             live.released(&open, Some(held)).await;
             Expect::New
         }
@@ -158,8 +175,12 @@ fn identify(
     if let Some(key) = key {
         let rendered: OperationKey =
             key.render().map_err(|e| Failure::coded(FailureCode::Invalid, e.to_string()))?;
-        let open = live.open(Kind::Call, tool, Some(rendered.as_str().to_owned()))?;
-        return Ok((open, key));
+        // A loop may call under one key again after a failure was shown to it: each showing is one of its own.
+        let id = match live.nth_call(rendered.as_str()) {
+            1 => rendered.as_str().to_owned(),
+            nth => format!("{rendered}:~nth:{nth}"),
+        };
+        return Ok((live.open(Kind::Call, tool, Some(id))?, key));
     }
     let open = live.open(Kind::Call, tool, id)?;
     let key = Key::in_run(tool, live.id, open.identity.id.clone());
@@ -233,9 +254,7 @@ async fn carried_out(
                 format!("{}: nobody knows whether it happened, and {reason}", op.key),
             ),
         };
-        let failed = live.next_failure(&open.identity, op.hash);
-        live.checkpoint(&failed, Some(op.hash), failure.payload()).await;
-        live.failure_shown(&open.identity, op.hash);
+        live.checkpoint(&open.identity, Some(op.hash), failure.payload()).await;
         open.close();
         return Err(failure);
     }

@@ -277,7 +277,11 @@ impl Ctx {
     }
 
     /// Reads a stored result as today's type; one that no longer fits halts the run, and is never executed again.
-    pub(super) async fn decoded<T: DeserializeOwned>(&self, what: &str, stored: &Stored) -> Result<T, Failure> {
+    pub(super) async fn decoded<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        stored: &Stored,
+    ) -> Result<T, Failure> {
         let payload = match self.live.engine.core.load(&self.live.tenant, stored).await {
             Ok(payload) => payload,
             Err(error) => return Err(self.live.failure(error).await),

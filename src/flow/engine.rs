@@ -1,7 +1,6 @@
 //! The engine: starts runs, takes over what an earlier process left, wakes what waits.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -134,7 +133,8 @@ impl EngineBuilder {
         self.with(|executor| executor.dynamic_tool(tool))
     }
 
-    /// Puts something between the queue and the store: a simulator's crash points, say.
+    /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
+    /// before stays, behind it.
     pub fn wrap_store(self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static) -> Self {
         self.with(|executor| executor.wrap_store(wrap))
     }
@@ -165,7 +165,7 @@ impl EngineBuilder {
         self
     }
 
-    fn with(mut self, change: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Self {
         self.executor = change(self.executor);
         self
     }
@@ -241,15 +241,13 @@ impl Inner {
 
     /// Gives a run a task.
     pub(super) fn spawn(self: &Arc<Self>, run: Run, fresh: bool) {
-        match self.active().entry(run.id) {
-            // Its last activation is about to end: it looks at the row once more when it does.
-            Entry::Occupied(mut activity) => {
-                activity.get_mut().again = true;
+        {
+            let mut active = self.active();
+            if let Some(ending) = active.get_mut(&run.id) {
+                ending.again = true; // its task sees to it
                 return;
             }
-            Entry::Vacant(place) => {
-                place.insert(Activity { tenant: run.tenant.clone(), live: None, again: false });
-            }
+            active.insert(run.id, Activity { tenant: run.tenant.clone(), live: None, again: false });
         }
         let inner = self.clone();
         self.core.tracker.spawn(async move { inner.drive(run, fresh).await });
@@ -266,16 +264,12 @@ impl Inner {
             };
             fresh = false;
             match end {
-                End::Over(state) => {
-                    let again = self.retire(id);
-                    self.deliver(id, state);
-                    if again {
-                        self.wake(&tenant, id).await;
+                End::Over(_) | End::Parked => {
+                    let again = self.active().remove(&id).is_some_and(|activity| activity.again);
+                    if let End::Over(state) = &end {
+                        self.deliver(id, state);
                     }
-                    return;
-                }
-                End::Parked => {
-                    if self.retire(id) {
+                    if again {
                         self.wake(&tenant, id).await;
                     }
                     return;
@@ -307,11 +301,6 @@ impl Inner {
         }
     }
 
-    /// The run has no task any more. Says whether somebody wanted it to go on meanwhile.
-    fn retire(&self, id: RunId) -> bool {
-        self.active().remove(&id).is_some_and(|activity| activity.again)
-    }
-
     /// A run that kills its process each time is stopped before it does so again (HAZARDS K06).
     async fn quarantine(self: &Arc<Self>, run: Run) -> End {
         let question = format!(
@@ -332,14 +321,13 @@ impl Inner {
             return;
         }
         match self.core.group.run_find(tenant, id).await {
+            Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
+                self.spawn(run, false);
+            }
             Ok(Some(run)) if matches!(run.state, RunState::Waiting { .. }) => {
                 if let Err(error) = self.claim(vec![run], |_| {}).await {
                     tracing::error!(%tenant, run = %id, %error, "cannot be woken");
                 }
-            }
-            // It was let go on while its last activation was ending.
-            Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
-                self.spawn(run, false);
             }
             Ok(_) => {}
             Err(error) => tracing::error!(%tenant, run = %id, %error, "cannot be woken"),
@@ -404,12 +392,12 @@ impl Inner {
         }
     }
 
-    /// The run has a task in this process, and is this tenant's: nobody may wait for another's result.
+    /// This process is carrying the run out, and it is this tenant's.
     pub(super) fn is_active(&self, tenant: &Tenant, id: RunId) -> bool {
         self.active().get(&id).is_some_and(|activity| activity.tenant == *tenant)
     }
 
-    fn deliver(&self, id: RunId, state: RunState) {
+    fn deliver(&self, id: RunId, state: &RunState) {
         for waiting in self.results().remove(&id).into_iter().flatten() {
             let _ = waiting.send(state.clone()); // its caller may have gone
         }
@@ -434,7 +422,6 @@ impl Inner {
             Verdict::Refused(refusal) => Err(refusal),
         })
     }
-
 }
 
 /// See [`Inner::list`].

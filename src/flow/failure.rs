@@ -66,8 +66,11 @@ impl Failure {
 
     pub(crate) fn tool(tool: &str, failure: &RecordedFailure) -> Self {
         let detail = serde_json::to_value(failure).unwrap_or(Value::Null);
-        Self::coded(FailureCode::ToolFailed, format!("{tool} failed: {}: {}", failure.kind.name(), failure.message))
-            .detail(detail)
+        Self::coded(
+            FailureCode::ToolFailed,
+            format!("{tool} failed: {}: {}", failure.kind.name(), failure.message),
+        )
+        .detail(detail)
     }
 
     pub(crate) fn conflict(key: &str, diff: Diff) -> Self {
@@ -110,7 +113,9 @@ pub(super) enum Meaning {
 
 pub(super) fn meaning(error: ExecError) -> Meaning {
     match error {
-        ExecError::Store { .. } | ExecError::Refused { .. } | ExecError::Closed { .. } => Meaning::Stop(error),
+        ExecError::Store { .. } | ExecError::Refused { .. } | ExecError::Closed { .. } => {
+            Meaning::Stop(error)
+        }
         ExecError::Approval(error) => {
             Meaning::Failure(Failure::coded(FailureCode::Approval, error.to_string()))
         }

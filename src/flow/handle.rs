@@ -50,7 +50,9 @@ pub enum RunError {
         message: String,
     },
     /// The start key was used before with another input: nothing was started.
-    #[error("the start key {key:?} belongs to {run}, which has another input: nothing was started; use another key")]
+    #[error(
+        "the start key {key:?} belongs to {run}, which has another input: nothing was started; use another key"
+    )]
     Conflict {
         /// The key.
         key: String,
@@ -60,7 +62,9 @@ pub enum RunError {
         diff: Diff,
     },
     /// The function is not registered with this engine.
-    #[error("this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)`")]
+    #[error(
+        "this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)`"
+    )]
     Unregistered,
     /// There is no such run of this tenant.
     #[error("there is no {run} of this tenant")]
@@ -182,23 +186,24 @@ impl ForTenant {
             Some(run) => Some(inner.going_on(&run)),
             None => None,
         };
-        let answered = answer_escalation(&inner.core, tenant, escalation, resolution, by, |change, answered| {
-            change.run = next.clone().map(Box::new);
-            change.escalations.extend(left);
-            change.step = answered.record.zip(next.as_ref()).map(|(record, run)| {
-                Box::new(Step {
-                    tenant: tenant.clone(),
-                    run: run.id,
-                    kind: StepKind::Kept,
-                    name: "kept".into(),
-                    id: record.to_string(),
-                    input_hash: None,
-                    value: Some(crate::payload::Stored::Inline(Payload::stored("null"))),
-                    at: run.updated_at,
-                })
-            });
-        })
-        .await?;
+        let answered =
+            answer_escalation(&inner.core, tenant, escalation, resolution, by, |change, answered| {
+                change.run = next.clone().map(Box::new);
+                change.escalations.extend(left);
+                change.step = answered.record.zip(next.as_ref()).map(|(record, run)| {
+                    Box::new(Step {
+                        tenant: tenant.clone(),
+                        run: run.id,
+                        kind: StepKind::Kept,
+                        name: "kept".into(),
+                        id: record.to_string(),
+                        input_hash: None,
+                        value: Some(crate::payload::Stored::Inline(Payload::stored("null"))),
+                        at: run.updated_at,
+                    })
+                });
+            })
+            .await?;
         match next {
             Some(run) if run.state.is_final() => {}
             Some(run) => inner.spawn(run, false),
@@ -287,7 +292,8 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         let id = run.id;
         let mut change = core.change(None).run(run.clone());
         change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
-        let handle = |id| RunHandle { inner: inner.clone(), tenant: tenant.clone(), id, _output: PhantomData };
+        let handle =
+            |id| RunHandle { inner: inner.clone(), tenant: tenant.clone(), id, _output: PhantomData };
         if let Some(key) = key {
             match inner.commit(change).await? {
                 Ok(()) => {}
@@ -296,7 +302,11 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
                     let first = first.ok_or(RunError::Refused { run: id, refusal: Refusal::Exists })?;
                     if first.input_hash != input_hash {
                         let recorded = core.load(&tenant, &first.input).await?;
-                        return Err(RunError::Conflict { key, run: first.id, diff: diff(&recorded, &input)? });
+                        return Err(RunError::Conflict {
+                            key,
+                            run: first.id,
+                            diff: diff(&recorded, &input)?,
+                        });
                     }
                     return Ok(handle(first.id));
                 }
@@ -353,24 +363,26 @@ impl<O: DeserializeOwned> RunHandle<O> {
         // Asked for before the row is read, so that an end in between is not missed.
         let ended = self.inner.result_of(self.id);
         let state = match self.inner.ended_state(&self.tenant, self.id).await {
-            Ok(None) => ended.await.map_err(|_| RunError::Closed { run: self.id })?,
+            Ok(None) => Some(ended.await.map_err(|_| RunError::Closed { run: self.id })?),
             known => {
                 drop(ended);
                 self.inner.forget_result(self.id);
-                known?.ok_or(RunError::Closed { run: self.id })?
+                known?
             }
         };
         self.read(state).await
     }
 
-    async fn read(&self, state: RunState) -> Result<O, RunError> {
+    async fn read(&self, state: Option<RunState>) -> Result<O, RunError> {
+        let state = state.ok_or(RunError::Closed { run: self.id })?;
         if let Some(stored) = output(&state) {
             return Ok(self.inner.core.load(&self.tenant, stored).await?.decode()?);
         }
         match state {
-            RunState::Failed { failure } => {
-                Err(RunError::Failed { run: self.id, failure: failure.decode().unwrap_or_else(Failure::from) })
-            }
+            RunState::Failed { failure } => Err(RunError::Failed {
+                run: self.id,
+                failure: failure.decode().unwrap_or_else(Failure::from),
+            }),
             RunState::Halted { failure } => {
                 let message = failure.value()?["message"].as_str().unwrap_or_default().to_owned();
                 Err(RunError::Halted { run: self.id, message })

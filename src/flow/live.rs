@@ -34,8 +34,8 @@ struct State {
     held: Vec<Waker>,
     held_calls: Vec<HeldCall>,
     counters: HashMap<Kind, HashMap<String, Counter>>,
-    /// How often each call has failed before the eyes of the run.
-    failures: HashMap<Identity, u32>,
+    /// How often each key was called under.
+    calls: HashMap<String, u32>,
     open: usize,
     /// Open futures that are at work themselves, and so may ask for more without being woken from outside.
     busy: usize,
@@ -134,7 +134,7 @@ impl Live {
                 held: Vec::new(),
                 held_calls: Vec::new(),
                 counters: HashMap::new(),
-                failures: HashMap::new(),
+                calls: HashMap::new(),
                 open: 0,
                 busy: 0,
                 waits: HashMap::new(),
@@ -152,7 +152,12 @@ impl Live {
 
     /// Opens a future of the run and gives it its identity. Without an id it gets the next ordinal of its name,
     /// which is only the same on resume if uses of the name follow one another.
-    pub(super) fn open(self: &Arc<Self>, kind: Kind, name: &str, id: Option<String>) -> Result<Open, Failure> {
+    pub(super) fn open(
+        self: &Arc<Self>,
+        kind: Kind,
+        name: &str,
+        id: Option<String>,
+    ) -> Result<Open, Failure> {
         // A name that the store would refuse stops its run at the next write, long after whoever gave it.
         let unfit = |error: IdError| Failure::coded(FailureCode::Invalid, error.to_string());
         checked("name", name, Name::MAX_BYTES).map_err(unfit)?;
@@ -185,32 +190,32 @@ impl Live {
         Ok(Open { live: self.clone(), identity, ordinal, done: false })
     }
 
-    /// The checkpoint of an identity; pends for ever if its future was dropped in an earlier life.
-    pub(super) async fn recorded(&self, open: &Open) -> Option<PastStep> {
-        self.undropped(open).await;
-        self.state().replay.step(&open.identity).cloned()
-    }
-
-    /// Pends for ever if this future was dropped in an earlier life.
-    pub(super) async fn undropped(&self, open: &Open) {
-        if self.state().replay.is_abandoned(&open.identity) {
-            let _waiting = open.wait(None);
-            std::future::pending::<()>().await;
+    /// How often the run has called under this key by now, this time included.
+    pub(super) fn nth_call(&self, key: &str) -> u32 {
+        let mut state = self.state();
+        match state.calls.get_mut(key) {
+            Some(times) => {
+                *times += 1;
+                *times
+            }
+            None => {
+                state.calls.insert(key.to_owned(), 1);
+                1
+            }
         }
     }
 
-    /// The checkpoint of a call's next failure. With the request, because another request under the same key
-    /// fails as a conflict while the first one stays a success; with a number, because a run may ask again
-    /// after a failure, and then the first failure must not answer for the second attempt.
-    pub(super) fn next_failure(&self, call: &Identity, hash: RequestHash) -> Identity {
-        let place = failing(call, hash);
-        let shown = self.state().failures.get(&place).copied().unwrap_or_default();
-        Identity { id: format!("{} {shown}", place.id), ..place }
-    }
-
-    /// The run has seen one more failure of this call.
-    pub(super) fn failure_shown(&self, call: &Identity, hash: RequestHash) {
-        *self.state().failures.entry(failing(call, hash)).or_default() += 1;
+    /// The checkpoint of an identity; pends for ever if its future was dropped in an earlier life.
+    pub(super) async fn recorded(&self, open: &Open) -> Option<PastStep> {
+        let (step, abandoned) = {
+            let state = self.state();
+            (state.replay.step(&open.identity).cloned(), state.replay.is_abandoned(&open.identity))
+        };
+        if abandoned {
+            let _waiting = open.wait(None);
+            std::future::pending::<()>().await;
+        }
+        step
     }
 
     pub(super) fn with_replay<R>(&self, f: impl FnOnce(&mut Replay) -> R) -> R {
@@ -390,10 +395,6 @@ impl State {
     }
 }
 
-fn failing(call: &Identity, hash: RequestHash) -> Identity {
-    Identity { id: format!("{} {hash:?}", call.id), ..call.clone() }
-}
-
 pub(super) fn misuse(message: impl Into<String>) -> Failure {
     Failure::coded(FailureCode::Misuse, message)
 }
@@ -467,7 +468,8 @@ impl Live {
             return;
         }
         let value = Stored::Inline(Payload::stored("null"));
-        let step = self.step(StepKind::Abandoned, identity.abandoned_name(), identity.id.clone(), None, value);
+        let step =
+            self.step(StepKind::Abandoned, identity.abandoned_name(), identity.id.clone(), None, value);
         drop(self.engine.core.group.submit(self.engine.core.change(Some(self.lane)).step(step)));
     }
 }

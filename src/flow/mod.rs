@@ -17,7 +17,7 @@ mod select;
 mod transaction;
 mod workflow;
 
-pub use call::{ToolCall, With, Without};
+pub use call::{MayGoOut, ToolCall, With, Without};
 pub use ctx::{Ctx, Label};
 pub use engine::{Engine, EngineBuilder};
 pub use failure::{Failure, FailureCode};

@@ -132,7 +132,9 @@ impl Replay {
         let mut unasked: Vec<_> = self
             .calls
             .values()
-            .filter(|call| !self.asked.contains(&call.record) && !self.kept.contains(&call.record.to_string()))
+            .filter(|call| {
+                !self.asked.contains(&call.record) && !self.kept.contains(&call.record.to_string())
+            })
             .collect();
         unasked.sort_by_key(|call| call.record);
         unasked

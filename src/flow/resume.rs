@@ -1,6 +1,7 @@
 //! Another path: recorded effects that the resumed path does not ask for are found before the next new effect
 //! goes out, and none is forgotten (DESIGN 4.1, invariant 7).
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::engine::Inner;
@@ -118,7 +119,7 @@ fn diverged(live: &Live, record: &Record) -> String {
     let held: Vec<_> =
         live.held_calls().into_iter().filter(|held| held.tool == record.operation.as_str()).collect();
     if let Some(held) = held.first() {
-        question.push_str(&format!(", but for {}", held.key));
+        let _ = write!(question, ", but for {}", held.key);
     }
     question.push_str(". Nothing new was sent. Keep it and go on, or abandon the run?");
     question

@@ -125,9 +125,7 @@ async fn carry(live: &Arc<Live>) -> End {
                 return match stop {
                     Stop::Failed(error) => End::Failed(error),
                     Stop::Bounce => End::Again,
-                    Stop::Halt { kind, question, record } => {
-                        resume::halt(live, kind, question, record).await
-                    }
+                    Stop::Halt { kind, question, record } => resume::halt(live, kind, question, record).await,
                 };
             }
         }
@@ -146,7 +144,8 @@ async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
                 return Poll::Ready(Polled::Stopped(stop));
             }
             live.waker.take_woken();
-            let polled = catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
+            let polled =
+                catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
             match polled {
                 Ok(Poll::Ready(result)) => return Poll::Ready(Polled::Finished(result)),
                 Err(panic) => return Poll::Ready(Polled::Panicked(message(&*panic))),

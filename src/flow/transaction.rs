@@ -61,9 +61,13 @@ impl Ctx {
             sqlite
                 .transaction(change, step, LIMIT, &*core.clock, |connection| {
                     let work = work(connection);
+                    #[cfg(feature = "sim")]
+                    let core = core.clone();
                     Box::pin(async move {
                         let output = work.await?;
                         let payload = Payload::of(&Ok::<_, Failure>(&output))?;
+                        #[cfg(feature = "sim")]
+                        core.registry.at(crate::sim::CrashPoint::BeforeTransaction);
                         Ok((output, payload))
                     })
                 })
@@ -71,6 +75,8 @@ impl Ctx {
         };
         let failure = match committed {
             Ok(output) => {
+                #[cfg(feature = "sim")]
+                core.registry.at(crate::sim::CrashPoint::AfterTransaction);
                 self.live.progressed();
                 open.close();
                 return Ok(output);

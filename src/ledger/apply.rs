@@ -13,6 +13,8 @@ pub enum Event {
     Again {
         /// The worker.
         fence: Fence,
+        /// What its answer will rest on.
+        basis: Basis,
     },
     /// A worker takes a dead attempt over in order to find out what became of it. From here on the dead
     /// worker's answer is refused: it is a zombie, and may only leave evidence.
@@ -74,6 +76,11 @@ pub enum Event {
     },
     /// The confirming lookup has been made.
     Confirmed,
+    /// The confirming lookup is made now, and again at this instant if it has no answer.
+    ConfirmLater {
+        /// When.
+        at: Timestamp,
+    },
 }
 
 /// Applies an event that `fence` reports at `at`. The new record differs in revision by one.
@@ -87,23 +94,30 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
     let parked = record.escalation.is_some();
     let mine = record.fence == fence;
     match (&record.state, event) {
-        (State::Started | State::Failed { .. }, Event::Again { fence }) if !parked => {
-            next.state = State::Started;
-            next.fence = fence;
-            next.attempts += 1;
-            next.not_before = None;
+        (State::Started, Event::Again { fence, basis }) if !parked => {
+            next.again(fence);
+            next.in_doubt = record.class.leaves_mark();
+            // A further answer does not lift what rests on the provider's word.
+            if record.basis != Basis::Declaration {
+                next.basis = basis;
+            }
+        }
+        (State::Failed { .. }, Event::Again { fence, basis }) if !parked => {
+            next.again(fence);
+            next.basis = basis;
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
-        (State::Started, Event::Note { external_ref }) if mine => {
+        (State::Started, Event::Note { external_ref }) if mine && !parked => {
             next.external_ref = Some(external_ref);
         }
         (State::Started, Event::Commit { response, external_ref, basis, confirm_at }) if mine && !parked => {
             next.state = State::Committed { response };
             next.external_ref = external_ref.or(next.external_ref);
             next.basis = basis;
+            next.in_doubt = false;
             next.confirm_at = confirm_at;
         }
-        (State::Started, Event::Fail { failure, not_before }) if mine && !parked => {
+        (State::Started, Event::Fail { failure, not_before }) if mine && !parked && !record.in_doubt => {
             next.fail(failure, not_before);
         }
         // Retries end by decision while the record waits for its next attempt.
@@ -115,6 +129,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.state = State::Committed { response };
             next.external_ref = external_ref.or(next.external_ref);
             next.basis = Basis::Decision;
+            next.in_doubt = false;
             next.escalation = None;
         }
         (State::Started, Event::ResolveNotCommitted { message }) if parked => {
@@ -124,13 +139,11 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         }
         (State::Started, Event::ResolveAbandoned { reason }) if parked => {
             next.state = State::Abandoned { reason };
+            next.in_doubt = false;
             next.escalation = None;
         }
-        (State::Committed { response }, Event::Compensate { compensation, whole }) => {
-            next.state = State::Compensated { response: response.clone(), compensation, whole };
-        }
         (
-            State::Compensated { response, whole: false, .. },
+            State::Committed { response } | State::Compensated { response, whole: false, .. },
             Event::Compensate { compensation, whole },
         ) => {
             next.state = State::Compensated { response: response.clone(), compensation, whole };
@@ -139,6 +152,11 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             if record.confirm_at.is_some() =>
         {
             next.confirm_at = None;
+        }
+        (State::Committed { .. } | State::Compensated { .. }, Event::ConfirmLater { at })
+            if record.confirm_at.is_some() =>
+        {
+            next.confirm_at = Some(at);
         }
         (state, event) => {
             return Err(Illegal {
@@ -154,8 +172,16 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
 }
 
 impl Record {
+    fn again(&mut self, fence: Fence) {
+        self.state = State::Started;
+        self.fence = fence;
+        self.attempts += 1;
+        self.not_before = None;
+    }
+
     fn fail(&mut self, failure: RecordedFailure, not_before: Option<Timestamp>) {
         self.state = State::Failed { failure };
+        self.in_doubt = false;
         self.not_before = not_before;
         if not_before.is_none() {
             self.spent = self.attempts;
@@ -177,6 +203,7 @@ impl Event {
             Self::ResolveAbandoned { .. } => "resolve abandoned",
             Self::Compensate { .. } => "compensate",
             Self::Confirmed => "confirmed",
+            Self::ConfirmLater { .. } => "confirm later",
         }
     }
 }

@@ -79,7 +79,7 @@ pub enum LookupOffer {
 /// use std::time::Duration;
 /// use counterfoil::ledger::{Contract, ContractClass, LookupOffer};
 /// let stripe_like = Contract::new(ContractClass::ReplaysKey)
-///     .key_window(Duration::from_secs(24 * 3600))
+///     .key_window(Duration::from_hours(24))
 ///     .key_max_len(255)
 ///     .lookup(LookupOffer::Strong);
 /// assert!(stripe_like.class.collides());
@@ -104,7 +104,7 @@ pub struct Contract {
 
 impl Contract {
     /// Kept back from a key's window, for clocks that differ and requests that dawdle.
-    pub const WINDOW_MARGIN: Duration = Duration::from_secs(60);
+    pub const WINDOW_MARGIN: Duration = Duration::from_mins(1);
 
     /// The class with careful defaults: 60 s settle time, keys of 64 characters remembered for ever, a strong
     /// lookup where the class cannot do without one and none elsewhere.
@@ -114,7 +114,7 @@ impl Contract {
             lookup: if class.needs_lookup() { LookupOffer::Strong } else { LookupOffer::None },
             key_max_len: 64,
             key_window: None,
-            settle: Duration::from_secs(60),
+            settle: Duration::from_mins(1),
             scope: None,
             repeat_blindly: false,
         }
@@ -265,7 +265,9 @@ pub enum ContractError {
         characters: usize,
     },
     /// The record would be forgotten while retries may still come (invariant 9).
-    #[error("the record is kept for {kept:?}, but retries may come for {horizon:?}: keep it longer or retry less")]
+    #[error(
+        "the record is kept for {kept:?}, but retries may come for {horizon:?}: keep it longer or retry less"
+    )]
     RetentionBelowHorizon {
         /// The retention.
         kept: Duration,
@@ -273,7 +275,9 @@ pub enum ContractError {
         horizon: Duration,
     },
     /// The provider would have forgotten the key while we still retry under it.
-    #[error("the provider keeps keys for {window:?}, but retries may come for {horizon:?}: retry less, or give a lookup")]
+    #[error(
+        "the provider keeps keys for {window:?}, but retries may come for {horizon:?}: retry less, or give a lookup"
+    )]
     WindowBelowHorizon {
         /// The provider's window.
         window: Duration,

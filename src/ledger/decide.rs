@@ -84,10 +84,9 @@ pub fn decide(existing: Option<&Record>, request: &Request, facts: &Facts) -> De
         State::Failed { failure } => {
             Decision::Retry { failure: failure.clone(), not_before: record.not_before }
         }
-        State::Compensated { response, compensation, .. } => Decision::Compensated {
-            response: response.clone(),
-            compensation: compensation.clone(),
-        },
+        State::Compensated { response, compensation, .. } => {
+            Decision::Compensated { response: response.clone(), compensation: compensation.clone() }
+        }
         State::Abandoned { reason } => Decision::Abandoned { reason: reason.clone() },
     }
 }

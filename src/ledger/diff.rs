@@ -28,8 +28,8 @@ impl std::fmt::Display for Diff {
 /// ```
 pub fn diff(first: &Payload, other: &Payload) -> Result<Diff, PayloadError> {
     let patch = json_patch::diff(&first.value()?, &other.value()?);
-    let mut patch = serde_json::to_value(patch)
-        .map_err(|e| PayloadError::NotJson { reason: e.to_string() })?;
+    let mut patch =
+        serde_json::to_value(patch).map_err(|e| PayloadError::NotJson { reason: e.to_string() })?;
     for operation in patch.as_array_mut().into_iter().flatten() {
         let inside_secret = operation["path"].as_str().is_some_and(|path| path.ends_with("/$secret"));
         if let Some(value) = operation.get_mut("value") {

@@ -75,7 +75,12 @@ impl Key {
         fields: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Self {
         let mut hasher = Sha256::new_with_prefix(b"counterfoil/key/1\0");
-        for text in fields.into_iter().flat_map(|(name, value)| [name, value]) {
+        let mut fields = fields.into_iter().peekable();
+        if fields.peek().is_none() {
+            // Refused when rendered, like every empty part: all such keys would be one.
+            return Self::of(kind).with(Part::Derived, "");
+        }
+        for text in fields.flat_map(|(name, value)| [name, value]) {
             hasher.update((text.len() as u64).to_be_bytes());
             hasher.update(text);
         }
@@ -93,11 +98,13 @@ impl Key {
     }
 
     /// What the operation is done to: a case, an account, an order.
+    #[allow(clippy::needless_pass_by_value, reason = "`.target(id)` and `.target(&id)` both read well")]
     pub fn target(self, target: impl ToString) -> Self {
         self.with(Part::Target, target.to_string())
     }
 
     /// Which operation on the target it is: a draft's id, a revision, a due date.
+    #[allow(clippy::needless_pass_by_value, reason = "`.operation(id)` and `.operation(&id)` both read well")]
     pub fn operation(self, operation: impl ToString) -> Self {
         self.with(Part::Operation, operation.to_string())
     }
@@ -141,10 +148,13 @@ impl Key {
         if self.parts.is_empty() {
             return Err(KeyError::Empty { part: "target" });
         }
-        for (part, value) in &self.parts {
+        for (i, (part, value)) in self.parts.iter().enumerate() {
+            // Target, then operation, is the common form and stands bare; a part anywhere else says what it is,
+            // or a target alone and an operation alone would be one key.
+            let after_target = i == 1 && self.parts[0].0 == Part::Target;
             let (name, marker) = match part {
-                Part::Target => ("target", ":"),
-                Part::Operation => ("operation", ":"),
+                Part::Target => ("target", if i == 0 { ":" } else { ":~target:" }),
+                Part::Operation => ("operation", if after_target { ":" } else { ":~operation:" }),
                 Part::Given => ("key", ":~key:"),
                 Part::Derived => ("derived", ":~sha256:"),
                 Part::Run => ("run", ":~"),
@@ -153,14 +163,14 @@ impl Key {
             text.push_str(marker);
             escape(name, value, &mut text)?;
         }
-        if self.hashed && text.len() + 16 > Self::MAX_BYTES {
+        let revision =
+            if self.revision > 0 { format!(":~revision:{}", self.revision) } else { String::new() };
+        // Only what would be refused is hashed: a key that fits stays the same when `hashed()` is added later.
+        if self.hashed && text.len() + revision.len() > Self::MAX_BYTES {
             let digest = Sha256::new_with_prefix(b"counterfoil/long-key/1\0").chain_update(&text);
             text = format!("~long:{}", hex(&digest.finalize()));
         }
-        if self.revision > 0 {
-            use std::fmt::Write as _;
-            let _ = write!(text, ":~revision:{}", self.revision);
-        }
+        text.push_str(&revision);
         if text.len() > Self::MAX_BYTES {
             return Err(KeyError::TooLong { bytes: text.len(), max: Self::MAX_BYTES });
         }
@@ -196,7 +206,6 @@ impl OperationKey {
     }
 
     /// The rendered text, shared.
-    #[cfg(feature = "sqlite")]
     pub(crate) fn text(&self) -> Arc<str> {
         self.0.clone()
     }

@@ -37,8 +37,7 @@ pub enum Basis {
 
 impl Basis {
     /// All, in the order of their codes.
-    pub const ALL: [Self; 5] =
-        [Self::Answer, Self::Lookup, Self::Declaration, Self::Repeat, Self::Decision];
+    pub const ALL: [Self; 5] = [Self::Answer, Self::Lookup, Self::Declaration, Self::Repeat, Self::Decision];
 
     /// The number that rows hold. Never reuse one.
     pub(crate) const fn code(self) -> i64 {
@@ -143,8 +142,11 @@ pub struct Record {
     pub spent: u32,
     /// Where it stands.
     pub state: State,
-    /// What a committed state rests on.
+    /// What a committed state rests on; of a started one, what it will rest on if its answer comes.
     pub basis: Basis,
+    /// The present attempt was dispatched while the fate of an earlier one was open. That it fails for certain
+    /// then says nothing about the earlier one, and a success is looked at once more.
+    pub in_doubt: bool,
     /// The provider's id, noted as soon as it was known.
     pub external_ref: Option<String>,
     /// What the key was scoped to at the provider when it was first sent.

@@ -71,6 +71,8 @@ pub enum Why {
     LookupLags,
     /// It would have to be sent again, but its approval is no longer valid.
     ApprovalExpired,
+    /// It would have to be sent again, and what it takes went with its caller: an approval, a secret.
+    CallerGone,
     /// It would have to be sent again, but the attempts are used up.
     AttemptsUsedUp,
 }
@@ -79,12 +81,23 @@ impl Why {
     /// The question as a person reads it.
     pub const fn question(self) -> &'static str {
         match self {
-            Self::Blind => "The call may have happened. Its provider can neither be asked nor tell a repeat apart. Did it?",
-            Self::KeyExpired => "The call may have happened, and the provider no longer remembers its key. Did it?",
+            Self::Blind => {
+                "The call may have happened. Its provider can neither be asked nor tell a repeat apart. Did it?"
+            }
+            Self::KeyExpired => {
+                "The call may have happened, and the provider no longer remembers its key. Did it?"
+            }
             Self::KeyBurned => "The provider refuses the key as known but shows no effect. Did it happen?",
-            Self::LookupUnanswered => "The call may have happened, and the provider's lookup does not answer. Did it?",
+            Self::LookupUnanswered => {
+                "The call may have happened, and the provider's lookup does not answer. Did it?"
+            }
             Self::LookupLags => "The lookup shows no effect, but it lags behind. Did it happen?",
-            Self::ApprovalExpired => "The call did not happen, and its approval is no longer valid. Send it all the same?",
+            Self::ApprovalExpired => {
+                "The call did not happen, and its approval is no longer valid. Send it all the same?"
+            }
+            Self::CallerGone => {
+                "The call may have happened. To send it again takes what its caller had: an approval, a secret. Did it?"
+            }
             Self::AttemptsUsedUp => "The call may have happened, and its attempts are used up. Did it?",
         }
     }
@@ -92,8 +105,12 @@ impl Why {
 
 /// Decides the next step.
 pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
+    // The provider knows it: sending it again would be refused again, or make a second one.
+    if known.refused_as_duplicate {
+        return burned(contract, *known);
+    }
     if effect.repeatable() {
-        return if known.attempts_left { Next::Repeat } else { Next::Escalate(Why::AttemptsUsedUp) };
+        return send(*known, Next::Repeat);
     }
     let can_look = contract.lookup != LookupOffer::None;
     if can_look && known.looked == Looked::NotYet {
@@ -101,22 +118,20 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
     }
     let collides = contract.class.collides() && known.key_honoured;
     if collides {
-        return if known.refused_as_duplicate {
-            burned(contract, known)
-        } else {
-            // Whatever the lookup said, the second send cannot make a second effect: nothing waits.
-            send(known, Next::Resend { on_declaration: !can_look })
-        };
+        // Whatever the lookup said, the second send makes no second effect, if the provider does as it says:
+        // nothing waits. Only a miss that is believed stands against a duplicate by itself.
+        let missed = contract.lookup == LookupOffer::Strong && known.looked == Looked::MissedSettled;
+        return send(*known, Next::Resend { on_declaration: !missed });
     }
     match contract.class {
-        ContractClass::Blind | ContractClass::Transactional if !can_look => blind(contract, known),
+        ContractClass::Blind | ContractClass::Transactional if !can_look => blind(contract, *known),
         _ if !can_look => Next::Escalate(Why::KeyExpired),
-        _ => by_lookup(contract, known),
+        _ => by_lookup(contract, *known),
     }
 }
 
 /// The provider knows the key and does not show the result: look, wait out the lag, look again, then ask.
-fn burned(contract: &Contract, known: &Known) -> Next {
+fn burned(contract: &Contract, known: Known) -> Next {
     match known.looked {
         _ if contract.lookup == LookupOffer::None => Next::Escalate(Why::KeyBurned),
         Looked::NotYet => Next::Look,
@@ -128,7 +143,7 @@ fn burned(contract: &Contract, known: &Known) -> Next {
 }
 
 /// Nothing collides: "not found" is believed only after the settle time, and only from a strong lookup.
-fn by_lookup(contract: &Contract, known: &Known) -> Next {
+fn by_lookup(contract: &Contract, known: Known) -> Next {
     match known.looked {
         Looked::NotYet => Next::Look,
         Looked::MissedEarly if known.settled => Next::Look,
@@ -139,12 +154,12 @@ fn by_lookup(contract: &Contract, known: &Known) -> Next {
     }
 }
 
-fn blind(contract: &Contract, known: &Known) -> Next {
+fn blind(contract: &Contract, known: Known) -> Next {
     if contract.repeat_blindly { send(known, Next::Repeat) } else { Next::Escalate(Why::Blind) }
 }
 
 /// A send needs a valid approval and an attempt that is left.
-const fn send(known: &Known, how: Next) -> Next {
+const fn send(known: Known, how: Next) -> Next {
     if !known.may_send {
         Next::Escalate(Why::ApprovalExpired)
     } else if !known.attempts_left {

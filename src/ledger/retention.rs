@@ -40,6 +40,6 @@ impl Retention {
 impl Default for Retention {
     /// Tombstones after 30 days.
     fn default() -> Self {
-        Self { mode: RetentionMode::Tombstone, keep_for: Duration::from_secs(30 * 24 * 3600) }
+        Self { mode: RetentionMode::Tombstone, keep_for: Duration::from_hours(30 * 24) }
     }
 }

@@ -65,7 +65,9 @@ impl ErrorKind {
     pub const fn decision(self, effect: EffectClass, contract: ContractClass) -> RetryDecision {
         use RetryDecision::{DoNotRetry, Escalate, Reconcile, Retry};
         match self {
-            Self::Validation | Self::PolicyDenied | Self::BudgetExceeded | Self::VersionConflict => DoNotRetry,
+            Self::Validation | Self::PolicyDenied | Self::BudgetExceeded | Self::VersionConflict => {
+                DoNotRetry
+            }
             Self::Unauthorized | Self::RateLimited | Self::Unreachable | Self::TimeoutBeforeEffect => Retry,
             Self::ApprovalMissing => Escalate,
             // The provider answers for the key: asking again under it is the lookup.
@@ -76,7 +78,11 @@ impl ErrorKind {
             | Self::InProgress
             | Self::Panic
             | Self::Unknown => {
-                if effect.repeatable() { Retry } else { Reconcile }
+                if effect.repeatable() {
+                    Retry
+                } else {
+                    Reconcile
+                }
             }
             Self::Duplicate => Reconcile,
         }
@@ -128,6 +134,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
+    const MAX_DOUBLINGS: u32 = 31;
+
     /// The delay before attempt `attempt` (the first retry is attempt 2), with `chance` as 64 random bits.
     ///
     /// ```
@@ -139,9 +147,10 @@ impl Backoff {
     /// assert!(backoff.delay(60, u64::MAX) <= Duration::from_secs(5));
     /// ```
     pub fn delay(&self, attempt: u32, chance: u64) -> Duration {
-        let doublings = attempt.saturating_sub(2).min(31);
+        let doublings = attempt.saturating_sub(2).min(Self::MAX_DOUBLINGS);
         let ceiling = self.base.saturating_mul(1 << doublings).min(self.cap);
-        let micros = ceiling.as_micros() * u128::from(chance) / u128::from(u64::MAX);
+        let ceiling = u64::try_from(ceiling.as_micros()).unwrap_or(u64::MAX);
+        let micros = u128::from(ceiling) * u128::from(chance) / u128::from(u64::MAX);
         Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 }
@@ -161,12 +170,18 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The longest that retries may take: every attempt cut off, every delay at its upper end.
+    /// The longest that retries may take: every attempt cut off, every delay at its upper end, which is the
+    /// backoff's or the longest `Retry-After`.
     pub fn horizon(&self) -> Duration {
-        (2..=self.attempts.max(1).min(1000)).fold(self.attempt_timeout, |sum, attempt| {
-            sum.saturating_add(self.backoff.delay(attempt, u64::MAX))
-                .saturating_add(self.attempt_timeout)
-        })
+        let retry = |attempt| {
+            let delay = self.backoff.delay(attempt, u64::MAX).max(self.retry_after_cap);
+            delay.saturating_add(self.attempt_timeout)
+        };
+        // From some attempt on the delays double no more, and all the others are alike.
+        let doubling = 2 + Backoff::MAX_DOUBLINGS;
+        let first = (2..=self.attempts.min(doubling))
+            .fold(self.attempt_timeout, |sum, attempt| sum.saturating_add(retry(attempt)));
+        first.saturating_add(retry(doubling).saturating_mul(self.attempts.saturating_sub(doubling)))
     }
 
     /// When the next attempt may start, counted from now; `None` when the attempts are used up.
@@ -186,13 +201,14 @@ impl RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Five attempts, 200 ms doubling to 30 s, each cut off after 30 s.
+    /// Five attempts, 200 ms doubling to 30 s, each cut off after 30 s, `Retry-After` obeyed up to an hour: at
+    /// most some four hours in all, which the usual key window of a day covers.
     fn default() -> Self {
         Self {
             attempts: 5,
             backoff: Backoff { base: Duration::from_millis(200), cap: Duration::from_secs(30) },
             attempt_timeout: Duration::from_secs(30),
-            retry_after_cap: Duration::from_secs(24 * 3600),
+            retry_after_cap: Duration::from_hours(1),
         }
     }
 }

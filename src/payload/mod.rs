@@ -3,6 +3,7 @@
 //! What JSON cannot carry exactly is refused, never rounded: RFC 8785 turns every number into a double, so
 //! 9007199254740993 and …992 would get one hash, and two different requests would pass for one.
 
+mod exact;
 mod parse;
 mod secret;
 
@@ -17,8 +18,8 @@ pub use parse::parse;
 pub use secret::{DigestKey, Secret};
 pub(crate) use secret::{is_secret, noticing};
 
-/// The deepest nesting that is accepted.
-pub const MAX_DEPTH: usize = 128;
+/// The deepest nesting that is accepted: the deepest that `serde_json` reads back.
+pub const MAX_DEPTH: usize = 127;
 /// The largest integer that a double carries exactly: 2^53 - 1.
 pub const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 
@@ -54,14 +55,9 @@ pub struct Payload(Arc<str>);
 impl Payload {
     /// The canonical form of a value.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, PayloadError> {
+        exact::check(value)?;
         let text = serde_json_canonicalizer::to_string(&value)
             .map_err(|e| PayloadError::NotJson { reason: e.to_string() })?;
-        if shape(&text)? == Numbers::PerhapsInexact {
-            // The canonical text has rounded already: look at the value itself.
-            let value = serde_json::to_value(value)
-                .map_err(|e| PayloadError::NotJson { reason: e.to_string() })?;
-            exact(&value, &mut String::from("$"))?;
-        }
         Ok(Self(text.into()))
     }
 
@@ -96,6 +92,20 @@ impl Payload {
     /// The payload as a JSON value.
     pub fn value(&self) -> Result<Value, PayloadError> {
         self.decode()
+    }
+
+    /// A secret stands in it, as its digest.
+    pub(crate) fn holds_secret(&self) -> bool {
+        fn within(value: &Value) -> bool {
+            is_secret(value)
+                || match value {
+                    Value::Array(items) => items.iter().any(within),
+                    Value::Object(fields) => fields.values().any(within),
+                    _ => false,
+                }
+        }
+        // Most payloads need not be parsed to see that.
+        self.0.contains(secret::MARK) && self.value().is_ok_and(|value| within(&value))
     }
 
     /// Refuses a payload that is too large to be stored.
@@ -161,76 +171,6 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
         *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
     }
     Some(bytes)
-}
-
-#[derive(PartialEq, Eq)]
-enum Numbers {
-    Exact,
-    PerhapsInexact,
-}
-
-/// One pass over canonical text: how deep it nests, and whether any number is long enough to have been
-/// rounded. Only a literal of sixteen digits or more can be beyond 2^53; all others need no second look.
-fn shape(text: &str) -> Result<Numbers, PayloadError> {
-    let (mut depth, mut digits, mut numbers) = (0_usize, 0_u32, Numbers::Exact);
-    let (mut in_string, mut escaped) = (false, false);
-    for byte in text.bytes() {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
-        digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
-        if digits >= 16 {
-            numbers = Numbers::PerhapsInexact;
-        }
-        match byte {
-            b'"' => in_string = true,
-            b'{' | b'[' => {
-                depth += 1;
-                if depth > MAX_DEPTH {
-                    return Err(PayloadError::TooDeep { max: MAX_DEPTH });
-                }
-            }
-            b'}' | b']' => depth -= 1,
-            _ => {}
-        }
-    }
-    Ok(numbers)
-}
-
-/// Finds the first integer that a double cannot carry, and says where it stands.
-fn exact(value: &Value, path: &mut String) -> Result<(), PayloadError> {
-    match value {
-        Value::Number(n) => {
-            let magnitude = n.as_u64().or_else(|| n.as_i64().map(i64::unsigned_abs));
-            match magnitude {
-                Some(m) if m > MAX_EXACT_INTEGER => {
-                    Err(PayloadError::InexactInteger { path: path.clone(), number: n.to_string() })
-                }
-                _ => Ok(()),
-            }
-        }
-        Value::Array(items) => items.iter().enumerate().try_for_each(|(i, item)| {
-            descend(item, path, &format!("[{i}]"))
-        }),
-        Value::Object(fields) => fields.iter().try_for_each(|(name, item)| {
-            descend(item, path, &format!(".{name}"))
-        }),
-        _ => Ok(()),
-    }
-}
-
-fn descend(value: &Value, path: &mut String, part: &str) -> Result<(), PayloadError> {
-    let length = path.len();
-    path.push_str(part);
-    exact(value, path)?;
-    path.truncate(length);
-    Ok(())
 }
 
 /// Why a payload was refused. Nothing was stored and nothing was sent.

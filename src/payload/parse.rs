@@ -1,14 +1,18 @@
 //! Reading JSON text from outside: duplicate fields are refused, because they vanish before any hash sees them.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
 use super::PayloadError;
 
-/// Parses JSON text; a field that stands twice in one object is an error, as is nesting beyond 128 levels.
+/// Parses JSON text; a field that stands twice in one object is an error, as is nesting beyond
+/// [`MAX_DEPTH`](super::MAX_DEPTH) levels, and as is an integer that no 64 bits hold: the parser would make a
+/// rounded double of it.
 ///
 /// ```
 /// assert!(counterfoil::payload::parse(r#"{"a": 1, "a": 2}"#).is_err());
@@ -16,16 +20,55 @@ use super::PayloadError;
 pub fn parse(text: &str) -> Result<Value, PayloadError> {
     let duplicate = RefCell::new(None);
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict(&duplicate)
-        .deserialize(&mut reader)
-        .and_then(|value| reader.end().map(|()| value));
-    value.map_err(|error| match duplicate.take() {
+    let value = Strict(&duplicate).deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
+    let value = value.map_err(|error| match duplicate.take() {
         Some(field) => PayloadError::DuplicateField { field },
         None if error.to_string().starts_with("recursion limit") => {
             PayloadError::TooDeep { max: super::MAX_DEPTH }
         }
         None => PayloadError::NotJson { reason: error.to_string() },
-    })
+    })?;
+    if has_long_digits(text) {
+        long_integer(text.trim(), &mut String::from("$"))?;
+    }
+    Ok(value)
+}
+
+/// Integers that do not fit 64 bits have nineteen digits or more: nothing else needs a second reading.
+fn has_long_digits(text: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() >= 19)
+}
+
+/// Finds the first integer that the parser has read as a double, and says where it stands. The text is valid
+/// JSON by now, and not too deep.
+fn long_integer(text: &str, path: &mut String) -> Result<(), PayloadError> {
+    match text.as_bytes().first() {
+        Some(b'{') => {
+            let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
+            fields.iter().try_for_each(|(name, item)| descend(item, path, &format!(".{name}")))
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+            items.iter().enumerate().try_for_each(|(i, item)| descend(item, path, &format!("[{i}]")))
+        }
+        Some(b'-' | b'0'..=b'9')
+            if !text.contains(['.', 'e', 'E'])
+                && text.parse::<i64>().is_err()
+                && text.parse::<u64>().is_err() =>
+        {
+            let number = text.chars().take(40).collect();
+            Err(PayloadError::InexactInteger { path: path.clone(), number })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn descend(item: &RawValue, path: &mut String, part: &str) -> Result<(), PayloadError> {
+    let length = path.len();
+    path.push_str(part);
+    long_integer(item.get(), path)?;
+    path.truncate(length);
+    Ok(())
 }
 
 /// Builds a [`Value`], noting the first duplicate field.

@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
-use super::hex;
+use super::{Payload, hex};
 
-const MARK: &str = "$secret";
+pub(super) const MARK: &str = "$secret";
 
 /// A tenant's own key for digests of secrets. Drop it, and the digests say nothing any more.
 #[derive(Clone)]
@@ -121,8 +121,9 @@ impl<T: Serialize> Serialize for Secret<T> {
                     MISSED.set(true);
                     Ok("redacted".to_owned())
                 }
-                Some(key) => serde_json_canonicalizer::to_vec(value)
-                    .map(|bytes| key.digest(&bytes))
+                // Checked like any payload: two secrets that one spelling would round together are refused.
+                Some(key) => Payload::of(value)
+                    .map(|payload| key.digest(payload.as_str().as_bytes()))
                     .map_err(|_| S::Error::custom("a secret has no JSON form")),
             })?,
         };
@@ -153,4 +154,39 @@ pub(crate) fn is_secret(value: &serde_json::Value) -> bool {
 fn digest_of(value: &serde_json::Value) -> Option<&str> {
     let object = value.as_object()?;
     (object.len() == 1).then(|| object.get(MARK)?.as_str()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest<T: Serialize>(key: &DigestKey, secret: T) -> Result<Payload, crate::PayloadError> {
+        key.scoped(|| Payload::of(&[Secret::new(secret)]))
+    }
+
+    // R-KEY-5, E09
+    #[test]
+    fn equal_secrets_have_equal_digests_under_one_key_only() {
+        let (a, b) = (DigestKey::new([1; 32]), DigestKey::new([2; 32]));
+        assert_eq!(digest(&a, "hunter2"), digest(&a, "hunter2"));
+        assert_ne!(digest(&a, "hunter2"), digest(&a, "hunter3"));
+        assert_ne!(digest(&a, "hunter2"), digest(&b, "hunter2"));
+        assert!(!digest(&a, "hunter2").unwrap().as_str().contains("hunter2"));
+        assert_eq!(format!("{a:?}"), "DigestKey(…)");
+        // Outside a scope there is no digest, and the former scope is restored.
+        a.scoped(|| {
+            b.scoped(|| ());
+            assert_eq!(Payload::of(&[Secret::new("hunter2")]), digest(&a, "hunter2"));
+        });
+        assert_eq!(Payload::of(&Secret::new(1)).unwrap().as_str(), r#"{"$secret":"redacted"}"#);
+    }
+
+    // R-KEY-5: a secret that would be rounded is refused, and the refusal does not quote it.
+    #[test]
+    fn inexact_secrets_are_refused() {
+        let key = DigestKey::new([1; 32]);
+        let refused = digest(&key, 9_007_199_254_740_993_u64).unwrap_err();
+        assert!(!format!("{refused} {refused:?}").contains("900719925474099"), "{refused}");
+        assert!(digest(&key, [Some(f64::NAN)]).is_err());
+    }
 }

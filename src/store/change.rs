@@ -3,8 +3,8 @@
 use super::rows::{Escalation, Evidence, Run, Step, Use};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Tenant};
-use crate::ledger::Record;
-use crate::payload::{DigestKey, Payload};
+use crate::ledger::{Basis, Record, State};
+use crate::payload::{DigestKey, Payload, Stored};
 
 /// One activation of a run: changes of one lane never overtake one another, and a refused one stops the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,6 +99,38 @@ impl Change {
     pub fn in_lane(mut self, lane: Option<Lane>) -> Self {
         self.lane = lane;
         self
+    }
+
+    /// It writes rows that only a worker may write: all but enrolment, evidence and what those two need.
+    pub(crate) fn needs_fence(&self) -> bool {
+        self.record.is_some()
+            || self.run.is_some()
+            || self.step.is_some()
+            || self.used.is_some()
+            || !self.escalations.is_empty()
+    }
+
+    /// What a refused change reports of its attempt's own answer (REC-9); nothing if it rests on a lookup or on a
+    /// person's word, which can be asked again.
+    pub(super) fn late_evidence(&self) -> Option<Evidence> {
+        let record = self.record.as_deref()?;
+        let State::Committed { response } = &record.state else { return None };
+        if matches!(record.basis, Basis::Lookup | Basis::Decision) {
+            return None;
+        }
+        let response = match response {
+            Stored::Inline(payload) => payload,
+            Stored::At(digest) => &self.payloads.iter().find(|(_, payload)| payload.digest() == *digest)?.1,
+        };
+        Some(Evidence {
+            tenant: record.tenant.clone(),
+            record: record.id,
+            fence: record.fence,
+            attempt: record.attempts,
+            response: response.clone(),
+            external_ref: record.external_ref.clone(),
+            at: record.updated_at,
+        })
     }
 
     /// A change that asks "am I the first?": the start of an operation or of a run. That it is refused because

@@ -11,13 +11,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::{
-    Asked, Change, Escalation, Evidence, History, Lane, Refusal, Run, Store, StoreError, Use, Verdict, Worker,
-};
-use crate::clock::{SharedClock, Timestamp};
-use crate::id::{EscalationId, RecordId, RunId, Tenant};
-use crate::ledger::{OperationKey, Record};
-use crate::payload::{DigestKey, Payload, PayloadDigest};
+use super::{Asked, Change, Lane, Refusal, Store, StoreError, Verdict};
+use crate::clock::SharedClock;
 
 /// How long a change waits for company when nobody waits for it.
 pub(super) const LINGER: Duration = Duration::from_millis(3);
@@ -28,7 +23,8 @@ const FLUSH_AT: usize = 128;
 /// Beyond this many, those who write wait for room.
 const CAPACITY: usize = 1024;
 /// Pauses between tries of a batch that failed as a whole.
-const PAUSES: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
 /// Group commit in front of a store. It is a store itself, and passes the same suite.
 #[derive(Clone, Debug)]
@@ -51,6 +47,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is one independent fact")]
 struct Queue {
     entries: VecDeque<Entry>,
     /// Somebody waits for something in the queue.
@@ -67,7 +64,12 @@ struct Queue {
 struct Entry {
     change: Change,
     done: oneshot::Sender<Result<Verdict, StoreError>>,
+    /// Dropped when the change is durable or refused.
+    held: Option<Held>,
 }
+
+/// Something that its owner keeps others out with until a change can be read.
+pub(crate) type Held = Box<dyn std::any::Any + Send>;
 
 /// Closes the queue when the last handle goes; the writer then finishes what is in it.
 #[derive(Debug)]
@@ -121,13 +123,17 @@ impl Group {
     /// Queues a change behind everything queued before it, at once and without back-pressure: for marks that
     /// are left in passing and cannot wait.
     pub fn submit(&self, change: Change) -> Ticket {
+        self.submit_holding(change, None)
+    }
+
+    fn submit_holding(&self, change: Change, held: Option<Held>) -> Ticket {
         let (done, ticket) = oneshot::channel();
         let ticket = Ticket { done: ticket, shared: self.shared.clone() };
         let mut queue = self.shared.queue();
         if queue.closed {
             return ticket; // `done` is dropped: the ticket says that the queue is closed
         }
-        queue.entries.push_back(Entry { change, done });
+        queue.entries.push_back(Entry { change, done, held });
         if queue.deep_sleep || queue.entries.len() == FLUSH_AT {
             drop(queue);
             self.shared.work.notify_one();
@@ -137,6 +143,11 @@ impl Group {
 
     /// Queues a change as soon as there is room.
     pub async fn submit_with_room(&self, change: Change) -> Ticket {
+        self.submit_with_room_holding(change, None).await
+    }
+
+    /// The same, and drops `held` when the change is durable or refused: whoever was kept out then reads it.
+    pub(crate) async fn submit_with_room_holding(&self, change: Change, held: Option<Held>) -> Ticket {
         loop {
             let room = self.shared.room.notified();
             {
@@ -147,7 +158,7 @@ impl Group {
             }
             room.await;
         }
-        self.submit(change)
+        self.submit_holding(change, held)
     }
 
     /// Queues a change and waits until it is durable, or refused.
@@ -179,6 +190,23 @@ impl Group {
     }
 }
 
+/// The writer has ended. If a store panicked, or the runtime went, changes are left over: whoever waits for one
+/// is told, instead of waiting for ever.
+struct End<'a>(&'a Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let left = {
+            let mut queue = self.0.queue();
+            (queue.closed, queue.ended) = (true, true);
+            std::mem::take(&mut queue.entries)
+        };
+        drop(left); // outside the lock: this wakes those who wait
+        self.0.room.notify_waiters();
+        self.0.ended.notify_waiters();
+    }
+}
+
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // Nothing that holds this lock can panic halfway through a change of the queue.
@@ -187,13 +215,17 @@ impl Shared {
 
     /// The writer: one transaction after the other.
     async fn write(self: Arc<Self>) {
+        let _end = End(&self);
         while let Some(batch) = self.next_batch().await {
-            let (changes, mut waiting): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(|entry| (entry.change, entry.done)).unzip();
+            let (mut changes, mut waiting, mut held) = (Vec::with_capacity(batch.len()), vec![], vec![]);
+            for entry in batch {
+                changes.push(entry.change);
+                waiting.push(entry.done);
+                held.extend(entry.held);
+            }
             self.commit(&changes, &mut waiting).await;
+            drop(held); // those who were kept out find what was written
         }
-        self.queue().ended = true;
-        self.ended.notify_waiters();
     }
 
     /// Waits until a transaction is due, and takes what goes into it.
@@ -238,11 +270,17 @@ impl Shared {
 
     /// Writes a batch and tells everyone who waits. If it fails as a whole it is tried again, then cut in two,
     /// down to the change that spoils it; the order is kept throughout.
-    async fn commit(&self, changes: &[Change], waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>) {
+    async fn commit(
+        &self,
+        changes: &[Change],
+        waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>,
+    ) {
         let mut parts = vec![changes];
+        // For the batch as a whole: if every part began anew, a dead disk would be told of after minutes.
+        let mut pauses = PAUSES.iter();
         let mut answers = Vec::with_capacity(changes.len());
         while let Some(part) = parts.pop() {
-            match self.try_commit(part).await {
+            match self.try_commit(part, &mut pauses).await {
                 Ok(verdicts) => {
                     self.stop_lanes(part, |i| stops_lane(&part[i], &verdicts[i]));
                     answers.extend(verdicts.into_iter().map(Ok));
@@ -259,24 +297,42 @@ impl Shared {
                 }
             }
         }
+        self.salvage(changes, &answers).await;
         for (done, answer) in waiting.drain(..).zip(answers) {
             let _ = done.send(answer); // nobody may be waiting
         }
     }
 
-    async fn try_commit(&self, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
-        let mut pauses = PAUSES.iter();
+    /// Keeps what refused changes report of the world: a fenced worker may change no record any more, but the
+    /// answer to its call must not be lost (invariant 6). Durable before anyone is told of the refusal.
+    async fn salvage(&self, changes: &[Change], answers: &[Result<Verdict, StoreError>]) {
+        let refused = |answer: &Result<Verdict, StoreError>| {
+            matches!(answer, Ok(Verdict::Refused(Refusal::Fenced | Refusal::Stale | Refusal::Predecessor)))
+        };
+        for (change, _) in changes.iter().zip(answers).filter(|(_, answer)| refused(answer)) {
+            let Some(evidence) = change.late_evidence() else { continue };
+            tracing::warn!(tenant = %evidence.tenant, record = %evidence.record, "a late answer is kept as evidence");
+            let change = Change { evidence: Some(Box::new(evidence)), ..Change::default() };
+            if let Err(error) = self.store.commit(&[change]).await {
+                tracing::error!(%error, "a late answer could not be kept");
+            }
+        }
+    }
+
+    async fn try_commit(
+        &self,
+        changes: &[Change],
+        pauses: &mut impl Iterator<Item = &Duration>,
+    ) -> Result<Vec<Verdict>, StoreError> {
         loop {
             let (verdicts, held): (Vec<_>, _) = self.without_stopped(changes);
-            let result = self.store.commit(held.as_deref().unwrap_or(changes)).await;
-            match (result, pauses.next()) {
-                (Ok(written), _) => return Ok(merge(verdicts, written)),
-                (Err(error), Some(pause)) if error.is_transient() => {
-                    tracing::warn!(%error, ?pause, "a write failed and is tried again");
-                    self.clock.sleep(*pause).await;
-                }
-                (Err(error), _) => return Err(error),
-            }
+            let error = match self.store.commit(held.as_deref().unwrap_or(changes)).await {
+                Ok(written) => return Ok(merge(verdicts, written)),
+                Err(error) => error,
+            };
+            let Some(pause) = pauses.next().filter(|_| error.is_transient()) else { return Err(error) };
+            tracing::warn!(%error, ?pause, "a write failed and is tried again");
+            self.clock.sleep(*pause).await;
         }
     }
 
@@ -346,79 +402,5 @@ impl Store for Group {
         })
     }
 
-    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
-        self.shared.store.record_find(tenant, key)
-    }
-
-    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
-        self.shared.store.record_at(tenant, id)
-    }
-
-    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.shared.store.record_orphans(limit)
-    }
-
-    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.shared.store.record_unconfirmed(until, limit)
-    }
-
-    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
-        self.shared.store.record_uses(tenant, id)
-    }
-
-    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
-        self.shared.store.record_evidence(tenant, id)
-    }
-
-    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
-        self.shared.store.run_find(tenant, id)
-    }
-
-    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Asked<'a, Option<Run>> {
-        self.shared.store.run_keyed(tenant, workflow, key)
-    }
-
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
-        self.shared.store.run_history(tenant, id)
-    }
-
-    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.shared.store.run_orphans(after, limit)
-    }
-
-    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.shared.store.run_answered(after, limit)
-    }
-
-    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.shared.store.run_due(until, limit)
-    }
-
-    fn next_due(&self) -> Asked<'_, Option<Timestamp>> {
-        self.shared.store.next_due()
-    }
-
-    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
-        self.shared.store.run_list(tenant, after, limit)
-    }
-
-    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
-        self.shared.store.escalation_find(tenant, id)
-    }
-
-    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
-        self.shared.store.escalation_open(tenant, limit)
-    }
-
-    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
-        self.shared.store.worker_find(name)
-    }
-
-    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
-        self.shared.store.tenant_key(tenant)
-    }
-
-    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
-        self.shared.store.payload_find(tenant, digest)
-    }
+    crate::delegate_reads!(self => self.shared.store; all);
 }

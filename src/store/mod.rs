@@ -6,6 +6,7 @@
 mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod delegate;
 mod group;
 mod model;
 mod rows;
@@ -17,11 +18,12 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 
 pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
+pub(crate) use group::Held;
 pub use group::{Group, Ticket};
-
+pub use model::Model;
 pub use rows::{
-    Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Resolution, Run, RunState, Step,
-    StepKind, Use, Worker,
+    Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Resolution, Run,
+    RunState, Step, StepKind, Use, Worker,
 };
 
 use crate::clock::Timestamp;
@@ -73,7 +75,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// A run.
     fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>>;
     /// The run that was started under a key.
-    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Asked<'a, Option<Run>>;
+    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str)
+    -> Asked<'a, Option<Run>>;
     /// Everything that a run has recorded.
     fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History>;
     /// Active runs whose worker has been fenced, from `after` on: what a restart takes over.
@@ -109,13 +112,17 @@ const _: Option<&dyn Store> = None;
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no room left.
-    #[error("the disk is full: nothing of this write is durable; free some space, then it goes on ({detail})")]
+    #[error(
+        "the disk is full: nothing of this write is durable; free some space, then it goes on ({detail})"
+    )]
     Full {
         /// The database's words.
         detail: String,
     },
     /// Another process holds the database for too long.
-    #[error("the database is locked by another process: nothing of this write is durable; it may be retried ({detail})")]
+    #[error(
+        "the database is locked by another process: nothing of this write is durable; it may be retried ({detail})"
+    )]
     Busy {
         /// The database's words.
         detail: String,
@@ -127,7 +134,9 @@ pub enum StoreError {
         detail: String,
     },
     /// A row holds what no version of this engine writes.
-    #[error("the row {row} is damaged: {detail}; it was left as it is, restore it from a backup or resolve its run by hand")]
+    #[error(
+        "the row {row} is damaged: {detail}; it was left as it is, restore it from a backup or resolve its run by hand"
+    )]
     Corrupt {
         /// Which row.
         row: String,
@@ -154,7 +163,9 @@ impl StoreError {
 #[non_exhaustive]
 pub enum OpenError {
     /// A living process works on it.
-    #[error("{path} belongs to another process that is alive ({owner}): one engine at a time; use PostgreSQL to share work")]
+    #[error(
+        "{path} belongs to another process that is alive ({owner}): one engine at a time; use PostgreSQL to share work"
+    )]
     Owned {
         /// The file.
         path: String,
@@ -162,7 +173,9 @@ pub enum OpenError {
         owner: String,
     },
     /// Written by a newer version of this crate.
-    #[error("{path} has schema version {found}, this engine knows {known}: update counterfoil; never run an old engine on a new database")]
+    #[error(
+        "{path} has schema version {found}, this engine knows {known}: update counterfoil; never run an old engine on a new database"
+    )]
     FromTheFuture {
         /// The file.
         path: String,
@@ -180,7 +193,9 @@ pub enum OpenError {
         found: i64,
     },
     /// It cannot be written.
-    #[error("{path} is read-only: no effect could be recorded, so none will be started; make file and folder writable ({detail})")]
+    #[error(
+        "{path} is read-only: no effect could be recorded, so none will be started; make file and folder writable ({detail})"
+    )]
     ReadOnly {
         /// The file.
         path: String,
@@ -188,7 +203,9 @@ pub enum OpenError {
         detail: String,
     },
     /// WAL needs shared memory, which a network filesystem does not have.
-    #[error("{path} is on a network filesystem ({kind}): SQLite's WAL does not work there; use a local disk or PostgreSQL")]
+    #[error(
+        "{path} is on a network filesystem ({kind}): SQLite's WAL does not work there; use a local disk or PostgreSQL"
+    )]
     NetworkFilesystem {
         /// The file.
         path: String,
@@ -196,7 +213,9 @@ pub enum OpenError {
         kind: &'static str,
     },
     /// The SQLite library has the WAL-reset bug.
-    #[error("the SQLite library is {found}, below 3.51.3: it can corrupt a WAL database (sqlite.org/wal.html#walresetbug); link a newer one")]
+    #[error(
+        "the SQLite library is {found}, below 3.51.3: it can corrupt a WAL database (sqlite.org/wal.html#walresetbug); link a newer one"
+    )]
     UnsafeLibrary {
         /// Its version.
         found: String,

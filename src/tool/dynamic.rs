@@ -12,15 +12,19 @@ use super::registry::Unprepared;
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::Name;
 use crate::ledger::{
-    Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key, KeyError, LookupOffer, Package,
-    Retention, RetryPolicy,
+    Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key, KeyError, LookupOffer,
+    Package, Retention, RetryPolicy,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
 type CallFn =
     dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Done<Value>, ToolError>> + Send + Sync + 'static;
-type ReconcileFn =
-    dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Finding<Value>, ToolError>> + Send + Sync + 'static;
+type KeyFn = dyn Fn(&Value) -> Option<Key> + Send + Sync;
+type PackageFn = dyn Fn(&Value) -> Package + Send + Sync;
+type ReconcileFn = dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Finding<Value>, ToolError>>
+    + Send
+    + Sync
+    + 'static;
 
 /// A tool put together at run time. The rules that types enforce for a [`Tool`](super::Tool) are checked when
 /// it is registered, and when it is called.
@@ -57,8 +61,8 @@ pub struct DynamicTool {
 struct Functions {
     call: Option<Arc<CallFn>>,
     reconcile: Option<Arc<ReconcileFn>>,
-    key: Option<Arc<dyn Fn(&Value) -> Option<Key> + Send + Sync>>,
-    package: Option<Arc<dyn Fn(&Value) -> Package + Send + Sync>>,
+    key: Option<Arc<KeyFn>>,
+    package: Option<Arc<PackageFn>>,
 }
 
 impl DynamicTool {
@@ -78,7 +82,10 @@ impl DynamicTool {
     /// What it does.
     pub fn call<F>(mut self, call: F) -> Self
     where
-        F: for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Done<Value>, ToolError>> + Send + Sync + 'static,
+        F: for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Done<Value>, ToolError>>
+            + Send
+            + Sync
+            + 'static,
     {
         self.functions.call = Some(Arc::new(call));
         self

@@ -18,10 +18,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use call::Call;
-pub use dynamic::DynamicTool;
-pub use error::{Done, ToolError};
 pub(crate) use call::Noting;
+pub use dynamic::DynamicTool;
 pub(crate) use dynamic::Once;
+pub use error::{Done, ToolError};
 pub(crate) use prepared::{Prepared, Typed, canonical};
 pub use registry::{RegisterError, Registry, ToolSpec};
 

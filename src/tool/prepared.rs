@@ -32,7 +32,7 @@ pub(crate) struct Typed<T: Tool> {
 }
 
 /// Serializes in the tenant's digest scope, or notices that there should have been one.
-pub(crate) fn canonical<V: serde::Serialize>(
+pub(crate) fn canonical<V: serde::Serialize + ?Sized>(
     value: &V,
     key: Option<&DigestKey>,
 ) -> Result<(Payload, bool), PayloadError> {

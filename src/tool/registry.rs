@@ -40,7 +40,9 @@ impl ToolSpec {
         }
         match (self.contract.class, self.contract.lookup) {
             (ContractClass::Transactional, _) => "exactly once",
-            (ContractClass::Blind, LookupOffer::None) if self.contract.repeat_blindly => "may repeat (opted in)",
+            (ContractClass::Blind, LookupOffer::None) if self.contract.repeat_blindly => {
+                "may repeat (opted in)"
+            }
             (ContractClass::Blind, LookupOffer::None) => "at most once, then asks a person",
             (_, LookupOffer::None) => "once, as the provider declares",
             (_, LookupOffer::Eventual) => "verified, may ask a person",
@@ -88,6 +90,8 @@ impl<T: Tool> Unprepared for Registered<T> {
 pub struct Registry {
     by_name: HashMap<Name, Arc<dyn Unprepared>>,
     by_type: HashMap<TypeId, Name>,
+    #[cfg(feature = "sim")]
+    watch: Option<Arc<dyn crate::sim::Watch>>,
 }
 
 impl std::fmt::Debug for Registry {
@@ -131,14 +135,48 @@ impl Registry {
         Ok(())
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Unprepared>> {
-        self.by_name.get(&Name::new(name).ok()?)
+    #[cfg(feature = "sim")]
+    pub(crate) fn watch(&mut self, watch: Arc<dyn crate::sim::Watch>) {
+        self.watch = Some(watch);
     }
 
-    /// The instance of a typed tool that was registered.
-    pub(crate) fn of_type<T: Tool>(&self) -> Option<&Registered<T>> {
+    pub(crate) fn find(&self, name: &str) -> Option<&dyn Unprepared> {
+        self.by_name.get(&Name::new(name).ok()?).map(|tool| &**tool)
+    }
+
+    /// The tool that was registered under this type, with its input.
+    pub(crate) fn typed<T: Tool>(&self, input: T::Input) -> Option<Arc<dyn Prepared>> {
         let name = self.by_type.get(&TypeId::of::<T>())?;
-        self.by_name.get(name)?.typed().downcast_ref()
+        let registered: &Registered<T> = self.by_name.get(name)?.typed().downcast_ref()?;
+        let Registered { tool, spec } = registered;
+        Some(self.hand_out(Arc::new(Typed { tool: tool.clone(), spec: spec.clone(), input })))
+    }
+
+    /// The tool with its input as JSON.
+    pub(crate) fn untyped(
+        &self,
+        tool: &dyn Unprepared,
+        input: &Payload,
+    ) -> Result<Arc<dyn Prepared>, PayloadError> {
+        Ok(self.hand_out(tool.prepare(input)?))
+    }
+
+    /// Everything that will touch the world passes here: the seam at which a simulator watches.
+    #[cfg_attr(not(feature = "sim"), allow(clippy::unused_self, reason = "there is nothing to wrap it in"))]
+    pub(crate) fn hand_out(&self, tool: Arc<dyn Prepared>) -> Arc<dyn Prepared> {
+        #[cfg(feature = "sim")]
+        if let Some(watch) = &self.watch {
+            return Arc::new(crate::sim::Watched::new(tool, watch.clone()));
+        }
+        tool
+    }
+
+    /// The one durable boundary that passes neither store nor tool: a transaction on the concrete store.
+    #[cfg(all(feature = "sim", feature = "sqlite"))]
+    pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
+        if let Some(watch) = &self.watch {
+            watch.at(point);
+        }
     }
 
     /// What the registered tools declare, by name: the ground of the guarantee report.
@@ -157,7 +195,9 @@ pub enum RegisterError {
     #[error("a tool cannot be registered: {0}")]
     Name(#[from] IdError),
     /// There is one of that name.
-    #[error("a tool named {tool:?} is registered already: one of the two would answer for the other's records; rename it")]
+    #[error(
+        "a tool named {tool:?} is registered already: one of the two would answer for the other's records; rename it"
+    )]
     Twice {
         /// The name.
         tool: String,
@@ -171,7 +211,9 @@ pub enum RegisterError {
         source: ContractError,
     },
     /// `contract()` says something else than the type.
-    #[error("the tool {tool:?} declares another class or lookup in `contract()` than its `Contract` type: start from `contract::…::declaration()`")]
+    #[error(
+        "the tool {tool:?} declares another class or lookup in `contract()` than its `Contract` type: start from `contract::…::declaration()`"
+    )]
     OtherClass {
         /// The tool.
         tool: String,

@@ -1,6 +1,15 @@
 //! One binary for all integration tests: a file per subject.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod conformance;
+mod differential;
+mod exec_approval;
+mod exec_callers;
+mod exec_errors;
+mod exec_late;
+mod exec_reconcile;
+mod exec_record;
 mod flow_clock;
 mod flow_divergence;
 mod flow_engine;
@@ -10,4 +19,19 @@ mod flow_store;
 mod flow_tenant;
 mod flow_tools;
 mod flow_world;
-mod smoke;
+mod group;
+mod hostile;
+mod ledger_apply;
+mod ledger_approval;
+mod ledger_decide;
+mod ledger_hash;
+mod ledger_key;
+mod ledger_resolve;
+mod ledger_retry;
+mod payload;
+mod secrets;
+mod sqlite;
+mod tenants;
+mod tidy;
+mod watched;
+mod world;

@@ -11,20 +11,22 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, inserts};
 use super::{StoreError, Writer, escalation, failure, payload, primary_code, record, run, step, worker};
-use crate::store::{Change, Refusal, Verdict};
+use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
 pub(super) async fn commit(writer: &Mutex<Writer>, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
     let mut writer = writer.lock().await;
     writer.settle().await?;
     writer.unfinished = true; // until the end is seen: this future may be dropped at any await
-    let admitted = if changes.iter().any(|change| change.worker.is_some()) {
-        false
-    } else {
-        writer.write_all(changes).await?
-    };
-    let verdicts = if admitted { vec![Verdict::Admitted; changes.len()] } else { writer.judge(changes).await? };
+    let admitted = if changes.iter().any(must_be_judged) { false } else { writer.write_all(changes).await? };
+    let verdicts =
+        if admitted { vec![Verdict::Admitted; changes.len()] } else { writer.judge(changes).await? };
     writer.unfinished = false;
     Ok(verdicts)
+}
+
+/// No row of it would refuse a fenced worker by itself; such changes are rare.
+fn must_be_judged(change: &Change) -> bool {
+    change.worker.is_some() || (change.fence.is_some() && !change.needs_fence())
 }
 
 /// The rows of some changes, table by table.
@@ -105,10 +107,10 @@ pub(super) async fn admit(
     connection: &mut SqliteConnection,
     change: &Change,
 ) -> Result<Option<Refusal>, sqlx::Error> {
-    if let Some(fence) = change.fence
-        && !worker::is_alive(connection, fence).await?
-    {
-        return Ok(Some(Refusal::Fenced));
+    match change.fence {
+        Some(fence) if !worker::is_alive(connection, fence).await? => return Ok(Some(Refusal::Fenced)),
+        None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
+        _ => {}
     }
     connection.execute("SAVEPOINT one").await?;
     match write_one(connection, change).await {
@@ -141,6 +143,12 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
 /// earlier answer was lost, and the change stands.
 async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Result<bool, sqlx::Error> {
     let mut told_apart = false;
+    if let Some(WorkerChange::Enrol { name, at }) = &change.worker {
+        told_apart = true;
+        if !worker::is_enrolled(connection, name, *at).await? {
+            return Ok(false);
+        }
+    }
     if let Some(record) = &change.record {
         told_apart = true;
         if !record::is_written(connection, record).await? {
@@ -177,11 +185,16 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
     const NOT_NULL: &str = "1299";
     const PRIMARY_KEY: &str = "1555";
     const UNIQUE: &str = "2067";
+    const TRIGGER: &str = "1811";
     let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };
     match error.code().as_deref() {
         Some(UNIQUE | PRIMARY_KEY) => Refusal::Exists,
+        // Every trigger stands for a row that should be there and is not.
+        Some(TRIGGER) => Refusal::Stale,
         // The worker is alive, so a NULL revision or question stands for a row that has moved on.
-        Some(NOT_NULL) if change.record.is_some() || change.run.is_some() || !change.escalations.is_empty() => {
+        Some(NOT_NULL)
+            if change.record.is_some() || change.run.is_some() || !change.escalations.is_empty() =>
+        {
             Refusal::Stale
         }
         _ => Refusal::Invalid(error.message().to_owned()),

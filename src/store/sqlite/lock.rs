@@ -5,7 +5,7 @@
 //! process dies, however it dies, so a restart need not wait for a lease.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::path::Path;
 
 use crate::store::OpenError;
@@ -13,7 +13,14 @@ use crate::store::OpenError;
 /// Held until dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that was forked a moment ago holds it too, until it executes.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -21,9 +28,14 @@ impl Lock {
     pub(super) fn take(database: &Path) -> Result<Self, OpenError> {
         let mut path = database.as_os_str().to_owned();
         path.push(".lock");
-        let read_only = |e: std::io::Error| OpenError::ReadOnly {
-            path: database.display().to_string(),
-            detail: e.to_string(),
+        let refused = |e: std::io::Error| {
+            let (path, detail) = (database.display().to_string(), e.to_string());
+            match e.kind() {
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                    OpenError::ReadOnly { path, detail }
+                }
+                _ => OpenError::Unusable { path, detail },
+            }
         };
         let mut file = OpenOptions::new()
             .read(true)
@@ -31,7 +43,7 @@ impl Lock {
             .create(true)
             .truncate(false)
             .open(&path)
-            .map_err(read_only)?;
+            .map_err(refused)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -39,12 +51,12 @@ impl Lock {
                 let _ = file.read_to_string(&mut owner);
                 return Err(OpenError::Owned { path: database.display().to_string(), owner });
             }
-            Err(TryLockError::Error(e)) => return Err(read_only(e)),
+            Err(TryLockError::Error(e)) => return Err(refused(e)),
         }
         // Only for the message above: nothing depends on it.
         let _ = file.set_len(0);
         let _ = file.rewind();
         let _ = write!(file, "process {}", std::process::id());
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }

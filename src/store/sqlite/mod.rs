@@ -1,8 +1,8 @@
 //! The embedded store: one SQLite file in WAL mode with `synchronous=FULL`, one writer, several readers.
 //!
 //! FULL, because with NORMAL a power failure may lose a `started` record, which is a silent duplicate
-//! (sqlite.org/pragma.html#pragma_synchronous). One writer, because SQLite has only one and its busy handler
-//! polls. A file per table; [`commit`] puts their rows into one transaction.
+//! (<https://sqlite.org/pragma.html#pragma_synchronous>). One writer, because SQLite has only one and its busy handler
+//! polls. A file per table; `commit` puts their rows into one transaction.
 
 mod commit;
 mod escalation;
@@ -22,9 +22,7 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use tokio::sync::Mutex;
 
-use super::{
-    Asked, Change, Escalation, Evidence, History, Run, Store, StoreError, Use, Verdict, Worker,
-};
+use super::{Asked, Change, Escalation, Evidence, History, Run, Store, StoreError, Use, Verdict, Worker};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record};
@@ -123,7 +121,12 @@ impl Store for Sqlite {
         Box::pin(run::find(&self.readers, tenant, id))
     }
 
-    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Asked<'a, Option<Run>> {
+    fn run_keyed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        workflow: &'a str,
+        key: &'a str,
+    ) -> Asked<'a, Option<Run>> {
         Box::pin(run::keyed(&self.readers, tenant, workflow, key))
     }
 
@@ -232,7 +235,7 @@ impl<'r> Columns<'r> {
             .transpose()
     }
 
-    fn damaged(&self, detail: impl ToString) -> StoreError {
+    fn damaged(&self, detail: impl std::fmt::Display) -> StoreError {
         use sqlx::Row as _;
         let first: i64 = self.row.try_get_unchecked(0).unwrap_or_default();
         StoreError::Corrupt { row: format!("{} {first:x}", self.what), detail: detail.to_string() }

@@ -48,7 +48,7 @@ pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreE
         .statement_cache_capacity(512)
         .disable_statement_logging();
     let mut writer = connect.clone().connect().await.map_err(|e| unusable(path, &e))?;
-    refuse_unsafe_library(&mut writer).await?;
+    refuse_unsafe_library(path, &mut writer).await?;
     let version = refuse_foreign(path, &mut writer).await?;
     prepare_file(path, &mut writer).await?;
     if version < latest() {
@@ -80,19 +80,20 @@ async fn prepare_file(path: &Path, writer: &mut SqliteConnection) -> Result<(), 
     .execute(&mut *writer)
     .await
     .map_err(|e| unusable(path, &e))?;
-    let mode = pragma_text(writer, "PRAGMA journal_mode").await?;
+    let mode = pragma_text(path, writer, "PRAGMA journal_mode").await?;
     if mode != "wal" {
         let detail = format!("its journal mode is {mode} and cannot be changed to wal");
         return Err(OpenError::ReadOnly { path: path.display().to_string(), detail }.into());
     }
     // A write that changes nothing: a read-only file, folder or filesystem shows here and not at the first effect.
-    sqlx::raw_sql("BEGIN IMMEDIATE; ROLLBACK").execute(writer).await.map_err(|e| unusable(path, &e))?;
-    Ok(())
+    // BEGIN IMMEDIATE alone does not tell: on a read-only file SQLite quietly begins to read instead.
+    let write = format!("BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; ROLLBACK");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(write)).execute(writer).await.map(drop).map_err(|e| unusable(path, &e))
 }
 
 /// Below 3.51.3 two connections that write and checkpoint at once can corrupt the file.
-async fn refuse_unsafe_library(writer: &mut SqliteConnection) -> Result<(), StoreError> {
-    let found = pragma_text(writer, "SELECT sqlite_version()").await?;
+async fn refuse_unsafe_library(path: &Path, writer: &mut SqliteConnection) -> Result<(), StoreError> {
+    let found = pragma_text(path, writer, "SELECT sqlite_version()").await?;
     let mut parts = found.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let version = [parts.next(), parts.next(), parts.next()].map(Option::unwrap_or_default);
     if version < [3, 51, 3] {
@@ -132,8 +133,12 @@ async fn migrate(writer: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     sqlx::raw_sql(sqlx::AssertSqlSafe(version)).execute(writer).await.map(drop)
 }
 
-async fn pragma_text(writer: &mut SqliteConnection, sql: &'static str) -> Result<String, StoreError> {
-    let row = sqlx::query(sql).fetch_one(writer).await.map_err(|e| failure(&e))?;
+async fn pragma_text(
+    path: &Path,
+    writer: &mut SqliteConnection,
+    sql: &'static str,
+) -> Result<String, StoreError> {
+    let row = sqlx::query(sql).fetch_one(writer).await.map_err(|e| unusable(path, &e))?;
     Columns::of("pragma", &row).take()
 }
 

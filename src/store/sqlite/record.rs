@@ -1,7 +1,7 @@
 //! Table `record`, and what refers to it: `use` and `evidence`.
 
-use sqlx::sqlite::SqliteRow;
 use sqlx::SqlitePool;
+use sqlx::sqlite::SqliteRow;
 
 use super::statement::{Batch, Insert};
 use super::{Columns, StoreError, failure};
@@ -17,19 +17,20 @@ use crate::store::{Change, Evidence, Use};
 static UPSERT: Insert = Insert {
     head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
            step, call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
-           scope, escalation, not_before, confirm_at, created_at, updated_at) \
+           scope, escalation, not_before, confirm_at, created_at, updated_at, in_doubt) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
            column11, column12, \
-           (SELECT column13 FROM worker WHERE worker.fence = column27 AND worker.ended_at IS NULL), \
+           (SELECT column13 FROM worker WHERE worker.fence = column28 AND worker.ended_at IS NULL), \
            column14, column15, column16, column17, column18, column19, column20, column21, column22, column23, \
-           column24, column25, column26",
-    columns: 27,
+           column24, column25, column26, column27",
+    columns: 28,
     tail: "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
-           revision = CASE WHEN record.revision = excluded.revision - 1 THEN excluded.revision END, \
+           revision = CASE WHEN record.revision = excluded.revision - 1 AND record.key = excluded.key \
+           AND record.tenant = excluded.tenant THEN excluded.revision END, \
            attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, \
            basis = excluded.basis, outcome = excluded.outcome, compensation = excluded.compensation, \
            external_ref = excluded.external_ref, escalation = excluded.escalation, \
-           not_before = excluded.not_before, confirm_at = excluded.confirm_at, updated_at = excluded.updated_at",
+           in_doubt = excluded.in_doubt, not_before = excluded.not_before, confirm_at = excluded.confirm_at, updated_at = excluded.updated_at",
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
@@ -62,6 +63,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
             .value(record.confirm_at.map(|at| at.0))
             .value(record.created_at.0)
             .value(record.updated_at.0)
+            .value(i64::from(record.in_doubt))
             .value(writer.map(|fence| fence.0));
     });
 }
@@ -86,16 +88,16 @@ fn state_columns(state: &State) -> StateColumns {
 }
 
 fn state(status: i64, outcome: Option<String>, compensation: Option<String>) -> Option<State> {
-    Some(match status {
-        1 => State::Started,
-        2 => State::Committed { response: Stored::from_column(outcome?)? },
-        3 => State::Failed { failure: serde_json::from_str(&outcome?).ok()? },
-        4 | 6 => State::Compensated {
-            response: Stored::from_column(outcome?)?,
-            compensation: Stored::from_column(compensation?)?,
+    Some(match (status, outcome, compensation) {
+        (1, None, None) => State::Started,
+        (2, Some(response), None) => State::Committed { response: Stored::from_column(response)? },
+        (3, Some(failure), None) => State::Failed { failure: serde_json::from_str(&failure).ok()? },
+        (4 | 6, Some(response), Some(compensation)) => State::Compensated {
+            response: Stored::from_column(response)?,
+            compensation: Stored::from_column(compensation)?,
             whole: status == 4,
         },
-        5 => State::Abandoned { reason: outcome? },
+        (5, Some(reason), None) => State::Abandoned { reason },
         _ => return None,
     })
 }
@@ -118,6 +120,7 @@ fn read(row: &SqliteRow) -> Result<Record, StoreError> {
         spent: c.take()?,
         state: State::Started, // its columns follow
         basis: Basis::Answer,
+        in_doubt: false,
         external_ref: None,
         scope: None,
         escalation: None,
@@ -138,6 +141,7 @@ fn read(row: &SqliteRow) -> Result<Record, StoreError> {
     record.confirm_at = c.take::<Option<i64>>()?.map(Timestamp);
     record.created_at = Timestamp(c.take()?);
     record.updated_at = Timestamp(c.take()?);
+    record.in_doubt = c.take()?;
     Ok(record)
 }
 
@@ -147,7 +151,7 @@ macro_rules! select {
         concat!(
             "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, step, \
              call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
-             scope, escalation, not_before, confirm_at, created_at, updated_at FROM record ",
+             scope, escalation, not_before, confirm_at, created_at, updated_at, in_doubt FROM record ",
             $tail
         )
     };
@@ -162,7 +166,11 @@ pub(super) async fn find(
     query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
 }
 
-pub(super) async fn at(pool: &SqlitePool, tenant: &Tenant, id: RecordId) -> Result<Option<Record>, StoreError> {
+pub(super) async fn at(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    id: RecordId,
+) -> Result<Option<Record>, StoreError> {
     let query = sqlx::query(select!("WHERE id = ? AND tenant = ?")).bind(id.0).bind(tenant.text());
     query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
 }
@@ -188,20 +196,14 @@ fn all(rows: Result<Vec<SqliteRow>, sqlx::Error>) -> Result<Vec<Record>, StoreEr
     rows.map_err(|e| failure(&e))?.iter().map(read).collect()
 }
 
-/// The same row, at the same revision: this very change was written before, and its answer was lost.
+/// The row stands as this change would have written it: it was written before, and its answer was lost. The
+/// whole row, because one worker may compute two changes from the same revision; the later one is stale.
 pub(super) async fn is_written(
     connection: &mut sqlx::sqlite::SqliteConnection,
     record: &Record,
 ) -> Result<bool, sqlx::Error> {
-    sqlx::query("SELECT 1 FROM record WHERE id = ? AND tenant = ? AND key = ? AND revision = ? AND fence = ?")
-        .bind(record.id.0)
-        .bind(record.tenant.text())
-        .bind(record.key.text())
-        .bind(i64::from(record.revision))
-        .bind(record.fence.0)
-        .fetch_optional(connection)
-        .await
-        .map(|row| row.is_some())
+    let row = sqlx::query(select!("WHERE id = ?")).bind(record.id.0).fetch_optional(connection).await?;
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *record)))
 }
 
 static INSERT_USE: Insert = Insert {
@@ -273,7 +275,7 @@ pub(super) async fn evidence(
 ) -> Result<Vec<Evidence>, StoreError> {
     sqlx::query(
         "SELECT record, fence, attempt, response, external_ref, at FROM evidence \
-         WHERE tenant = ? AND record = ? ORDER BY fence, attempt",
+         WHERE tenant = ? AND record = ? ORDER BY at, fence, attempt",
     )
     .bind(tenant.text())
     .bind(id.0)

@@ -21,7 +21,8 @@ static UPSERT: Insert = Insert {
     columns: 16,
     tail: "ON CONFLICT (id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
            outcome = excluded.outcome, fence = excluded.fence, \
-           revision = CASE WHEN run.revision = excluded.revision - 1 THEN excluded.revision END, \
+           revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
+           THEN excluded.revision END, \
            deaths = excluded.deaths, updated_at = excluded.updated_at",
 };
 
@@ -84,12 +85,12 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
 }
 
 fn state(code: i64, until: Option<Timestamp>, outcome: Option<String>) -> Option<RunState> {
-    Some(match code {
-        1 => RunState::Active,
-        2 => RunState::Waiting { until },
-        3 => RunState::Succeeded { output: Stored::from_column(outcome?)? },
-        4 => RunState::Failed { failure: Payload::stored(outcome?) },
-        5 => RunState::Halted { failure: Payload::stored(outcome?) },
+    Some(match (code, until, outcome) {
+        (1, None, None) => RunState::Active,
+        (2, until, None) => RunState::Waiting { until },
+        (3, None, Some(output)) => RunState::Succeeded { output: Stored::from_column(output)? },
+        (4, None, Some(failure)) => RunState::Failed { failure: Payload::stored(failure) },
+        (5, None, Some(failure)) => RunState::Halted { failure: Payload::stored(failure) },
         _ => return None,
     })
 }
@@ -106,7 +107,11 @@ macro_rules! select {
 }
 
 pub(super) async fn find(pool: &SqlitePool, tenant: &Tenant, id: RunId) -> Result<Option<Run>, StoreError> {
-    one(sqlx::query(select!("WHERE id = ? AND tenant = ?")).bind(id.0).bind(tenant.text()).fetch_optional(pool).await)
+    one(sqlx::query(select!("WHERE id = ? AND tenant = ?"))
+        .bind(id.0)
+        .bind(tenant.text())
+        .fetch_optional(pool)
+        .await)
 }
 
 pub(super) async fn keyed(
@@ -130,7 +135,7 @@ pub(super) async fn orphans(pool: &SqlitePool, after: RunId, limit: u32) -> Resu
 pub(super) async fn answered(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
     let query = sqlx::query(select!(
         "WHERE state = 2 AND wake_at IS NULL AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
-         WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) ORDER BY id LIMIT ?"
+         INDEXED BY escalation_run WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) ORDER BY id LIMIT ?"
     ));
     all(query.bind(after.0).bind(limit).fetch_all(pool).await)
 }
@@ -211,7 +216,7 @@ async fn uses(
     id: RunId,
 ) -> Result<Vec<PastUse>, StoreError> {
     sqlx::query(
-        "SELECT r.id, r.key, r.operation, u.step FROM use u JOIN record r ON r.id = u.record \
+        "SELECT r.id, r.key, r.operation, u.step FROM use u JOIN record r ON r.id = u.record AND r.tenant = u.tenant \
          WHERE u.tenant = ? AND u.run = ?",
     )
     .bind(tenant.text())
@@ -232,14 +237,8 @@ async fn uses(
     .collect()
 }
 
-/// The same row, at the same revision: this very change was written before, and its answer was lost.
+/// The row stands as this change would have written it (see `record::is_written`).
 pub(super) async fn is_written(connection: &mut SqliteConnection, run: &Run) -> Result<bool, sqlx::Error> {
-    sqlx::query("SELECT 1 FROM run WHERE id = ? AND tenant = ? AND revision = ? AND fence = ?")
-        .bind(run.id.0)
-        .bind(run.tenant.text())
-        .bind(i64::from(run.revision))
-        .bind(run.fence.0)
-        .fetch_optional(connection)
-        .await
-        .map(|row| row.is_some())
+    let row = sqlx::query(select!("WHERE id = ?")).bind(run.id.0).fetch_optional(connection).await?;
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *run)))
 }

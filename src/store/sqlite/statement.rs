@@ -35,12 +35,7 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Adds the rows of one table.
-    pub(super) fn insert<T>(
-        &mut self,
-        insert: &'static Insert,
-        rows: &[T],
-        bind: impl Fn(&T, &mut Row<'_>),
-    ) {
+    pub(super) fn insert<T>(&mut self, insert: &'static Insert, rows: &[T], bind: impl Fn(&T, &mut Row<'_>)) {
         let mut rest = rows;
         while !rest.is_empty() {
             let size = fitting(rest.len());

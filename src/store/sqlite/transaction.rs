@@ -25,15 +25,19 @@ pub enum TransactionError<E> {
     #[error("the transaction was not run: {0}")]
     Refused(Refusal),
     /// The closure took too long: its changes were rolled back.
-    #[error("the transaction took longer than {limit:?}: its changes were rolled back; other writers wait meanwhile")]
+    #[error(
+        "the transaction took longer than {limit:?}: its changes were rolled back; other writers wait meanwhile"
+    )]
     TooSlow {
         /// The limit.
         limit: Duration,
     },
     /// The closure ended the transaction itself. What it had committed by then is durable, and nobody can say
     /// what that is.
-    #[error("the closure ended the transaction itself (COMMIT or ROLLBACK inside): what it committed is durable, \
-             its result is not recorded; check the tables by hand, and let the engine end transactions")]
+    #[error(
+        "the closure ended the transaction itself (COMMIT or ROLLBACK inside): what it committed is durable, \
+             its result is not recorded; check the tables by hand, and let the engine end transactions"
+    )]
     EndedInside,
     /// The store failed.
     #[error(transparent)]
@@ -82,16 +86,18 @@ impl Sqlite {
             return Err(TransactionError::EndedInside);
         }
         let (value, payload) = worked.map_err(TransactionError::Closure)?;
-        sqlx::query("UPDATE step SET value = ? WHERE tenant = ? AND run = ? AND kind = ? AND name = ? AND id = ?")
-            .bind(payload.text())
-            .bind(step.tenant.text())
-            .bind(step.run.0)
-            .bind(step.kind.code())
-            .bind(step.name)
-            .bind(step.id)
-            .execute(&mut *connection)
-            .await
-            .map_err(|e| failure(&e))?;
+        sqlx::query(
+            "UPDATE step SET value = ? WHERE tenant = ? AND run = ? AND kind = ? AND name = ? AND id = ?",
+        )
+        .bind(payload.text())
+        .bind(step.tenant.text())
+        .bind(step.run.0)
+        .bind(step.kind.code())
+        .bind(step.name)
+        .bind(step.id)
+        .execute(&mut *connection)
+        .await
+        .map_err(|e| failure(&e))?;
         connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
         writer.unfinished = false;
         Ok(value)

@@ -42,6 +42,20 @@ pub(super) async fn is_alive(connection: &mut SqliteConnection, fence: Fence) ->
         .map(|row| row.is_some())
 }
 
+/// A worker of this name enrolled at this very instant and is alive: its answer was lost.
+pub(super) async fn is_enrolled(
+    connection: &mut SqliteConnection,
+    name: &str,
+    at: Timestamp,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query("SELECT 1 FROM worker WHERE name = ? AND enrolled_at = ? AND ended_at IS NULL")
+        .bind(name.to_owned())
+        .bind(at.0)
+        .fetch_optional(connection)
+        .await
+        .map(|row| row.is_some())
+}
+
 pub(super) async fn find(pool: &SqlitePool, name: &str) -> Result<Option<Worker>, StoreError> {
     let row = sqlx::query("SELECT fence, name, enrolled_at, ended_at FROM worker WHERE name = ?")
         .bind(name.to_owned())

@@ -1,0 +1,95 @@
+//! The row about idleness: what an engine with nothing to do asks of its store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use counterfoil::clock::Timestamp;
+use counterfoil::id::{EscalationId, RecordId, RunId, Tenant};
+use counterfoil::ledger::{OperationKey, Record};
+use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
+use counterfoil::store::{
+    Asked, Change, Escalation, Evidence, History, Run, RunState, Store, Use, Verdict, Worker,
+};
+use futures_util::future::try_join_all;
+
+use crate::options::Options;
+use crate::report::{Finding, Values};
+use crate::speed::multi_thread;
+use crate::subject::{self, TENANT};
+
+const RUNS: usize = 1000;
+const MINUTE: Duration = Duration::from_mins(1);
+
+pub(crate) fn statements(options: &Options) -> Result<Vec<Finding>, String> {
+    let folder = options.folder();
+    let asked = multi_thread().block_on(async {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = asked.clone();
+        let engine = subject::builder(&folder.path().join("idle.db"))
+            .wrap_store(|store| Arc::new(Counting { store, asked: counted }))
+            .start()
+            .await
+            .expect("an engine");
+        let tenant = engine.tenant(TENANT).expect("a tenant");
+        let started = try_join_all((0..RUNS).map(|_| tenant.run(subject::nap, 1).start())).await;
+        assert_eq!(started.expect("runs").len(), RUNS);
+        loop {
+            let runs = tenant.runs(None).await.expect("the runs");
+            if runs.iter().filter(|run| matches!(run.state, RunState::Waiting { .. })).count() == RUNS {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let before = asked.load(Ordering::SeqCst);
+        tokio::time::sleep(MINUTE).await;
+        let asked = asked.load(Ordering::SeqCst) - before;
+        engine.shutdown(Duration::ZERO).await;
+        asked
+    });
+    let measure = format!("statements per minute of an idle engine with {RUNS} waiting runs");
+    let subject = Values::new("a minute", vec![asked as f64]);
+    Ok(vec![Finding::absolute("idle", measure, subject, None).at_most(60.0, 0.0)])
+}
+
+/// Counts what a store is asked, reads and writes alike.
+#[derive(Debug)]
+struct Counting {
+    store: Arc<dyn Store>,
+    asked: Arc<AtomicU64>,
+}
+
+/// Passes each method on, counted.
+macro_rules! counting {
+    ($(fn $name:ident<'a>(&'a self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*) => {$(
+        fn $name<'a>(&'a self $(, $argument: $type)*) -> Asked<'a, $answer> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            self.store.$name($($argument),*)
+        }
+    )*};
+}
+
+impl Store for Counting {
+    counting! {
+        fn commit<'a>(&'a self, changes: &'a [Change]) -> Vec<Verdict>;
+        fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Option<Record>;
+        fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Option<Record>;
+        fn record_orphans<'a>(&'a self, limit: u32) -> Vec<Record>;
+        fn record_unconfirmed<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Record>;
+        fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Vec<Use>;
+        fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;
+        fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Option<Run>;
+        fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Option<Run>;
+        fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> History;
+        fn run_orphans<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
+        fn run_answered<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
+        fn run_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Run>;
+        fn next_due<'a>(&'a self) -> Option<Timestamp>;
+        fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
+        fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
+        fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
+        fn worker_find<'a>(&'a self, name: &'a str) -> Option<Worker>;
+        fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Option<DigestKey>;
+        fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Option<Payload>;
+    }
+}

@@ -1,0 +1,81 @@
+//! The figures of the core on SQLite, as ratios against raw sqlx, from one run on one disk.
+//!
+//! ```sh
+//! cargo bench                       # every row
+//! cargo bench -- --only guarded     # rows whose name begins so
+//! ```
+//!
+//! `--rounds N` (5), `--dir PATH` (a folder beside the binary: never a RAM disk), `--json`.
+//!
+//! Each round measures the subject and its raw line one after the other, and takes their ratio; what is printed
+//! is the median of the rounds with the least and the greatest. The first round is thrown away: it grows the WAL
+//! to its steady size, so these are figures of a database in use and not of a new one.
+
+#![allow(missing_docs, reason = "a program")]
+#![allow(clippy::unnecessary_wraps, reason = "all rows of the table have one form")]
+#![allow(clippy::elidable_lifetime_names, reason = "as the trait writes them")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the machine's clock")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark that cannot go on stops")]
+#![allow(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+
+mod child;
+mod disk;
+mod idle;
+mod options;
+mod process;
+mod raw;
+mod report;
+mod resume;
+mod speed;
+mod subject;
+mod tree;
+
+use options::Options;
+use report::{Finding, Report};
+
+/// A row of the table: its name for `--only`, and what measures it.
+type Row = (&'static str, fn(&Options) -> Result<Vec<Finding>, String>);
+
+const ROWS: [Row; 15] = [
+    ("guarded", speed::guarded),
+    ("guarded-two-tx", speed::guarded_two_transactions),
+    ("syncs", process::syncs),
+    ("plain", speed::plain),
+    ("async", speed::asynchronous),
+    ("runs-64", speed::runs_64),
+    ("runs-1000", speed::runs_1000),
+    ("cpu", speed::cpu),
+    ("resume-plain", resume::plain),
+    ("resume-guarded", resume::guarded),
+    ("start", process::start),
+    ("memory", process::memory),
+    ("disk", disk::bytes),
+    ("idle", idle::statements),
+    ("crates", tree::crates),
+];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let options = match options::parse(std::env::args().skip(1))? {
+        options::Task::Child(task) => return child::run(&task),
+        options::Task::Measure(options) => options,
+    };
+    if cfg!(debug_assertions) {
+        eprintln!("nothing measured: this is a debug build; use `cargo bench`");
+        return Ok(());
+    }
+    let rows: Vec<_> = ROWS.iter().filter(|(name, _)| options.wants(name)).collect();
+    if rows.is_empty() {
+        let names: Vec<_> = ROWS.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no such row; there are: {}", names.join(", ")).into());
+    }
+    let mut report = Report::new(&options);
+    for (name, measure) in rows {
+        eprintln!("measuring {name} …");
+        match measure(&options) {
+            Ok(findings) => report.add(findings),
+            Err(error) => report.failed(name, error),
+        }
+    }
+    report.print();
+    if report.has_failed() { Err("some rows could not be measured".into()) } else { Ok(()) }
+}

@@ -1,0 +1,199 @@
+//! The table: what was measured beside what had to be reached.
+
+use serde_json::json;
+
+use crate::options::Options;
+
+/// One line of the table.
+pub(crate) struct Finding {
+    pub(crate) row: &'static str,
+    /// What is compared with `must` and `aim`, in words.
+    pub(crate) measure: String,
+    /// The subject's value in each round.
+    pub(crate) subject: Values,
+    /// The raw line's value in each round.
+    pub(crate) raw: Option<Values>,
+    /// What is compared, in each round.
+    pub(crate) figure: Vec<f64>,
+    pub(crate) must: f64,
+    pub(crate) aim: f64,
+    pub(crate) better: Better,
+}
+
+/// A value per round, in one unit.
+pub(crate) struct Values {
+    pub(crate) unit: &'static str,
+    pub(crate) rounds: Vec<f64>,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Better {
+    Higher,
+    Lower,
+}
+
+impl Finding {
+    /// The subject's value over the raw line's, pairwise.
+    pub(crate) fn ratio(row: &'static str, measure: String, subject: Values, raw: Values) -> Self {
+        let figure = subject.rounds.iter().zip(&raw.rounds).map(|(subject, raw)| subject / raw).collect();
+        Self { row, measure, subject, raw: Some(raw), figure, must: 0.0, aim: 0.0, better: Better::Higher }
+    }
+
+    /// The subject's value itself.
+    pub(crate) fn absolute(row: &'static str, measure: String, subject: Values, raw: Option<Values>) -> Self {
+        let figure = subject.rounds.clone();
+        Self { row, measure, subject, raw, figure, must: 0.0, aim: 0.0, better: Better::Lower }
+    }
+
+    pub(crate) fn at_least(self, must: f64, aim: f64) -> Self {
+        Self { must, aim, better: Better::Higher, ..self }
+    }
+
+    pub(crate) fn at_most(self, must: f64, aim: f64) -> Self {
+        Self { must, aim, better: Better::Lower, ..self }
+    }
+
+    fn reaches(&self, bound: f64) -> bool {
+        let figure = median(&self.figure);
+        match self.better {
+            Better::Higher => figure >= bound,
+            Better::Lower => figure <= bound,
+        }
+    }
+
+    fn mark(&self) -> &'static str {
+        match (self.reaches(self.must), self.reaches(self.aim)) {
+            (_, true) => "aim met",
+            (true, false) => "must met",
+            (false, false) => "MISSED",
+        }
+    }
+}
+
+impl Values {
+    pub(crate) fn new(unit: &'static str, rounds: Vec<f64>) -> Self {
+        Self { unit, rounds }
+    }
+
+    fn text(&self) -> String {
+        format!("{} {}", spread(&self.rounds), self.unit)
+    }
+}
+
+pub(crate) struct Report {
+    json: bool,
+    head: String,
+    findings: Vec<Finding>,
+    failed: Vec<(&'static str, String)>,
+}
+
+impl Report {
+    pub(crate) fn new(options: &Options) -> Self {
+        let head =
+            format!("{} rounds in {}, median (least–greatest)", options.rounds, options.dir().display());
+        Self { json: options.json, head, findings: Vec::new(), failed: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, findings: Vec<Finding>) {
+        self.findings.extend(findings);
+    }
+
+    pub(crate) fn failed(&mut self, row: &'static str, error: String) {
+        self.failed.push((row, error));
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    pub(crate) fn print(&self) {
+        if self.json { self.print_json() } else { self.print_table() }
+    }
+
+    fn print_table(&self) {
+        let mut lines =
+            vec![["measure", "counterfoil", "raw line", "figure", "must", "aim", ""].map(String::from)];
+        for finding in &self.findings {
+            lines.push([
+                finding.measure.clone(),
+                finding.subject.text(),
+                finding.raw.as_ref().map_or("–".into(), Values::text),
+                spread(&finding.figure),
+                number(finding.must),
+                number(finding.aim),
+                finding.mark().into(),
+            ]);
+        }
+        let mut widths = [0; 7];
+        for line in &lines {
+            for (width, cell) in widths.iter_mut().zip(line) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        println!("{}", self.head);
+        for line in &lines {
+            let cells: Vec<_> =
+                line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            println!("{}", cells.join("  ").trim_end());
+        }
+        for (row, error) in &self.failed {
+            println!("{row}: error: {error}");
+        }
+    }
+
+    fn print_json(&self) {
+        let values = |values: &Values| json!({"unit": values.unit, "rounds": values.rounds});
+        let findings: Vec<_> = self
+            .findings
+            .iter()
+            .map(|finding| {
+                json!({
+                    "row": finding.row,
+                    "measure": finding.measure,
+                    "subject": values(&finding.subject),
+                    "raw": finding.raw.as_ref().map(values),
+                    "figure": {"median": median(&finding.figure), "rounds": finding.figure},
+                    "must": finding.must,
+                    "aim": finding.aim,
+                    "better": if finding.better == Better::Higher { "higher" } else { "lower" },
+                    "must_met": finding.reaches(finding.must),
+                    "aim_met": finding.reaches(finding.aim),
+                })
+            })
+            .collect();
+        let errors: Vec<_> =
+            self.failed.iter().map(|(row, error)| json!({"row": row, "error": error})).collect();
+        println!("{:#}", json!({"about": self.head, "findings": findings, "errors": errors}));
+    }
+}
+
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+fn spread(values: &[f64]) -> String {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if values.len() < 2 {
+        return number(median(values));
+    }
+    format!("{} ({}–{})", number(median(values)), number(least), number(greatest))
+}
+
+/// Three significant digits, more for large numbers.
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if (0.995..1.1).contains(&v) => format!("{value:.3}"), // syncs per call: the third digit is the point
+        _ => format!("{value:.2}"),
+    }
+}

@@ -1,0 +1,237 @@
+//! Rows about speed and processor time: a subject and a raw line in turn, on one runtime, on each runtime.
+
+use std::time::{Duration, Instant};
+
+use counterfoil::Engine;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::options::Options;
+use crate::raw::{self, Raw};
+use crate::report::{Finding, Values};
+use crate::subject::{self, TENANT};
+
+type Findings = Result<Vec<Finding>, String>;
+
+/// A round is cut into slices of subject and raw line in turn, so that both meet the disk in the same mood.
+const SLICES: usize = 5;
+
+/// What is done in a slice, and how often.
+#[derive(Clone, Copy)]
+enum Work {
+    RawInserts(u32),
+    RawTwoTransactions(u32),
+    RawGroup { tasks: u32, rows: u32 },
+    Guarded(u32),
+    Plain(u32),
+    Asynchronous(u32),
+    GuardedRuns { runs: usize, calls: u32 },
+}
+
+/// What it is done with: a database of its own, kept open over all rounds.
+enum Bench {
+    Raw(Option<Raw>),
+    Engine(Engine),
+}
+
+/// What it took, over all slices of a round.
+#[derive(Default)]
+struct Taken {
+    count: f64,
+    seconds: f64,
+    processor_seconds: f64,
+}
+
+pub(crate) fn guarded(options: &Options) -> Findings {
+    on_each_runtime(options, Work::Guarded(200), Work::RawInserts(200), |runtime, subject, raw| {
+        let measure = format!("sequential guarded calls ÷ raw one-row inserts, {runtime}");
+        Finding::ratio("guarded", measure, per_second(subject), per_second(raw)).at_least(0.70, 0.82)
+    })
+}
+
+pub(crate) fn guarded_two_transactions(options: &Options) -> Findings {
+    on_each_runtime(options, Work::Guarded(200), Work::RawTwoTransactions(100), |runtime, subject, raw| {
+        let measure = format!("sequential guarded calls ÷ raw two-transaction steps, {runtime}");
+        Finding::ratio("guarded-two-tx", measure, per_second(subject), per_second(raw)).at_least(1.3, 1.6)
+    })
+}
+
+pub(crate) fn plain(options: &Options) -> Findings {
+    on_each_runtime(options, Work::Plain(5000), Work::RawInserts(200), |runtime, subject, raw| {
+        let measure = format!("sequential plain steps ÷ raw one-row inserts, {runtime}");
+        Finding::ratio("plain", measure, per_second(subject), per_second(raw)).at_least(8.0, 20.0)
+    })
+}
+
+pub(crate) fn asynchronous(options: &Options) -> Findings {
+    on_each_runtime(options, Work::Asynchronous(200), Work::RawInserts(200), |runtime, subject, raw| {
+        let measure = format!("sequential asynchronous steps ÷ raw one-row inserts, {runtime}");
+        Finding::ratio("async", measure, per_second(subject), per_second(raw)).at_least(0.70, 0.85)
+    })
+}
+
+const RAW_GROUP: Work = Work::RawGroup { tasks: 64, rows: 6400 };
+
+pub(crate) fn runs_64(options: &Options) -> Findings {
+    on_each_runtime(
+        options,
+        Work::GuardedRuns { runs: 64, calls: 100 },
+        RAW_GROUP,
+        |runtime, subject, raw| {
+            let measure = format!("64 runs, guarded calls ÷ rows of raw group commit, {runtime}");
+            Finding::ratio("runs-64", measure, per_second(subject), per_second(raw)).at_least(0.35, 0.55)
+        },
+    )
+}
+
+pub(crate) fn runs_1000(options: &Options) -> Findings {
+    on_each_runtime(
+        options,
+        Work::GuardedRuns { runs: 1000, calls: 10 },
+        RAW_GROUP,
+        |runtime, subject, raw| {
+            let measure = format!("1000 runs, guarded calls ÷ rows of raw group commit, {runtime}");
+            Finding::ratio("runs-1000", measure, per_second(subject), per_second(raw)).at_least(0.45, 0.70)
+        },
+    )
+}
+
+pub(crate) fn cpu(options: &Options) -> Findings {
+    on_each_runtime(options, Work::Guarded(200), Work::RawInserts(200), |runtime, subject, raw| {
+        let measure = format!("CPU per guarded call ÷ CPU per raw insert, {runtime}");
+        Finding::ratio("cpu", measure, processor(subject), processor(raw)).at_most(1.9, 1.5)
+    })
+}
+
+fn per_second(taken: &[Taken]) -> Values {
+    Values::new("/s", taken.iter().map(|taken| taken.count / taken.seconds).collect())
+}
+
+fn processor(taken: &[Taken]) -> Values {
+    Values::new("µs", taken.iter().map(|taken| taken.processor_seconds * 1e6 / taken.count).collect())
+}
+
+fn on_each_runtime(
+    options: &Options,
+    subject: Work,
+    raw: Work,
+    finding: impl Fn(&str, &[Taken], &[Taken]) -> Finding,
+) -> Findings {
+    let runtimes = [("current_thread", current_thread()), ("multi_thread", multi_thread())];
+    let findings = runtimes.map(|(name, runtime)| {
+        let (subject, raw) = in_turn(options, &runtime, subject, raw);
+        finding(name, &subject, &raw)
+    });
+    Ok(findings.into())
+}
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// Two workers, beside the driver's own thread.
+pub(crate) fn multi_thread() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// Subject and raw line in turn, in each round but the one that warms up.
+fn in_turn(options: &Options, runtime: &Runtime, subject: Work, raw: Work) -> (Vec<Taken>, Vec<Taken>) {
+    let folder = options.folder();
+    let mut benches = [open(runtime, &folder, "subject", subject), open(runtime, &folder, "raw", raw)];
+    let (mut subjects, mut raws) = (Vec::new(), Vec::new());
+    for round in 0..=options.rounds {
+        let mut taken = [Taken::default(), Taken::default()];
+        for _ in 0..SLICES {
+            for ((bench, work), taken) in benches.iter_mut().zip([subject, raw]).zip(&mut taken) {
+                measure(runtime, bench, work, taken);
+            }
+        }
+        if round > 0 {
+            let [subject, raw] = taken;
+            subjects.push(subject);
+            raws.push(raw);
+        }
+    }
+    runtime.block_on(async {
+        for bench in benches {
+            match bench {
+                Bench::Engine(engine) => engine.shutdown(Duration::ZERO).await,
+                Bench::Raw(raw) => raw.expect("it is given back").close().await,
+            }
+        }
+    });
+    (subjects, raws)
+}
+
+fn open(runtime: &Runtime, folder: &TempDir, name: &str, work: Work) -> Bench {
+    let db = folder.path().join(format!("{name}.db"));
+    runtime.block_on(async {
+        match work {
+            Work::RawInserts(_) | Work::RawTwoTransactions(_) | Work::RawGroup { .. } => {
+                Bench::Raw(Some(raw::open(&db).await))
+            }
+            _ => Bench::Engine(subject::engine(&db).await),
+        }
+    })
+}
+
+fn measure(runtime: &Runtime, bench: &mut Bench, work: Work, taken: &mut Taken) {
+    let (processor, start) = (processor_time(), Instant::now());
+    let count = match bench {
+        Bench::Engine(engine) => drive(runtime, engine.clone(), work),
+        Bench::Raw(slot) => {
+            let raw = slot.take().expect("it is given back");
+            let (raw, count) = drive_raw(runtime, raw, work);
+            *slot = Some(raw);
+            count
+        }
+    };
+    taken.count += f64::from(count);
+    taken.seconds += start.elapsed().as_secs_f64();
+    taken.processor_seconds += processor_time().saturating_sub(processor).as_secs_f64();
+}
+
+/// As a task, like the engine's runs.
+fn drive_raw(runtime: &Runtime, mut raw: Raw, work: Work) -> (Raw, u32) {
+    let driven = runtime.spawn(async move {
+        match work {
+            Work::RawInserts(n) => {
+                raw.inserts(n).await;
+                (raw, n)
+            }
+            Work::RawTwoTransactions(n) => {
+                raw.two_transactions(n).await;
+                (raw, n)
+            }
+            Work::RawGroup { tasks, rows } => (raw.group(tasks, rows).await, rows),
+            _ => unreachable!("work of an engine"),
+        }
+    });
+    runtime.block_on(driven).expect("a raw line")
+}
+
+fn drive(runtime: &Runtime, engine: Engine, work: Work) -> u32 {
+    let driven = runtime.spawn(async move {
+        let tenant = engine.tenant(TENANT).expect("a tenant");
+        let (bytes, n) = match work {
+            Work::Guarded(n) => (tenant.run(subject::guarded, n).await, n),
+            Work::Plain(n) => (tenant.run(subject::plain, n).await, n),
+            Work::Asynchronous(n) => (tenant.run(subject::asynchronous, n).await, n),
+            Work::GuardedRuns { runs, calls } => {
+                subject::guarded_runs(&engine, runs, calls).await;
+                return u32::try_from(runs).expect("few runs") * calls;
+            }
+            _ => unreachable!("work of a raw line"),
+        };
+        assert_eq!(bytes.expect("the run ends well"), n as usize * subject::text().len());
+        n
+    });
+    runtime.block_on(driven).expect("a run")
+}
+
+/// Of all threads of this process.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).expect("time runs forward");
+    Duration::new(seconds, u32::try_from(time.tv_nsec).expect("below a second"))
+}

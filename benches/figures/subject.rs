@@ -1,0 +1,122 @@
+//! What is measured: an engine with a trivial tool, and workflows around it.
+//!
+//! *Guarded call*: `ctx.call` of an in-process tool of class `Lookup`, 100 bytes there and 100 back.
+//! *Plain step*: `ctx.step` of a closure with the same result.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use counterfoil::flow::EngineBuilder;
+use counterfoil::ledger::Finding;
+use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::{Ctx, Engine, Failure};
+use futures_util::future::try_join_all;
+use tokio::sync::oneshot;
+
+pub(crate) const TENANT: &str = "acme";
+
+/// A JSON text of 100 bytes, with its quotation marks.
+pub(crate) fn text() -> String {
+    "x".repeat(98)
+}
+
+struct Touch;
+
+impl Tool for Touch {
+    const NAME: &'static str = "touch";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::Lookup;
+    type Input = String;
+    type Output = String;
+
+    async fn call(&self, _: &Call, input: &String) -> Result<Done<String>, ToolError> {
+        Ok(Done::new(input.clone()))
+    }
+}
+
+impl Reconcile for Touch {
+    async fn reconcile(&self, _: &Call, _: &String) -> Result<Finding<String>, ToolError> {
+        Ok(Finding::NotFound)
+    }
+}
+
+pub(crate) async fn guarded(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    let mut bytes = 0;
+    for _ in 0..n {
+        bytes += ctx.call::<Touch>(text()).await?.len();
+    }
+    Ok(bytes)
+}
+
+pub(crate) async fn plain(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    let mut bytes = 0;
+    for i in 0..n {
+        bytes += ctx.step("plain", &i, |_| text()).await?.len();
+    }
+    Ok(bytes)
+}
+
+pub(crate) async fn asynchronous(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    let mut bytes = 0;
+    for i in 0..n {
+        bytes += ctx.step_async("async", &i, || async { text() }).await?.len();
+    }
+    Ok(bytes)
+}
+
+/// Does its calls, says so, and stays active: a run to be resumed.
+pub(crate) async fn guarded_and_stay(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    guarded(ctx, n).await?;
+    stay().await
+}
+
+/// Does its steps, says so, and stays active: a run to be resumed.
+pub(crate) async fn plain_and_stay(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    plain(ctx, n).await?;
+    stay().await
+}
+
+/// Waits as a row.
+pub(crate) async fn nap(ctx: Ctx, hours: u64) -> Result<(), Failure> {
+    ctx.sleep(Duration::from_hours(hours)).await
+}
+
+static ARRIVED: Mutex<Option<oneshot::Sender<Instant>>> = Mutex::new(None);
+
+/// Resolves with the instant at which the next `…_and_stay` run has come to its end.
+pub(crate) fn arrival() -> oneshot::Receiver<Instant> {
+    let (sender, receiver) = oneshot::channel();
+    *ARRIVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+    receiver
+}
+
+async fn stay() -> Result<usize, Failure> {
+    if let Some(sender) = ARRIVED.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let _ = sender.send(Instant::now());
+    }
+    std::future::pending().await
+}
+
+pub(crate) fn builder(db: &Path) -> EngineBuilder {
+    Engine::sqlite(db)
+        .tool(Touch)
+        .workflow("guarded", 1, guarded)
+        .workflow("plain", 1, plain)
+        .workflow("asynchronous", 1, asynchronous)
+        .workflow("guarded_and_stay", 1, guarded_and_stay)
+        .workflow("plain_and_stay", 1, plain_and_stay)
+        .workflow("nap", 1, nap)
+        .max_deaths(u32::MAX) // a run is resumed over and over
+}
+
+pub(crate) async fn engine(db: &Path) -> Engine {
+    builder(db).start().await.expect("an engine on the measured disk")
+}
+
+/// So many runs at once, each of so many guarded calls, until all results are durable.
+pub(crate) async fn guarded_runs(engine: &Engine, runs: usize, calls: u32) {
+    let tenant = engine.tenant(TENANT).expect("a tenant");
+    let results = try_join_all((0..runs).map(|_| tenant.run(guarded, calls).into_future())).await;
+    assert_eq!(results.expect("all runs end well"), vec![calls as usize * text().len(); runs]);
+}

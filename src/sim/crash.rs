@@ -1,0 +1,183 @@
+//! The names of the moments at which a process can die, as far as it makes a difference to the world or to
+//! the records. Pure: what crosses them is seen by the wrappers of store and tools.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Is told of every crash point that is crossed, on the thread that crosses it and before it goes on.
+///
+/// ```
+/// use counterfoil::sim::{CrashPoint, Watch};
+/// struct Log;
+/// impl Watch for Log {
+///     fn at(&self, point: CrashPoint) {
+///         println!("{point}: {}", point.about());
+///     }
+/// }
+/// ```
+pub trait Watch: Send + Sync {
+    /// This point is being crossed. A *before* point: nothing of what follows has been done. An *after* point:
+    /// it has been done, and nobody has been told.
+    fn at(&self, point: CrashPoint);
+}
+
+// A watch is handed around as `dyn`.
+const _: Option<&dyn Watch> = None;
+
+macro_rules! points {
+    ($(#[doc = $doc:literal] $point:ident = $name:literal,)*) => {
+        /// A moment at which a process can die: before and after every write that becomes durable, and before
+        /// and after every touch of the world.
+        ///
+        /// Writes of several runs share transactions. *Before* a write, none of its transaction is durable;
+        /// *after* it, all of it is.
+        ///
+        /// ```
+        /// use counterfoil::sim::CrashPoint;
+        /// for point in CrashPoint::ALL {
+        ///     assert_eq!(point.name().parse(), Ok(point));
+        /// }
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum CrashPoint {
+            $(#[doc = $doc] $point,)*
+        }
+
+        impl CrashPoint {
+            /// All of them, in the order in which the life of a run crosses them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$point),*];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$point => $name,)*
+                }
+            }
+
+            /// What has and what has not happened at this point, in one line.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Self::$point => $doc.trim_start(),)*
+                }
+            }
+        }
+    };
+}
+
+points! {
+    /// The store is open; this worker is not enrolled, and those before it are not fenced.
+    BeforeEnrolment = "before-enrolment",
+    /// This worker is enrolled and those before it are fenced; it has taken nothing over.
+    AfterEnrolment = "after-enrolment",
+    /// A run was asked for; it is not recorded.
+    BeforeRunStart = "before-run-start",
+    /// A run is recorded; nobody knows, and its code has not run.
+    AfterRunStart = "after-run-start",
+    /// A run that was left behind, or whose time or answer has come, is found; it is not this worker's yet.
+    BeforeTakeover = "before-takeover",
+    /// The run is this worker's; its code has not run again.
+    AfterTakeover = "after-takeover",
+    /// A step's result is there; its checkpoint is not durable.
+    BeforeCheckpoint = "before-checkpoint",
+    /// A step's checkpoint is durable.
+    AfterCheckpoint = "after-checkpoint",
+    /// A call was asked for; its intent is not durable, and nothing was sent.
+    BeforeStarted = "before-started",
+    /// The intent of a call is durable; nothing was sent.
+    AfterStarted = "after-started",
+    /// A tool is about to be called: an attempt is durable, and nothing of it was sent.
+    BeforeCall = "before-call",
+    /// A tool has returned: its effect may have happened, and nothing of its answer is recorded.
+    AfterCall = "after-call",
+    /// A tool has learned the provider's id during its call; it is not durable.
+    BeforeNote = "before-note",
+    /// The provider's id is durable; the call goes on.
+    AfterNote = "after-note",
+    /// It is certain that a call did not happen; that is not durable.
+    BeforeFailed = "before-failed",
+    /// It is durable that a call did not happen; it has not been tried again.
+    AfterFailed = "after-failed",
+    /// It is known that a call happened; that is not durable.
+    BeforeSeal = "before-seal",
+    /// The result of a call is durable.
+    AfterSeal = "after-seal",
+    /// The closure of a transaction has made its changes; neither they nor their checkpoint are durable.
+    BeforeTransaction = "before-transaction",
+    /// The changes of a transaction and their checkpoint are durable.
+    AfterTransaction = "after-transaction",
+    /// A dead attempt was found; it still belongs to the dead worker.
+    BeforeAdoption = "before-adoption",
+    /// A dead attempt belongs to this worker; nobody was asked what became of it.
+    AfterAdoption = "after-adoption",
+    /// The provider is about to be asked what became of a call.
+    BeforeLookup = "before-lookup",
+    /// The provider has said what became of a call; nothing of it is recorded.
+    AfterLookup = "after-lookup",
+    /// A call may go out again; that attempt is not durable.
+    BeforeAttempt = "before-attempt",
+    /// Another attempt is durable; nothing of it was sent.
+    AfterAttempt = "after-attempt",
+    /// Only a person can say; the question is not durable.
+    BeforeEscalation = "before-escalation",
+    /// The question is durable and listed.
+    AfterEscalation = "after-escalation",
+    /// A run waits for something durable; its row says that it is active.
+    BeforePark = "before-park",
+    /// A waiting run is a row, and holds no memory.
+    AfterPark = "after-park",
+    /// A question was answered; that is not durable.
+    BeforeAnswer = "before-answer",
+    /// The answer and what follows from it are durable; nobody was woken.
+    AfterAnswer = "after-answer",
+    /// A confirming lookup is due; that it is being made is not durable.
+    BeforeConfirming = "before-confirming",
+    /// A confirming lookup is about to be made; it is due again later, in case nothing comes of it.
+    AfterConfirming = "after-confirming",
+    /// The confirming lookup was made; it is still due.
+    BeforeConfirmed = "before-confirmed",
+    /// The confirming lookup is done with.
+    AfterConfirmed = "after-confirmed",
+    /// A run was answered from another one's record; its use is not durable.
+    BeforeUse = "before-use",
+    /// The use of another run's record is durable.
+    AfterUse = "after-use",
+    /// A run that had killed its process got somewhere; its deaths still count.
+    BeforeProgress = "before-progress",
+    /// The deaths of a run that got somewhere no longer count.
+    AfterProgress = "after-progress",
+    /// A tenant's key for digests of secrets was drawn; it is not durable.
+    BeforeDigestKey = "before-digest-key",
+    /// A tenant's key for digests of secrets is durable; nothing was digested with it.
+    AfterDigestKey = "after-digest-key",
+    /// A run has its result; that is not durable.
+    BeforeRunEnd = "before-run-end",
+    /// The result of a run is durable; nobody was told.
+    AfterRunEnd = "after-run-end",
+    /// This worker has finished its work; it has not signed off.
+    BeforeRetirement = "before-retirement",
+    /// This worker has signed off; its process is still there.
+    AfterRetirement = "after-retirement",
+}
+
+impl fmt::Display for CrashPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for CrashPoint {
+    type Err = UnknownPoint;
+    fn from_str(name: &str) -> Result<Self, UnknownPoint> {
+        let point = Self::ALL.into_iter().find(|point| point.name() == name);
+        point.ok_or_else(|| UnknownPoint { name: name.to_owned() })
+    }
+}
+
+/// There is no crash point of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no crash point {name:?}: `CrashPoint::ALL` lists them, as in `after-call`")]
+pub struct UnknownPoint {
+    /// The name.
+    pub name: String,
+}

@@ -1,0 +1,38 @@
+//! Proof by killing: named crash points at every seam of the engine, and what happens at them.
+//!
+//! Everything durable passes the store, and everything external passes a tool. [`watch`](crate::flow::EngineBuilder::watch)
+//! wraps both, and tells a [`Watch`] of every [`CrashPoint`] that is crossed. One clean run, watched by
+//! [`Crossings`], numbers the points of a workflow; then the process is killed at each of them by [`KillAt`],
+//! started again, and the outside world is asked what it saw.
+//!
+//! Nothing here changes what the engine does, until a watch ends the process.
+
+mod crash;
+mod process;
+mod store;
+mod tool;
+
+use std::sync::Arc;
+
+pub use crash::{CrashPoint, UnknownPoint, Watch};
+pub use process::{Crossings, KillAt};
+
+pub(crate) use tool::Watched;
+
+use crate::exec::ExecutorBuilder;
+use crate::flow::EngineBuilder;
+
+impl ExecutorBuilder {
+    /// Tells `watch` of every crash point that is crossed.
+    pub fn watch(self, watch: Arc<dyn Watch>) -> Self {
+        let stores = watch.clone();
+        self.wrap_store(move |store| Arc::new(store::Watched::new(store, stores))).watch_tools(watch)
+    }
+}
+
+impl EngineBuilder {
+    /// Tells `watch` of every crash point that is crossed.
+    pub fn watch(self, watch: Arc<dyn Watch>) -> Self {
+        self.with(|executor| executor.watch(watch))
+    }
+}

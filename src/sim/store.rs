@@ -1,0 +1,185 @@
+//! The seam to the disk: a store that tells which boundary each change of a batch crosses.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{CrashPoint, Watch};
+use crate::clock::Timestamp;
+use crate::id::{Fence, RecordId, Tenant};
+use crate::ledger::{OperationKey, Record, State};
+use crate::store::{Asked, Change, RunState, Store, Verdict, WorkerChange};
+
+/// A store, watched. It changes nothing, and passes the suite of the store behind it.
+pub(super) struct Watched {
+    store: Arc<dyn Store>,
+    watch: Arc<dyn Watch>,
+    /// The records that were read or written, as far as needed to tell what the next write makes of them.
+    seen: Mutex<HashMap<RecordId, Seen>>,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    fence: Fence,
+    attempts: u32,
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+/// The points before and after one durable boundary.
+type Boundary = (CrashPoint, CrashPoint);
+
+macro_rules! boundary {
+    ($before:ident, $after:ident) => {
+        (CrashPoint::$before, CrashPoint::$after)
+    };
+}
+
+impl Watched {
+    pub(super) fn new(store: Arc<dyn Store>, watch: Arc<dyn Watch>) -> Self {
+        Self { store, watch, seen: Mutex::default() }
+    }
+
+    /// What a change makes durable. Where several things become durable together, the one that says why.
+    fn boundary(&self, change: &Change) -> Option<Boundary> {
+        if let Some(worker) = &change.worker {
+            return Some(match worker {
+                WorkerChange::Enrol { .. } | WorkerChange::FenceOthers { .. } => {
+                    boundary!(BeforeEnrolment, AfterEnrolment)
+                }
+                WorkerChange::Retire { .. } => boundary!(BeforeRetirement, AfterRetirement),
+            });
+        }
+        if change.run.as_ref().is_some_and(|run| run.state.is_final()) {
+            return Some(boundary!(BeforeRunEnd, AfterRunEnd));
+        }
+        if let Some(question) = change.escalations.first() {
+            return Some(match question.answer {
+                Some(_) => boundary!(BeforeAnswer, AfterAnswer),
+                None => boundary!(BeforeEscalation, AfterEscalation),
+            });
+        }
+        if let Some(record) = &change.record {
+            return Some(self.transition(record));
+        }
+        if let Some(run) = &change.run {
+            return Some(match run.state {
+                _ if run.revision == 1 => boundary!(BeforeRunStart, AfterRunStart),
+                RunState::Waiting { .. } => boundary!(BeforePark, AfterPark),
+                // Only what an activation writes itself is in its lane.
+                _ if change.lane.is_some() => boundary!(BeforeProgress, AfterProgress),
+                _ => boundary!(BeforeTakeover, AfterTakeover),
+            });
+        }
+        if change.step.is_some() {
+            return Some(boundary!(BeforeCheckpoint, AfterCheckpoint));
+        }
+        if change.used.is_some() {
+            return Some(boundary!(BeforeUse, AfterUse));
+        }
+        // What is left is an empty change: a run that waits for what it has queued before.
+        change.tenant_key.as_ref().map(|_| boundary!(BeforeDigestKey, AfterDigestKey))
+    }
+
+    fn transition(&self, record: &Record) -> Boundary {
+        let before = self.seen().get(&record.id).cloned();
+        match (&record.state, before) {
+            _ if record.revision == 1 => boundary!(BeforeStarted, AfterStarted),
+            (State::Started, Some(seen)) if seen.attempts == record.attempts => {
+                if seen.fence == record.fence {
+                    boundary!(BeforeNote, AfterNote)
+                } else {
+                    boundary!(BeforeAdoption, AfterAdoption)
+                }
+            }
+            (State::Started, _) => boundary!(BeforeAttempt, AfterAttempt),
+            (State::Failed { .. }, _) => boundary!(BeforeFailed, AfterFailed),
+            (State::Committed { .. }, None) if record.confirm_at.is_some() => {
+                boundary!(BeforeConfirming, AfterConfirming)
+            }
+            (State::Committed { .. }, None) => boundary!(BeforeConfirmed, AfterConfirmed),
+            _ => boundary!(BeforeSeal, AfterSeal),
+        }
+    }
+
+    /// A record that is over is forgotten; what is then still written about it is the confirming lookup.
+    fn note(&self, record: &Record) {
+        match record.state {
+            State::Started | State::Failed { .. } => {
+                let seen = Seen { fence: record.fence, attempts: record.attempts };
+                self.seen().insert(record.id, seen);
+            }
+            _ => drop(self.seen().remove(&record.id)),
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<RecordId, Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn noting<'a, T>(
+        &'a self,
+        asked: Asked<'a, T>,
+        records: impl Fn(&T) -> &[Record] + Send + 'a,
+    ) -> Asked<'a, T>
+    where
+        T: Send + 'a,
+    {
+        Box::pin(async move {
+            let found = asked.await?;
+            for record in records(&found) {
+                self.note(record);
+            }
+            Ok(found)
+        })
+    }
+}
+
+impl Store for Watched {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        Box::pin(async move {
+            let mut boundaries = Vec::with_capacity(changes.len());
+            for change in changes {
+                boundaries.push(self.boundary(change));
+                // Noted before it is admitted, because a later change of this batch builds on it.
+                if let Some(record) = &change.record {
+                    self.note(record);
+                }
+            }
+            for (before, _) in boundaries.iter().flatten() {
+                self.watch.at(*before);
+            }
+            let verdicts = self.store.commit(changes).await?;
+            for (boundary, verdict) in boundaries.iter().zip(&verdicts) {
+                if let (Some((_, after)), Verdict::Admitted) = (boundary, verdict) {
+                    self.watch.at(*after);
+                }
+            }
+            Ok(verdicts)
+        })
+    }
+
+    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
+        self.noting(self.store.record_find(tenant, key), Option::as_slice)
+    }
+
+    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
+        self.noting(self.store.record_at(tenant, id), Option::as_slice)
+    }
+
+    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>> {
+        self.noting(self.store.record_orphans(limit), Vec::as_slice)
+    }
+
+    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+        self.noting(self.store.record_unconfirmed(until, limit), Vec::as_slice)
+    }
+
+    crate::delegate_reads!(self => self.store;
+        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open worker_find tenant_key payload_find
+    );
+}

@@ -1,0 +1,82 @@
+//! What waits for an instant.
+
+use std::slice::from_ref;
+
+use super::admit;
+use super::sample::Sample;
+use crate::clock::Timestamp;
+use crate::id::RunId;
+use crate::store::{RunState, Store};
+
+/// Waiting runs whose time has come, the earliest first, at most so many; the instant itself has come.
+pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let other = sample.for_tenant("globex");
+    let (late, early, middle) = (sample.timer(300), sample.timer(-5), other.timer(200));
+    let mut for_ever = sample.run_without_key();
+    for_ever.state = RunState::Waiting { until: None };
+    let active = sample.run_without_key();
+    let runs = [&late, &early, &middle, &for_ever, &active];
+    admit(store, &runs.map(|run| sample.change().run(run.clone()))).await;
+
+    let due = async |until: i64, limit: u32| store.run_due(Timestamp(until), limit).await.unwrap();
+    assert_eq!(due(-6, 10).await, []);
+    assert_eq!(due(199, 10).await, from_ref(&early));
+    assert_eq!(due(200, 10).await, [early.clone(), middle.clone()], "of all tenants");
+    assert_eq!(due(i64::MAX, 10).await, [early.clone(), middle.clone(), late.clone()]);
+    assert_eq!(due(i64::MAX, 2).await, [early.clone(), middle.clone()]);
+
+    admit(store, &[sample.change().run(sample.run_on(&early, RunState::Active))]).await;
+    assert_eq!(due(i64::MAX, 10).await, [middle, late], "a run that goes on waits no more");
+}
+
+/// Runs that wait for an answer alone and have no open question, in the order of their places.
+pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let waiting = || {
+        let mut run = sample.run_without_key();
+        run.state = RunState::Waiting { until: None };
+        run
+    };
+    let (asking, answered, timed) = (waiting(), waiting(), sample.timer(300));
+    let question = |run: &crate::store::Run| {
+        let mut question = sample.escalation("?");
+        question.run = Some(run.id);
+        question
+    };
+    let (open, closed) = (question(&asking), question(&answered));
+    admit(store, &[sample.change().run(asking.clone()).escalation(open.clone())]).await;
+    admit(store, &[sample.change().run(answered.clone()).escalation(closed.clone())]).await;
+    admit(store, &[sample.change().run(timed)]).await;
+    let found = async |after: i64, limit: u32| store.run_answered(RunId(after), limit).await.unwrap();
+    assert_eq!(found(0, 10).await, []);
+    admit(store, &[sample.change().escalation(super::sample::answered(&closed, "ann"))]).await;
+    assert_eq!(found(0, 10).await, from_ref(&answered));
+    admit(store, &[sample.change().escalation(super::sample::answered(&open, "ann"))]).await;
+    assert_eq!(found(0, 10).await, [asking.clone(), answered.clone()]);
+    assert_eq!(found(asking.id.0, 1).await, [answered]);
+}
+
+/// The earliest instant that anything waits for, of runs and of records; none if nothing does.
+pub async fn next_due_is_the_earliest_of_all(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let mut record = sample.record("a");
+    let run = sample.run("a");
+    admit(store, &[sample.change().run(run.clone()).record(record.clone())]).await;
+    let next = async || store.next_due().await.unwrap();
+    assert_eq!(next().await, None);
+
+    let waiting = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(500)) });
+    admit(store, &[sample.change().run(waiting)]).await;
+    assert_eq!(next().await, Some(Timestamp(500)));
+
+    record = sample.committed(&record);
+    record.confirm_at = Some(Timestamp(400));
+    admit(store, &[sample.change().record(record.clone())]).await;
+    assert_eq!(next().await, Some(Timestamp(400)));
+
+    record.revision += 1;
+    record.confirm_at = None;
+    admit(store, &[sample.change().record(record)]).await;
+    assert_eq!(next().await, Some(Timestamp(500)));
+}

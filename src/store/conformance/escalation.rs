@@ -1,0 +1,94 @@
+//! Open questions, and their answers.
+
+use serde_json::json;
+
+use super::sample::{self, HOSTILE, Sample, answered};
+use super::{admit, one, refused};
+use crate::clock::Timestamp;
+use crate::store::{Answer, Escalation, EscalationKind, Refusal, Resolution, Store, Verdict};
+
+/// A question comes back as it was written, of every kind and with every answer.
+pub async fn comes_back_as_it_was_written(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (run, record) = (sample.run("a"), sample.record("a"));
+    let kinds = [
+        EscalationKind::Ambiguous,
+        EscalationKind::Duplicated,
+        EscalationKind::Orphaned,
+        EscalationKind::Diverged,
+        EscalationKind::Damaged,
+        EscalationKind::Quarantined,
+        EscalationKind::UnknownWorkflow,
+    ];
+    for (i, text) in HOSTILE.into_iter().enumerate() {
+        let mut open = sample.escalation(text);
+        open.kind = kinds[i % kinds.len()];
+        open.record = (i % 2 == 0).then_some(record.id);
+        open.run = (i % 3 == 0).then_some(run.id);
+        admit(store, &[sample.change().escalation(open.clone())]).await;
+        assert_eq!(store.escalation_find(&sample.tenant, open.id).await.unwrap(), Some(open.clone()));
+
+        let resolution = match i % 3 {
+            0 => Resolution::Committed(json!({ "ref": text, "n": 1.5 })),
+            1 => Resolution::NotCommitted,
+            _ => Resolution::Abandon,
+        };
+        let answer = Answer { by: text.to_owned(), resolution, at: Timestamp(-1) };
+        let closed = Escalation { answer: Some(answer), ..open };
+        admit(store, &[sample.change().escalation(closed.clone())]).await;
+        assert_eq!(store.escalation_find(&sample.tenant, closed.id).await.unwrap(), Some(closed));
+    }
+}
+
+/// The open questions of a tenant, the oldest first, at most so many; an answered one is not open.
+pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let all: Vec<_> = (0..5).map(|i| sample.escalation(&i.to_string())).collect();
+    let mut change = sample.change();
+    change.escalations = all.iter().rev().cloned().collect();
+    let other = sample.for_tenant("globex").escalation("theirs");
+    admit(store, &[change, sample.change().escalation(other)]).await;
+    assert_eq!(store.escalation_open(&sample.tenant, 10).await.unwrap(), all);
+    assert_eq!(store.escalation_open(&sample.tenant, 2).await.unwrap(), all[..2]);
+
+    admit(store, &[sample.change().escalation(answered(&all[1], "bob"))]).await;
+    let open = store.escalation_open(&sample.tenant, 2).await.unwrap();
+    assert_eq!(open, [all[0].clone(), all[2].clone()]);
+}
+
+/// The first answer stands: another one is stale, as is opening the question again.
+pub async fn the_first_answer_stands(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let open = sample.escalation("?");
+    let first = answered(&open, "ann");
+    admit(store, &[sample.change().escalation(open.clone())]).await;
+    let two = [sample.change().escalation(first.clone()), sample.change().escalation(answered(&open, "bob"))];
+    let verdicts = store.commit(&two).await.unwrap();
+    assert_eq!(verdicts, [Verdict::Admitted, Verdict::Refused(Refusal::Stale)]);
+    assert_eq!(refused(store, two[1].clone()).await, Some(Refusal::Stale));
+    assert_eq!(refused(store, sample.change().escalation(open)).await, Some(Refusal::Stale));
+    assert_eq!(store.escalation_find(&sample.tenant, first.id).await.unwrap(), Some(first));
+}
+
+/// An answer falls on an open question, or it is stale.
+pub async fn an_answer_needs_a_question(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let never_asked = answered(&sample.escalation("?"), "ann");
+    assert_eq!(refused(store, sample.change().escalation(never_asked.clone())).await, Some(Refusal::Stale));
+    assert_eq!(store.escalation_find(&sample.tenant, never_asked.id).await.unwrap(), None);
+}
+
+/// A question is asked and answered within its tenant.
+pub async fn belongs_to_its_tenant(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let other = sample::tenant("globex");
+    let open = sample.escalation("?");
+    admit(store, &[sample.change().escalation(open.clone())]).await;
+    assert_eq!(store.escalation_find(&other, open.id).await.unwrap(), None);
+    assert_eq!(store.escalation_open(&other, 10).await.unwrap(), []);
+
+    let foreign = Escalation { tenant: other, ..answered(&open, "mallory") };
+    let verdict = one(store, sample.change().escalation(foreign)).await;
+    assert_eq!(verdict, Verdict::Refused(Refusal::Stale));
+    assert_eq!(store.escalation_find(&sample.tenant, open.id).await.unwrap(), Some(open));
+}

@@ -1,0 +1,159 @@
+//! Workers come and go; a fenced one changes nothing.
+
+use super::sample::{self, Sample, enrol, fence_others, retire};
+use super::{admit, one, refused};
+use crate::clock::Timestamp;
+use crate::id::Fence;
+use crate::payload::DigestKey;
+use crate::store::{Change, Refusal, RunState, Store, Verdict};
+
+/// Each worker is given a higher fence than all before it, and is found by its name.
+pub async fn rises_with_each_worker(store: &dyn Store) {
+    let mut last = Fence(0);
+    for name in ["ann", "bob", "'; DROP TABLE worker; --", "👷"] {
+        admit(store, &[enrol(name)]).await;
+        let worker = store.worker_find(name).await.unwrap().unwrap();
+        assert!(worker.fence > last, "{:?} after {last:?}", worker.fence);
+        assert_eq!((worker.name.as_str(), worker.enrolled_at, worker.ended_at), (name, Timestamp(100), None));
+        last = worker.fence;
+    }
+    assert_eq!(store.worker_find("nobody").await.unwrap(), None);
+}
+
+/// A name is given once, even after its worker has ended.
+pub async fn a_name_is_given_once(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let crate::store::WorkerChange::Enrol { name, .. } = enrol("ann").worker.unwrap() else { unreachable!() };
+    let again = crate::store::WorkerChange::Enrol { name, at: Timestamp(101) };
+    let again = Change { worker: Some(again), ..Change::default() };
+    assert_eq!(refused(store, again.clone()).await, Some(Refusal::Exists));
+    admit(store, &[retire(sample.fence)]).await;
+    assert_eq!(refused(store, again).await, Some(Refusal::Exists));
+    assert_eq!(refused(store, enrol("ann")).await, Some(Refusal::Exists), "this worker has ended");
+}
+
+/// A change by a fenced worker is refused as fenced, whatever it would write.
+pub async fn a_fenced_worker_changes_nothing(store: &dyn Store) {
+    let old = Sample::enrol(store, "old").await;
+    let (run, record, question) = (old.run("a"), old.record("a"), old.escalation("?"));
+    let before = old.change().run(run.clone()).record(record.clone()).escalation(question.clone());
+    admit(store, std::slice::from_ref(&before)).await;
+    let new = Sample::enrol(store, "new").await;
+    admit(store, &[fence_others(new.fence)]).await;
+    for change in of_every_kind(&old).into_iter().chain([
+        before,
+        old.change().run(old.run_on(&run, RunState::Active)),
+        old.change().record(old.committed(&record)),
+        old.change().escalation(sample::answered(&question, "old")),
+    ]) {
+        let alone = one(store, change.clone()).await;
+        assert_eq!(alone, Verdict::Refused(Refusal::Fenced), "alone: {change:?}");
+        let company = [new.change().step(new.step(&run, "1")), change.clone()];
+        let verdicts = store.commit(&company).await.unwrap();
+        assert_eq!(
+            verdicts,
+            [Verdict::Admitted, Verdict::Refused(Refusal::Fenced)],
+            "in company: {change:?}"
+        );
+        for payload in &change.payloads {
+            assert_eq!(store.payload_find(&payload.0, payload.1.digest()).await.unwrap(), None);
+        }
+    }
+    assert_eq!(store.run_find(&old.tenant, run.id).await.unwrap(), Some(run));
+    assert_eq!(store.record_find(&old.tenant, &record.key).await.unwrap(), Some(record));
+    assert!(store.tenant_key(&old.tenant).await.unwrap().is_none());
+    assert!(store.worker_find("by old").await.unwrap().is_none());
+}
+
+/// A fence that was never given is no better than a fenced one.
+pub async fn an_unknown_worker_changes_nothing(store: &dyn Store) {
+    let mut nobody = Sample::enrol(store, "ann").await;
+    nobody.fence = Fence(nobody.fence.0 + 1000);
+    for change in of_every_kind(&nobody) {
+        assert_eq!(refused(store, change.clone()).await, Some(Refusal::Fenced), "{change:?}");
+    }
+}
+
+/// Only a worker may write records, runs, steps, uses and escalations.
+pub async fn a_change_by_nobody_is_refused(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (run, record) = (sample.run("a"), sample.record("a"));
+    let mut used = sample.change();
+    used.used = Some(Box::new(sample.used(&record, &run)));
+    for change in [
+        used,
+        sample.change().step(sample.step(&run, "1")),
+        sample.change().run(run),
+        sample.change().record(record),
+        sample.change().escalation(sample.escalation("?")),
+    ] {
+        let change = Change { fence: None, ..change };
+        let refusal = refused(store, change.clone()).await;
+        assert!(matches!(refusal, Some(Refusal::Invalid(_))), "{refusal:?}: {change:?}");
+    }
+}
+
+/// Who fences the others goes on; a fenced worker stays fenced since the first time.
+pub async fn only_the_others_are_fenced(store: &dyn Store) {
+    let (a, b) = (Sample::enrol(store, "a").await, Sample::enrol(store, "b").await);
+    admit(store, &[fence_others(b.fence), b.change().record(b.record("b"))]).await;
+    let ended = async |name: &str| store.worker_find(name).await.unwrap().unwrap().ended_at;
+    assert_eq!((ended("a").await, ended("b").await), (Some(Timestamp(200)), None));
+    assert_eq!(refused(store, a.change().record(a.record("a"))).await, Some(Refusal::Fenced));
+    assert_eq!(refused(store, fence_others(a.fence)).await, Some(Refusal::Fenced), "a zombie fences nobody");
+
+    let c = Sample::enrol(store, "c").await;
+    admit(store, &[b.change().record(b.record("still"))]).await;
+    let later = crate::store::WorkerChange::FenceOthers { at: Timestamp(900) };
+    admit(store, &[Change { worker: Some(later), ..c.change() }]).await;
+    assert_eq!((ended("a").await, ended("b").await), (Some(Timestamp(200)), Some(Timestamp(900))));
+}
+
+/// A worker that is fenced by an earlier change of the batch is fenced for the later ones.
+pub async fn counts_within_the_batch(store: &dyn Store) {
+    let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
+    let batch = [
+        old.change().record(old.record("in time")),
+        fence_others(new.fence),
+        old.change().record(old.record("too late")),
+        new.change().record(new.record("taken over")),
+    ];
+    let verdicts = store.commit(&batch).await.unwrap();
+    let fenced = Verdict::Refused(Refusal::Fenced);
+    assert_eq!(verdicts, [Verdict::Admitted, Verdict::Admitted, fenced, Verdict::Admitted]);
+}
+
+/// A worker that has gone writes no more, and the others go on.
+pub async fn a_retired_worker_has_ended(store: &dyn Store) {
+    let (a, b) = (Sample::enrol(store, "a").await, Sample::enrol(store, "b").await);
+    admit(store, &[retire(a.fence)]).await;
+    assert_eq!(store.worker_find("a").await.unwrap().unwrap().ended_at, Some(Timestamp(300)));
+    assert_eq!(refused(store, a.change().record(a.record("a"))).await, Some(Refusal::Fenced));
+    admit(store, &[b.change().record(b.record("b"))]).await;
+}
+
+/// A change of each kind that a worker makes.
+fn of_every_kind(by: &Sample) -> Vec<Change> {
+    let (run, record) = (by.run("new"), by.record("new"));
+    let mut used = by.change();
+    used.used = Some(Box::new(by.used(&record, &run)));
+    let mut evidence = by.change();
+    evidence.evidence = Some(Box::new(by.evidence(&record, 1)));
+    let mut payload = by.change();
+    payload.payloads = vec![(by.tenant.clone(), sample::payload(&"large".into()))];
+    let mut key = by.change();
+    key.tenant_key = Some((by.tenant.clone(), DigestKey::new([7; 32])));
+    let enrolment = Change { fence: Some(by.fence), ..enrol("by old") };
+    vec![
+        by.change(),
+        by.change().step(by.step(&run, "new")),
+        by.change().escalation(by.escalation("new")),
+        by.change().run(run),
+        by.change().record(record),
+        used,
+        evidence,
+        payload,
+        key,
+        enrolment,
+    ]
+}

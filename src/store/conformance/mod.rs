@@ -1,0 +1,213 @@
+//! The public suite for everything that implements [`Store`]: one case per sentence of its contract.
+//!
+//! ```ignore
+//! counterfoil::conformance!(my_store, my_fresh_store());
+//! ```
+//!
+//! makes a module `my_store` with a `#[tokio::test]` for each case. The expression is evaluated once per case,
+//! and gives a future of anything that dereferences to a store which holds nothing yet and may hold on to what it
+//! needs (a temporary folder, say). Every wrapper of a store passes the suite too.
+//!
+//! A case is a plain function over `&dyn Store` that panics when the contract is broken.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "these are tests: a case that fails panics"
+)]
+
+pub mod batch;
+pub mod cancel;
+pub mod due;
+pub mod escalation;
+pub mod evidence;
+pub mod fence;
+pub mod lane;
+pub mod record;
+pub mod run;
+pub mod sample;
+pub mod state;
+pub mod step;
+pub mod tenant;
+
+use super::{Change, Refusal, Store, Verdict};
+
+/// Makes a module with a test for each case of the suite. See [the module](crate::store::conformance).
+#[macro_export]
+macro_rules! conformance {
+    ($name:ident, $store:expr) => {
+        mod $name {
+            use super::*;
+            $crate::conformance_cases! { $store }
+        }
+    };
+}
+
+/// All cases, listed once: a file per subject, a function per sentence.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_cases {
+    ($store:expr) => {
+        $crate::conformance_tests! { $store;
+            batch:
+                nothing_is_a_batch,
+                sizes,
+                verdicts_stand_in_the_order_of_the_changes,
+                one_refused_change_leaves_the_others,
+                a_change_is_all_or_nothing,
+                the_same_change_again_is_admitted,
+                the_same_batch_again_is_admitted,
+                a_part_of_a_change_again_is_refused,
+                changes_of_one_row_build_on_one_another,
+                of_two_changes_from_one_revision_the_first_wins;
+            cancel:
+                nothing_is_half_written,
+                the_next_commit_is_whole;
+            due:
+                waiting_runs_whose_answer_has_come,
+                waiting_runs_whose_time_has_come,
+                next_due_is_the_earliest_of_all;
+            escalation:
+                comes_back_as_it_was_written,
+                open_ones_are_listed_the_oldest_first,
+                the_first_answer_stands,
+                an_answer_needs_a_question,
+                belongs_to_its_tenant;
+            evidence:
+                is_left_by_fenced_workers_too,
+                comes_back_the_earliest_first,
+                the_first_of_an_attempt_stands,
+                belongs_to_its_tenant;
+            fence:
+                rises_with_each_worker,
+                a_name_is_given_once,
+                a_fenced_worker_changes_nothing,
+                an_unknown_worker_changes_nothing,
+                a_change_by_nobody_is_refused,
+                only_the_others_are_fenced,
+                counts_within_the_batch,
+                a_retired_worker_has_ended;
+            lane:
+                a_refused_change_stops_its_lane,
+                other_lanes_go_on,
+                a_lost_question_stops_nothing,
+                a_stale_change_stops_its_lane_even_if_it_asks,
+                is_kept_in_order;
+            record:
+                comes_back_as_it_was_written,
+                hostile_text_is_text,
+                a_key_is_taken_once,
+                a_key_belongs_to_its_tenant,
+                an_update_follows_the_revision_before,
+                an_update_needs_its_record,
+                an_update_stays_with_its_tenant_and_key,
+                another_change_at_the_same_revision_is_stale,
+                belongs_to_its_tenant,
+                orphans_are_started_and_nobodys,
+                orphans_are_limited,
+                unconfirmed_ones_are_due,
+                uses_are_listed_by_run;
+            run:
+                comes_back_as_it_was_written,
+                hostile_text_is_text,
+                a_key_is_taken_once,
+                a_key_belongs_to_its_tenant_and_workflow,
+                without_a_key_there_is_no_clash,
+                an_update_follows_the_revision_before,
+                an_update_needs_its_run,
+                an_update_stays_with_its_tenant,
+                another_change_at_the_same_revision_is_stale,
+                belongs_to_its_tenant,
+                is_listed_from_a_place_on,
+                orphans_are_active_and_nobodys;
+            step:
+                comes_back_with_its_run,
+                hostile_text_is_text,
+                is_written_once,
+                is_known_by_kind_name_and_id,
+                belongs_to_its_tenant,
+                calls_come_back_with_their_run,
+                uses_come_back_with_their_run;
+            tenant:
+                the_first_key_stays,
+                a_payload_is_found_by_its_digest,
+                a_payload_belongs_to_its_tenant;
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_tests {
+    ($store:expr; $($subject:ident: $($case:ident),+;)+) => {
+        $(mod $subject {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    let store = $store.await;
+                    $crate::store::conformance::$subject::$case(&*store).await;
+                }
+            )+
+        })+
+    };
+}
+
+/// Commits changes that must all be admitted.
+pub(crate) async fn admit(store: &dyn Store, changes: &[Change]) {
+    let verdicts = store.commit(changes).await.expect("the store works");
+    let refused: Vec<_> = verdicts.iter().enumerate().filter(|(_, verdict)| !verdict.is_admitted()).collect();
+    assert!(refused.is_empty(), "refused: {refused:?}");
+    assert_eq!(verdicts.len(), changes.len(), "a verdict per change");
+}
+
+/// Commits one change and returns why it was refused.
+pub(crate) async fn refused(store: &dyn Store, change: Change) -> Option<Refusal> {
+    match one(store, change).await {
+        Verdict::Admitted => None,
+        Verdict::Refused(refusal) => Some(refusal),
+    }
+}
+
+/// Commits one change.
+pub(crate) async fn one(store: &dyn Store, change: Change) -> Verdict {
+    let mut verdicts = store.commit(&[change]).await.expect("the store works");
+    assert_eq!(verdicts.len(), 1, "a verdict per change");
+    verdicts.remove(0)
+}
+
+#[cfg(test)]
+mod tests {
+    /// A case that is not in the list never runs.
+    #[test]
+    fn every_case_is_listed() {
+        let list = include_str!("mod.rs");
+        let subjects = [
+            ("batch", include_str!("batch.rs")),
+            ("cancel", include_str!("cancel.rs")),
+            ("due", include_str!("due.rs")),
+            ("escalation", include_str!("escalation.rs")),
+            ("evidence", include_str!("evidence.rs")),
+            ("fence", include_str!("fence.rs")),
+            ("lane", include_str!("lane.rs")),
+            ("record", include_str!("record.rs")),
+            ("run", include_str!("run.rs")),
+            ("step", include_str!("step.rs")),
+            ("tenant", include_str!("tenant.rs")),
+        ];
+        for (subject, text) in subjects {
+            let start = list.find(&format!("            {subject}:\n")).expect("the subject is listed");
+            let listed = &list[start..start + list[start..].find(';').expect("the end of the list")];
+            for case in text.split("pub async fn ").skip(1).filter_map(|rest| rest.split('(').next()) {
+                let case = [format!(" {case},"), format!(" {case}")];
+                assert!(
+                    listed.contains(&case[0]) || listed.ends_with(&case[1]),
+                    "{subject}:{} is not listed",
+                    case[1]
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The idempotency record.
+
+use serde_json::json;
+
+use super::sample::{self, HOSTILE, Sample, fence_others, inline, name, payload};
+use super::{admit, one, refused};
+use crate::clock::Timestamp;
+use crate::id::EscalationId;
+use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, State};
+use crate::payload::Stored;
+use crate::store::{Change, Refusal, Store, Use, Verdict};
+
+fn states() -> Vec<State> {
+    let response = || inline(json!({ "id": "ch_1", "cents": 12.5 }));
+    let large = || Stored::At(payload(&json!("large")).digest());
+    let failure = |detail| RecordedFailure { kind: ErrorKind::Unknown, message: HOSTILE.join("\n"), detail };
+    vec![
+        State::Started,
+        State::Committed { response: response() },
+        State::Committed { response: large() },
+        State::Failed { failure: failure(json!(null)) },
+        State::Failed { failure: failure(json!({ "code": [1, "two", null] })) },
+        State::Compensated { response: response(), compensation: large(), whole: true },
+        State::Compensated { response: large(), compensation: response(), whole: false },
+        State::Abandoned { reason: String::new() },
+        State::Abandoned { reason: HOSTILE.join("\0") },
+    ]
+}
+
+async fn assert_found(store: &dyn Store, record: &Record) {
+    let found = store.record_find(&record.tenant, &record.key).await.unwrap();
+    assert_eq!(found.as_ref(), Some(record), "by its key");
+    let found = store.record_at(&record.tenant, record.id).await.unwrap();
+    assert_eq!(found.as_ref(), Some(record), "by its place");
+}
+
+/// A record comes back as it was written, in every state, when it is new and when it has changed.
+pub async fn comes_back_as_it_was_written(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    for (i, state) in states().into_iter().enumerate() {
+        let mut new = sample.call(&run, "pay/1", &i.to_string());
+        new.class = EffectClass::ALL[i % EffectClass::ALL.len()];
+        new.basis = Basis::ALL[i % Basis::ALL.len()];
+        new.state = state;
+        admit(store, &[sample.change().record(new.clone())]).await;
+        assert_found(store, &new).await;
+        for state in states() {
+            new = sample.record_on(&new, state);
+            new.basis = Basis::ALL[new.revision as usize % Basis::ALL.len()];
+            new.attempts += 1;
+            new.spent += 1;
+            new.external_ref = Some(format!("ch_{}", new.revision));
+            new.escalation = (new.revision % 2 == 0).then_some(EscalationId(i64::MAX));
+            new.not_before = (new.revision % 3 == 0).then_some(Timestamp(i64::MIN));
+            new.confirm_at = (new.revision % 3 == 1).then_some(Timestamp::MAX);
+            new.updated_at = new.updated_at.after(std::time::Duration::from_secs(1));
+            admit(store, &[sample.change().record(new.clone())]).await;
+            assert_found(store, &new).await;
+        }
+    }
+    let mut extreme = sample.record("extreme");
+    (extreme.input_version, extreme.attempts, extreme.spent) = (u32::MAX, u32::MAX, u32::MAX);
+    (extreme.created_at, extreme.updated_at) = (Timestamp(i64::MIN), Timestamp(i64::MAX));
+    admit(store, &[sample.change().record(extreme.clone())]).await;
+    assert_found(store, &extreme).await;
+}
+
+/// Text is text, wherever it stands and whatever it says.
+pub async fn hostile_text_is_text(store: &dyn Store) {
+    let large = "x".repeat(100_000);
+    for (i, text) in HOSTILE.into_iter().chain(["a\0b", &large]).enumerate() {
+        let sample = Sample::enrol(store, &format!("worker {i}")).await;
+        let mut record = sample.record("a");
+        let short: String = text.chars().filter(|c| !c.is_control()).take(8).collect();
+        record.tenant = sample::tenant(&short);
+        record.operation = name(&short);
+        record.key = Key::of(short.clone()).target(&short).operation(&short).render().expect("a valid key");
+        record.request = inline(json!({ "text": text }));
+        record.owner = Owner { run: None, step: Some(text.into()), call_id: Some(text.into()) };
+        record.state = State::Committed { response: inline(json!(text)) };
+        record.external_ref = Some(text.into());
+        record.scope = Some(text.into());
+        admit(store, &[sample.change().record(record.clone())]).await;
+        assert_found(store, &record).await;
+    }
+}
+
+/// A key is taken once: a second record with it is refused as `Exists`, and the first is untouched.
+pub async fn a_key_is_taken_once(store: &dyn Store) {
+    let (ann, bob) = (Sample::enrol(store, "ann").await, Sample::enrol(store, "bob").await);
+    let (first, second) = (ann.record("a"), bob.record("a"));
+    let batch = [ann.change().record(first.clone()), bob.change().record(second.clone())];
+    let verdicts = store.commit(&batch).await.unwrap();
+    assert_eq!(verdicts, [Verdict::Admitted, Verdict::Refused(Refusal::Exists)]);
+    assert_eq!(refused(store, bob.change().record(second.clone())).await, Some(Refusal::Exists));
+    assert_found(store, &first).await;
+    assert_eq!(store.record_at(&bob.tenant, second.id).await.unwrap(), None);
+
+    let committed = ann.committed(&first);
+    admit(store, &[ann.change().record(committed.clone())]).await;
+    assert_eq!(refused(store, bob.change().record(second)).await, Some(Refusal::Exists));
+    assert_found(store, &committed).await;
+}
+
+/// The same key of another tenant is another record.
+pub async fn a_key_belongs_to_its_tenant(store: &dyn Store) {
+    let ann = Sample::enrol(store, "ann").await;
+    let other = ann.for_tenant("globex");
+    let (ours, theirs) = (ann.record("a"), other.record("a"));
+    admit(store, &[ann.change().record(ours.clone()), other.change().record(theirs.clone())]).await;
+    assert_found(store, &ours).await;
+    assert_found(store, &theirs).await;
+}
+
+/// A change is admitted only on top of the revision that it was computed from.
+pub async fn an_update_follows_the_revision_before(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let first = sample.record("a");
+    let second = sample.committed(&first);
+    let third = sample.record_on(&second, State::Abandoned { reason: "why".into() });
+    admit(store, &[sample.change().record(first.clone())]).await;
+    assert_eq!(refused(store, sample.change().record(third.clone())).await, Some(Refusal::Stale), "too far");
+    admit(store, &[sample.change().record(second)]).await;
+    admit(store, &[sample.change().record(third.clone())]).await;
+    assert_eq!(refused(store, sample.change().record(first)).await, Some(Refusal::Stale), "from the past");
+    let mut zero = third.clone();
+    zero.revision = 0;
+    assert_eq!(refused(store, sample.change().record(zero)).await, Some(Refusal::Stale), "before the first");
+    assert_found(store, &third).await;
+}
+
+/// A change of a record that is not there is stale.
+pub async fn an_update_needs_its_record(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let record = sample.record("a");
+    for revision in [0, 2, 3, u32::MAX] {
+        let update = Record { revision, ..sample.committed(&record) };
+        assert_eq!(refused(store, sample.change().record(update)).await, Some(Refusal::Stale), "{revision}");
+        assert_eq!(store.record_at(&sample.tenant, record.id).await.unwrap(), None);
+    }
+}
+
+/// A change cannot reach the record of another tenant, nor that of another key, by its place.
+pub async fn an_update_stays_with_its_tenant_and_key(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let record = sample.record("a");
+    admit(store, &[sample.change().record(record.clone())]).await;
+    let foreign = Record { tenant: sample::tenant("globex"), ..sample.committed(&record) };
+    assert_eq!(refused(store, sample.change().record(foreign)).await, Some(Refusal::Stale));
+    let other = Record { key: sample::key("b"), ..sample.committed(&record) };
+    assert_eq!(refused(store, sample.change().record(other)).await, Some(Refusal::Stale));
+    assert_found(store, &record).await;
+}
+
+/// Two changes from one revision: the second is stale even if the same worker made both. It is not the first
+/// one's repetition.
+pub async fn another_change_at_the_same_revision_is_stale(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let record = sample.record("a");
+    let committed = sample.committed(&record);
+    admit(store, &[sample.change().record(record.clone())]).await;
+    admit(store, &[sample.change().record(committed.clone())]).await;
+    let abandoned = sample.record_on(&record, State::Abandoned { reason: "a person said so".into() });
+    assert_eq!(one(store, sample.change().record(abandoned)).await, Verdict::Refused(Refusal::Stale));
+    let marked = Record { external_ref: Some("ch_2".into()), ..committed.clone() };
+    assert_eq!(one(store, sample.change().record(marked)).await, Verdict::Refused(Refusal::Stale));
+    assert_found(store, &committed).await;
+}
+
+/// Only its tenant finds it, by key or by place.
+pub async fn belongs_to_its_tenant(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (record, run) = (sample.record("a"), sample.run("a"));
+    let other = sample::tenant("globex");
+    let mut change = sample.change().record(record.clone());
+    change.used = Some(Box::new(sample.used(&record, &run)));
+    admit(store, &[change]).await;
+    assert_eq!(store.record_find(&other, &record.key).await.unwrap(), None);
+    assert_eq!(store.record_at(&other, record.id).await.unwrap(), None);
+    assert_eq!(store.record_uses(&other, record.id).await.unwrap(), []);
+}
+
+/// Orphans are started records of fenced workers, outside any run and without an open question.
+pub async fn orphans_are_started_and_nobodys(store: &dyn Store) {
+    let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
+    let orphan = old.record("orphan");
+    let foreign = old.for_tenant("globex").record("orphan");
+    let committed = Record { state: old.committed(&orphan).state, ..old.record("committed") };
+    let of_run = old.call(&old.run("a"), "pay/1", "of a run");
+    let asked = Record { escalation: Some(EscalationId(1)), ..old.record("asked") };
+    let alive = new.record("alive");
+    let all = [&orphan, &foreign, &committed, &of_run, &asked];
+    admit(store, &all.map(|record| old.change().record(record.clone()))).await;
+    admit(store, &[new.change().record(alive)]).await;
+    assert_eq!(store.record_orphans(10).await.unwrap(), [], "nobody has been fenced");
+    admit(store, &[fence_others(new.fence)]).await;
+    assert_eq!(store.record_orphans(10).await.unwrap(), [orphan.clone(), foreign.clone()], "of all tenants");
+
+    admit(store, &[new.change().record(new.record_on(&orphan, State::Started))]).await;
+    assert_eq!(store.record_orphans(10).await.unwrap(), [foreign], "taken over is no orphan any more");
+}
+
+/// At most so many are listed.
+pub async fn orphans_are_limited(store: &dyn Store) {
+    let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
+    let records: Vec<_> = (0..5).map(|i| old.record(&i.to_string())).collect();
+    let changes: Vec<_> = records.iter().map(|record| old.change().record(record.clone())).collect();
+    admit(store, &changes).await;
+    admit(store, &[fence_others(new.fence)]).await;
+    assert_eq!(store.record_orphans(0).await.unwrap(), []);
+    assert_eq!(store.record_orphans(3).await.unwrap(), records[..3]);
+    assert_eq!(store.record_orphans(u32::MAX).await.unwrap(), records);
+}
+
+/// Records whose confirming lookup is due, the earliest first, at most so many.
+pub async fn unconfirmed_ones_are_due(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let at = |at: i64, target: &str| Record { confirm_at: Some(Timestamp(at)), ..sample.record(target) };
+    let (late, early, middle) = (at(30, "late"), at(10, "early"), at(20, "middle"));
+    let changes =
+        [&late, &early, &middle, &sample.record("never")].map(|r| sample.change().record(r.clone()));
+    admit(store, &changes).await;
+    let due = async |until: i64, limit: u32| store.record_unconfirmed(Timestamp(until), limit).await.unwrap();
+    assert_eq!(due(9, 10).await, []);
+    assert_eq!(due(20, 10).await, [early.clone(), middle.clone()]);
+    assert_eq!(due(i64::MAX, 1).await, std::slice::from_ref(&early));
+    let confirmed = Record { confirm_at: None, ..sample.committed(&early) };
+    admit(store, &[sample.change().record(confirmed)]).await;
+    assert_eq!(due(i64::MAX, 10).await, [middle, late]);
+}
+
+/// The runs that a record answered, each once.
+pub async fn uses_are_listed_by_run(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (record, runs) = (sample.record("a"), [sample.run("a"), sample.run("b")]);
+    let uses = [0, 1].map(|i| sample.used(&record, &runs[i]));
+    let change = |used: &Use| Change { used: Some(Box::new(used.clone())), ..sample.change() };
+    let again = Use { step: "pay/2".into(), at: Timestamp(9), ..uses[0].clone() };
+    admit(
+        store,
+        &[sample.change().record(record.clone()), change(&uses[1]), change(&uses[0]), change(&again)],
+    )
+    .await;
+    assert_eq!(store.record_uses(&sample.tenant, record.id).await.unwrap(), uses);
+    assert_eq!(store.record_uses(&sample.tenant, sample.record("b").id).await.unwrap(), []);
+}

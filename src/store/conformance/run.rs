@@ -1,0 +1,199 @@
+//! A run's row.
+
+use serde_json::json;
+
+use super::sample::{self, HOSTILE, Sample, fence_others, inline, name, payload};
+use super::{admit, one, refused};
+use crate::clock::Timestamp;
+use crate::id::RunId;
+use crate::payload::Stored;
+use crate::store::{Refusal, Run, RunState, Store, Verdict};
+
+fn states() -> Vec<RunState> {
+    let failure = payload(&json!({ "message": HOSTILE }));
+    vec![
+        RunState::Active,
+        RunState::Waiting { until: None },
+        RunState::Waiting { until: Some(Timestamp(i64::MIN)) },
+        RunState::Waiting { until: Some(Timestamp(i64::MAX)) },
+        RunState::Succeeded { output: inline(json!(null)) },
+        RunState::Succeeded { output: Stored::At(failure.digest()) },
+        RunState::Failed { failure: failure.clone() },
+        RunState::Halted { failure },
+    ]
+}
+
+async fn assert_found(store: &dyn Store, run: &Run) {
+    let found = store.run_find(&run.tenant, run.id).await.unwrap();
+    assert_eq!(found.as_ref(), Some(run), "by its id");
+    if let Some(key) = &run.key {
+        let found = store.run_keyed(&run.tenant, run.workflow.as_str(), key).await.unwrap();
+        assert_eq!(found.as_ref(), Some(run), "by its key");
+    }
+}
+
+/// A run comes back as it was written, in every state, when it is new and when it has changed.
+pub async fn comes_back_as_it_was_written(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    for (i, state) in states().into_iter().enumerate() {
+        let mut run = Run { state, ..sample.run(&i.to_string()) };
+        admit(store, &[sample.change().run(run.clone())]).await;
+        assert_found(store, &run).await;
+        for state in states() {
+            run = sample.run_on(&run, state);
+            run.deaths = u32::MAX - run.revision;
+            run.updated_at = Timestamp(-i64::from(run.revision));
+            admit(store, &[sample.change().run(run.clone())]).await;
+            assert_found(store, &run).await;
+        }
+    }
+}
+
+/// Text is text, wherever it stands and whatever it says.
+pub async fn hostile_text_is_text(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let large = "x".repeat(100_000);
+    let texts: Vec<_> =
+        HOSTILE.into_iter().chain(["", "a\0b", "a\0c", "a", "A", "ä", "a\u{308}", &large]).collect();
+    for text in &texts {
+        let mut run = sample.run(text);
+        run.version = u32::MAX;
+        run.workflow =
+            name(&text.chars().filter(|c| !c.is_control()).take(8).chain(['w']).collect::<String>());
+        run.input = inline(json!({ "text": text }));
+        run.state = RunState::Succeeded { output: inline(json!(text)) };
+        admit(store, &[sample.change().run(run.clone())]).await;
+        assert_found(store, &run).await;
+    }
+}
+
+/// A start key is taken once; a second run with it is refused as `Exists`, and the first is untouched.
+pub async fn a_key_is_taken_once(store: &dyn Store) {
+    let (ann, bob) = (Sample::enrol(store, "ann").await, Sample::enrol(store, "bob").await);
+    let (first, second) = (ann.run("a"), bob.run("a"));
+    let batch = [ann.change().run(first.clone()), bob.change().run(second.clone())];
+    let verdicts = store.commit(&batch).await.unwrap();
+    assert_eq!(verdicts, [Verdict::Admitted, Verdict::Refused(Refusal::Exists)]);
+    let ended = ann.run_on(&first, RunState::Succeeded { output: inline(json!(1)) });
+    admit(store, &[ann.change().run(ended.clone())]).await;
+    assert_eq!(refused(store, bob.change().run(second.clone())).await, Some(Refusal::Exists));
+    assert_found(store, &ended).await;
+    assert_eq!(store.run_find(&bob.tenant, second.id).await.unwrap(), None);
+}
+
+/// The same start key of another tenant or another workflow is another run.
+pub async fn a_key_belongs_to_its_tenant_and_workflow(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let theirs = sample.for_tenant("globex").run("a");
+    let other = Run { workflow: name("refund"), ..sample.run("a") };
+    for run in [sample.run("a"), theirs, other] {
+        admit(store, &[sample.change().run(run.clone())]).await;
+        assert_found(store, &run).await;
+    }
+    assert_eq!(store.run_keyed(&sample.tenant, "ship", "a").await.unwrap(), None);
+    assert_eq!(store.run_keyed(&sample.tenant, "", "a").await.unwrap(), None);
+}
+
+/// Runs without a start key never clash.
+pub async fn without_a_key_there_is_no_clash(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let runs = [sample.run_without_key(), sample.run_without_key(), sample.run("")];
+    admit(store, &runs.each_ref().map(|run| sample.change().run(run.clone()))).await;
+    for run in &runs {
+        assert_found(store, run).await;
+    }
+}
+
+/// A change is admitted only on top of the revision that it was computed from.
+pub async fn an_update_follows_the_revision_before(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let first = sample.run("a");
+    let second = sample.run_on(&first, RunState::Waiting { until: None });
+    let third = sample.run_on(&second, RunState::Active);
+    admit(store, &[sample.change().run(first.clone())]).await;
+    assert_eq!(refused(store, sample.change().run(third.clone())).await, Some(Refusal::Stale), "too far");
+    admit(store, &[sample.change().run(second)]).await;
+    admit(store, &[sample.change().run(third.clone())]).await;
+    assert_eq!(refused(store, sample.change().run(first)).await, Some(Refusal::Stale), "from the past");
+    assert_found(store, &third).await;
+}
+
+/// A change of a run that is not there is stale.
+pub async fn an_update_needs_its_run(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    for revision in [0, 2, 3, u32::MAX] {
+        let update = Run { revision, ..run.clone() };
+        assert_eq!(refused(store, sample.change().run(update)).await, Some(Refusal::Stale), "{revision}");
+        assert_eq!(store.run_find(&sample.tenant, run.id).await.unwrap(), None);
+    }
+}
+
+/// A change cannot reach the run of another tenant by its id.
+pub async fn an_update_stays_with_its_tenant(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    admit(store, &[sample.change().run(run.clone())]).await;
+    let foreign = Run { tenant: sample::tenant("globex"), ..sample.run_on(&run, RunState::Active) };
+    assert_eq!(refused(store, sample.change().run(foreign)).await, Some(Refusal::Stale));
+    assert_found(store, &run).await;
+}
+
+/// Two changes from one revision: the second is stale even if the same worker made both.
+pub async fn another_change_at_the_same_revision_is_stale(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    admit(store, &[sample.change().run(run.clone())]).await;
+    let first = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(7)) });
+    admit(store, &[sample.change().run(first.clone())]).await;
+    let second = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(8)) });
+    assert_eq!(one(store, sample.change().run(second)).await, Verdict::Refused(Refusal::Stale));
+    assert_found(store, &first).await;
+}
+
+/// Only its tenant finds it, by id, by key and in a list.
+pub async fn belongs_to_its_tenant(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (run, other) = (sample.run("a"), sample::tenant("globex"));
+    admit(store, &[sample.change().run(run.clone())]).await;
+    assert_eq!(store.run_find(&other, run.id).await.unwrap(), None);
+    assert_eq!(store.run_keyed(&other, run.workflow.as_str(), "a").await.unwrap(), None);
+    assert_eq!(store.run_list(&other, RunId(i64::MIN), 10).await.unwrap(), []);
+}
+
+/// The runs of a tenant behind a place, in the order of their ids, at most so many.
+pub async fn is_listed_from_a_place_on(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let runs: Vec<_> = (0..5).map(|i| sample.run(&i.to_string())).collect();
+    let changes: Vec<_> = runs.iter().rev().map(|run| sample.change().run(run.clone())).collect();
+    admit(store, &changes).await;
+    admit(store, &[sample.change().run(sample.for_tenant("globex").run("a"))]).await;
+    let list =
+        async |after: i64, limit: u32| store.run_list(&sample.tenant, RunId(after), limit).await.unwrap();
+    assert_eq!(list(i64::MIN, 10).await, runs);
+    assert_eq!(list(i64::MIN, 2).await, runs[..2]);
+    assert_eq!(list(runs[1].id.0, 2).await, runs[2..4]);
+    assert_eq!(list(runs[4].id.0, 2).await, []);
+    assert_eq!(list(i64::MIN, 0).await, []);
+}
+
+/// Orphans are active runs of fenced workers, from a place on, in the order of their ids, at most so many.
+pub async fn orphans_are_active_and_nobodys(store: &dyn Store) {
+    let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
+    let first = old.run("first");
+    let waiting = Run { state: RunState::Waiting { until: None }, ..old.run("waiting") };
+    let ended = Run { state: RunState::Succeeded { output: inline(json!(1)) }, ..old.run("ended") };
+    let second = old.for_tenant("globex").run("second");
+    let third = old.run("third");
+    let all = [&first, &waiting, &ended, &second, &third];
+    admit(store, &all.map(|run| old.change().run(run.clone()))).await;
+    admit(store, &[new.change().run(new.run("alive"))]).await;
+    let orphans = async |after: i64, limit: u32| store.run_orphans(RunId(after), limit).await.unwrap();
+    assert_eq!(orphans(0, 10).await, [], "nobody has been fenced");
+    admit(store, &[fence_others(new.fence)]).await;
+    assert_eq!(orphans(0, 10).await, [first.clone(), second.clone(), third.clone()], "of all tenants");
+    assert_eq!(orphans(first.id.0, 1).await, std::slice::from_ref(&second));
+
+    admit(store, &[new.change().run(new.run_on(&first, RunState::Active))]).await;
+    assert_eq!(orphans(0, 10).await, [second, third], "taken over is no orphan any more");
+}

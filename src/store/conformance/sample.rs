@@ -1,0 +1,255 @@
+//! Plain rows to begin a test with, and strings that nobody should have to survive.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::admit;
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Fence, Ids, Name, RecordId, RunId, Tenant};
+use crate::ledger::{Basis, EffectClass, Key, OperationKey, Owner, Record, RequestHash, State};
+use crate::payload::{Payload, Stored};
+use crate::store::{
+    Answer, Change, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Step, StepKind, Store,
+    Use, WorkerChange,
+};
+
+/// Text that has broken programs before.
+pub const HOSTILE: [&str; 10] = [
+    "'; DROP TABLE record; --",
+    "\" OR 1=1 /*",
+    "%_?1:a@b$c",
+    "@0000000000000000000000000000000000000000000000000000000000000000",
+    "👩‍👩‍👧‍👦🏴󠁧󠁢󠁷󠁬󠁳󠁿",
+    "\u{202e}txet desrever\u{2066}",
+    "שלום עולם",
+    "é\u{301}\u{fffd}\u{feff}\u{10ffff}",
+    "null",
+    " leading and trailing ",
+];
+
+/// A worker of a store under test, which makes rows with ids of its own.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Its fence.
+    pub fence: Fence,
+    /// The tenant of its rows.
+    pub tenant: Tenant,
+    ids: Arc<Ids>,
+}
+
+impl Sample {
+    /// Enrols a worker of this name, which must be new to the store.
+    pub async fn enrol(store: &dyn Store, name: &str) -> Self {
+        admit(store, &[enrol(name)]).await;
+        let worker = store.worker_find(name).await.expect("the store works").expect("it has enrolled");
+        Self::of(worker.fence)
+    }
+
+    /// The worker with this fence.
+    pub fn of(fence: Fence) -> Self {
+        Self { fence, tenant: tenant("acme"), ids: Arc::new(Ids::new(fence)) }
+    }
+
+    /// The same worker at work for another tenant.
+    #[must_use]
+    pub fn for_tenant(&self, name: &str) -> Self {
+        Self { tenant: tenant(name), ..self.clone() }
+    }
+
+    /// An empty change by this worker.
+    pub fn change(&self) -> Change {
+        Change::by(self.fence)
+    }
+
+    /// A new started record, of nobody's run.
+    pub fn record(&self, target: &str) -> Record {
+        let request = inline(json!({ "target": target }));
+        Record {
+            id: RecordId(self.ids.next()),
+            tenant: self.tenant.clone(),
+            key: key(target),
+            operation: name("pay"),
+            class: EffectClass::Payment,
+            request_hash: hash(target),
+            request,
+            input_version: 1,
+            owner: Owner::default(),
+            fence: self.fence,
+            revision: 1,
+            attempts: 1,
+            spent: 0,
+            state: State::Started,
+            basis: Basis::Answer,
+            external_ref: None,
+            scope: None,
+            escalation: None,
+            not_before: None,
+            confirm_at: None,
+            in_doubt: false,
+            created_at: Timestamp(1_000),
+            updated_at: Timestamp(1_000),
+        }
+    }
+
+    /// A new started record of a run's step.
+    pub fn call(&self, run: &Run, step: &str, target: &str) -> Record {
+        let owner = Owner { run: Some(run.id), step: Some(step.to_owned()), call_id: None };
+        Record { owner, ..self.record(target) }
+    }
+
+    /// The record, one revision on and committed.
+    pub fn committed(&self, record: &Record) -> Record {
+        let response = inline(json!({ "done": record.key.as_str() }));
+        self.record_on(record, State::Committed { response })
+    }
+
+    /// The record, one revision on and in another state.
+    pub fn record_on(&self, record: &Record, state: State) -> Record {
+        Record { state, fence: self.fence, revision: record.revision + 1, ..record.clone() }
+    }
+
+    /// A new active run with a start key.
+    pub fn run(&self, start: &str) -> Run {
+        Run { key: Some(start.to_owned()), ..self.run_without_key() }
+    }
+
+    /// A new active run without a start key.
+    pub fn run_without_key(&self) -> Run {
+        Run {
+            id: RunId(self.ids.next()),
+            tenant: self.tenant.clone(),
+            workflow: name("order"),
+            version: 1,
+            key: None,
+            input: inline(json!({ "order": 7 })),
+            input_hash: hash("order"),
+            state: RunState::Active,
+            fence: self.fence,
+            revision: 1,
+            deaths: 0,
+            created_at: Timestamp(1_000),
+            updated_at: Timestamp(1_000),
+        }
+    }
+
+    /// The run, one revision on and in another state.
+    pub fn run_on(&self, run: &Run, state: RunState) -> Run {
+        Run { state, fence: self.fence, revision: run.revision + 1, ..run.clone() }
+    }
+
+    /// A new run that waits for an instant.
+    pub fn timer(&self, until: i64) -> Run {
+        Run { state: RunState::Waiting { until: Some(Timestamp(until)) }, ..self.run_without_key() }
+    }
+
+    /// A checkpoint of a run.
+    pub fn step(&self, run: &Run, id: &str) -> Step {
+        Step {
+            tenant: self.tenant.clone(),
+            run: run.id,
+            kind: StepKind::Step,
+            name: "load".into(),
+            id: id.to_owned(),
+            input_hash: Some(hash(id)),
+            value: Some(inline(json!({ "step": id }))),
+            at: Timestamp(2_000),
+        }
+    }
+
+    /// That a run was answered from a record.
+    pub fn used(&self, record: &Record, run: &Run) -> Use {
+        Use {
+            tenant: self.tenant.clone(),
+            record: record.id,
+            run: run.id,
+            step: "pay/1".into(),
+            at: Timestamp(3_000),
+        }
+    }
+
+    /// An open question.
+    pub fn escalation(&self, question: &str) -> Escalation {
+        let id = self.ids.next();
+        Escalation {
+            id: EscalationId(id),
+            tenant: self.tenant.clone(),
+            record: None,
+            run: None,
+            kind: EscalationKind::Ambiguous,
+            question: question.to_owned(),
+            opened_at: Timestamp(id & 0xffff),
+            answer: None,
+        }
+    }
+
+    /// What this worker learned about a record's attempt.
+    pub fn evidence(&self, record: &Record, attempt: u32) -> Evidence {
+        Evidence {
+            tenant: self.tenant.clone(),
+            record: record.id,
+            fence: self.fence,
+            attempt,
+            response: payload(&json!({ "late": attempt })),
+            external_ref: Some("ch_1".into()),
+            at: Timestamp(4_000),
+        }
+    }
+}
+
+/// The question with an answer.
+#[must_use]
+pub fn answered(escalation: &Escalation, by: &str) -> Escalation {
+    let answer = Answer { by: by.to_owned(), resolution: Resolution::NotCommitted, at: Timestamp(5_000) };
+    Escalation { answer: Some(answer), ..escalation.clone() }
+}
+
+/// A worker's enrolment.
+pub fn enrol(name: &str) -> Change {
+    worker(None, WorkerChange::Enrol { name: name.to_owned(), at: Timestamp(100) })
+}
+
+/// A worker fences all the others.
+pub fn fence_others(by: Fence) -> Change {
+    worker(Some(by), WorkerChange::FenceOthers { at: Timestamp(200) })
+}
+
+/// A worker goes.
+pub fn retire(by: Fence) -> Change {
+    worker(Some(by), WorkerChange::Retire { at: Timestamp(300) })
+}
+
+fn worker(fence: Option<Fence>, change: WorkerChange) -> Change {
+    Change { fence, worker: Some(change), ..Change::default() }
+}
+
+/// A rendered key about a target.
+pub fn key(target: &str) -> OperationKey {
+    Key::of("pay").target(target).operation("charge").render().expect("a valid key")
+}
+
+/// A tenant of this name.
+pub fn tenant(name: &str) -> Tenant {
+    Tenant::new(name).expect("a valid tenant")
+}
+
+/// A valid name.
+pub fn name(name: &str) -> Name {
+    Name::new(name).expect("a valid name")
+}
+
+/// The canonical form of a value.
+pub fn payload(value: &serde_json::Value) -> Payload {
+    Payload::of(value).expect("a valid payload")
+}
+
+/// A value in its row.
+#[allow(clippy::needless_pass_by_value, reason = "reads better where it is built with json!")]
+pub fn inline(value: serde_json::Value) -> Stored {
+    Stored::Inline(payload(&value))
+}
+
+/// A hash that differs as the texts differ.
+pub fn hash(of: &str) -> RequestHash {
+    RequestHash::of("sample", &payload(&json!(of)))
+}

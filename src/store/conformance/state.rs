@@ -1,0 +1,156 @@
+//! Everything that can be read of a store, to compare two stores or one store before and after.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::ledger::OperationKey;
+use crate::payload::PayloadDigest;
+use crate::store::{Change, RunState, Store, WorkerChange};
+
+/// What there may be to ask a store about: gathered from the changes that were sent to it, admitted or not.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    tenants: BTreeSet<Tenant>,
+    workers: BTreeSet<String>,
+    runs: BTreeSet<RunId>,
+    starts: BTreeSet<(String, String)>,
+    records: BTreeSet<RecordId>,
+    keys: BTreeSet<OperationKey>,
+    escalations: BTreeSet<EscalationId>,
+    payloads: BTreeSet<[u8; 32]>,
+    instants: BTreeSet<Timestamp>,
+}
+
+impl Names {
+    /// Adds what a change names.
+    pub fn learn(&mut self, change: &Change) {
+        if let Some(WorkerChange::Enrol { name, .. }) = &change.worker {
+            self.workers.insert(name.clone());
+        }
+        if let Some(run) = &change.run {
+            self.tenants.insert(run.tenant.clone());
+            self.runs.insert(run.id);
+            self.starts.extend(run.key.clone().map(|key| (run.workflow.as_str().to_owned(), key)));
+            if let RunState::Waiting { until } = run.state {
+                self.instants.extend(until);
+            }
+        }
+        if let Some(record) = &change.record {
+            self.tenants.insert(record.tenant.clone());
+            self.records.insert(record.id);
+            self.keys.insert(record.key.clone());
+            self.instants.extend(record.confirm_at);
+        }
+        if let Some(step) = &change.step {
+            self.tenants.insert(step.tenant.clone());
+            self.runs.insert(step.run);
+        }
+        if let Some(used) = &change.used {
+            self.tenants.insert(used.tenant.clone());
+            self.records.insert(used.record);
+            self.runs.insert(used.run);
+        }
+        if let Some(evidence) = &change.evidence {
+            self.tenants.insert(evidence.tenant.clone());
+            self.records.insert(evidence.record);
+        }
+        for escalation in &change.escalations {
+            self.tenants.insert(escalation.tenant.clone());
+            self.escalations.insert(escalation.id);
+        }
+        for (tenant, payload) in &change.payloads {
+            self.tenants.insert(tenant.clone());
+            self.payloads.insert(payload.digest().0);
+        }
+        self.tenants.extend(change.tenant_key.as_ref().map(|(tenant, _)| tenant.clone()));
+    }
+}
+
+/// A store's answers, as text, by question.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State(BTreeMap<String, String>);
+
+impl State {
+    /// Asks a store everything about these names, each name under each tenant.
+    pub async fn of(store: &dyn Store, names: &Names) -> Self {
+        let mut state = Self::default();
+        for name in &names.workers {
+            state.note(format!("worker {name}"), &store.worker_find(name).await);
+        }
+        for limit in [3, u32::MAX] {
+            state.note(format!("record_orphans {limit}"), &store.record_orphans(limit).await);
+            let after = names.runs.iter().nth(names.runs.len() / 2).filter(|_| limit == 3);
+            let after = after.copied().unwrap_or(RunId(i64::MIN));
+            state.note(format!("run_orphans {after} {limit}"), &store.run_orphans(after, limit).await);
+            state.note(format!("run_answered {after} {limit}"), &store.run_answered(after, limit).await);
+            for until in names.instants.iter().copied().chain([Timestamp::MAX]) {
+                state.note(format!("run_due {} {limit}", until.0), &store.run_due(until, limit).await);
+                let records = store.record_unconfirmed(until, limit).await;
+                state.note(format!("record_unconfirmed {} {limit}", until.0), &records);
+            }
+        }
+        state.note("next_due".into(), &store.next_due().await);
+        for tenant in &names.tenants {
+            state.ask_tenant(store, names, tenant).await;
+        }
+        state
+    }
+
+    async fn ask_tenant(&mut self, store: &dyn Store, names: &Names, tenant: &Tenant) {
+        let key = store.tenant_key(tenant).await.map(|key| key.map(|key| *key.bytes()));
+        self.note(format!("{tenant}: key"), &key);
+        for limit in [3, u32::MAX] {
+            let runs = store.run_list(tenant, RunId(i64::MIN), limit).await;
+            self.note(format!("{tenant}: runs {limit}"), &runs);
+            let open = store.escalation_open(tenant, limit).await;
+            self.note(format!("{tenant}: open escalations {limit}"), &open);
+        }
+        for id in &names.runs {
+            self.note(format!("{tenant}: {id}"), &store.run_find(tenant, *id).await);
+            let mut history = store.run_history(tenant, *id).await;
+            if let Ok(history) = &mut history {
+                // In no order: everything in it is known by name.
+                history.steps.sort_by(|a, b| (a.kind, &a.name, &a.id).cmp(&(b.kind, &b.name, &b.id)));
+                history.calls.sort_by_key(|call| call.record);
+                history.uses.sort_by_key(|used| used.record);
+            }
+            self.note(format!("{tenant}: history of {id}"), &history);
+        }
+        for (workflow, key) in &names.starts {
+            let run = store.run_keyed(tenant, workflow, key).await;
+            self.note(format!("{tenant}: run {workflow} {key}"), &run);
+        }
+        for id in &names.records {
+            self.note(format!("{tenant}: {id}"), &store.record_at(tenant, *id).await);
+            self.note(format!("{tenant}: uses of {id}"), &store.record_uses(tenant, *id).await);
+            self.note(format!("{tenant}: evidence of {id}"), &store.record_evidence(tenant, *id).await);
+        }
+        for key in &names.keys {
+            self.note(format!("{tenant}: record {key}"), &store.record_find(tenant, key).await);
+        }
+        for id in &names.escalations {
+            self.note(format!("{tenant}: {id}"), &store.escalation_find(tenant, *id).await);
+        }
+        for digest in &names.payloads {
+            let payload = store.payload_find(tenant, PayloadDigest(*digest)).await;
+            self.note(format!("{tenant}: payload {digest:02x?}"), &payload);
+        }
+    }
+
+    fn note(&mut self, question: String, answer: &impl Debug) {
+        self.0.insert(question, format!("{answer:?}"));
+    }
+
+    /// What two stores answer differently: the question and both answers.
+    pub fn difference(&self, other: &Self) -> Vec<String> {
+        let questions: BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();
+        let differs = |question: &&&String| self.0.get(**question) != other.0.get(**question);
+        let say = |question: &String| {
+            let answers = (self.0.get(question), other.0.get(question));
+            format!("{question}\n   one: {:?}\n other: {:?}", answers.0, answers.1)
+        };
+        questions.iter().filter(differs).map(|question| say(question)).collect()
+    }
+}

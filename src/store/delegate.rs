@@ -1,0 +1,123 @@
+//! Wrapping a store: what a wrapper leaves as it is, in one line.
+
+/// Passes reads on to the store behind a wrapper, by name, or all of them. A method that a wrapper names neither
+/// here nor implements itself is a compile error, so that a new one cannot slip past it.
+///
+/// ```
+/// use counterfoil::store::{Asked, Change, Model, Store, Verdict};
+///
+/// #[derive(Debug)]
+/// struct Logged(Model);
+///
+/// impl Store for Logged {
+///     fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+///         println!("{} changes", changes.len());
+///         self.0.commit(changes)
+///     }
+///     counterfoil::delegate_reads!(self => self.0; all);
+/// }
+/// ```
+#[macro_export]
+macro_rules! delegate_reads {
+    ($self:ident => $store:expr; all) => {
+        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open worker_find tenant_key payload_find);
+    };
+    ($self:ident => $store:expr; $($method:ident)+) => {
+        $($crate::delegate_reads!(@$method $self => $store);)+
+    };
+    (@record_find $self:ident => $store:expr) => {
+        fn record_find<'a>(&'a $self, tenant: &'a $crate::Tenant, key: &'a $crate::ledger::OperationKey) -> $crate::store::Asked<'a, Option<$crate::ledger::Record>> {
+            $store.record_find(tenant, key)
+        }
+    };
+    (@record_at $self:ident => $store:expr) => {
+        fn record_at<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::RecordId) -> $crate::store::Asked<'a, Option<$crate::ledger::Record>> {
+            $store.record_at(tenant, id)
+        }
+    };
+    (@record_orphans $self:ident => $store:expr) => {
+        fn record_orphans(&$self, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::ledger::Record>> {
+            $store.record_orphans(limit)
+        }
+    };
+    (@record_unconfirmed $self:ident => $store:expr) => {
+        fn record_unconfirmed(&$self, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::ledger::Record>> {
+            $store.record_unconfirmed(until, limit)
+        }
+    };
+    (@record_uses $self:ident => $store:expr) => {
+        fn record_uses<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::RecordId) -> $crate::store::Asked<'a, Vec<$crate::store::Use>> {
+            $store.record_uses(tenant, id)
+        }
+    };
+    (@record_evidence $self:ident => $store:expr) => {
+        fn record_evidence<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::RecordId) -> $crate::store::Asked<'a, Vec<$crate::store::Evidence>> {
+            $store.record_evidence(tenant, id)
+        }
+    };
+    (@run_find $self:ident => $store:expr) => {
+        fn run_find<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::RunId) -> $crate::store::Asked<'a, Option<$crate::store::Run>> {
+            $store.run_find(tenant, id)
+        }
+    };
+    (@run_keyed $self:ident => $store:expr) => {
+        fn run_keyed<'a>(&'a $self, tenant: &'a $crate::Tenant, workflow: &'a str, key: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Run>> {
+            $store.run_keyed(tenant, workflow, key)
+        }
+    };
+    (@run_history $self:ident => $store:expr) => {
+        fn run_history<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::RunId) -> $crate::store::Asked<'a, $crate::store::History> {
+            $store.run_history(tenant, id)
+        }
+    };
+    (@run_orphans $self:ident => $store:expr) => {
+        fn run_orphans(&$self, after: $crate::RunId, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Run>> {
+            $store.run_orphans(after, limit)
+        }
+    };
+    (@run_answered $self:ident => $store:expr) => {
+        fn run_answered(&$self, after: $crate::RunId, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Run>> {
+            $store.run_answered(after, limit)
+        }
+    };
+    (@run_due $self:ident => $store:expr) => {
+        fn run_due(&$self, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Run>> {
+            $store.run_due(until, limit)
+        }
+    };
+    (@next_due $self:ident => $store:expr) => {
+        fn next_due(&$self) -> $crate::store::Asked<'_, Option<$crate::Timestamp>> {
+            $store.next_due()
+        }
+    };
+    (@run_list $self:ident => $store:expr) => {
+        fn run_list<'a>(&'a $self, tenant: &'a $crate::Tenant, after: $crate::RunId, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Run>> {
+            $store.run_list(tenant, after, limit)
+        }
+    };
+    (@escalation_find $self:ident => $store:expr) => {
+        fn escalation_find<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::EscalationId) -> $crate::store::Asked<'a, Option<$crate::store::Escalation>> {
+            $store.escalation_find(tenant, id)
+        }
+    };
+    (@escalation_open $self:ident => $store:expr) => {
+        fn escalation_open<'a>(&'a $self, tenant: &'a $crate::Tenant, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Escalation>> {
+            $store.escalation_open(tenant, limit)
+        }
+    };
+    (@worker_find $self:ident => $store:expr) => {
+        fn worker_find<'a>(&'a $self, name: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Worker>> {
+            $store.worker_find(name)
+        }
+    };
+    (@tenant_key $self:ident => $store:expr) => {
+        fn tenant_key<'a>(&'a $self, tenant: &'a $crate::Tenant) -> $crate::store::Asked<'a, Option<$crate::payload::DigestKey>> {
+            $store.tenant_key(tenant)
+        }
+    };
+    (@payload_find $self:ident => $store:expr) => {
+        fn payload_find<'a>(&'a $self, tenant: &'a $crate::Tenant, digest: $crate::payload::PayloadDigest) -> $crate::store::Asked<'a, Option<$crate::payload::Payload>> {
+            $store.payload_find(tenant, digest)
+        }
+    };
+}

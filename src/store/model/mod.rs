@@ -1,0 +1,278 @@
+//! The store as a model: what every store must do, in memory, for simulations and differential tests.
+//!
+//! It keeps *written* and *durable* apart, as a disk does: what is written can be read, and is lost by a crash
+//! unless it was synced. A crash replays the durable batches into a new model, so that nothing is copied while
+//! nothing crashes.
+
+mod tables;
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use self::tables::Tables;
+use super::{Asked, Change, Escalation, Evidence, History, Run, Store, StoreError, Use, Verdict, Worker};
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::ledger::{OperationKey, Record};
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+
+/// A store in memory that can be crashed.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use counterfoil::Timestamp;
+/// use counterfoil::store::{Change, Model, Store, WorkerChange};
+///
+/// let enrol = |name: &str| Change {
+///     worker: Some(WorkerChange::Enrol { name: name.to_owned(), at: Timestamp(0) }),
+///     ..Change::default()
+/// };
+/// let model = Model::new();
+/// model.commit(&[enrol("ann")]).await.unwrap();
+/// model.hold();
+/// assert!(futures_util::poll!(model.commit(&[enrol("bob")])).is_pending());
+/// assert!(model.worker_find("bob").await.unwrap().is_some(), "it is written");
+/// let after = model.crash();
+/// assert!(after.worker_find("ann").await.unwrap().is_some(), "it was durable");
+/// assert!(after.worker_find("bob").await.unwrap().is_none(), "it was not");
+/// # });
+/// ```
+#[derive(Debug, Default)]
+pub struct Model {
+    state: Mutex<State>,
+    /// Wakes the commits that wait for the disk.
+    synced: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What is written.
+    tables: Tables,
+    /// The admitted changes of each batch, in their order.
+    log: Vec<Vec<Change>>,
+    /// So many batches of the log are durable.
+    durable: usize,
+    held: bool,
+    crashed: bool,
+    failures: VecDeque<StoreError>,
+    lose_answer: bool,
+}
+
+impl Model {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From now on commits are written and not durable: they stay pending until [`sync`](Self::sync).
+    pub fn hold(&self) {
+        self.state().held = true;
+    }
+
+    /// Makes everything written so far durable. Later commits are held as before.
+    pub fn sync(&self) {
+        {
+            let mut state = self.state();
+            state.durable = state.log.len();
+        }
+        self.synced.notify_waiters();
+    }
+
+    /// Ends [`hold`](Self::hold), and makes everything durable.
+    pub fn release(&self) {
+        self.state().held = false;
+        self.sync();
+    }
+
+    /// How many batches are written and not durable.
+    pub fn unsynced(&self) -> usize {
+        let state = self.state();
+        state.log.len() - state.durable
+    }
+
+    /// The process dies: a new store with what was durable. In this one nothing works any more, and pending
+    /// commits end as [`StoreError::Closed`].
+    #[must_use]
+    pub fn crash(&self) -> Self {
+        self.crash_keeping(0)
+    }
+
+    /// Like [`crash`](Self::crash), but the first `batches` that were not synced had reached the disk all the
+    /// same: a write-ahead log may keep any prefix of them.
+    #[must_use]
+    pub fn crash_keeping(&self, batches: usize) -> Self {
+        let mut log = {
+            let mut state = self.state();
+            state.crashed = true;
+            let kept = state.durable.saturating_add(batches).min(state.log.len());
+            let mut log = std::mem::take(&mut state.log);
+            log.truncate(kept);
+            state.durable = 0;
+            log
+        };
+        self.synced.notify_waiters();
+        let mut tables = Tables::default();
+        for batch in &mut log {
+            for change in batch {
+                let refused = tables.admit(change).err();
+                debug_assert_eq!(refused, None, "an admitted change is admitted again by the same history");
+            }
+        }
+        let durable = log.len();
+        Self { state: Mutex::new(State { tables, log, durable, ..State::default() }), synced: Notify::new() }
+    }
+
+    /// The next commit writes nothing and fails with `error`. Several calls queue up.
+    pub fn fail_next(&self, error: StoreError) {
+        self.state().failures.push_back(error);
+    }
+
+    /// The next commit is written, but its answer is lost: it fails as if nothing had been written.
+    pub fn lose_next_answer(&self) {
+        self.state().lose_answer = true;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic in here is a bug of the model; going on would only hide it behind another one.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask<'a, T: Send + 'a>(&'a self, read: impl FnOnce(&Tables) -> T + Send + 'a) -> Asked<'a, T> {
+        Box::pin(async move {
+            let state = self.state();
+            if state.crashed { Err(StoreError::Closed) } else { Ok(read(&state.tables)) }
+        })
+    }
+
+    /// Waits until so many batches are durable.
+    async fn durable(&self, batches: usize) -> Result<(), StoreError> {
+        loop {
+            let synced = self.synced.notified();
+            {
+                let state = self.state();
+                if state.crashed {
+                    return Err(StoreError::Closed);
+                }
+                if state.durable >= batches {
+                    return Ok(());
+                }
+            }
+            synced.await;
+        }
+    }
+}
+
+impl State {
+    /// Writes a batch. Returns how many batches must be durable for this one to be.
+    fn write(&mut self, changes: &[Change]) -> Result<(Vec<Verdict>, usize), StoreError> {
+        if self.crashed {
+            return Err(StoreError::Closed);
+        }
+        if let Some(error) = self.failures.pop_front() {
+            return Err(error);
+        }
+        let verdicts = self.tables.judge(changes);
+        let admitted = changes.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_admitted());
+        self.log.push(admitted.map(|(change, _)| change.clone()).collect());
+        if !self.held {
+            self.durable = self.log.len();
+        }
+        if std::mem::take(&mut self.lose_answer) {
+            return Err(StoreError::Io { detail: "the answer was lost".into() });
+        }
+        Ok((verdicts, self.log.len()))
+    }
+}
+
+impl Store for Model {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        Box::pin(async move {
+            let (verdicts, batches) = self.state().write(changes)?;
+            self.durable(batches).await?;
+            Ok(verdicts)
+        })
+    }
+
+    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
+        self.ask(|tables| tables.record_find(tenant, key))
+    }
+
+    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
+        self.ask(move |tables| tables.record_at(tenant, id).cloned())
+    }
+
+    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>> {
+        self.ask(move |tables| tables.record_orphans(limit))
+    }
+
+    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+        self.ask(move |tables| tables.record_unconfirmed(until, limit))
+    }
+
+    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
+        self.ask(move |tables| tables.record_uses(tenant, id))
+    }
+
+    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
+        self.ask(move |tables| tables.record_evidence(tenant, id))
+    }
+
+    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
+        self.ask(move |tables| tables.run_find(tenant, id).cloned())
+    }
+
+    fn run_keyed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        workflow: &'a str,
+        key: &'a str,
+    ) -> Asked<'a, Option<Run>> {
+        self.ask(move |tables| tables.run_keyed(tenant, workflow, key))
+    }
+
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
+        self.ask(move |tables| tables.run_history(tenant, id))
+    }
+
+    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        self.ask(move |tables| tables.run_orphans(after, limit))
+    }
+
+    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        self.ask(move |tables| tables.run_answered(after, limit))
+    }
+
+    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
+        self.ask(move |tables| tables.run_due(until, limit))
+    }
+
+    fn next_due(&self) -> Asked<'_, Option<Timestamp>> {
+        self.ask(Tables::next_due)
+    }
+
+    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
+        self.ask(move |tables| tables.run_list(tenant, after, limit))
+    }
+
+    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
+        self.ask(move |tables| tables.escalation_find(tenant, id).cloned())
+    }
+
+    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
+        self.ask(move |tables| tables.escalation_open(tenant, limit))
+    }
+
+    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
+        self.ask(move |tables| tables.worker_find(name).cloned())
+    }
+
+    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
+        self.ask(move |tables| tables.tenant_key(tenant))
+    }
+
+    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
+        self.ask(move |tables| tables.payload_find(tenant, digest))
+    }
+}

@@ -1,0 +1,382 @@
+//! The model's rows and the rules for them. Plain maps: everything is read in the order of its key.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::ledger::{OperationKey, Record, State};
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::store::{
+    Change, Escalation, Evidence, History, PastCall, PastStep, PastUse, Refusal, Run, RunState, Step,
+    StepKind, Use, Verdict, Worker, WorkerChange,
+};
+
+type Steps = BTreeMap<(StepKind, String, String), Step>;
+
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    workers: BTreeMap<Fence, Worker>,
+    tenant_keys: BTreeMap<Tenant, DigestKey>,
+    payloads: BTreeMap<(Tenant, [u8; 32]), Payload>,
+    runs: BTreeMap<RunId, Run>,
+    run_keys: BTreeMap<(Tenant, Name, String), RunId>,
+    steps: BTreeMap<(Tenant, RunId), Steps>,
+    records: BTreeMap<RecordId, Record>,
+    record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
+    uses: BTreeMap<(Tenant, RunId, RecordId), Use>,
+    evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
+    escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
+}
+
+/// Writing.
+impl Tables {
+    /// Judges each change in the order of the batch, and writes those that are admitted.
+    pub(super) fn judge(&mut self, changes: &[Change]) -> Vec<Verdict> {
+        let mut stopped = HashSet::new();
+        let mut judge = |change: &Change| {
+            if change.lane.is_some_and(|lane| stopped.contains(&lane)) {
+                return Verdict::Refused(Refusal::Predecessor);
+            }
+            let Err(refusal) = self.admit(change) else { return Verdict::Admitted };
+            if let Some(lane) = change.lane
+                && !(refusal == Refusal::Exists && change.is_question())
+            {
+                stopped.insert(lane);
+            }
+            Verdict::Refused(refusal)
+        };
+        changes.iter().map(&mut judge).collect()
+    }
+
+    /// Writes all of a change, or nothing.
+    pub(super) fn admit(&mut self, change: &Change) -> Result<(), Refusal> {
+        match change.fence {
+            Some(fence) if !self.is_alive(fence) => return Err(Refusal::Fenced),
+            None if change.needs_fence() => return Err(Refusal::Invalid("no worker writes it".into())),
+            _ => {}
+        }
+        match self.check(change) {
+            Ok(()) => self.write(change),
+            Err(_) if self.is_written(change) => {} // an earlier answer was lost
+            Err(refusal) => return Err(refusal),
+        }
+        Ok(())
+    }
+
+    fn check(&self, change: &Change) -> Result<(), Refusal> {
+        if let Some(WorkerChange::Enrol { name, .. }) = &change.worker
+            && self.worker_find(name).is_some()
+        {
+            return Err(Refusal::Exists);
+        }
+        if let Some(run) = &change.run {
+            match self.runs.get(&run.id) {
+                Some(stored) if stored.tenant == run.tenant => follows(stored.revision, run.revision)?,
+                Some(_) => return Err(Refusal::Stale),
+                None if run_key(run).is_some_and(|key| self.run_keys.contains_key(&key)) => {
+                    return Err(Refusal::Exists);
+                }
+                None => follows(0, run.revision)?,
+            }
+        }
+        if let Some(record) = &change.record {
+            match self.records.get(&record.id) {
+                Some(stored) if record_key(stored) == record_key(record) => {
+                    follows(stored.revision, record.revision)?;
+                }
+                Some(_) => return Err(Refusal::Stale),
+                None if self.record_keys.contains_key(&record_key(record)) => return Err(Refusal::Exists),
+                None => follows(0, record.revision)?,
+            }
+        }
+        if let Some(step) = &change.step
+            && self.step(step).is_some()
+        {
+            return Err(Refusal::Exists);
+        }
+        for escalation in &change.escalations {
+            let stored = self.escalation_find(&escalation.tenant, escalation.id);
+            let open = stored.map(|stored| stored.answer.is_none());
+            match (open, &escalation.answer) {
+                (None, None) | (Some(true), Some(_)) => {}
+                _ => return Err(Refusal::Stale), // the first answer stands
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that tell this change from another one's are there as it would have written them.
+    fn is_written(&self, change: &Change) -> bool {
+        let enrolled = match &change.worker {
+            Some(WorkerChange::Enrol { name, at }) => Some(
+                self.worker_find(name)
+                    .is_some_and(|stored| stored.enrolled_at == *at && stored.ended_at.is_none()),
+            ),
+            _ => None,
+        };
+        let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
+        let record = change.record.as_deref().map(|record| self.records.get(&record.id) == Some(record));
+        let step = change.step.as_deref().map(|step| {
+            self.step(step)
+                .is_some_and(|stored| stored.input_hash == step.input_hash && stored.value == step.value)
+        });
+        let escalations = change
+            .escalations
+            .iter()
+            .map(|escalation| self.escalation_find(&escalation.tenant, escalation.id) == Some(escalation));
+        let all: Vec<bool> = [enrolled, run, record, step].into_iter().flatten().chain(escalations).collect();
+        !all.is_empty() && all.into_iter().all(|written| written)
+    }
+
+    fn write(&mut self, change: &Change) {
+        if let Some(worker) = &change.worker {
+            self.write_worker(worker, change.fence);
+        }
+        for (tenant, payload) in &change.payloads {
+            self.payloads.entry((tenant.clone(), payload.digest().0)).or_insert_with(|| payload.clone());
+        }
+        if let Some((tenant, key)) = &change.tenant_key {
+            self.tenant_keys.entry(tenant.clone()).or_insert_with(|| key.clone());
+        }
+        if let Some(run) = change.run.as_deref().cloned() {
+            if let Some(key) = run_key(&run) {
+                self.run_keys.insert(key, run.id);
+            }
+            self.runs.insert(run.id, run);
+        }
+        if let Some(record) = change.record.as_deref().cloned() {
+            debug_assert!(
+                self.records.get(&record.id).is_none_or(|stored| is_same_operation(stored, &record)),
+                "what was asked never changes, and other stores do not write it again: {record:?}"
+            );
+            self.record_keys.insert(record_key(&record), record.id);
+            self.records.insert(record.id, record);
+        }
+        if let Some(step) = change.step.as_deref().cloned() {
+            let steps = self.steps.entry((step.tenant.clone(), step.run)).or_default();
+            steps.insert(step_key(&step), step);
+        }
+        if let Some(used) = change.used.as_deref() {
+            let key = (used.tenant.clone(), used.run, used.record);
+            self.uses.entry(key).or_insert_with(|| used.clone());
+        }
+        for escalation in &change.escalations {
+            self.escalations.insert((escalation.tenant.clone(), escalation.id), escalation.clone());
+        }
+        if let Some(evidence) = change.evidence.as_deref() {
+            let key = (evidence.tenant.clone(), evidence.record, evidence.fence, evidence.attempt);
+            self.evidence.entry(key).or_insert_with(|| evidence.clone());
+        }
+    }
+
+    fn write_worker(&mut self, change: &WorkerChange, by: Option<Fence>) {
+        match change {
+            WorkerChange::Enrol { name, at } => {
+                let fence = Fence(self.workers.keys().next_back().map_or(1, |last| last.0 + 1));
+                let worker = Worker { fence, name: name.clone(), enrolled_at: *at, ended_at: None };
+                self.workers.insert(fence, worker);
+            }
+            WorkerChange::FenceOthers { at } => self.end_workers(*at, |fence| Some(fence) != by),
+            WorkerChange::Retire { at } => self.end_workers(*at, |fence| Some(fence) == by),
+        }
+    }
+
+    fn end_workers(&mut self, at: Timestamp, which: impl Fn(Fence) -> bool) {
+        for worker in self.workers.values_mut().filter(|worker| which(worker.fence)) {
+            worker.ended_at.get_or_insert(at);
+        }
+    }
+}
+
+/// A row that is not there yet is at revision 0.
+fn follows(stored: u32, revision: u32) -> Result<(), Refusal> {
+    if stored.checked_add(1) == Some(revision) { Ok(()) } else { Err(Refusal::Stale) }
+}
+
+fn run_key(run: &Run) -> Option<(Tenant, Name, String)> {
+    Some((run.tenant.clone(), run.workflow.clone(), run.key.clone()?))
+}
+
+fn record_key(record: &Record) -> (Tenant, OperationKey) {
+    (record.tenant.clone(), record.key.clone())
+}
+
+fn is_same_operation(a: &Record, b: &Record) -> bool {
+    let asked =
+        |r: &Record| (r.operation.clone(), r.class, r.request.clone(), r.request_hash, r.input_version);
+    asked(a) == asked(b) && (&a.owner, &a.scope, a.created_at) == (&b.owner, &b.scope, b.created_at)
+}
+
+fn step_key(step: &Step) -> (StepKind, String, String) {
+    (step.kind, step.name.clone(), step.id.clone())
+}
+
+/// Reading.
+impl Tables {
+    fn is_alive(&self, fence: Fence) -> bool {
+        self.workers.get(&fence).is_some_and(|worker| worker.ended_at.is_none())
+    }
+
+    fn is_fenced(&self, fence: Fence) -> bool {
+        self.workers.get(&fence).is_some_and(|worker| worker.ended_at.is_some())
+    }
+
+    fn step(&self, step: &Step) -> Option<&Step> {
+        self.steps.get(&(step.tenant.clone(), step.run))?.get(&step_key(step))
+    }
+
+    pub(super) fn record_find(&self, tenant: &Tenant, key: &OperationKey) -> Option<Record> {
+        let id = self.record_keys.get(&(tenant.clone(), key.clone()))?;
+        self.records.get(id).cloned()
+    }
+
+    pub(super) fn record_at(&self, tenant: &Tenant, id: RecordId) -> Option<&Record> {
+        self.records.get(&id).filter(|record| record.tenant == *tenant)
+    }
+
+    pub(super) fn record_orphans(&self, limit: u32) -> Vec<Record> {
+        let orphan = |record: &&Record| {
+            record.state == State::Started
+                && record.owner.run.is_none()
+                && record.escalation.is_none()
+                && self.is_fenced(record.fence)
+        };
+        first(limit, self.records.values().filter(orphan))
+    }
+
+    pub(super) fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Vec<Record> {
+        let due = |record: &Record| record.confirm_at.filter(|at| *at <= until);
+        earliest(limit, self.records.values().filter_map(|record| Some((due(record)?, record))))
+    }
+
+    pub(super) fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Vec<Use> {
+        self.uses.values().filter(|used| used.tenant == *tenant && used.record == id).cloned().collect()
+    }
+
+    pub(super) fn record_evidence(&self, tenant: &Tenant, id: RecordId) -> Vec<Evidence> {
+        let of_record = self.evidence.values().filter(|e| e.tenant == *tenant && e.record == id);
+        earliest(u32::MAX, of_record.map(|evidence| (evidence.at, evidence)))
+    }
+
+    pub(super) fn run_find(&self, tenant: &Tenant, id: RunId) -> Option<&Run> {
+        self.runs.get(&id).filter(|run| run.tenant == *tenant)
+    }
+
+    pub(super) fn run_keyed(&self, tenant: &Tenant, workflow: &str, key: &str) -> Option<Run> {
+        let workflow = Name::new(workflow).ok()?; // nothing else names a workflow
+        let id = self.run_keys.get(&(tenant.clone(), workflow, key.to_owned()))?;
+        self.runs.get(id).cloned()
+    }
+
+    pub(super) fn run_history(&self, tenant: &Tenant, id: RunId) -> History {
+        let steps = self.steps.get(&(tenant.clone(), id)).into_iter().flat_map(BTreeMap::values);
+        let calls = self.records.values().filter(|r| r.tenant == *tenant && r.owner.run == Some(id));
+        let uses = self.uses.values().filter(|used| used.tenant == *tenant && used.run == id);
+        History {
+            steps: steps.map(past_step).collect(),
+            calls: calls.map(past_call).collect(),
+            uses: uses
+                .filter_map(|used| Some(past_use(used, self.record_at(tenant, used.record)?)))
+                .collect(),
+        }
+    }
+
+    pub(super) fn run_orphans(&self, after: RunId, limit: u32) -> Vec<Run> {
+        let orphan =
+            |run: &&Run| run.id > after && run.state == RunState::Active && self.is_fenced(run.fence);
+        first(limit, self.runs.values().filter(orphan))
+    }
+
+    pub(super) fn run_answered(&self, after: RunId, limit: u32) -> Vec<Run> {
+        let asks = |run: &Run| {
+            let open = self.escalations.values().filter(|escalation| escalation.answer.is_none());
+            open.into_iter()
+                .any(|escalation| escalation.run == Some(run.id) && escalation.tenant == run.tenant)
+        };
+        let waits = |run: &Run| run.state == RunState::Waiting { until: None };
+        first(limit, self.runs.values().filter(|run| run.id > after && waits(run) && !asks(run)))
+    }
+
+    pub(super) fn run_due(&self, until: Timestamp, limit: u32) -> Vec<Run> {
+        let due = |run: &Run| wake_at(run).filter(|at| *at <= until);
+        earliest(limit, self.runs.values().filter_map(|run| Some((due(run)?, run))))
+    }
+
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        let timers = self.runs.values().filter_map(wake_at);
+        let lookups = self.records.values().filter_map(|record| record.confirm_at);
+        timers.chain(lookups).min()
+    }
+
+    pub(super) fn run_list(&self, tenant: &Tenant, after: RunId, limit: u32) -> Vec<Run> {
+        first(limit, self.runs.values().filter(|run| run.tenant == *tenant && run.id > after))
+    }
+
+    pub(super) fn escalation_find(&self, tenant: &Tenant, id: EscalationId) -> Option<&Escalation> {
+        self.escalations.get(&(tenant.clone(), id))
+    }
+
+    pub(super) fn escalation_open(&self, tenant: &Tenant, limit: u32) -> Vec<Escalation> {
+        first(limit, self.escalations.values().filter(|e| e.tenant == *tenant && e.answer.is_none()))
+    }
+
+    pub(super) fn worker_find(&self, name: &str) -> Option<&Worker> {
+        self.workers.values().find(|worker| worker.name == name)
+    }
+
+    pub(super) fn tenant_key(&self, tenant: &Tenant) -> Option<DigestKey> {
+        self.tenant_keys.get(tenant).cloned()
+    }
+
+    pub(super) fn payload_find(&self, tenant: &Tenant, digest: PayloadDigest) -> Option<Payload> {
+        self.payloads.get(&(tenant.clone(), digest.0)).cloned()
+    }
+}
+
+fn first<'a, T: Clone + 'a>(limit: u32, rows: impl Iterator<Item = &'a T>) -> Vec<T> {
+    rows.take(limit as usize).cloned().collect()
+}
+
+fn earliest<'a, T: Clone + 'a>(limit: u32, rows: impl Iterator<Item = (Timestamp, &'a T)>) -> Vec<T> {
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_key(|(at, _)| *at);
+    first(limit, rows.into_iter().map(|(_, row)| row))
+}
+
+fn wake_at(run: &Run) -> Option<Timestamp> {
+    if let RunState::Waiting { until } = run.state { until } else { None }
+}
+
+fn past_step(step: &Step) -> PastStep {
+    PastStep {
+        kind: step.kind,
+        name: step.name.clone(),
+        id: step.id.clone(),
+        input_hash: step.input_hash,
+        value: step.value.clone(),
+    }
+}
+
+fn past_call(record: &Record) -> PastCall {
+    PastCall {
+        record: record.id,
+        key: record.key.clone(),
+        operation: record.operation.as_str().to_owned(),
+        step: record.owner.step.clone().unwrap_or_default(),
+        request_hash: record.request_hash,
+        response: if let State::Committed { response } = &record.state {
+            Some(response.clone())
+        } else {
+            None
+        },
+    }
+}
+
+fn past_use(used: &Use, record: &Record) -> PastUse {
+    PastUse {
+        record: record.id,
+        key: record.key.clone(),
+        operation: record.operation.as_str().to_owned(),
+        step: used.step.clone(),
+    }
+}

@@ -1,0 +1,355 @@
+//! Writes random changes.
+
+use counterfoil::ledger::{ErrorKind, Record, RecordedFailure, State as Outcome};
+use counterfoil::payload::DigestKey;
+use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
+use counterfoil::store::{
+    Change, Escalation, EscalationKind, Evidence, Lane, Model, Resolution, Run, RunState, Step, StepKind,
+    Store, Use, Verdict, WorkerChange,
+};
+use counterfoil::{EscalationId, Fence, Payload, Tenant, Timestamp};
+use serde_json::json;
+
+/// What a change does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Enrol,
+    FenceOthers,
+    Retire,
+    NewRecord,
+    ChangeRecord,
+    NewRun,
+    ChangeRun,
+    Step,
+    Use,
+    Ask,
+    Answer,
+    Evidence,
+    Payload,
+    TenantKey,
+    Many,
+    Again,
+}
+
+/// Writes random changes, most of which make sense.
+pub(super) struct Author {
+    chance: u64,
+    workers: Vec<Sample>,
+    names: Vec<String>,
+    records: Vec<Record>,
+    runs: Vec<Run>,
+    questions: Vec<Escalation>,
+    steps: Vec<Step>,
+    past: Vec<Change>,
+}
+
+impl Author {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            chance: seed,
+            workers: Vec::new(),
+            names: Vec::new(),
+            records: Vec::new(),
+            runs: Vec::new(),
+            questions: Vec::new(),
+            steps: Vec::new(),
+            past: Vec::new(),
+        }
+    }
+
+    pub(super) fn batch(&mut self) -> Vec<(Kind, Change)> {
+        if self.workers.is_empty() {
+            return vec![(Kind::Enrol, self.enrol())];
+        }
+        let size = if self.one_in(12) { 40 } else { 1 + self.below(9) };
+        (0..size).map(|_| self.change()).collect()
+    }
+
+    /// Remembers what was admitted, to build on it.
+    pub(super) async fn learn(&mut self, batch: &[Change], verdicts: &[Verdict], model: &Model) {
+        for (change, verdict) in batch.iter().zip(verdicts) {
+            if verdict.is_admitted() {
+                if let Some(record) = change.record.as_deref() {
+                    self.records.retain(|known| known.id != record.id);
+                    self.records.extend(model.record_at(&record.tenant, record.id).await.unwrap());
+                }
+                if let Some(run) = change.run.as_deref() {
+                    self.runs.retain(|known| known.id != run.id);
+                    self.runs.extend(model.run_find(&run.tenant, run.id).await.unwrap());
+                }
+                self.questions.extend(change.escalations.iter().filter(|e| e.answer.is_none()).cloned());
+                self.steps.extend(change.step.as_deref().cloned());
+            }
+            if let Some(WorkerChange::Enrol { name, .. }) = &change.worker
+                && verdict.is_admitted()
+                && let Some(worker) = model.worker_find(name).await.unwrap()
+                && self.workers.iter().all(|known| known.fence != worker.fence)
+            {
+                self.workers.push(Sample::of(worker.fence));
+            }
+            self.past.push(change.clone());
+        }
+    }
+
+    fn change(&mut self) -> (Kind, Change) {
+        if self.past.len() > 3 && self.one_in(10) {
+            let past = self.below(self.past.len());
+            return (Kind::Again, self.past[past].clone());
+        }
+        let worker = self.worker();
+        let change = worker.change();
+        let (kind, change) = match self.below(34) {
+            0 => (Kind::Enrol, self.enrol()),
+            1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
+            2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
+            1..=6 => (Kind::NewRecord, change.record(self.new_record(&worker))),
+            7..=11 => (Kind::ChangeRecord, change.record(self.changed_record(&worker))),
+            12..=14 => (Kind::NewRun, change.run(self.new_run(&worker))),
+            15..=18 => (Kind::ChangeRun, change.run(self.changed_run(&worker))),
+            19..=22 => (Kind::Step, change.step(self.step(&worker))),
+            23 => (Kind::Use, Change { used: Some(Box::new(self.used(&worker))), ..change }),
+            24 => (Kind::Ask, change.escalation(self.question(&worker))),
+            25..=26 => (Kind::Answer, change.escalation(self.answer(&worker))),
+            27 => (Kind::Evidence, Change { evidence: Some(Box::new(self.evidence(&worker))), ..change }),
+            28 => (Kind::Payload, Change { payloads: self.payloads(&worker), ..change }),
+            29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
+            _ => (Kind::Many, self.many(&worker)),
+        };
+        let change = change.in_lane(self.lane());
+        if change.worker.is_none() && self.one_in(10) {
+            (kind, Change { fence: None, ..change })
+        } else {
+            (kind, change)
+        }
+    }
+
+    /// Several consequences in one change.
+    fn many(&mut self, worker: &Sample) -> Change {
+        let mut change = worker.change();
+        let record = if self.one_in(2) { self.new_record(worker) } else { self.changed_record(worker) };
+        change.record = Some(Box::new(record));
+        if self.one_in(2) {
+            change.step = Some(Box::new(self.step(worker)));
+        }
+        if self.one_in(2) {
+            let run = if self.one_in(3) { self.new_run(worker) } else { self.changed_run(worker) };
+            change.run = Some(Box::new(run));
+        }
+        if self.one_in(3) {
+            change.escalations = vec![self.question(worker), self.answer(worker)];
+            change.escalations.dedup_by_key(|escalation| escalation.id);
+        }
+        if self.one_in(3) {
+            change.used = Some(Box::new(self.used(worker)));
+            change.evidence = Some(Box::new(self.evidence(worker)));
+            change.payloads = self.payloads(worker);
+            change.tenant_key = Some(self.tenant_key(worker));
+        }
+        change
+    }
+
+    fn enrol(&mut self) -> Change {
+        if !self.names.is_empty() && self.one_in(4) {
+            let taken = self.below(self.names.len());
+            let enrol = WorkerChange::Enrol { name: self.names[taken].clone(), at: Timestamp(77) };
+            return Change { worker: Some(enrol), lane: self.lane(), ..Change::default() };
+        }
+        self.names.push(format!("worker {}", self.names.len()));
+        sample::enrol(&self.names[self.names.len() - 1])
+    }
+
+    fn new_record(&mut self, worker: &Sample) -> Record {
+        let target = self.below(40).to_string();
+        let mut record = worker.record(&target);
+        if self.one_in(2) {
+            record.owner.run = Some(self.run(worker).id);
+            record.owner.step = Some(self.text());
+        }
+        if self.one_in(10) {
+            record.id = self.record(worker).id; // somebody else's place
+        }
+        record.confirm_at = self.instant();
+        record.scope = Some(self.text());
+        if self.one_in(10) {
+            record.state = self.outcome();
+        }
+        record
+    }
+
+    fn changed_record(&mut self, worker: &Sample) -> Record {
+        let before = self.record(worker);
+        let mut record = worker.record_on(&before, self.outcome());
+        record.external_ref = Some(self.text());
+        record.confirm_at = self.instant();
+        record.escalation = self.one_in(4).then_some(EscalationId(3));
+        record.updated_at = Timestamp(i64::try_from(self.bits() >> 1).unwrap());
+        if self.one_in(6) {
+            record.revision = u32::try_from(self.below(5)).unwrap();
+        }
+        if self.one_in(12) {
+            record.tenant = sample::tenant("another");
+        }
+        record
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        let response = sample::inline(json!({ "text": self.text() }));
+        match self.below(6) {
+            0 => Outcome::Started,
+            1 | 2 => Outcome::Committed { response },
+            3 => {
+                let failure =
+                    RecordedFailure { kind: ErrorKind::Unknown, message: self.text(), detail: json!([1]) };
+                Outcome::Failed { failure }
+            }
+            4 => Outcome::Compensated { compensation: response.clone(), response, whole: self.one_in(2) },
+            _ => Outcome::Abandoned { reason: self.text() },
+        }
+    }
+
+    fn new_run(&mut self, worker: &Sample) -> Run {
+        let mut run =
+            if self.one_in(4) { worker.run_without_key() } else { worker.run(&self.below(20).to_string()) };
+        run.state = if self.one_in(2) { RunState::Active } else { self.run_state() };
+        if self.one_in(10) {
+            run.id = self.run(worker).id;
+        }
+        run
+    }
+
+    fn changed_run(&mut self, worker: &Sample) -> Run {
+        let before = self.run(worker);
+        let mut run = worker.run_on(&before, self.run_state());
+        run.deaths = u32::try_from(self.below(9)).unwrap();
+        if self.one_in(6) {
+            run.revision = u32::try_from(self.below(5)).unwrap();
+        }
+        if self.one_in(12) {
+            run.tenant = sample::tenant("another");
+        }
+        run
+    }
+
+    fn run_state(&mut self) -> RunState {
+        let text = json!(self.text());
+        match self.below(5) {
+            0 => RunState::Active,
+            1 => RunState::Waiting { until: self.instant() },
+            2 => RunState::Succeeded { output: sample::inline(text) },
+            3 => RunState::Failed { failure: sample::payload(&text) },
+            _ => RunState::Halted { failure: sample::payload(&text) },
+        }
+    }
+
+    fn step(&mut self, worker: &Sample) -> Step {
+        if !self.steps.is_empty() && self.one_in(5) {
+            let known = self.below(self.steps.len());
+            return Step { value: None, ..self.steps[known].clone() };
+        }
+        let run = self.run(worker);
+        let kind = StepKind::ALL[self.below(StepKind::ALL.len())];
+        Step { kind, name: self.text(), ..worker.step(&run, &self.below(9).to_string()) }
+    }
+
+    fn used(&mut self, worker: &Sample) -> Use {
+        let (record, run) = (self.record(worker), self.run(worker));
+        Use { step: self.text(), ..worker.used(&record, &run) }
+    }
+
+    fn question(&mut self, worker: &Sample) -> Escalation {
+        let mut question = worker.escalation(&self.text());
+        question.run = self.one_in(2).then(|| self.run(worker).id);
+        question.kind = [EscalationKind::Ambiguous, EscalationKind::Diverged][self.below(2)];
+        if !self.questions.is_empty() && self.one_in(4) {
+            question.id = self.known_question().id;
+        }
+        question
+    }
+
+    fn answer(&mut self, worker: &Sample) -> Escalation {
+        let open = if self.questions.is_empty() { worker.escalation("?") } else { self.known_question() };
+        let mut answered = sample::answered(&open, &self.text());
+        if let Some(answer) = &mut answered.answer
+            && self.one_in(2)
+        {
+            answer.resolution = Resolution::Committed(json!({ "by": "hand" }));
+        }
+        answered
+    }
+
+    fn evidence(&mut self, worker: &Sample) -> Evidence {
+        let record = self.record(worker);
+        let at = Timestamp(i64::try_from(self.below(1000)).unwrap());
+        Evidence { at, ..worker.evidence(&record, u32::try_from(self.below(3)).unwrap()) }
+    }
+
+    fn payloads(&mut self, worker: &Sample) -> Vec<(Tenant, Payload)> {
+        (0..self.below(3)).map(|_| (worker.tenant.clone(), sample::payload(&json!(self.text())))).collect()
+    }
+
+    fn tenant_key(&mut self, worker: &Sample) -> (Tenant, DigestKey) {
+        let byte = u8::try_from(self.below(256)).unwrap();
+        (worker.tenant.clone(), DigestKey::new([byte; 32]))
+    }
+
+    /// A worker that may have ended, or never been, working for one of two tenants.
+    fn worker(&mut self) -> Sample {
+        // The youngest are the likeliest to be alive.
+        let back = self.below(4).min(self.below(self.workers.len()));
+        let mut worker = self.workers[self.workers.len() - 1 - back].clone();
+        if self.one_in(40) {
+            worker.fence = Fence(1000);
+        }
+        if self.one_in(3) { worker.for_tenant("globex") } else { worker }
+    }
+
+    fn record(&mut self, worker: &Sample) -> Record {
+        if self.records.is_empty() || self.one_in(12) {
+            return worker.record("nowhere");
+        }
+        let known = self.below(self.records.len());
+        self.records[known].clone()
+    }
+
+    fn run(&mut self, worker: &Sample) -> Run {
+        if self.runs.is_empty() || self.one_in(12) {
+            return worker.run("nowhere");
+        }
+        let known = self.below(self.runs.len());
+        self.runs[known].clone()
+    }
+
+    fn known_question(&mut self) -> Escalation {
+        let known = self.below(self.questions.len());
+        self.questions[known].clone()
+    }
+
+    fn text(&mut self) -> String {
+        HOSTILE[self.below(HOSTILE.len())].to_owned()
+    }
+
+    fn instant(&mut self) -> Option<Timestamp> {
+        self.one_in(3).then(|| Timestamp(i64::try_from(self.below(5)).unwrap()))
+    }
+
+    fn lane(&mut self) -> Option<Lane> {
+        self.one_in(2).then(|| Lane(self.below(3) as u64))
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.bits() % n as u64).unwrap()
+    }
+
+    /// `SplitMix64` (S. Vigna).
+    fn bits(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.chance;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

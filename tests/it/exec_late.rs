@@ -1,0 +1,169 @@
+//! What arrives beyond the settle bound: found by the confirming lookup, listed, never settled in silence.
+
+use std::sync::Arc;
+
+use counterfoil::Outcome;
+use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, Key};
+use counterfoil::store::{Escalation, EscalationKind, Resolution};
+use serde_json::json;
+
+use crate::world::{
+    Keys, Look, Process, Reply, SETTLE, TestClock, World, acme, brief, executor, request, settle,
+};
+
+struct Scene {
+    dir: tempfile::TempDir,
+    clock: TestClock,
+    world: Arc<World>,
+}
+
+impl Scene {
+    async fn process(&self) -> Process {
+        let contract = Contract::new(ContractClass::Lookup);
+        let tool = self.world.tool("pay_out", EffectClass::Payment, contract).retry(brief());
+        Process::start(executor(&self.dir, &self.clock).dynamic_tool(tool)).await.unwrap()
+    }
+
+    /// A request was on its way when its process died; it was believed lost, and sent again.
+    async fn believed_lost() -> (Self, Process, Outcome) {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+        let scene = Self { dir, clock, world: World::new(Keys::Ignores) };
+        scene.world.replies([Reply::Late]);
+        let process = scene.process().await;
+        drop(process.execute(request("pay_out")));
+        scene.world.requested(1).await;
+        process.kill();
+        let process = scene.process().await;
+        let (outcome, settled) = settle(&scene.clock, process.execute(request("pay_out"))).await;
+        assert!(settled);
+        assert_eq!((scene.world.count(), scene.world.lookups().len()), (1, 2));
+        (scene, process, outcome)
+    }
+
+    /// Lets the confirming lookup fall due, and waits until it has been made.
+    async fn confirm(&self, lookup: usize) {
+        self.clock.slept(SETTLE).await;
+        self.clock.advance(SETTLE);
+        self.world.looked_up(lookup).await;
+    }
+}
+
+/// What is listed when everything that is under way has been finished.
+async fn listed(process: Process) -> Vec<Escalation> {
+    let executor = process.executor();
+    process.spawn(process.executor().close(SETTLE * 1000)).await.unwrap();
+    executor.escalations(&acme()).await.unwrap()
+}
+
+fn is_duplicate(listed: &[Escalation]) {
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(listed[0].kind, EscalationKind::Duplicated);
+    assert!(listed[0].question.contains("2 times (effect-1, effect-2)"), "{}", listed[0].question);
+}
+
+// R-EXE-6, C02: beyond the settle bound there is a duplicate, and it is not silent.
+#[tokio::test]
+async fn what_lands_beyond_the_bound_is_found_and_listed() {
+    let (scene, process, outcome) = Scene::believed_lost().await;
+    assert_eq!(outcome.answer().unwrap().basis, Basis::Answer);
+    scene.world.land();
+    scene.confirm(3).await;
+    is_duplicate(&listed(process).await);
+
+    // It was asked once, the first result stands, and nothing is sent.
+    let process = scene.process().await;
+    let again = process.execute(request("pay_out")).await.unwrap().unwrap();
+    assert_eq!(again.answer().unwrap().response, outcome.answer().unwrap().response);
+    let open = process.executor().escalations(&acme()).await.unwrap();
+    let result = Resolution::Committed(json!("no result is asked for"));
+    process.executor().resolve(&acme(), open[0].id, result, "ann").await.unwrap_err();
+    process.executor().resolve(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
+    assert!(listed(process).await.is_empty());
+    assert_eq!((scene.world.requests(), scene.world.lookups().len()), (2, 3));
+}
+
+// R-EXE-6: most of the time there is nothing, and then there is no question.
+#[tokio::test]
+async fn a_confirming_lookup_that_finds_one_effect_asks_nothing() {
+    let (scene, process, _) = Scene::believed_lost().await;
+    scene.confirm(3).await;
+    assert!(listed(process).await.is_empty());
+    let executor = scene.process().await.executor();
+    let key = Key::of("pay_out").target("c1").render().unwrap();
+    assert_eq!(executor.record(&acme(), &key).await.unwrap().unwrap().0.confirm_at, None);
+}
+
+// R-EXE-6: the confirming lookup is durable.
+#[tokio::test]
+async fn a_confirming_lookup_survives_a_crash() {
+    let (scene, process, _) = Scene::believed_lost().await;
+    process.kill();
+    scene.world.land();
+    let process = scene.process().await;
+    scene.confirm(3).await;
+    is_duplicate(&listed(process).await);
+
+    // And when the machine was off while it fell due, it is made at once.
+    let (scene, process, _) = Scene::believed_lost().await;
+    process.kill();
+    scene.world.land();
+    scene.clock.advance(SETTLE * 100);
+    let process = scene.process().await;
+    scene.world.looked_up(3).await;
+    is_duplicate(&listed(process).await);
+}
+
+// C10: without an answer it is made again later: not at once and for ever, and not never.
+#[tokio::test]
+async fn a_confirming_lookup_without_an_answer_is_repeated_in_time() {
+    for look in [Look::Fail, Look::Unknown, Look::Panic, Look::Hang] {
+        let (scene, process, _) = Scene::believed_lost().await;
+        scene.world.looks([look]);
+        scene.world.land();
+        scene.confirm(3).await;
+        scene.clock.slept(SETTLE).await;
+        assert_eq!(scene.world.lookups().len(), 3, "{look:?}");
+        scene.confirm(4).await;
+        is_duplicate(&listed(process).await);
+    }
+}
+
+// R-EXE-6: a send that came to nothing does not make the first one certain; the send after it is confirmed too.
+#[tokio::test]
+async fn what_was_believed_lost_is_confirmed_after_the_last_send() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+    let scene = Scene { dir, clock, world: World::new(Keys::Ignores) };
+    scene.world.replies([Reply::Late, Reply::Fail(ErrorKind::Unreachable)]);
+    let process = scene.process().await;
+    let call = process.execute(request("pay_out"));
+    scene.world.requested(1).await;
+    scene.clock.advance(brief().attempt_timeout);
+    let (outcome, _) = settle(&scene.clock, call).await;
+    assert_eq!((scene.world.count(), scene.world.requests()), (1, 3), "{outcome:?}");
+    scene.world.land();
+    scene.confirm(scene.world.lookups().len() + 1).await;
+    is_duplicate(&listed(process).await);
+}
+
+// C07, HAZARDS 0: more than one effect on several pages of the list, found when the call is settled.
+#[tokio::test]
+async fn duplicates_on_several_pages_are_found() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+    let scene = Scene { dir, clock, world: World::new(Keys::Ignores) };
+    scene.world.replies([Reply::EffectThenHang]);
+    let process = scene.process().await;
+    drop(process.execute(request("pay_out")));
+    scene.world.requested(1).await;
+    process.kill();
+    let key = scene.world.wire_keys().remove(0);
+    for other in ["x", "y", &key, "z", "w", &key] {
+        let _ = scene.world.request(other, json!({})).await.unwrap();
+    }
+    let process = scene.process().await;
+    let outcome = process.execute(request("pay_out")).await.unwrap().unwrap();
+    let answer = outcome.answer().unwrap();
+    assert_eq!((answer.external_ref.as_deref(), answer.basis), (Some("effect-1"), Basis::Lookup));
+    let listed = listed(process).await;
+    assert_eq!((listed.len(), listed[0].kind), (1, EscalationKind::Duplicated));
+    assert!(listed[0].question.contains("3 times (effect-1, effect-4, effect-7)"), "{}", listed[0].question);
+}

@@ -1,0 +1,123 @@
+//! What no compiler checks: imports run downwards, SQL stays in the store, files say what they are for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The layers from the ground up. A file may import from its own layer and from those below.
+const LAYERS: [&[&str]; 6] =
+    [&["error", "id", "clock", "payload"], &["ledger"], &["store"], &["tool"], &["exec"], &["flow"]];
+
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty());
+    found
+}
+
+fn layer_of(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
+/// The top-level module of a source file.
+fn module(path: &Path) -> String {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let first = path.strip_prefix(src).unwrap().components().next().unwrap();
+    Path::new(first.as_os_str()).file_stem().unwrap().to_string_lossy().into_owned()
+}
+
+#[test]
+fn imports_run_downwards() {
+    for (path, text) in sources("src") {
+        let Some(own) = layer_of(&module(&path)) else { continue };
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            for part in line.split("crate::").skip(1) {
+                let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                if let Some(layer) = layer_of(&name) {
+                    assert!(layer <= own, "{} imports upwards: {}", path.display(), line.trim());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_ledger_is_pure() {
+    for (path, text) in sources("src/ledger") {
+        for banned in
+            ["async fn", ".await", "tokio", "sqlx", "std::fs", "SystemTime", "Instant::now", "rand::"]
+        {
+            assert!(!text.contains(banned), "{} holds {banned:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn sql_stands_in_the_store_and_nowhere_else() {
+    for (path, text) in sources("src") {
+        if path.components().any(|part| part.as_os_str() == "store") {
+            continue;
+        }
+        let code: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        for banned in ["SELECT ", "INSERT INTO", "UPDATE ", "DELETE FROM", "sqlx::query"] {
+            let found = code.iter().find(|line| line.contains(banned));
+            assert!(found.is_none(), "{} holds SQL: {found:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for folder in ["src", "tests", "workflows", "benches"] {
+        for (path, text) in sources(folder) {
+            if path.components().any(|part| part.as_os_str() == "ui") {
+                continue;
+            }
+            assert!(text.starts_with("//!"), "{} begins without a module comment", path.display());
+        }
+    }
+}
+
+#[test]
+fn only_two_files_read_clocks_or_draw_chance() {
+    let allowed = BTreeSet::from(["clock.rs", "id.rs"]);
+    for (path, text) in sources("src") {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if allowed.contains(name.as_str()) {
+            continue;
+        }
+        for banned in
+            ["SystemTime::now", "Instant::now", "tokio::time::sleep", "getrandom::", "new_v4", "now_v7"]
+        {
+            assert!(!text.contains(banned), "{} holds {banned:?}", path.display());
+        }
+    }
+}
+
+/// Migrations are numbered without gaps, and the store knows all of them.
+#[test]
+fn migrations_are_all_known() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/sqlite");
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    let known: Vec<_> = counterfoil::store::sqlite::migrations()
+        .map(|(number, name, _)| format!("{number:04}_{name}.sql"))
+        .collect();
+    assert_eq!(files, known);
+}

@@ -1,0 +1,58 @@
+//! What does compile: a payment that can be looked up, a notification that is approved.
+
+use counterfoil::ledger::Finding;
+use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::{Approval, Ctx, Failure, Package};
+
+struct Pay;
+
+impl Tool for Pay {
+    const NAME: &'static str = "pay";
+    type Effect = effect::Payment;
+    type Contract = contract::Lookup;
+    type Input = u32;
+    type Output = u32;
+    async fn call(&self, _: &Call, cents: &u32) -> Result<Done<u32>, ToolError> {
+        Ok(Done::new(*cents))
+    }
+}
+
+impl Reconcile for Pay {
+    async fn reconcile(&self, _: &Call, _: &u32) -> Result<Finding<u32>, ToolError> {
+        Ok(Finding::NotFound)
+    }
+}
+
+struct SendNotice;
+
+impl Tool for SendNotice {
+    const NAME: &'static str = "send_notice";
+    type Effect = effect::Notification;
+    type Contract = contract::WithLookup<contract::ReplaysKey>;
+    type Input = String;
+    type Output = u32;
+    async fn call(&self, _: &Call, _: &String) -> Result<Done<u32>, ToolError> {
+        Ok(Done::new(1))
+    }
+}
+
+impl Reconcile for SendNotice {
+    async fn reconcile(&self, _: &Call, _: &String) -> Result<Finding<u32>, ToolError> {
+        Ok(Finding::NotFound)
+    }
+}
+
+impl NeedsApproval for SendNotice {
+    fn package(&self, text: &String) -> Package {
+        Package::of("notice", text)
+    }
+}
+
+async fn case(ctx: Ctx, approval: Approval) -> Result<u32, Failure> {
+    ctx.call::<Pay>(100).await?;
+    ctx.call::<SendNotice>("Dear Ann".into()).approved_by(&approval).await
+}
+
+fn main() {
+    let _ = counterfoil::Engine::sqlite("agents.db").workflow("case", 1, case).tool(Pay).tool(SendNotice);
+}

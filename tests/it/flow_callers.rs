@@ -1,94 +1,14 @@
-//! FLOW-8, K06, A10: how a run outlives its processes, the orderly ones and the others.
+//! A10, A13: callers that go away, and a shutdown that does not wait for everything.
 
 use std::time::Duration;
 
+use counterfoil::Failure;
 use counterfoil::flow::RunError;
 use counterfoil::store::{EscalationKind, Resolution, RunState};
-use counterfoil::{Failure, RunId};
 
 use crate::flow;
 use crate::flow_tools::post;
 use crate::flow_world::{Process, World};
-
-/// Lets a run die in its call again and again.
-fn die(
-    world: &std::sync::Arc<World>,
-    lives: u32,
-    flow: impl Fn() -> counterfoil::flow::EngineBuilder,
-    run: RunId,
-) {
-    for _ in 0..lives {
-        let process = Process::start(world, flow());
-        process.on(async {
-            tokio::select! {
-                () = world.reached("post before poison") => {}
-                () = process.state(run, "halted") => {}
-            }
-        });
-        process.crash();
-    }
-}
-
-#[test]
-fn a_run_that_kills_its_process_each_time_is_quarantined() {
-    // K06: the count is durable before the run's code is run again.
-    let world = World::new();
-    world.hold("post before poison");
-    let flow = flow!(world, |ctx, n: u32| {
-        world.count("lives");
-        if n == 1 { post(&ctx, "poison").await } else { post(&ctx, "good").await }
-    });
-    let engine = || world.engine().workflow("kills", 1, flow.clone()).max_deaths(3);
-    let process = Process::start(&world, engine());
-    let run = process.on(async {
-        let run = process.acme().run(flow.clone(), 1).start().await.unwrap().id();
-        world.reached("post before poison").await;
-        run
-    });
-    process.crash();
-    die(&world, 3, engine, run);
-    assert_eq!(world.counted("lives"), 4, "the first life and three more");
-    let process = Process::start(&world, engine());
-    process.on(async {
-        let halted = process.acme().handle::<u32>(run).result().await;
-        assert!(matches!(halted, Err(RunError::Halted { .. })), "{halted:?}");
-        let question = process.question(EscalationKind::Quarantined).await;
-        assert_eq!(process.acme().run(flow.clone(), 2).await.unwrap(), 1, "others go on");
-        assert_eq!(world.counted("lives"), 5, "only the other one's code was run");
-        world.release("post before poison");
-        process.acme().resolve(question.id, Resolution::NotCommitted, "ann").await.unwrap();
-        assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
-    });
-    assert_eq!(world.effects("post"), ["good", "poison"]);
-}
-
-#[test]
-fn a_run_that_gets_on_is_not_quarantined_however_often_its_process_dies() {
-    let world = World::new();
-    let flow = flow!(world, |ctx, n: u32| {
-        for call in 0..n {
-            post(&ctx, &call.to_string()).await?;
-        }
-        Ok::<_, Failure>(n)
-    });
-    let engine = || world.engine().workflow("slow", 1, flow.clone()).max_deaths(1);
-    let mut run = None;
-    for life in 0..6 {
-        world.hold(&format!("post before {life}"));
-        let process = Process::start(&world, engine());
-        process.on(async {
-            let handle = process.acme().run(flow.clone(), 6).key("k").start().await.unwrap();
-            run = Some(handle.id());
-            world.reached(&format!("post before {life}")).await;
-        });
-        process.crash();
-        world.release(&format!("post before {life}"));
-    }
-    let process = Process::start(&world, engine());
-    let result = process.on(async { process.acme().handle::<u32>(run.unwrap()).result().await });
-    assert_eq!(result.unwrap(), 6);
-    assert_eq!(world.effects("post").len(), 6);
-}
 
 #[test]
 fn shutdown_drains_and_a_restart_resumes() {

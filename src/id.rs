@@ -91,7 +91,8 @@ impl fmt::Display for Name {
     }
 }
 
-fn checked(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, IdError> {
+/// The text, if it is one to `max` bytes without control characters.
+pub(crate) fn checked(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, IdError> {
     if text.is_empty() {
         return Err(IdError::Empty { what });
     }

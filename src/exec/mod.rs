@@ -39,6 +39,7 @@ pub use builder::{ExecutorBuilder, StartError};
 pub use inflight::Wait;
 pub use outcome::{Answer, ExecError, Outcome};
 pub use request::ToolRequest;
+pub(crate) use shield::to_the_end;
 
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};

@@ -23,6 +23,15 @@ impl<T: Send + 'static> Shield<T> {
     }
 }
 
+/// Does the rest when its caller goes away: for a write that something must follow.
+pub(crate) fn to_the_end<T, F>(tracker: &TaskTracker, work: F) -> Shield<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    Shield::new(Box::pin(work), tracker.clone(), Arc::default())
+}
+
 impl<T: Send + 'static> Future for Shield<T> {
     type Output = T;
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {

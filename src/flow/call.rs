@@ -12,9 +12,12 @@ use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
 use super::live::{HeldCall, Live, Open, misuse};
 use super::replay::{Kind, Recorded};
-use crate::exec::{Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, note_use};
-use crate::ledger::{Approval, Key, OperationKey, Owner};
+use crate::exec::{
+    Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
+};
+use crate::ledger::{Approval, Key, OperationKey, Owner, State};
 use crate::payload::Stored;
+use crate::store::Store as _;
 use crate::tool::{NeedsApproval, Prepared, Tool, effect};
 
 /// The call has no approval (yet).
@@ -138,6 +141,12 @@ async fn call(
     // Before the future may turn out to be abandoned: a call that lost a select was asked for all the same, and
     // its effect needs no decision.
     let recorded = live.with_replay(|replay| replay.call(op.key.as_str()));
+    if let Some(Recorded::Own(past)) = &recorded
+        && past.response.is_none()
+        && live.with_replay(|replay| replay.is_abandoned(&open.identity))
+    {
+        settle_dropped(live, past.record);
+    }
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
     if let Some(past) = live.recorded(&open).await
         && past.input_hash == Some(op.hash)
@@ -187,6 +196,21 @@ fn identify(
     let open = live.open(Kind::Call, tool, id)?;
     let key = Key::in_run(tool, live.id, open.identity.id.clone());
     Ok((open, key))
+}
+
+/// A call that was dropped, and whose process died before its outcome was recorded: nobody waits for it, but its
+/// effect must not be forgotten.
+fn settle_dropped(live: &Live, id: crate::id::RecordId) {
+    let (core, tenant) = (live.engine.core.clone(), live.tenant.clone());
+    core.tracker.clone().spawn(async move {
+        let settled = match core.group.record_at(&tenant, id).await {
+            Ok(Some(record)) if record.state == State::Started => look_only(&core, &record).await,
+            _ => Ok(()),
+        };
+        if let Err(error) = settled {
+            tracing::error!(%tenant, record = %id, %error, "a dropped call is not settled");
+        }
+    });
 }
 
 async fn from_record(

@@ -13,7 +13,7 @@ use super::failure::{Failure, FailureCode};
 use super::resume;
 use super::run::output;
 use super::workflow::{Registered, Workflow};
-use crate::exec::{ExecError, answer_escalation, open_escalations};
+use crate::exec::{ExecError, answer_escalation, open_escalations, to_the_end};
 use crate::id::{EscalationId, RunId, Tenant};
 use crate::ledger::{Diff, RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
@@ -149,6 +149,18 @@ impl ForTenant {
         resolution: Resolution,
         by: &str,
     ) -> Result<(), RunError> {
+        // Dropped between the answer and what it lets go on, this would leave a run that nobody carries out.
+        let (this, by) = (self.clone(), by.to_owned());
+        let resolving = async move { this.resolve_whole(escalation, resolution, &by).await };
+        to_the_end(&self.inner.core.tracker, resolving).await
+    }
+
+    async fn resolve_whole(
+        &self,
+        escalation: EscalationId,
+        resolution: Resolution,
+        by: &str,
+    ) -> Result<(), RunError> {
         let Self { inner, tenant } = self;
         let found = inner.core.group.escalation_find(tenant, escalation).await?;
         let halted = match found.as_ref().map(|found| (found.kind, found.run)) {
@@ -242,7 +254,13 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
 
     /// Starts the run and returns when that is durable.
     pub async fn start(self) -> Result<RunHandle<O>, RunError> {
-        self.begin(true).await.map(|(handle, _)| handle)
+        self.begun(true).await.map(|(handle, _)| handle)
+    }
+
+    /// Dropped between the run's row and its task, the start would leave a run that nobody carries out.
+    async fn begun(self, durable: bool) -> Result<(RunHandle<O>, Option<Ticket>), RunError> {
+        let tracker = self.inner.core.tracker.clone();
+        to_the_end(&tracker, self.begin(durable)).await
     }
 
     /// The run, and the write that it depends on, if it is not durable yet.
@@ -316,7 +334,7 @@ impl<O: DeserializeOwned + Send + 'static> IntoFuture for StartRun<O> {
     type IntoFuture = BoxFuture<'static, Self::Output>;
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (handle, begun) = self.begin(false).await?;
+            let (handle, begun) = self.begun(false).await?;
             match (handle.result().await, begun) {
                 // Perhaps it never began.
                 (Err(gone @ (RunError::Closed { .. } | RunError::Unknown { .. })), Some(begun)) => {

@@ -11,8 +11,8 @@ use super::failure::{Failure, FailureCode, Meaning, meaning};
 use super::replay::{Identity, Kind, Replay};
 use crate::clock::Timestamp;
 use crate::exec::ExecError;
-use crate::id::{RecordId, RunId, Tenant};
-use crate::ledger::RequestHash;
+use crate::id::{IdError, Name, RecordId, RunId, Tenant, checked};
+use crate::ledger::{Key, RequestHash};
 use crate::payload::{Payload, Stored};
 use crate::store::{EscalationKind, Lane, PastStep, Run, Step, StepKind, Ticket};
 
@@ -161,6 +161,12 @@ impl Live {
         name: &str,
         id: Option<String>,
     ) -> Result<Open, Failure> {
+        // A name that the store would refuse stops its run at the next write, long after whoever gave it.
+        let unfit = |error: IdError| Failure::coded(FailureCode::Invalid, error.to_string());
+        checked("name", name, Name::MAX_BYTES).map_err(unfit)?;
+        if let Some(id) = &id {
+            checked("id", id, Key::MAX_BYTES).map_err(unfit)?;
+        }
         let mut state = self.state();
         state.usable()?;
         let counters = state.counters.entry(kind).or_default();

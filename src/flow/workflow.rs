@@ -71,9 +71,11 @@ impl Workflows {
         if self.by_function.insert(TypeId::of::<W>(), name.to_owned()).is_some() {
             return Err("the same function is registered under another name".into());
         }
+        let workflow = Arc::new(workflow);
         let start: Arc<Start> = Arc::new(move |ctx, input| {
-            let running = workflow.start(ctx, input.decode()?);
-            Ok(Box::pin(async move { Ok(Payload::of(&running.await?)?) }))
+            let (workflow, input) = (workflow.clone(), input.decode()?);
+            // Called when it is first polled, where a panic of the run's code is caught.
+            Ok(Box::pin(async move { Ok(Payload::of(&workflow.start(ctx, input).await?)?) }))
         });
         self.by_name.insert(name.to_owned(), Registered { name: checked, version, start });
         Ok(())

@@ -1,0 +1,112 @@
+//! A10, A13: callers that go away, and a shutdown that does not wait for everything.
+
+use std::time::Duration;
+
+use counterfoil::Failure;
+use counterfoil::flow::RunError;
+use counterfoil::store::{EscalationKind, Resolution, RunState};
+
+use crate::flow;
+use crate::flow_tools::post;
+use crate::flow_world::{Process, World};
+
+#[test]
+fn shutdown_drains_and_a_restart_resumes() {
+    // A10: the call under way ends and is recorded, the next one is not begun.
+    let world = World::new();
+    let flow = flow!(world, |ctx, _n: u32| {
+        post(&ctx, "one").await?;
+        post(&ctx, "two").await
+    });
+    world.hold("post after one");
+    let process = Process::start(&world, world.engine().workflow("drains", 1, flow.clone()));
+    let run = process.on(async {
+        let handle = process.acme().run(flow.clone(), 1).start().await.unwrap();
+        world.reached("post after one").await;
+        let down = tokio::spawn(process.engine().clone().shutdown(Duration::from_secs(60)));
+        assert!(matches!(handle.result().await, Err(RunError::Closed { .. })), "its caller is told");
+        assert!(!down.is_finished(), "a call is under way");
+        world.release("post after one");
+        down.await.unwrap();
+        handle.id()
+    });
+    process.crash();
+    let process = Process::start(&world, world.engine().workflow("drains", 1, flow));
+    assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 2);
+    assert_eq!(world.effects("post"), ["one", "two"]);
+    assert_eq!(world.counted("post looked up"), 0, "the first call's answer was recorded");
+}
+
+#[test]
+fn what_is_under_way_after_the_drain_is_ambiguous_and_asked_about() {
+    // A10: it takes too long; the record stays started, and the next engine asks the world.
+    let world = World::new();
+    let flow = flow!(world, |ctx, _n: u32| post(&ctx, "slow").await);
+    world.hold("post after slow");
+    let process = Process::start(&world, world.engine().workflow("drains", 1, flow.clone()));
+    let run = process.on(async {
+        let run = process.acme().run(flow.clone(), 1).start().await.unwrap().id();
+        world.reached("post after slow").await;
+        process.engine().clone().shutdown(Duration::ZERO).await;
+        run
+    });
+    process.crash();
+    let process = Process::start(&world, world.engine().workflow("drains", 1, flow));
+    assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 1);
+    assert_eq!((world.effects("post").len(), world.counted("post looked up")), (1, 1));
+}
+
+#[test]
+fn a_start_whose_caller_goes_away_is_a_run_all_the_same() {
+    // A13: the row becomes durable although nobody waits for it, so somebody must carry the run out.
+    for key in [None, Some("k")] {
+        let world = World::new();
+        let flow = flow!(world, |ctx, _n: u32| post(&ctx, "x").await);
+        let process = Process::start(&world, world.engine().workflow("left", 1, flow.clone()));
+        process.on(async {
+            world.tap.hold(|change| change.run.is_some());
+            let acme = process.acme();
+            let run = acme.run(flow.clone(), 1);
+            let starting = match key {
+                Some(key) => run.key(key).start(),
+                None => run.start(),
+            };
+            tokio::select! {
+                _ = starting => panic!("the write is held"),
+                () = world.tap.until(|tap| tap.held > 0) => {}
+            }
+            world.tap.release();
+            process.until(async |acme| !acme.runs(None).await.unwrap().is_empty()).await;
+            let run = acme.runs(None).await.unwrap().remove(0);
+            assert_eq!(acme.handle::<u32>(run.id).result().await.unwrap(), 1);
+        });
+        assert_eq!(world.effects("post").len(), 1);
+    }
+}
+
+#[test]
+fn an_answer_whose_giver_goes_away_still_moves_the_run() {
+    // A13 for `resolve`: the answer becomes durable, so the run it lets go on must go on.
+    let world = World::new();
+    let flow = flow!(world, |ctx, n: u32| {
+        ctx.step("s", &n, |_| assert!(world.count("boom") > 1, "once")).await?;
+        Ok::<_, Failure>(n)
+    });
+    let process = Process::start(&world, world.engine().workflow("left", 1, flow.clone()));
+    process.on(async {
+        let acme = process.acme();
+        let handle = acme.run(flow, 1).start().await.unwrap();
+        handle.result().await.unwrap_err();
+        let question = process.question(EscalationKind::Quarantined).await;
+        world.tap.hold(|change| change.escalations.iter().any(|e| e.answer.is_some()));
+        tokio::select! {
+            _ = acme.resolve(question.id, Resolution::NotCommitted, "ann") => panic!("the write is held"),
+            () = world.tap.until(|tap| tap.held > 0) => {}
+        }
+        world.tap.release();
+        process
+            .until(async |_| !matches!(handle.status().await.unwrap().state, RunState::Halted { .. }))
+            .await;
+        assert_eq!(handle.result().await.unwrap(), 1);
+    });
+}

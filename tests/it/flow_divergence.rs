@@ -23,6 +23,11 @@ async fn tell(ctx: &Ctx, what: &str) -> Result<u32, Failure> {
     ctx.call::<Tell>(what.to_owned()).approved_by(&approval).await
 }
 
+/// A step whose result is read from the payload table on resume, which takes a while.
+async fn big(ctx: &Ctx, id: &str) -> Result<String, Failure> {
+    ctx.step(("big", id), id, |_| "x".repeat(200_000)).await
+}
+
 /// Runs `old` until it waits at `point`, dies there, and goes on as `new`.
 fn resumed<A, B, Fa, Fb>(world: &Arc<World>, point: &str, old: A, new: B) -> (Process, RunId)
 where
@@ -236,22 +241,24 @@ fn an_ended_run_lists_what_it_no_longer_asked_for() {
 }
 
 #[test]
-fn the_first_new_effect_waits_for_every_branch_of_the_replay() {
+fn a_branch_that_still_has_records_to_ask_for_is_no_other_path() {
     // FLOW-3: one branch has something new at once, the other still has recorded calls to ask for. Were the
-    // new one sent at once, the recorded payment would not have been asked for yet: a false alarm, or none.
+    // question put before every branch waits, they would look like another path.
     for new_first in [true, false] {
         for unordered in [true, false] {
             let world = World::new();
             let old = flow!(world, |ctx, _n: u32| {
-                pay(&ctx, "one").await?;
-                pay(&ctx, "two").await?;
+                for reference in ["one", "two"] {
+                    big(&ctx, reference).await?;
+                    pay(&ctx, reference).await?;
+                }
                 pay(&ctx, "three").await
             });
             let new = flow!(world, |ctx, _n: u32| {
                 let fresh = async { pay(&ctx, "new").await };
                 let recorded = async {
                     for reference in ["one", "two"] {
-                        ctx.step(("between", reference), reference, |_| ()).await?;
+                        big(&ctx, reference).await?;
                         pay(&ctx, reference).await?;
                     }
                     pay(&ctx, "three").await

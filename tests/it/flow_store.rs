@@ -24,6 +24,8 @@ pub(crate) struct Tapped {
     /// Batches with such a change wait.
     hold: Option<Picks>,
     pub(crate) held: usize,
+    /// The disk takes nothing any more, from the first such change on.
+    cut: Option<Picks>,
     /// The first such change is refused as stale.
     refuse: Option<Picks>,
     /// Every write fails so.
@@ -58,6 +60,16 @@ impl Tap {
 
     pub(crate) fn release(&self) {
         self.0.send_modify(|tapped| tapped.hold = None);
+    }
+
+    /// What is queued before the first such change becomes durable, that change and everything behind it does
+    /// not: two transactions with a crash in between. Until [`mend`](Self::mend).
+    pub(crate) fn cut(&self, picks: Picks) {
+        self.0.send_modify(|tapped| tapped.cut = Some(picks));
+    }
+
+    pub(crate) fn mend(&self) {
+        self.0.send_modify(|tapped| tapped.cut = None);
     }
 
     /// Refuses the next such change.
@@ -104,6 +116,12 @@ impl TappedStore {
             self.tap.0.send_modify(|tapped| tapped.held += 1);
             let _held = Held(&self.tap);
             self.tap.until(|tapped| !held(tapped)).await;
+        }
+        if let Some(cut) = self.tap.see(|tapped| tapped.cut.and_then(|picks| changes.iter().position(picks)))
+        {
+            self.store.commit(&changes[..cut]).await?;
+            self.tap.0.send_modify(|tapped| tapped.held += 1);
+            std::future::pending::<()>().await;
         }
         if let Some(error) = self.tap.see(|tapped| tapped.fail.clone()) {
             self.tap.0.send_modify(|tapped| tapped.failed += 1);

@@ -198,8 +198,9 @@ async fn crash<T: Tool<Input = Charge>>(scene: &Scene, tool: impl Fn(Arc<World>)
     let executor = process.executor();
     drop(process.spawn(async move { executor.call::<T>(&acme(), charge(CANARY), None).await }));
     scene.world.requested(1).await;
-    process.kill();
+    // Searched while the process lives: its death removes the WAL.
     scene.nowhere();
+    process.kill();
     Process::start(open()).await.unwrap()
 }
 

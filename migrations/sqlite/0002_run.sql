@@ -24,6 +24,7 @@ CREATE INDEX run_active ON run (id) WHERE state = 1;
 CREATE INDEX run_answered ON run (id) WHERE state = 2 AND wake_at IS NULL;
 CREATE INDEX run_due ON run (wake_at) WHERE wake_at IS NOT NULL;
 -- As for records: only a first revision may be new.
+-- An upsert that changes an existing row does not come by here.
 CREATE TRIGGER run_first AFTER INSERT ON run WHEN NEW.revision <> 1
 BEGIN SELECT RAISE(ABORT, 'no such run'); END;
 

@@ -2,20 +2,22 @@
 //! one transaction is being written goes into the next (DESIGN 4.5).
 //!
 //! A change that nobody waits for never starts a transaction by itself: it rides along with the next one that
-//! somebody waits for, or goes out when it is [`LINGER`] old. That is what makes the commit of step N and the
+//! somebody waits for, or goes out when it is two [`TICK`]s old. That is what makes the commit of step N and the
 //! `started` of step N+1 become durable together.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 
 use super::{Asked, Change, Lane, Refusal, Store, StoreError, Verdict};
 use crate::clock::SharedClock;
 
-/// How long a change waits for company when nobody waits for it.
-pub(super) const LINGER: Duration = Duration::from_millis(3);
+/// A change that nobody waits for goes out at the second tick that finds it: it is at most two ticks old then.
+/// One timer for all batches of a tick, because a timer for each costs as much as queueing its changes.
+pub(super) const TICK: Duration = Duration::from_micros(1500);
 /// A transaction holds at most this many changes.
 const MAX_BATCH: usize = 512;
 /// So many changes start a transaction although nobody waits for one.
@@ -54,6 +56,8 @@ struct Queue {
     awaited: bool,
     /// The writer sleeps without a timer, and must be told of any change.
     deep_sleep: bool,
+    /// Ticks since the oldest entry came.
+    ticks: u8,
     closed: bool,
     ended: bool,
     /// Lanes with a refused change: nothing of theirs is written any more.
@@ -216,7 +220,8 @@ impl Shared {
     /// The writer: one transaction after the other.
     async fn write(self: Arc<Self>) {
         let _end = End(&self);
-        while let Some(batch) = self.next_batch().await {
+        let mut tick = None;
+        while let Some(batch) = self.next_batch(&mut tick).await {
             let (mut changes, mut waiting, mut held) = (Vec::with_capacity(batch.len()), vec![], vec![]);
             for entry in batch {
                 changes.push(entry.change);
@@ -229,41 +234,38 @@ impl Shared {
     }
 
     /// Waits until a transaction is due, and takes what goes into it.
-    async fn next_batch(&self) -> Option<Vec<Entry>> {
-        // After a batch the sleep is light: a change that arrives now is found when the timer ends, and whoever
-        // queued it need not wake this task. Only when nothing came is the sleep deep.
-        let mut linger = Some(self.clock.sleep(LINGER));
+    async fn next_batch(&self, tick: &mut Option<BoxFuture<'static, ()>>) -> Option<Vec<Entry>> {
+        // After a batch the sleep is light: a change that arrives now is found at the next tick, and whoever
+        // queued it need not wake this task. Only when a tick passed without one is the sleep deep.
+        let mut light = true;
         loop {
             let work = self.work.notified();
             {
                 let mut queue = self.queue();
-                let full = queue.entries.len() >= FLUSH_AT;
-                let overdue = linger.is_none() && !queue.entries.is_empty() && !queue.deep_sleep;
-                if (queue.awaited && !queue.entries.is_empty()) || full || overdue || queue.closed {
-                    if queue.entries.is_empty() {
-                        return None;
-                    }
+                if queue.is_due() {
                     let batch = queue.take();
                     drop(queue);
                     self.room.notify_waiters();
                     return Some(batch);
                 }
-                if queue.deep_sleep && !queue.entries.is_empty() {
-                    queue.deep_sleep = false;
-                    linger = Some(self.clock.sleep(LINGER));
-                } else if linger.is_none() {
-                    queue.deep_sleep = true;
+                if queue.closed {
+                    return None;
+                }
+                queue.deep_sleep = tick.is_none() && !light && queue.entries.is_empty();
+                if tick.is_none() && !queue.deep_sleep {
+                    *tick = Some(self.clock.sleep(TICK));
                 }
             }
-            match &mut linger {
+            match tick {
                 None => work.await,
-                Some(timer) => {
-                    tokio::select! {
-                        biased;
-                        () = work => {}
-                        () = timer => linger = None,
+                Some(timer) => tokio::select! {
+                    biased;
+                    () = work => {}
+                    () = timer => {
+                        *tick = None;
+                        light = self.queue().tick();
                     }
-                }
+                },
             }
         }
     }
@@ -361,11 +363,22 @@ impl Shared {
 }
 
 impl Queue {
+    fn is_due(&self) -> bool {
+        let reason = self.awaited || self.closed || self.entries.len() >= FLUSH_AT || self.ticks > 1;
+        reason && !self.entries.is_empty()
+    }
+
+    /// Whether anything is queued.
+    fn tick(&mut self) -> bool {
+        self.ticks = if self.entries.is_empty() { 0 } else { self.ticks.saturating_add(1) };
+        self.ticks > 0
+    }
+
     fn take(&mut self) -> Vec<Entry> {
         let count = self.entries.len().min(MAX_BATCH);
         let batch = self.entries.drain(..count).collect();
         self.awaited &= !self.entries.is_empty(); // what is left over is still waited for
-        self.deep_sleep = false;
+        (self.ticks, self.deep_sleep) = (0, false);
         batch
     }
 }

@@ -19,7 +19,8 @@ use crate::flow_world::{Process, World, counted};
 
 const MOMENT: Duration = Duration::from_millis(1);
 /// So long a write that nobody waits for stays in the queue.
-pub(crate) const LINGER: Duration = Duration::from_millis(3);
+pub(crate) const LINGER: Duration = TICK.saturating_mul(2);
+const TICK: Duration = Duration::from_micros(1500);
 /// So long a run that only waits is kept in memory.
 const GRACE: Duration = Duration::from_millis(200);
 pub(crate) const MINUTE: Duration = Duration::from_mins(1);
@@ -95,8 +96,10 @@ fn a_sleep_that_a_crash_interrupts_is_neither_lost_nor_shortened() {
             if parked {
                 park(&first, &hands, run).await;
             } else {
-                hands.asleep_for(LINGER).await;
-                hands.turn(LINGER);
+                for _ in 0..2 {
+                    hands.asleep_for(TICK).await;
+                    hands.turn(TICK);
+                }
                 world.tap.until(has_timer).await;
             }
         });

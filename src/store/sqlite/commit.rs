@@ -185,12 +185,13 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
     const NOT_NULL: &str = "1299";
     const PRIMARY_KEY: &str = "1555";
     const UNIQUE: &str = "2067";
+    const FOREIGN_KEY: &str = "787";
     const TRIGGER: &str = "1811";
     let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };
     match error.code().as_deref() {
         Some(UNIQUE | PRIMARY_KEY) => Refusal::Exists,
-        // Every trigger stands for a row that should be there and is not.
-        Some(TRIGGER) => Refusal::Stale,
+        // Both stand for a row that should be there and is not.
+        Some(FOREIGN_KEY | TRIGGER) => Refusal::Stale,
         // The worker is alive, so a NULL revision or question stands for a row that has moved on.
         Some(NOT_NULL)
             if change.record.is_some() || change.run.is_some() || !change.escalations.is_empty() =>

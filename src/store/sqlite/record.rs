@@ -3,7 +3,7 @@
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteRow;
 
-use super::statement::{Batch, Insert};
+use super::statement::{Batch, Insert, Row};
 use super::{Columns, StoreError, failure};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
@@ -16,56 +16,92 @@ use crate::store::{Change, Evidence, Use};
 /// The whole row is bound each time, so that no change can leave half a record behind.
 static UPSERT: Insert = Insert {
     head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
-           step, call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
-           scope, escalation, not_before, confirm_at, created_at, updated_at, in_doubt) \
+           step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
+           call_id, spent, compensation, scope, escalation, not_before, confirm_at, in_doubt) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
-           column11, column12, \
-           (SELECT column13 FROM worker WHERE worker.fence = column28 AND worker.ended_at IS NULL), \
-           column14, column15, column16, column17, column18, column19, column20, column21, column22, column23, \
-           column24, column25, column26, column27",
+           column11, \
+           (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
+           column13, column14, column15, column16, column17, column18, column19, \
+           column21, column22, column23, column24, column25, column26, column27, column28",
     columns: 28,
-    tail: "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
-           revision = CASE WHEN record.revision = excluded.revision - 1 AND record.key = excluded.key \
-           AND record.tenant = excluded.tenant THEN excluded.revision END, \
-           attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, \
-           basis = excluded.basis, outcome = excluded.outcome, compensation = excluded.compensation, \
-           external_ref = excluded.external_ref, escalation = excluded.escalation, \
-           in_doubt = excluded.in_doubt, not_before = excluded.not_before, confirm_at = excluded.confirm_at, updated_at = excluded.updated_at",
+    tail: MOVE_ON,
 };
 
+/// The same for a record with nothing unusual about it, as nearly all are: the columns that it leaves at their
+/// defaults are not bound. Of the 28, each costs a fiftieth of writing the row.
+static UPSERT_USUAL: Insert = Insert {
+    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
+           step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
+           spent, in_doubt) \
+           SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
+           column11, \
+           (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
+           column13, column14, column15, column16, column17, column18, column19, 0, 0",
+    columns: 20,
+    tail: MOVE_ON,
+};
+
+/// All that a later revision may change. A usual row's unbound columns arrive here as their defaults.
+const MOVE_ON: &str = "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
+    revision = CASE WHEN record.revision = excluded.revision - 1 AND record.key = excluded.key \
+    AND record.tenant = excluded.tenant THEN excluded.revision END, \
+    attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, basis = excluded.basis, \
+    outcome = excluded.outcome, compensation = excluded.compensation, external_ref = excluded.external_ref, \
+    escalation = excluded.escalation, in_doubt = excluded.in_doubt, not_before = excluded.not_before, \
+    confirm_at = excluded.confirm_at, updated_at = excluded.updated_at";
+
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    let rows: Vec<_> = changes.iter().filter_map(|c| Some((c.record.as_deref()?, c.fence))).collect();
-    batch.insert(&UPSERT, &rows, |(record, writer), row| {
-        let (status, outcome, compensation) = state_columns(&record.state);
-        row.value(record.id.0)
-            .value(record.tenant.text())
-            .value(record.key.text())
-            .value(record.operation.text())
-            .value(record.class.code())
-            .value(record.request.column())
-            .value(record.request_hash.column())
-            .value(i64::from(record.input_version))
-            .value(record.owner.run.map(|run| run.0))
-            .value(record.owner.step.clone())
-            .value(record.owner.call_id.clone())
-            .value(record.fence.0)
-            .value(i64::from(record.revision))
-            .value(i64::from(record.attempts))
+    let rows = changes.iter().filter_map(|change| Some((change.record.as_deref()?, change.fence)));
+    let (usual, others): (Vec<_>, Vec<_>) = rows.partition(|(record, _)| is_usual(record));
+    batch.insert(&UPSERT_USUAL, &usual, bind_usual);
+    batch.insert(&UPSERT, &others, |(record, writer), row| {
+        bind_usual(&(record, *writer), row);
+        let (_, _, compensation) = state_columns(&record.state);
+        row.value(record.owner.call_id.clone())
             .value(i64::from(record.spent))
-            .value(status)
-            .value(record.basis.code())
-            .value(outcome)
             .value(compensation)
-            .value(record.external_ref.clone())
             .value(record.scope.clone())
             .value(record.escalation.map(|id| id.0))
             .value(record.not_before.map(|at| at.0))
             .value(record.confirm_at.map(|at| at.0))
-            .value(record.created_at.0)
-            .value(record.updated_at.0)
-            .value(i64::from(record.in_doubt))
-            .value(writer.map(|fence| fence.0));
+            .value(i64::from(record.in_doubt));
     });
+}
+
+/// Every column that a usual record does not bind has its default.
+fn is_usual(record: &Record) -> bool {
+    record.owner.call_id.is_none()
+        && record.spent == 0
+        && !matches!(record.state, State::Compensated { .. })
+        && record.scope.is_none()
+        && record.escalation.is_none()
+        && record.not_before.is_none()
+        && record.confirm_at.is_none()
+        && !record.in_doubt
+}
+
+fn bind_usual((record, writer): &(&Record, Option<Fence>), row: &mut Row<'_>) {
+    let (status, outcome, _) = state_columns(&record.state);
+    row.value(record.id.0)
+        .value(record.tenant.text())
+        .value(record.key.text())
+        .value(record.operation.text())
+        .value(record.class.code())
+        .value(record.request.column())
+        .value(record.request_hash.column())
+        .value(i64::from(record.input_version))
+        .value(record.owner.run.map(|run| run.0))
+        .value(record.owner.step.clone())
+        .value(record.fence.0)
+        .value(i64::from(record.revision))
+        .value(i64::from(record.attempts))
+        .value(status)
+        .value(record.basis.code())
+        .value(outcome)
+        .value(record.external_ref.clone())
+        .value(record.created_at.0)
+        .value(record.updated_at.0)
+        .value(writer.map(|fence| fence.0));
 }
 
 type StateColumns = (i64, Option<std::sync::Arc<str>>, Option<std::sync::Arc<str>>);

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use sqlx::Arguments as _;
@@ -15,8 +16,8 @@ use sqlx::sqlite::SqliteArguments;
 /// Rows per statement. A batch is cut into the largest that fit.
 const SIZES: [usize; 6] = [256, 64, 16, 4, 2, 1];
 
-/// One table's statement, without its rows.
-#[derive(Debug, PartialEq, Eq, Hash)]
+/// One table's statement, without its rows. There is one of each, so that its place tells it apart.
+#[derive(Debug)]
 pub(super) struct Insert {
     /// Up to the rows.
     pub(super) head: &'static str,
@@ -24,6 +25,20 @@ pub(super) struct Insert {
     pub(super) columns: usize,
     /// After the rows. The first column is NULL in a padding row and nowhere else.
     pub(super) tail: &'static str,
+}
+
+impl PartialEq for Insert {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Insert {}
+
+impl Hash for Insert {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::ptr::hash(self, state); // its text is long, and looked up for each batch
+    }
 }
 
 /// The SQL and the arguments of a batch under construction.

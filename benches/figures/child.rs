@@ -4,6 +4,8 @@ use std::error::Error;
 use std::io::Write as _;
 use std::time::Duration;
 
+use counterfoil::flow::Workflow;
+
 use crate::options::ChildTask;
 use crate::speed::multi_thread;
 use crate::{raw, subject};
@@ -13,13 +15,8 @@ pub(crate) fn run(task: &ChildTask) -> Result<(), Box<dyn Error>> {
     match task.name.as_str() {
         "guarded" => in_engine(task, 1),
         "guarded-runs" => in_engine(task, 1000),
-        "plain" => multi_thread().block_on(async {
-            let engine = subject::engine(&task.db).await;
-            engine.tenant(subject::TENANT)?.run(subject::plain, task.n).await?;
-            done()?;
-            engine.shutdown(Duration::ZERO).await;
-            Ok(())
-        }),
+        "plain" => in_run(task, subject::plain),
+        "asynchronous" => in_run(task, subject::asynchronous),
         "raw-inserts" => multi_thread().block_on(async {
             let mut raw = raw::open(&task.db).await;
             raw.inserts(task.n).await;
@@ -29,6 +26,17 @@ pub(crate) fn run(task: &ChildTask) -> Result<(), Box<dyn Error>> {
         }),
         other => Err(format!("unknown child: {other}").into()),
     }
+}
+
+/// One run of `n` steps.
+fn in_run(task: &ChildTask, workflow: impl Workflow<u32, usize>) -> Result<(), Box<dyn Error>> {
+    multi_thread().block_on(async {
+        let engine = subject::engine(&task.db).await;
+        engine.tenant(subject::TENANT)?.run(workflow, task.n).await?;
+        done()?;
+        engine.shutdown(Duration::ZERO).await;
+        Ok(())
+    })
 }
 
 /// So many runs at once, each of `n` guarded calls.

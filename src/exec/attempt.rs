@@ -148,7 +148,7 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
     // Between the intent's way to the disk and this line the approval may have expired.
     if let Err(error) = op.check_approval(core.now()) {
         let error = ToolError::new(ErrorKind::ApprovalMissing, error.to_string());
-        return failed_attempt(core, op, record, error, unsettled).await;
+        return Box::pin(failed_attempt(core, op, record, error, unsettled)).await;
     }
     let note = Arc::new(Note { core: core.clone(), lane: op.lane, record: Mutex::new(record) });
     let call = note.call(core, op)?;
@@ -171,7 +171,7 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
         Ok(done) => committed(core, op, &record, done).await,
         Err(error) => {
             tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
-            failed_attempt(core, op, record, error, unsettled).await
+            Box::pin(failed_attempt(core, op, record, error, unsettled)).await
         }
     }
 }

@@ -20,10 +20,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use attempt::{Ambiguous, Ended, Permit};
+use inflight::Slot;
 use reconcile::Fate;
 use shield::Shield;
 
@@ -228,16 +230,23 @@ pub(crate) async fn carry_out(
     let slot = core.in_flight.enter(&op.tenant, &op.key, wait, &*core.clock).await;
     let Some(slot) = slot else { return Ok(Answered::of(Outcome::InProgress)) };
     let abandoned = Arc::new(AtomicBool::new(false));
-    let carrying = {
-        let (core, abandoned) = (core.clone(), abandoned.clone());
-        async move {
-            let _occupied = op.occupy(slot); // a seal takes it along: the next caller must find what is on its way
-            Carrier { core: &core, op: &op, abandoned: &abandoned }.carry(expect).await
-        }
-    };
-    // Tracked although it runs in its caller's task: closing waits for it.
-    let carrying = core.tracker.track_future(carrying);
-    Shield::new(Box::pin(carrying), core.tracker.clone(), abandoned).await
+    Shield::new(carrying(core, op, slot, expect, abandoned.clone()), core.tracker.clone(), abandoned).await
+}
+
+/// Tracked although it runs in its caller's task: closing waits for it. Boxed here, so that its size is not also
+/// that of every future around it.
+fn carrying(
+    core: &Arc<Core>,
+    op: Arc<Operation>,
+    slot: Slot,
+    expect: Expect,
+    abandoned: Arc<AtomicBool>,
+) -> BoxFuture<'static, Result<Answered, ExecError>> {
+    let carrier = core.clone();
+    Box::pin(core.tracker.track_future(async move {
+        let _occupied = op.occupy(slot); // a seal takes it along: the next caller must find what is on its way
+        Carrier { core: &carrier, op: &op, abandoned: &abandoned }.carry(expect).await
+    }))
 }
 
 /// Finds out what became of a started operation that nobody has asked for, and sends nothing.
@@ -330,7 +339,10 @@ impl Carrier<'_> {
     }
 
     async fn settle(&self, ambiguous: Ambiguous) -> Result<Settled, ExecError> {
-        let fate = reconcile::reconcile(self.core, self.op, ambiguous, || self.is_abandoned()).await?;
+        // Boxed because it is large and rare: every call would have to carry the room for it.
+        let reconciling =
+            Box::pin(reconcile::reconcile(self.core, self.op, ambiguous, || self.is_abandoned()));
+        let fate = reconciling.await?;
         Ok(match fate {
             Fate::Committed(record, response, ticket) => {
                 Settled::Answered(Answered::committed(&record, response, ticket))

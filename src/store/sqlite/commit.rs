@@ -17,16 +17,21 @@ pub(super) async fn commit(writer: &Mutex<Writer>, changes: &[Change]) -> Result
     let mut writer = writer.lock().await;
     writer.settle().await?;
     writer.unfinished = true; // until the end is seen: this future may be dropped at any await
-    let admitted = if changes.iter().any(must_be_judged) { false } else { writer.write_all(changes).await? };
+    let admitted = if must_be_judged(changes) { false } else { writer.write_all(changes).await? };
     let verdicts =
         if admitted { vec![Verdict::Admitted; changes.len()] } else { writer.judge(changes).await? };
     writer.unfinished = false;
     Ok(verdicts)
 }
 
-/// No row of it would refuse a fenced worker by itself; such changes are rare.
-fn must_be_judged(change: &Change) -> bool {
-    change.worker.is_some() || (change.fence.is_some() && !change.needs_fence())
+/// Some change has no row that would refuse a fenced worker, and no other change of its worker has one either.
+/// Rare: the barriers that runs wait at come with the rows before them.
+fn must_be_judged(changes: &[Change]) -> bool {
+    let guarded = |fence| changes.iter().any(|other| other.fence == Some(fence) && other.needs_fence());
+    changes.iter().any(|change| {
+        let unguarded = change.fence.filter(|_| !change.needs_fence());
+        change.worker.is_some() || unguarded.is_some_and(|fence| !guarded(fence))
+    })
 }
 
 /// The rows of some changes, table by table.

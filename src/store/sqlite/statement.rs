@@ -14,7 +14,7 @@ use sqlx::Arguments as _;
 use sqlx::sqlite::SqliteArguments;
 
 /// Rows per statement. A batch is cut into the largest that fit.
-const SIZES: [usize; 6] = [256, 64, 16, 4, 2, 1];
+const SIZES: [usize; 6] = [512, 128, 32, 8, 2, 1];
 
 /// One table's statement, without its rows. There is one of each, so that its place tells it apart.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
 use super::core::Core;
-use super::operation::{Asker, Operation};
 use super::reconcile;
+use super::recorded::recorded;
 use crate::clock::Timestamp;
-use crate::ledger::{Event, Key, Record, apply};
+use crate::ledger::{Event, Record, apply};
 use crate::store::Store as _;
 
 /// So many due things are taken up at once.
@@ -118,10 +118,13 @@ async fn confirm_due(core: &Arc<Core>, now: Timestamp) {
         let Some(record) = postponed(core, record, at).await else { continue };
         let core = core.clone();
         core.tracker.clone().spawn(async move {
-            if let Some(op) = recorded(&core, &record).await
-                && let Err(error) = reconcile::confirm(&core, &op, &record).await
-            {
-                tracing::error!(tenant = %op.tenant, key = %op.key, %error, "a confirming lookup could not be recorded");
+            let confirmed = match recorded(&core, &record).await {
+                Ok(Ok(op)) => reconcile::confirm(&core, &op, &record).await,
+                Ok(Err(_gone)) => Ok(()), // until its tool is here again
+                Err(error) => Err(error),
+            };
+            if let Err(error) = confirmed {
+                tracing::error!(tenant = %record.tenant, key = %record.key, %error, "a confirming lookup could not be recorded");
             }
         });
     }
@@ -137,19 +140,4 @@ async fn postponed(core: &Core, record: Record, at: Timestamp) -> Option<Record>
             None
         }
     }
-}
-
-/// The operation of a record, put together again from what is stored; `None` if its tool is not registered.
-pub(super) async fn recorded(core: &Arc<Core>, record: &Record) -> Option<Operation> {
-    let tool = core.registry.find(record.operation.as_str())?;
-    let request = core.load(&record.tenant, &record.request).await.ok()?;
-    let prepared = core.registry.untyped(tool, &request).ok()?;
-    // The key is replaced by the stored one: it may have been given by the request and not by the tool.
-    let key = Key::given(record.operation.as_str(), "recorded");
-    let asker = Asker { owner: record.owner.clone(), ..Asker::default() };
-    let mut op = Operation::prepare(core, &record.tenant, prepared, &key, asker).await.ok()?;
-    op.rebuilt = true;
-    op.key = record.key.clone();
-    op.hash = record.request_hash;
-    Some(op)
 }

@@ -62,10 +62,10 @@ async fn settle(core: &Arc<Core>, op: &Operation, found: &Record) -> Result<(), 
             return Ok(()); // settled, or taken up, by whoever had it in hand
         }
         if let Some(question) = record.escalation {
-            match reconcile::unpark(core, op, &record, question).await? {
-                true => continue,
-                false => return Ok(()),
+            if reconcile::unpark(core, op, &record, question).await? {
+                continue;
             }
+            return Ok(());
         }
         let cut = *first_cut.get_or_insert_with(|| core.cut(&record));
         match reconcile::reconcile(core, op, Ambiguous::new(record, cut), || true).await? {

@@ -35,7 +35,7 @@ pub(crate) use escalate::{
     answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
 };
 pub(crate) use operation::{Asker, Operation};
-pub(crate) use orphans::take_up_orphans;
+pub(crate) use orphans::{follow_dropped, take_up_orphans};
 
 pub use builder::{ExecutorBuilder, StartError};
 pub use inflight::Wait;

@@ -10,7 +10,7 @@ use super::outcome::ExecError;
 use super::reconcile::{self, Fate};
 use super::recorded::{recorded, without_tool};
 use super::{Expect, Wait, carry_out, escalate};
-use crate::id::RecordId;
+use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::resolve::{Looked, Why};
 use crate::ledger::{ErrorKind, Event, LookupOffer, Record, RecordedFailure, State, apply};
 use crate::store::{Refusal, Store as _, StoreError};
@@ -26,14 +26,41 @@ pub(crate) async fn take_up_orphans(core: &Arc<Core>) -> Result<(), StoreError> 
         let Some(last) = orphans.last() else { return Ok(()) };
         after = last.id;
         for record in orphans {
-            let core = core.clone();
-            core.tracker.clone().spawn(async move {
-                if let Err(error) = take_up(&core, &record).await {
-                    tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
-                }
-            });
+            in_background(core, record);
         }
     }
+}
+
+/// Follows the calls that a run dropped and that outlive it: if one of them ends without an answer, a process that
+/// lives on finds out what its restart would.
+pub(crate) fn follow_dropped(core: &Arc<Core>, tenant: &Tenant, run: RunId) {
+    let (core, tenant) = (core.clone(), tenant.clone());
+    core.tracker.clone().spawn(async move {
+        if let Err(error) = follow(&core, &tenant, run).await {
+            tracing::error!(%tenant, %run, %error, "its dropped calls are left to the next process");
+        }
+    });
+}
+
+async fn follow(core: &Arc<Core>, tenant: &Tenant, run: RunId) -> Result<(), StoreError> {
+    for call in core.group.run_history(tenant, run).await?.calls {
+        if let Some(record) = core.group.record_at(tenant, call.record).await?
+            && record.state == State::Started
+            && record.escalation.is_none()
+        {
+            in_background(core, record);
+        }
+    }
+    Ok(())
+}
+
+fn in_background(core: &Arc<Core>, record: Record) {
+    let core = core.clone();
+    core.tracker.clone().spawn(async move {
+        if let Err(error) = take_up(&core, &record).await {
+            tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
+        }
+    });
 }
 
 async fn take_up(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {

@@ -329,3 +329,24 @@ fn a_dropped_call_that_outlives_its_run_and_its_tool_is_not_forgotten() {
     assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
     assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 1));
 }
+
+#[test]
+fn a_dropped_call_that_outlives_its_run_is_followed_in_its_own_process() {
+    // It is cut off without an answer when its run is long over, and nobody is there to ask for it again.
+    let (world, hands) = (World::new(), Hands::default());
+    let (timeout, settle) = (HOUR, Duration::from_secs(60));
+    world.hold("pay before");
+    let flow = drops!(world, Pay, Bill::new("june", 100));
+    let process = Process::start(&world, world.engine_on(hands.clone()).workflow("w", 1, flow.clone()));
+    process.on(async {
+        process.acme().run(flow, 1).await.unwrap();
+        world.reached("pay before").await;
+        hands.turn(timeout);
+        world.counts("pay looked up", 2).await; // by the call itself, which is not sent again, and for nobody
+        hands.asleep_for(settle).await;
+        hands.turn(settle);
+        world.counts("pay looked up", 3).await; // when it has settled
+    });
+    process.shut_down();
+    assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 0));
+}

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use counterfoil::flow::EngineBuilder;
 use counterfoil::store::{EscalationKind, StepKind};
-use counterfoil::tool::Tool as _;
+use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Failure, Key, RunId, Tenant};
 use futures_util::future::Either;
 
@@ -234,8 +235,16 @@ where
     W: Fn(counterfoil::Ctx, u32) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Result<u32, Failure>> + Send + 'static,
 {
+    outlive_on(world, world.engine(), point, flow);
+}
+
+fn outlive_on<W, F>(world: &Arc<World>, engine: EngineBuilder, point: &str, flow: W)
+where
+    W: Fn(counterfoil::Ctx, u32) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<u32, Failure>> + Send + 'static,
+{
     world.hold(point);
-    let process = Process::start(world, world.engine().workflow("w", 1, flow.clone()));
+    let process = Process::start(world, engine.workflow("w", 1, flow.clone()));
     process.on(async { process.acme().run(flow, 1).await.unwrap() });
     process.crash();
     world.release(point);
@@ -349,4 +358,72 @@ fn a_dropped_call_that_outlives_its_run_is_followed_in_its_own_process() {
     });
     process.shut_down();
     assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 0));
+}
+
+/// A provider that honours keys and cannot be asked.
+struct Fax(Arc<World>);
+/// It leaves no mark.
+struct Peek(Arc<World>);
+
+impl Tool for Fax {
+    const NAME: &'static str = "fax";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::ReplaysKey;
+    type Input = String;
+    type Output = u32;
+
+    fn key(&self, what: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target("ann").operation(what))
+    }
+
+    async fn call(&self, _: &Call, _: &String) -> Result<Done<u32>, ToolError> {
+        self.0.count("fax called");
+        self.0.pass("fax after").await;
+        Ok(Done::new(1))
+    }
+}
+
+impl Tool for Peek {
+    const NAME: &'static str = "peek";
+    type Effect = effect::ReadOnly;
+    type Contract = contract::Blind;
+    type Input = String;
+    type Output = u32;
+
+    fn key(&self, what: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target("ann").operation(what))
+    }
+
+    async fn call(&self, _: &Call, _: &String) -> Result<Done<u32>, ToolError> {
+        self.0.count("peek called");
+        self.0.pass("peek after").await;
+        Ok(Done::new(1))
+    }
+}
+
+fn with_fax_and_peek(world: &Arc<World>) -> EngineBuilder {
+    world.engine().tool(Fax(world.clone())).tool(Peek(world.clone()))
+}
+
+#[test]
+fn a_dropped_call_that_only_a_second_send_could_settle_becomes_a_question() {
+    let world = World::new();
+    outlive_on(&world, with_fax_and_peek(&world), "fax after", drops!(world, Fax, "hi".into()));
+    let process = Process::start(&world, with_fax_and_peek(&world));
+    process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
+    let asked = process.on(process.question(EscalationKind::Ambiguous));
+    assert!(asked.question.contains("Its run dropped it"), "{}", asked.question);
+    process.shut_down();
+    assert_eq!(world.counted("fax called"), 1);
+}
+
+#[test]
+fn a_dropped_call_that_leaves_no_mark_is_over() {
+    let world = World::new();
+    outlive_on(&world, with_fax_and_peek(&world), "peek after", drops!(world, Peek, "hi".into()));
+    let process = Process::start(&world, with_fax_and_peek(&world));
+    process.on(process.until(async |_| stands(&process, "peek", "ann", "hi").await == "failed"));
+    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    process.shut_down();
+    assert_eq!(world.counted("peek called"), 1);
 }

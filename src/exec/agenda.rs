@@ -23,8 +23,8 @@ const POSTPONED: Duration = Duration::from_mins(1);
 
 /// Whoever else has things that become due.
 pub(crate) trait Due: Send + Sync {
-    /// Takes up what is due at `now`.
-    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, ()>;
+    /// Takes up what is due at `now`. `false` if it could take up nothing.
+    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, bool>;
 }
 
 /// When to look at the clock again.
@@ -72,18 +72,19 @@ impl Agenda {
 /// Runs until the core is gone.
 pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
     if let Some(core) = core.upgrade() {
-        note_next(&core).await;
+        note_next(&core, None).await;
     }
     while let Some(strong) = core.upgrade() {
         let now = strong.now();
         match strong.agenda.peek() {
             Some(at) if at <= now => {
                 strong.agenda.take();
-                confirm_due(&strong, now).await;
+                let mut taken = confirm_due(&strong, now).await;
                 if let Some(due) = due.as_ref().and_then(Weak::upgrade) {
-                    due.take_up(now).await;
+                    taken |= due.take_up(now).await;
                 }
-                note_next(&strong).await;
+                // What is due and cannot be taken up (its row is damaged, the disk is full) is due again at once.
+                note_next(&strong, (!taken).then_some(now)).await;
             }
             next => {
                 let sleep = next.map(|at| strong.clock.sleep(now.until(at)));
@@ -95,8 +96,10 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
     }
 }
 
-async fn note_next(core: &Core) {
+/// Notes when something is due next. What was due by `stuck` is tried again later.
+async fn note_next(core: &Core, stuck: Option<Timestamp>) {
     match core.group.next_due().await {
+        Ok(Some(at)) if stuck.is_some_and(|then| at <= then) => core.agenda.note(core.now().after(LATER)),
         Ok(Some(at)) => core.agenda.note(at),
         Ok(None) => {}
         Err(error) => {
@@ -106,16 +109,22 @@ async fn note_next(core: &Core) {
     }
 }
 
-async fn confirm_due(core: &Arc<Core>, now: Timestamp) {
+/// `false` if nothing could be taken up.
+async fn confirm_due(core: &Arc<Core>, now: Timestamp) -> bool {
     let records = match core.group.record_unconfirmed(now, AT_ONCE).await {
         Ok(records) => records,
-        Err(error) => return tracing::error!(%error, "cannot read the confirming lookups that are due"),
+        Err(error) => {
+            tracing::error!(%error, "cannot read the confirming lookups that are due");
+            return false;
+        }
     };
+    let mut taken = false;
     for record in records {
         // Postponed before it is made: a lookup that hangs or fails is made again then, and not at once and for
         // ever; and it holds up nothing else that is due.
         let at = now.after(POSTPONED);
         let Some(record) = postponed(core, record, at).await else { continue };
+        taken = true;
         let core = core.clone();
         core.tracker.clone().spawn(async move {
             let confirmed = match recorded(&core, &record).await {
@@ -128,6 +137,7 @@ async fn confirm_due(core: &Arc<Core>, now: Timestamp) {
             }
         });
     }
+    taken
 }
 
 async fn postponed(core: &Core, record: Record, at: Timestamp) -> Option<Record> {

@@ -49,8 +49,8 @@ struct State {
     ended: bool,
     /// A step's closure is running: the context must not be used in it.
     inside: bool,
-    /// User code dropped a call that was pending: it may outlive the run.
-    dropped_call: bool,
+    /// Calls that user code dropped while they were pending: they may outlive the run.
+    dropped_calls: usize,
 }
 
 #[derive(Default)]
@@ -147,7 +147,7 @@ impl Live {
                 stop: None,
                 ended: false,
                 inside: false,
-                dropped_call: false,
+                dropped_calls: 0,
             }),
         })
     }
@@ -369,7 +369,7 @@ impl Live {
 
     /// A call may outlive the run, because its code dropped it.
     pub(super) fn has_dropped_call(&self) -> bool {
-        self.state().dropped_call
+        self.state().dropped_calls > 0
     }
 
     /// From here on dropped futures leave no mark, and the context is refused.
@@ -484,7 +484,7 @@ impl Live {
     /// User code dropped a pending future: on replay it must never become ready, or another branch would win.
     fn abandon(&self, identity: &Identity) {
         if identity.kind == Kind::Call {
-            self.state().dropped_call = true;
+            self.state().dropped_calls += 1;
         }
         if self.with_replay(|replay| replay.is_abandoned(identity)) {
             return;

@@ -74,7 +74,7 @@ impl Store for Counting {
         fn commit<'a>(&'a self, changes: &'a [Change]) -> Vec<Verdict>;
         fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Option<Record>;
         fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Option<Record>;
-        fn record_orphans<'a>(&'a self, limit: u32) -> Vec<Record>;
+        fn record_orphans<'a>(&'a self, after: RecordId, limit: u32) -> Vec<Record>;
         fn record_unconfirmed<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Record>;
         fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Vec<Use>;
         fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;

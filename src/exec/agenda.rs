@@ -8,10 +8,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
 use super::core::Core;
-use super::operation::{Asker, Operation};
 use super::reconcile;
+use super::recorded::recorded;
 use crate::clock::Timestamp;
-use crate::ledger::{Event, Key, Record, apply};
+use crate::ledger::{Event, Record, apply};
 use crate::store::Store as _;
 
 /// So many due things are taken up at once.
@@ -23,8 +23,8 @@ const POSTPONED: Duration = Duration::from_mins(1);
 
 /// Whoever else has things that become due.
 pub(crate) trait Due: Send + Sync {
-    /// Takes up what is due at `now`.
-    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, ()>;
+    /// Takes up what is due at `now`. `false` if it could take up nothing.
+    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, bool>;
 }
 
 /// When to look at the clock again.
@@ -72,18 +72,19 @@ impl Agenda {
 /// Runs until the core is gone.
 pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
     if let Some(core) = core.upgrade() {
-        note_next(&core).await;
+        note_next(&core, None).await;
     }
     while let Some(strong) = core.upgrade() {
         let now = strong.now();
         match strong.agenda.peek() {
             Some(at) if at <= now => {
                 strong.agenda.take();
-                confirm_due(&strong, now).await;
+                let mut taken = confirm_due(&strong, now).await;
                 if let Some(due) = due.as_ref().and_then(Weak::upgrade) {
-                    due.take_up(now).await;
+                    taken |= due.take_up(now).await;
                 }
-                note_next(&strong).await;
+                // What is due and cannot be taken up (its row is damaged, the disk is full) is due again at once.
+                note_next(&strong, (!taken).then_some(now)).await;
             }
             next => {
                 let sleep = next.map(|at| strong.clock.sleep(now.until(at)));
@@ -95,8 +96,10 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
     }
 }
 
-async fn note_next(core: &Core) {
+/// Notes when something is due next. What was due by `stuck` is tried again later.
+async fn note_next(core: &Core, stuck: Option<Timestamp>) {
     match core.group.next_due().await {
+        Ok(Some(at)) if stuck.is_some_and(|then| at <= then) => core.agenda.note(core.now().after(LATER)),
         Ok(Some(at)) => core.agenda.note(at),
         Ok(None) => {}
         Err(error) => {
@@ -106,25 +109,35 @@ async fn note_next(core: &Core) {
     }
 }
 
-async fn confirm_due(core: &Arc<Core>, now: Timestamp) {
+/// `false` if nothing could be taken up.
+async fn confirm_due(core: &Arc<Core>, now: Timestamp) -> bool {
     let records = match core.group.record_unconfirmed(now, AT_ONCE).await {
         Ok(records) => records,
-        Err(error) => return tracing::error!(%error, "cannot read the confirming lookups that are due"),
+        Err(error) => {
+            tracing::error!(%error, "cannot read the confirming lookups that are due");
+            return false;
+        }
     };
+    let mut taken = false;
     for record in records {
         // Postponed before it is made: a lookup that hangs or fails is made again then, and not at once and for
         // ever; and it holds up nothing else that is due.
         let at = now.after(POSTPONED);
         let Some(record) = postponed(core, record, at).await else { continue };
+        taken = true;
         let core = core.clone();
         core.tracker.clone().spawn(async move {
-            if let Some(op) = recorded(&core, &record).await
-                && let Err(error) = reconcile::confirm(&core, &op, &record).await
-            {
-                tracing::error!(tenant = %op.tenant, key = %op.key, %error, "a confirming lookup could not be recorded");
+            let confirmed = match recorded(&core, &record).await {
+                Ok(Ok(op)) => reconcile::confirm(&core, &op, &record).await,
+                Ok(Err(_gone)) => Ok(()), // until its tool is here again
+                Err(error) => Err(error),
+            };
+            if let Err(error) = confirmed {
+                tracing::error!(tenant = %record.tenant, key = %record.key, %error, "a confirming lookup could not be recorded");
             }
         });
     }
+    taken
 }
 
 async fn postponed(core: &Core, record: Record, at: Timestamp) -> Option<Record> {
@@ -137,19 +150,4 @@ async fn postponed(core: &Core, record: Record, at: Timestamp) -> Option<Record>
             None
         }
     }
-}
-
-/// The operation of a record, put together again from what is stored; `None` if its tool is not registered.
-pub(super) async fn recorded(core: &Arc<Core>, record: &Record) -> Option<Operation> {
-    let tool = core.registry.find(record.operation.as_str())?;
-    let request = core.load(&record.tenant, &record.request).await.ok()?;
-    let prepared = core.registry.untyped(tool, &request).ok()?;
-    // The key is replaced by the stored one: it may have been given by the request and not by the tool.
-    let key = Key::given(record.operation.as_str(), "recorded");
-    let asker = Asker { owner: record.owner.clone(), ..Asker::default() };
-    let mut op = Operation::prepare(core, &record.tenant, prepared, &key, asker).await.ok()?;
-    op.rebuilt = true;
-    op.key = record.key.clone();
-    op.hash = record.request_hash;
-    Some(op)
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agenda::{recorded, run};
+use super::Executor;
+use super::agenda::run;
 use super::core::{Core, Parts};
-use super::{Executor, Expect, Wait, carry_out};
+use super::orphans::take_up_orphans;
 use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::id::{Entropy, SystemEntropy};
 use crate::payload::Limits;
@@ -195,24 +196,6 @@ impl ExecutorBuilder {
             sqlite,
         })
     }
-}
-
-/// Calls outside any run that died with their process: nobody will ask for them again, so they are settled now.
-pub(crate) async fn take_up_orphans(core: &Arc<Core>) -> Result<(), StoreError> {
-    use crate::store::Store as _;
-    for record in core.group.record_orphans(10_000).await? {
-        let core = core.clone();
-        core.tracker.clone().spawn(async move {
-            let Some(op) = recorded(&core, &record).await else {
-                return tracing::warn!(tenant = %record.tenant, key = %record.key, tool = %record.operation,
-                    "a call of unknown outcome waits for its tool to be registered");
-            };
-            if let Err(error) = carry_out(&core, Arc::new(op), Expect::Anything, Wait::ForOutcome).await {
-                tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
-            }
-        });
-    }
-    Ok(())
 }
 
 impl Core {

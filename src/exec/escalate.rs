@@ -1,6 +1,6 @@
 //! Open questions: opened where nobody can know, listed until they are answered (invariant 8).
 
-use super::core::Core;
+use super::core::{Core, admitted};
 use super::operation::Operation;
 use super::outcome::ExecError;
 use crate::id::{EscalationId, Tenant};
@@ -10,6 +10,9 @@ use crate::payload::Payload;
 use crate::store::{
     Answer, Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Use, Verdict,
 };
+
+/// Who answers where no person does.
+const ENGINE: &str = "counterfoil";
 
 /// Opens the question what became of a call. `None` if the record has changed meanwhile.
 ///
@@ -25,17 +28,37 @@ pub(super) async fn park(
     let Ok(parked) = apply(record, Event::Park { escalation: id }, core.fence, core.now()) else {
         return Ok(None);
     };
-    let question = format!(
-        "{} ({}, attempt {}): {}",
-        op.key,
-        op.tool.spec().effect.name(),
-        record.attempts,
-        why.question()
-    );
-    tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, "escalated");
-    let escalation = about(core, op, record, id, EscalationKind::Ambiguous, question);
+    let spec = op.tool.spec();
+    let (kind, asked) = match &op.gone {
+        Some(gone) => (EscalationKind::UnknownTool, gone.question(spec.name.as_str())),
+        None => (EscalationKind::Ambiguous, why.question().to_owned()),
+    };
+    let question = format!("{} ({}, attempt {}): {asked}", op.key, spec.effect.name(), record.attempts);
+    tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, gone = ?op.gone, "escalated");
+    let escalation = about(core, op, record, id, kind, question);
     core.commit(&op.key, core.change(op.lane).record(parked).escalation(escalation)).await?;
     Ok(Some(id))
+}
+
+/// Withdraws a question that there is another way to answer by now. That it was answered meanwhile, or that the
+/// record has changed, is no error: whoever asks reads it again.
+///
+/// # Crash
+/// The withdrawal and the record without its mark are one transaction.
+pub(super) async fn withdraw(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    mut asked: Escalation,
+) -> Result<(), ExecError> {
+    let Ok(record) = apply(record, Event::Unpark, core.fence, core.now()) else { return Ok(()) };
+    tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, "withdrawn");
+    asked.answer = Some(Answer { by: ENGINE.into(), resolution: Resolution::Withdrawn, at: core.now() });
+    let change = core.change(None).record(record).escalation(asked);
+    match core.group.commit_one(change).await {
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(()),
+        verdict => admitted(&op.key, verdict),
+    }
 }
 
 /// The question that is opened when the world holds more than one effect. Counted, listed, never settled in
@@ -110,13 +133,16 @@ pub(crate) async fn answer(
     if escalation.answer.is_some() {
         return Err(unanswerable("it has been answered"));
     }
+    if resolution == Resolution::Withdrawn {
+        return Err(unanswerable("only the engine withdraws a question; answer `abandon` to leave it"));
+    }
     let mut change = core.change(None);
     let record = match escalation.record {
         Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,
         None => None,
     };
     match (escalation.kind, record) {
-        (EscalationKind::Ambiguous, Some(record)) => {
+        (EscalationKind::Ambiguous | EscalationKind::UnknownTool, Some(record)) => {
             let event = event(core, tenant, &resolution, by, &mut change)?;
             // The record no longer waits for this answer.
             let record = apply(&record, event, core.fence, core.now())
@@ -155,7 +181,9 @@ fn event(
         Resolution::NotCommitted => {
             Event::ResolveNotCommitted { message: format!("{by} decided that it did not happen") }
         }
-        Resolution::Abandon => Event::ResolveAbandoned { reason: format!("{by} decided to leave it") },
+        Resolution::Abandon | Resolution::Withdrawn => {
+            Event::ResolveAbandoned { reason: format!("{by} decided to leave it") }
+        }
     })
 }
 

@@ -10,8 +10,10 @@ mod core;
 mod escalate;
 mod inflight;
 mod operation;
+mod orphans;
 mod outcome;
 mod reconcile;
+mod recorded;
 mod request;
 mod shield;
 
@@ -35,8 +37,8 @@ pub(crate) use escalate::{
     answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
 };
 pub(crate) use operation::{Asker, Operation};
+pub(crate) use orphans::{follow_dropped, take_up_orphans};
 
-pub(crate) use builder::take_up_orphans;
 pub use builder::{ExecutorBuilder, StartError};
 pub use inflight::Wait;
 pub use outcome::{Answer, ExecError, Outcome};
@@ -251,7 +253,7 @@ fn carrying(
 
 /// Finds out what became of a started operation that nobody has asked for, and sends nothing.
 pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {
-    let Some(op) = agenda::recorded(core, record).await else { return Ok(()) };
+    let Ok(op) = recorded::recorded(core, record).await? else { return Ok(()) };
     let _slot = core.in_flight.enter(&op.tenant, &op.key, Wait::ForOutcome, &*core.clock).await;
     let found = core.find(&op.tenant, &op.key).await?;
     let Some(record) = found.filter(|r| r.state == State::Started && r.escalation.is_none()) else {
@@ -311,6 +313,11 @@ impl Carrier<'_> {
                         Settled::Changed => None,
                     }
                 }
+                (Decision::Parked { escalation }, Some(found))
+                    if reconcile::unpark(core, op, found, escalation).await? =>
+                {
+                    None
+                }
                 (decision, found) => return self.answer(decision, found).await,
             };
             match pursued {
@@ -350,7 +357,7 @@ impl Carrier<'_> {
             Fate::Send(permit) => Settled::Send(permit),
             Fate::Changed => Settled::Changed,
             Fate::Parked(escalation) => Settled::Answered(Answered::of(Outcome::Parked { escalation })),
-            Fate::Left => Settled::Answered(Answered::of(Outcome::InProgress)),
+            Fate::Left(..) => Settled::Answered(Answered::of(Outcome::InProgress)),
         })
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::core::Core;
 use super::inflight::Slot;
 use super::outcome::ExecError;
+use super::recorded::Gone;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::ledger::{
@@ -26,6 +27,8 @@ pub(crate) struct Operation {
     pub(crate) lane: Option<Lane>,
     /// Put together again from what is stored, because its caller is gone.
     pub(super) rebuilt: bool,
+    /// Rebuilt, and its tool could not be: only evidence or a person can settle it.
+    pub(super) gone: Option<Gone>,
     /// The right to carry it out, while it is being carried out. The seal takes it along to the disk.
     slot: Mutex<Option<Slot>>,
 }
@@ -57,7 +60,24 @@ impl Operation {
         let hash = RequestHash::of(tool.spec().name.as_str(), &request);
         let Asker { owner, approval, lane } = asker;
         let (tenant, slot) = (tenant.clone(), Mutex::default());
-        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, rebuilt: false, slot })
+        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, rebuilt: false, gone: None, slot })
+    }
+
+    /// What a record says of it, and no more.
+    pub(super) fn rebuilt(record: &Record, tool: Arc<dyn Prepared>) -> Self {
+        Self {
+            tenant: record.tenant.clone(),
+            tool,
+            key: record.key.clone(),
+            request: Payload::stored("null"),
+            hash: record.request_hash,
+            owner: record.owner.clone(),
+            approval: None,
+            lane: None,
+            rebuilt: true,
+            gone: None,
+            slot: Mutex::default(),
+        }
     }
 
     /// Takes the right to carry it out; it is given back when the guard goes, or when what took it is durable.

@@ -18,7 +18,7 @@ use crate::id::EscalationId;
 use crate::ledger::resolve::{self, Looked, Next, Why};
 use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, Record, apply};
 use crate::payload::Payload;
-use crate::store::{Store as _, Ticket};
+use crate::store::{EscalationKind, Evidence, Store as _, Ticket};
 use crate::tool::{Call, ToolError};
 
 /// A lookup that fails is tried so often before a person is asked.
@@ -35,8 +35,9 @@ pub(super) enum Fate {
     Changed,
     /// Nobody can tell; the question is durable.
     Parked(EscalationId),
-    /// Its caller is gone, and it would have to be sent again: left as it is, for whoever asks next.
-    Left,
+    /// Its caller is gone, and it would have to be sent again: left as it is, for whoever asks next. With what the
+    /// last lookup said.
+    Left(Record, Looked),
 }
 
 /// Finds out what became of the call. While `leave` says so, nobody wants it done any more: it is looked up,
@@ -88,10 +89,43 @@ pub(super) async fn reconcile(
             }
         };
         if leave() {
-            return Ok(Fate::Left);
+            return Ok(Fate::Left(search.record, looked));
         }
         return search.send(basis).await;
     }
+}
+
+/// Takes up what was parked because its tool was not here, if there is a way to find out by now: the tool, or the
+/// late answer of a fenced worker. `false`: the question stands.
+///
+/// # Crash
+/// The withdrawal is durable, and the record is `started` again: the next one reconciles it.
+pub(super) async fn unpark(
+    core: &Arc<Core>,
+    op: &Operation,
+    record: &Record,
+    question: EscalationId,
+) -> Result<bool, ExecError> {
+    let asked = core.group.escalation_find(&op.tenant, question).await;
+    let Some(asked) = asked.map_err(|source| failed(&op.key, source))? else { return Ok(false) };
+    if asked.kind != EscalationKind::UnknownTool {
+        return Ok(false);
+    }
+    let search = Search::of(core, op, Ambiguous::new(record.clone(), core.cut(record)));
+    let next = || {
+        let known = search.known(Looked::NotYet, search.remaining().is_zero(), false);
+        resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known)
+    };
+    if search.evidence().await?.is_empty() && matches!(next(), Next::Escalate(_)) {
+        return Ok(false); // it would only be asked again
+    }
+    escalate::withdraw(core, op, record, asked).await?;
+    Ok(true)
+}
+
+/// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
+pub(super) fn unsettled(core: &Core, op: &Operation, cut: Boot) -> Duration {
+    op.tool.spec().contract.settle.saturating_sub(cut.until(core.clock.boot()))
 }
 
 enum Missed {
@@ -117,20 +151,24 @@ impl<'a> Search<'a> {
         op: &'a Operation,
         ambiguous: Ambiguous,
     ) -> Result<Option<Self>, ExecError> {
-        let Ambiguous { mut record, cut, refused_as_duplicate, hopeless, retry_after } = ambiguous;
-        if record.fence != core.fence {
+        let mut search = Self::of(core, op, ambiguous);
+        if search.record.fence != core.fence {
             let event = Event::Adopt { fence: core.fence };
-            let Ok(adopted) = apply(&record, event, core.fence, core.now()) else { return Ok(None) };
+            let adopted = apply(&search.record, event, core.fence, core.now());
+            let Ok(adopted) = adopted else { return Ok(None) };
             core.commit(&op.key, core.change(op.lane).record(adopted.clone())).await?;
-            record = adopted;
+            search.record = adopted;
         }
-        Ok(Some(Self { core, op, record, cut, refused_as_duplicate, hopeless, retry_after }))
+        Ok(Some(search))
     }
 
-    /// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
+    fn of(core: &'a Arc<Core>, op: &'a Operation, ambiguous: Ambiguous) -> Self {
+        let Ambiguous { record, cut, refused_as_duplicate, hopeless, retry_after } = ambiguous;
+        Self { core, op, record, cut, refused_as_duplicate, hopeless, retry_after }
+    }
+
     fn remaining(&self) -> Duration {
-        let passed = self.cut.until(self.core.clock.boot());
-        self.op.tool.spec().contract.settle.saturating_sub(passed)
+        unsettled(self.core, self.op, self.cut)
     }
 
     fn known(&self, looked: Looked, settled: bool, leave: bool) -> resolve::Known {
@@ -149,13 +187,7 @@ impl<'a> Search<'a> {
 
     /// What a fenced worker learned too late is read before anyone is asked.
     async fn by_evidence(&mut self) -> Result<Option<Fate>, ExecError> {
-        let (tenant, id) = (&self.op.tenant, self.record.id);
-        let evidence = self
-            .core
-            .group
-            .record_evidence(tenant, id)
-            .await
-            .map_err(|source| failed(&self.op.key, source))?;
+        let evidence = self.evidence().await?;
         let Some(first) = evidence.first().cloned() else { return Ok(None) };
         let refs: Vec<_> = evidence.into_iter().filter_map(|evidence| evidence.external_ref).collect();
         let found = if refs.iter().any(|id| Some(id) != first.external_ref.as_ref()) {
@@ -164,6 +196,11 @@ impl<'a> Search<'a> {
             Finding::Committed { output: first.response, external_ref: first.external_ref }
         };
         self.take(found).await.map(Result::ok)
+    }
+
+    async fn evidence(&self) -> Result<Vec<Evidence>, ExecError> {
+        let evidence = self.core.group.record_evidence(&self.op.tenant, self.record.id).await;
+        evidence.map_err(|source| failed(&self.op.key, source))
     }
 
     /// Asks the external system, as often as its policy allows.

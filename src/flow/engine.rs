@@ -450,17 +450,23 @@ impl Drop for Listed {
 }
 
 impl Due for Inner {
-    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, ()> {
+    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, bool> {
         Box::pin(async move {
             match self.core.group.run_due(now, CLAIM).await {
                 Ok(runs) => {
+                    let found = !runs.is_empty();
                     let sleeping: Vec<_> =
                         runs.into_iter().filter(|run| !self.active().contains_key(&run.id)).collect();
                     if let Err(error) = self.claim(sleeping, |_| {}).await {
                         tracing::error!(%error, "runs whose time has come cannot be woken");
+                        return false;
                     }
+                    found
                 }
-                Err(error) => tracing::error!(%error, "cannot read which runs are due"),
+                Err(error) => {
+                    tracing::error!(%error, "cannot read which runs are due");
+                    false
+                }
             }
         })
     }

@@ -223,7 +223,7 @@ impl ForTenant {
         }
         runs.sort_unstable();
         runs.dedup();
-        if answered.kind == EscalationKind::Ambiguous {
+        if matches!(answered.kind, EscalationKind::Ambiguous | EscalationKind::UnknownTool) {
             for run in runs {
                 inner.wake(tenant, run).await;
             }

@@ -49,6 +49,8 @@ struct State {
     ended: bool,
     /// A step's closure is running: the context must not be used in it.
     inside: bool,
+    /// Calls that user code dropped while they were pending: they may outlive the run.
+    dropped_calls: usize,
 }
 
 #[derive(Default)]
@@ -145,6 +147,7 @@ impl Live {
                 stop: None,
                 ended: false,
                 inside: false,
+                dropped_calls: 0,
             }),
         })
     }
@@ -364,6 +367,11 @@ impl Live {
         self.state().stop.take()
     }
 
+    /// A call may outlive the run, because its code dropped it.
+    pub(super) fn has_dropped_call(&self) -> bool {
+        self.state().dropped_calls > 0
+    }
+
     /// From here on dropped futures leave no mark, and the context is refused.
     pub(super) fn end(&self) {
         self.state().ended = true;
@@ -475,6 +483,9 @@ impl Drop for Open {
 impl Live {
     /// User code dropped a pending future: on replay it must never become ready, or another branch would win.
     fn abandon(&self, identity: &Identity) {
+        if identity.kind == Kind::Call {
+            self.state().dropped_calls += 1;
+        }
         if self.with_replay(|replay| replay.is_abandoned(identity)) {
             return;
         }

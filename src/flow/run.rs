@@ -13,7 +13,7 @@ use super::replay::Replay;
 use super::workflow::Body;
 use super::{ctx::Ctx, resume};
 use crate::clock::Timestamp;
-use crate::exec::ExecError;
+use crate::exec::{ExecError, follow_dropped};
 use crate::payload::{Payload, Stored};
 use crate::store::{EscalationKind, Lane, Run, RunState, Store as _, StoreError, Verdict};
 
@@ -53,6 +53,10 @@ pub(super) async fn activate(engine: &Arc<Inner>, run: Run, fresh: Option<Lane>)
     let end = carry(&live).await;
     live.end();
     engine.core.group.end_lane(live.lane);
+    // A failed run has looked at all its calls before it failed.
+    if live.has_dropped_call() && matches!(end, End::Over(RunState::Succeeded { .. })) {
+        follow_dropped(&engine.core, &live.tenant, live.id);
+    }
     end
 }
 

@@ -50,6 +50,8 @@ pub enum Event {
         /// The question.
         escalation: EscalationId,
     },
+    /// The question was withdrawn unanswered: there is another way to find out by now.
+    Unpark,
     /// A person or a policy answered the open question: it happened.
     ResolveCommitted {
         /// The result to record.
@@ -125,6 +127,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.fail(failure, None);
         }
         (State::Started, Event::Park { escalation }) if !parked => next.escalation = Some(escalation),
+        (State::Started, Event::Unpark) if parked => next.escalation = None,
         (State::Started, Event::ResolveCommitted { response, external_ref }) if parked => {
             next.state = State::Committed { response };
             next.external_ref = external_ref.or(next.external_ref);
@@ -198,6 +201,7 @@ impl Event {
             Self::Commit { .. } => "commit",
             Self::Fail { .. } => "fail",
             Self::Park { .. } => "park",
+            Self::Unpark => "unpark",
             Self::ResolveCommitted { .. } => "resolve committed",
             Self::ResolveNotCommitted { .. } => "resolve not committed",
             Self::ResolveAbandoned { .. } => "resolve abandoned",

@@ -75,6 +75,8 @@ pub enum Why {
     CallerGone,
     /// It would have to be sent again, but the attempts are used up.
     AttemptsUsedUp,
+    /// It would have to be sent again, and nobody wants it any more: its run dropped it.
+    Unwanted,
 }
 
 impl Why {
@@ -99,6 +101,9 @@ impl Why {
                 "The call may have happened. To send it again takes what its caller had: an approval, a secret. Did it?"
             }
             Self::AttemptsUsedUp => "The call may have happened, and its attempts are used up. Did it?",
+            Self::Unwanted => {
+                "The call may have happened. Its run dropped it, so it is not sent again, and nothing else can tell. Did it?"
+            }
         }
     }
 }

@@ -171,8 +171,8 @@ impl Store for Watched {
         self.noting(self.store.record_at(tenant, id), Option::as_slice)
     }
 
-    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.noting(self.store.record_orphans(limit), Vec::as_slice)
+    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>> {
+        self.noting(self.store.record_orphans(after, limit), Vec::as_slice)
     }
 
     fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {

@@ -36,8 +36,8 @@ macro_rules! delegate_reads {
         }
     };
     (@record_orphans $self:ident => $store:expr) => {
-        fn record_orphans(&$self, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::ledger::Record>> {
-            $store.record_orphans(limit)
+        fn record_orphans(&$self, after: $crate::RecordId, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::ledger::Record>> {
+            $store.record_orphans(after, limit)
         }
     };
     (@record_unconfirmed $self:ident => $store:expr) => {

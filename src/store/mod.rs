@@ -51,7 +51,8 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 ///    store finds out by reading back before it returns.
 /// 5. A future of `commit` that is dropped may or may not take effect; nothing is half written.
 ///
-/// **Reads** see at least what was durable when they were called, and only the tenant that is asked for.
+/// **Reads** see at least what was durable when they were called, and only the tenant that is asked for. A list
+/// that goes on from `after` may leave damaged rows out, but it is empty only at its end.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Writes a batch of changes in one transaction.
     ///
@@ -63,8 +64,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>>;
     /// A record by its place, for what refers to it.
     fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>>;
-    /// Started records outside any run whose worker has been fenced: attempts that nobody will resume.
-    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>>;
+    /// Started records of fenced workers that nobody will resume, from `after` on: outside any run, or of a run
+    /// that is over. Not those with an open question, unless it is an [`UnknownTool`](EscalationKind::UnknownTool):
+    /// the tool may be here by now.
+    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>>;
     /// Records whose confirming lookup is due at `until` or before, the earliest first.
     fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>>;
     /// The runs that were answered from a record which another run owns.

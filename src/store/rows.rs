@@ -224,6 +224,9 @@ pub enum EscalationKind {
     Quarantined,
     /// A run's workflow is not registered.
     UnknownWorkflow,
+    /// Nobody can tell whether an effect happened, because its tool is not registered, or cannot read the
+    /// request. Withdrawn by the engine when the tool is here again.
+    UnknownTool,
 }
 
 impl EscalationKind {
@@ -237,6 +240,7 @@ impl EscalationKind {
             Self::Damaged => 5,
             Self::Quarantined => 6,
             Self::UnknownWorkflow => 7,
+            Self::UnknownTool => 8,
         }
     }
 
@@ -250,6 +254,7 @@ impl EscalationKind {
             Self::Damaged,
             Self::Quarantined,
             Self::UnknownWorkflow,
+            Self::UnknownTool,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)
@@ -277,6 +282,8 @@ pub enum Resolution {
     NotCommitted,
     /// Leave it: the call fails, whatever became of it. For a committed effect: it is kept on purpose.
     Abandon,
+    /// The question is void: the engine can find out by itself again. Only the engine answers so.
+    Withdrawn,
 }
 
 /// What a fenced worker learned too late. Appended, never a change of the record (REC-9).

@@ -7,7 +7,7 @@ use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::{EscalationKind, Store as _};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
-use counterfoil::{Outcome, ToolRequest};
+use counterfoil::{Fence, Outcome, ToolRequest};
 use serde_json::json;
 
 use crate::world::{Chance, Keys, Process, Reply, TestClock, World, acme, brief, executor, request};
@@ -163,7 +163,7 @@ async fn fenced(contract: Contract) -> (tempfile::TempDir, TestClock, Arc<World>
     world.replies([Reply::EffectThenHang]);
     let late = tokio::spawn(async move { zombie.execute(request("open_ticket")).await });
     world.requested(1).await;
-    drop(on().open().await.unwrap()); // fences the first; it does not know the tool, and so leaves the call
+    drop(on().open().await.unwrap()); // fences the first; it does not know the tool, and so sends nothing
     world.release();
     let refused = late.await.unwrap().unwrap_err();
     assert!(refused.to_string().contains("kept as evidence"), "{refused}");
@@ -178,7 +178,7 @@ async fn the_late_answer_of_a_fenced_worker_is_evidence() {
     assert_eq!(record.state, State::Started);
     let evidence = store.record_evidence(&acme(), record.id).await.unwrap();
     assert_eq!(evidence.len(), 1);
-    assert_eq!((evidence[0].fence, evidence[0].attempt), (record.fence, 1));
+    assert_eq!((evidence[0].fence, evidence[0].attempt), (Fence(1), 1));
     assert_eq!(evidence[0].external_ref.as_deref(), Some("effect-1"));
 
     let third = counterfoil::exec::ExecutorBuilder::store(store).clock(clock).entropy(Chance::least());

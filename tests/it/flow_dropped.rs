@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use counterfoil::flow::EngineBuilder;
 use counterfoil::store::{EscalationKind, StepKind};
-use counterfoil::{Failure, RunId};
+use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
+use counterfoil::{Failure, Key, RunId, Tenant};
 use futures_util::future::Either;
 
 use crate::flow;
@@ -225,4 +227,203 @@ fn a_dropped_call_that_nobody_can_tell_about_becomes_a_question() {
         assert!(open.iter().all(|question| question.question.contains("ring")), "{open:#?}");
     });
     assert_eq!(world.counted("ring called"), 1);
+}
+
+/// A run that drops a call ends while that is under way at `point`. Then the process dies.
+fn outlive<W, F>(world: &Arc<World>, point: &str, flow: W)
+where
+    W: Fn(counterfoil::Ctx, u32) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<u32, Failure>> + Send + 'static,
+{
+    outlive_on(world, world.engine(), point, flow);
+}
+
+fn outlive_on<W, F>(world: &Arc<World>, engine: EngineBuilder, point: &str, flow: W)
+where
+    W: Fn(counterfoil::Ctx, u32) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<u32, Failure>> + Send + 'static,
+{
+    world.hold(point);
+    let process = Process::start(world, engine.workflow("w", 1, flow.clone()));
+    process.on(async { process.acme().run(flow, 1).await.unwrap() });
+    process.crash();
+    world.release(point);
+}
+
+/// How the one call of this tool stands.
+async fn stands(process: &Process, kind: &str, target: &str, operation: &str) -> String {
+    let key = Key::of(kind).target(target).operation(operation).render().unwrap();
+    let tenant = Tenant::new("acme").unwrap();
+    let found = process.engine().executor().record(&tenant, &key).await.unwrap();
+    found.map_or_else(|| "missing".to_owned(), |(record, _)| record.state.name().to_owned())
+}
+
+macro_rules! drops {
+    ($world:ident, $tool:ty, $input:expr) => {
+        flow!($world, |ctx, n: u32| {
+            let call = ctx.call::<$tool>($input);
+            let called = format!("{} called", <$tool>::NAME);
+            let timeout = $world.counts(&called, 1);
+            tokio::select! { biased; _ = call => {}, () = timeout => {} };
+            Ok::<_, Failure>(n)
+        })
+    };
+}
+
+#[test]
+fn a_dropped_call_that_outlives_its_run_is_not_forgotten() {
+    // Invariants 7 and 8: the run is over and asks for nothing, so the restart asks, and once.
+    let world = World::new();
+    outlive(&world, "ring after", drops!(world, Ring, "bell".into()));
+    for life in 1..=2 {
+        let process = Process::start(&world, world.engine());
+        process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
+        let question = process.on(process.question(EscalationKind::Ambiguous)).question;
+        assert!(question.contains("ring"), "life {life}: {question}");
+        process.shut_down();
+    }
+    assert_eq!(world.counted("ring called"), 1);
+}
+
+#[test]
+fn a_dropped_call_that_outlives_its_run_is_looked_up() {
+    let world = World::new();
+    outlive(&world, "pay after", drops!(world, Pay, Bill::new("june", 100)));
+    let process = Process::start(&world, world.engine());
+    process.on(process.until(async |_| stands(&process, "pay", "ann", "june").await == "committed"));
+    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 1), "found, not sent again");
+}
+
+#[test]
+fn a_dropped_call_that_outlives_its_run_and_did_not_happen_is_not_sent() {
+    // Although the provider would take the key again: nobody wants it any more. It may still be on its way, so the
+    // lookup is believed when it has settled. After that it is as if it had never been sent, for whoever asks next.
+    let (world, hands) = (World::new(), Hands::default());
+    let settle = Duration::from_secs(60);
+    outlive(&world, "pay before", drops!(world, Pay, Bill::new("june", 100)));
+    let process = Process::start(&world, world.engine_on(hands.clone()));
+    process.on(async {
+        hands.asleep_for(settle).await;
+        assert_eq!(world.counted("pay looked up"), 1);
+        hands.turn(settle);
+        world.counts("pay looked up", 2).await;
+    });
+    process.shut_down();
+    let process = Process::start(&world, world.engine_on(hands.clone()));
+    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 0));
+    process.on(async {
+        let (tenant, executor) = (Tenant::new("acme").unwrap(), process.engine().executor());
+        let asked = executor.call::<Pay>(&tenant, Bill::new("june", 100), None).await.unwrap();
+        assert!(asked.answer().is_some(), "{asked:?}");
+    });
+    assert_eq!((world.counted("pay called"), world.effects("pay").len()), (2, 1));
+}
+
+#[test]
+fn a_dropped_call_that_outlives_its_run_and_its_tool_is_not_forgotten() {
+    let world = World::new();
+    outlive(&world, "pay after", drops!(world, Pay, Bill::new("june", 100)));
+    let tap = world.tap.clone();
+    let without = counterfoil::Engine::sqlite(world.path()).wrap_store(move |store| tap.around(store));
+    let process = Process::start(&world, without);
+    process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
+    let asked = process.on(process.question(EscalationKind::UnknownTool));
+    assert!(asked.question.contains("\"pay\" is registered"), "{}", asked.question);
+    process.shut_down();
+    // With the tool it finds out by itself, and the question goes.
+    let process = Process::start(&world, world.engine());
+    process.on(process.until(async |_| stands(&process, "pay", "ann", "june").await == "committed"));
+    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 1));
+}
+
+#[test]
+fn a_dropped_call_that_outlives_its_run_is_followed_in_its_own_process() {
+    // It is cut off without an answer when its run is long over, and nobody is there to ask for it again.
+    let (world, hands) = (World::new(), Hands::default());
+    let (timeout, settle) = (HOUR, Duration::from_secs(60));
+    world.hold("pay before");
+    let flow = drops!(world, Pay, Bill::new("june", 100));
+    let process = Process::start(&world, world.engine_on(hands.clone()).workflow("w", 1, flow.clone()));
+    process.on(async {
+        process.acme().run(flow, 1).await.unwrap();
+        world.reached("pay before").await;
+        hands.turn(timeout);
+        world.counts("pay looked up", 2).await; // by the call itself, which is not sent again, and for nobody
+        hands.asleep_for(settle).await;
+        hands.turn(settle);
+        world.counts("pay looked up", 3).await; // when it has settled
+    });
+    process.shut_down();
+    assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 0));
+}
+
+/// A provider that honours keys and cannot be asked.
+struct Fax(Arc<World>);
+/// It leaves no mark.
+struct Peek(Arc<World>);
+
+impl Tool for Fax {
+    const NAME: &'static str = "fax";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::ReplaysKey;
+    type Input = String;
+    type Output = u32;
+
+    fn key(&self, what: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target("ann").operation(what))
+    }
+
+    async fn call(&self, _: &Call, _: &String) -> Result<Done<u32>, ToolError> {
+        self.0.count("fax called");
+        self.0.pass("fax after").await;
+        Ok(Done::new(1))
+    }
+}
+
+impl Tool for Peek {
+    const NAME: &'static str = "peek";
+    type Effect = effect::ReadOnly;
+    type Contract = contract::Blind;
+    type Input = String;
+    type Output = u32;
+
+    fn key(&self, what: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target("ann").operation(what))
+    }
+
+    async fn call(&self, _: &Call, _: &String) -> Result<Done<u32>, ToolError> {
+        self.0.count("peek called");
+        self.0.pass("peek after").await;
+        Ok(Done::new(1))
+    }
+}
+
+fn with_fax_and_peek(world: &Arc<World>) -> EngineBuilder {
+    world.engine().tool(Fax(world.clone())).tool(Peek(world.clone()))
+}
+
+#[test]
+fn a_dropped_call_that_only_a_second_send_could_settle_becomes_a_question() {
+    let world = World::new();
+    outlive_on(&world, with_fax_and_peek(&world), "fax after", drops!(world, Fax, "hi".into()));
+    let process = Process::start(&world, with_fax_and_peek(&world));
+    process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
+    let asked = process.on(process.question(EscalationKind::Ambiguous));
+    assert!(asked.question.contains("Its run dropped it"), "{}", asked.question);
+    process.shut_down();
+    assert_eq!(world.counted("fax called"), 1);
+}
+
+#[test]
+fn a_dropped_call_that_leaves_no_mark_is_over() {
+    let world = World::new();
+    outlive_on(&world, with_fax_and_peek(&world), "peek after", drops!(world, Peek, "hi".into()));
+    let process = Process::start(&world, with_fax_and_peek(&world));
+    process.on(process.until(async |_| stands(&process, "peek", "ann", "hi").await == "failed"));
+    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    process.shut_down();
+    assert_eq!(world.counted("peek called"), 1);
 }

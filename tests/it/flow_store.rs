@@ -174,7 +174,7 @@ macro_rules! asks {
 asks! {
     record_find(tenant: &'a Tenant, key: &'a OperationKey) -> Option<Record>;
     record_at(tenant: &'a Tenant, id: RecordId) -> Option<Record>;
-    record_orphans(limit: u32) -> Vec<Record>;
+    record_orphans(after: RecordId, limit: u32) -> Vec<Record>;
     record_unconfirmed(until: Timestamp, limit: u32) -> Vec<Record>;
     record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<Use>;
     record_evidence(tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;

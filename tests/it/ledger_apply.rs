@@ -61,7 +61,7 @@ fn commit(response: &str) -> Event {
 }
 
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
-fn events(fence: Fence) -> [(&'static str, Event); 12] {
+fn events(fence: Fence) -> [(&'static str, Event); 13] {
     [
         ("again", Event::Again { fence, basis: Basis::Answer }),
         ("adopt", Event::Adopt { fence }),
@@ -70,6 +70,7 @@ fn events(fence: Fence) -> [(&'static str, Event); 12] {
         ("fail, go again", Event::Fail { failure: failure("no"), not_before: Some(Timestamp(50)) }),
         ("fail, give up", Event::Fail { failure: failure("no"), not_before: None }),
         ("park", Event::Park { escalation: EscalationId(9) }),
+        ("unpark", Event::Unpark),
         ("resolve committed", Event::ResolveCommitted { response: json("said"), external_ref: None }),
         ("resolve not committed", Event::ResolveNotCommitted { message: "ann: no".into() }),
         ("resolve abandoned", Event::ResolveAbandoned { reason: "ann: leave it".into() }),
@@ -84,7 +85,7 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
-    let resolutions: &[_] = &["resolve committed", "resolve not committed", "resolve abandoned"];
+    let resolutions: &[_] = &["unpark", "resolve committed", "resolve not committed", "resolve abandoned"];
     [
         (
             "started",
@@ -298,6 +299,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => proptest::option::of(instant())
             .prop_map(|not_before| Event::Fail { failure: failure("no"), not_before }),
         1 => (0..3_i64).prop_map(|n| Event::Park { escalation: EscalationId(n) }),
+        1 => Just(Event::Unpark),
         1 => (stored(), reference())
             .prop_map(|(response, external_ref)| Event::ResolveCommitted { response, external_ref }),
         1 => Just(Event::ResolveNotCommitted { message: "no".into() }),
@@ -361,12 +363,14 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     if !matches!(event, Event::Again { .. } | Event::Adopt { .. }) {
         prop_assert_eq!(after.fence, before.fence);
     }
-    // Invariant 8: an open question is closed by an answer alone.
+    // Invariant 8: an open question is closed by an answer alone, or withdrawn; then it is as open as before.
     let answer = matches!(
         event,
         Event::ResolveCommitted { .. } | Event::ResolveNotCommitted { .. } | Event::ResolveAbandoned { .. }
     );
-    prop_assert_eq!(before.escalation.is_some(), answer);
+    let withdrawn = *event == Event::Unpark;
+    prop_assert_eq!(before.escalation.is_some(), answer || withdrawn);
+    prop_assert!(!withdrawn || after.state == State::Started, "withdrawn is not settled");
     // Nothing is sent for what is settled, and nothing settled comes undone but by undoing.
     prop_assert!(!again || matches!(before.state, State::Started | State::Failed { .. }), "settled");
     prop_assert!(!matches!(before.state, State::Abandoned { .. }), "left is left");

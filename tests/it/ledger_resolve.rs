@@ -287,6 +287,7 @@ fn each_reason_has_a_question() {
         Why::LookupLags,
         Why::ApprovalExpired,
         Why::AttemptsUsedUp,
+        Why::Unwanted,
     ];
     let mut questions: Vec<_> = reasons.map(Why::question).into();
     assert!(questions.iter().all(|question| question.ends_with('?')));

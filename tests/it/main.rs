@@ -13,6 +13,7 @@ mod exec_approval;
 mod exec_callers;
 mod exec_errors;
 mod exec_late;
+mod exec_orphans;
 mod exec_reconcile;
 mod exec_record;
 mod flow_callers;

@@ -19,6 +19,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         EscalationKind::Damaged,
         EscalationKind::Quarantined,
         EscalationKind::UnknownWorkflow,
+        EscalationKind::UnknownTool,
     ];
     for (i, text) in HOSTILE.into_iter().enumerate() {
         let mut open = sample.escalation(text);
@@ -28,9 +29,10 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         admit(store, &[sample.change().escalation(open.clone())]).await;
         assert_eq!(store.escalation_find(&sample.tenant, open.id).await.unwrap(), Some(open.clone()));
 
-        let resolution = match i % 3 {
+        let resolution = match i % 4 {
             0 => Resolution::Committed(json!({ "ref": text, "n": 1.5 })),
             1 => Resolution::NotCommitted,
+            2 => Resolution::Withdrawn,
             _ => Resolution::Abandon,
         };
         let answer = Answer { by: text.to_owned(), resolution, at: Timestamp(-1) };

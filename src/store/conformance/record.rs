@@ -5,10 +5,10 @@ use serde_json::json;
 use super::sample::{self, HOSTILE, Sample, fence_others, inline, name, payload};
 use super::{admit, one, refused};
 use crate::clock::Timestamp;
-use crate::id::EscalationId;
+use crate::id::{EscalationId, RecordId};
 use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, State};
 use crate::payload::Stored;
-use crate::store::{Change, Refusal, Store, Use, Verdict};
+use crate::store::{Change, Escalation, EscalationKind, Refusal, Run, RunState, Store, Use, Verdict};
 
 fn states() -> Vec<State> {
     let response = || inline(json!({ "id": "ch_1", "cents": 12.5 }));
@@ -193,24 +193,74 @@ pub async fn orphans_are_started_and_nobodys(store: &dyn Store) {
     let all = [&orphan, &foreign, &committed, &of_run, &asked];
     admit(store, &all.map(|record| old.change().record(record.clone()))).await;
     admit(store, &[new.change().record(alive)]).await;
-    assert_eq!(store.record_orphans(10).await.unwrap(), [], "nobody has been fenced");
+    assert_eq!(orphans(store).await, [], "nobody has been fenced");
     admit(store, &[fence_others(new.fence)]).await;
-    assert_eq!(store.record_orphans(10).await.unwrap(), [orphan.clone(), foreign.clone()], "of all tenants");
+    assert_eq!(orphans(store).await, [orphan.clone(), foreign.clone()], "of all tenants");
 
     admit(store, &[new.change().record(new.record_on(&orphan, State::Started))]).await;
-    assert_eq!(store.record_orphans(10).await.unwrap(), [foreign], "taken over is no orphan any more");
+    assert_eq!(orphans(store).await, [foreign], "taken over is no orphan any more");
 }
 
-/// At most so many are listed.
+/// A run that is over resumes nothing: what it left started is an orphan, and only that.
+pub async fn orphans_are_left_by_runs_that_are_over(store: &dyn Store) {
+    let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
+    let waits = RunState::Waiting { until: None };
+    let halted = RunState::Halted { failure: payload(&json!("why")) };
+    let failed = RunState::Failed { failure: payload(&json!("why")) };
+    let succeeded = RunState::Succeeded { output: inline(json!(7)) };
+    let mut left = Vec::new();
+    for (i, state) in [RunState::Active, waits, halted, failed, succeeded].into_iter().enumerate() {
+        let run = Run { state, ..old.run(&i.to_string()) };
+        let (started, done) =
+            (old.call(&run, "pay/1", &format!("{i}")), old.call(&run, "pay/2", &format!("{i} done")));
+        admit(store, &[old.change().run(run.clone()).record(started.clone())]).await;
+        admit(store, &[old.change().record(Record { state: old.committed(&done).state, ..done })]).await;
+        // A run of another tenant says nothing.
+        let foreign = old.for_tenant("globex").call(&run, "pay/1", &format!("{i}"));
+        admit(store, &[old.change().record(foreign)]).await;
+        left.extend(run.state.is_final().then_some(started));
+    }
+    assert_eq!(orphans(store).await, [], "nobody has been fenced");
+    admit(store, &[fence_others(new.fence)]).await;
+    assert_eq!(orphans(store).await, left);
+}
+
+/// An orphan whose tool was not there when it was asked about is still one, until it has an answer.
+pub async fn orphans_may_wait_for_their_tool(store: &dyn Store) {
+    let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
+    let mut waiting = Vec::new();
+    for kind in [EscalationKind::UnknownTool, EscalationKind::Ambiguous, EscalationKind::UnknownTool] {
+        let question = Escalation { kind, ..old.escalation("?") };
+        let record = Record { escalation: Some(question.id), ..old.record(&question.id.to_string()) };
+        admit(store, &[old.change().record(record.clone()).escalation(question.clone())]).await;
+        waiting.extend((kind == EscalationKind::UnknownTool).then_some((record, question)));
+    }
+    admit(store, &[fence_others(new.fence)]).await;
+    let records =
+        |of: &[(Record, Escalation)]| of.iter().map(|(record, _)| record.clone()).collect::<Vec<_>>();
+    assert_eq!(orphans(store).await, records(&waiting));
+    let answer = sample::answered(&waiting[0].1, "bob");
+    admit(store, &[new.change().escalation(answer)]).await;
+    assert_eq!(orphans(store).await, records(&waiting[1..]));
+}
+
+/// At most so many are listed, from one on.
 pub async fn orphans_are_limited(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let records: Vec<_> = (0..5).map(|i| old.record(&i.to_string())).collect();
     let changes: Vec<_> = records.iter().map(|record| old.change().record(record.clone())).collect();
     admit(store, &changes).await;
     admit(store, &[fence_others(new.fence)]).await;
-    assert_eq!(store.record_orphans(0).await.unwrap(), []);
-    assert_eq!(store.record_orphans(3).await.unwrap(), records[..3]);
-    assert_eq!(store.record_orphans(u32::MAX).await.unwrap(), records);
+    let listed = async |after: i64, limit: u32| store.record_orphans(RecordId(after), limit).await.unwrap();
+    assert_eq!(listed(i64::MIN, 0).await, []);
+    assert_eq!(listed(i64::MIN, 3).await, records[..3]);
+    assert_eq!(listed(records[1].id.0, 2).await, records[2..4]);
+    assert_eq!(listed(records[4].id.0, 2).await, []);
+    assert_eq!(listed(i64::MIN, u32::MAX).await, records);
+}
+
+async fn orphans(store: &dyn Store) -> Vec<Record> {
+    store.record_orphans(RecordId(i64::MIN), 10).await.unwrap()
 }
 
 /// Records whose confirming lookup is due, the earliest first, at most so many.

@@ -80,7 +80,9 @@ impl State {
             state.note(format!("worker {name}"), &store.worker_find(name).await);
         }
         for limit in [3, u32::MAX] {
-            state.note(format!("record_orphans {limit}"), &store.record_orphans(limit).await);
+            let after = names.records.iter().nth(names.records.len() / 2).filter(|_| limit == 3);
+            let after = after.copied().unwrap_or(RecordId(i64::MIN));
+            state.note(format!("record_orphans {after} {limit}"), &store.record_orphans(after, limit).await);
             let after = names.runs.iter().nth(names.runs.len() / 2).filter(|_| limit == 3);
             let after = after.copied().unwrap_or(RunId(i64::MIN));
             state.note(format!("run_orphans {after} {limit}"), &store.run_orphans(after, limit).await);

@@ -203,8 +203,8 @@ impl Store for Model {
         self.ask(move |tables| tables.record_at(tenant, id).cloned())
     }
 
-    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.ask(move |tables| tables.record_orphans(limit))
+    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>> {
+        self.ask(move |tables| tables.record_orphans(after, limit))
     }
 
     fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {

@@ -7,8 +7,8 @@ use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
-    Change, Escalation, Evidence, History, PastCall, PastStep, PastUse, Refusal, Run, RunState, Step,
-    StepKind, Use, Verdict, Worker, WorkerChange,
+    Change, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Refusal, Run,
+    RunState, Step, StepKind, Use, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(StepKind, String, String), Step>;
@@ -234,11 +234,18 @@ impl Tables {
         self.records.get(&id).filter(|record| record.tenant == *tenant)
     }
 
-    pub(super) fn record_orphans(&self, limit: u32) -> Vec<Record> {
+    pub(super) fn record_orphans(&self, after: RecordId, limit: u32) -> Vec<Record> {
+        let over =
+            |record: &Record, run| self.run_find(&record.tenant, run).is_some_and(|r| r.state.is_final());
+        let lacks_its_tool = |record: &Record, question| {
+            let question = self.escalation_find(&record.tenant, question);
+            question.is_some_and(|q| q.kind == EscalationKind::UnknownTool && q.answer.is_none())
+        };
         let orphan = |record: &&Record| {
-            record.state == State::Started
-                && record.owner.run.is_none()
-                && record.escalation.is_none()
+            record.id > after
+                && record.state == State::Started
+                && record.owner.run.is_none_or(|run| over(record, run))
+                && record.escalation.is_none_or(|question| lacks_its_tool(record, question))
                 && self.is_fenced(record.fence)
         };
         first(limit, self.records.values().filter(orphan))

@@ -19,7 +19,8 @@ mod worker;
 use std::path::{Path, PathBuf};
 
 use sqlx::SqlitePool;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use tokio::sync::Mutex;
 
 use super::{Asked, Change, Escalation, Evidence, History, Run, Store, StoreError, Use, Verdict, Worker};
@@ -101,8 +102,8 @@ impl Store for Sqlite {
         Box::pin(record::at(&self.readers, tenant, id))
     }
 
-    fn record_orphans(&self, limit: u32) -> Asked<'_, Vec<Record>> {
-        Box::pin(record::orphans(&self.readers, limit))
+    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>> {
+        Box::pin(record::orphans(&self.readers, after, limit))
     }
 
     fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
@@ -172,6 +173,32 @@ impl Store for Sqlite {
 
     fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
         Box::pin(payload::find(&self.readers, tenant, digest))
+    }
+}
+
+/// A damaged row is named and passed over: it must not take the others of its list with it.
+fn sound<T>(rows: &[SqliteRow], read: impl Fn(&SqliteRow) -> Result<T, StoreError>) -> Vec<T> {
+    let sound = |row| read(row).inspect_err(|error| tracing::error!(%error, "left out of a list")).ok();
+    rows.iter().filter_map(sound).collect()
+}
+
+/// The next page of a list in the order of its first column. One of which all rows are damaged is passed over: an
+/// empty one would say that the list ends here.
+async fn next_sound<T>(
+    pool: &SqlitePool,
+    mut after: i64,
+    page: impl Fn(i64) -> Query<'static, sqlx::Sqlite, SqliteArguments>,
+    read: impl Fn(&SqliteRow) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    use sqlx::Row as _;
+    loop {
+        let rows = page(after).fetch_all(pool).await.map_err(|e| failure(&e))?;
+        let Some(last) = rows.last() else { return Ok(Vec::new()) };
+        after = last.try_get_unchecked(0).map_err(|e| failure(&e))?;
+        let sound = sound(&rows, &read);
+        if !sound.is_empty() {
+            return Ok(sound);
+        }
     }
 }
 

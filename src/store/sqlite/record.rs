@@ -4,12 +4,12 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteRow;
 
 use super::statement::{Batch, Insert, Row};
-use super::{Columns, StoreError, failure};
+use super::{Columns, StoreError, failure, next_sound, sound};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, Evidence, Use};
+use crate::store::{Change, EscalationKind, Evidence, Use};
 
 /// Inserts a record at revision 1, or moves one on by exactly one revision. A fenced worker gets a NULL
 /// revision on the way in, a stale change one on the way over the old row; both abort (see `statement`).
@@ -211,12 +211,24 @@ pub(super) async fn at(
     query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
 }
 
-pub(super) async fn orphans(pool: &SqlitePool, limit: u32) -> Result<Vec<Record>, StoreError> {
-    let query = sqlx::query(select!(
-        "WHERE status = 1 AND run IS NULL AND escalation IS NULL \
-         AND fence IN (SELECT fence FROM worker WHERE ended_at IS NOT NULL) ORDER BY id LIMIT ?"
-    ));
-    all(query.bind(limit).fetch_all(pool).await)
+/// Runs in state 3 and 4 are over. The index by name: with `id > ?` the planner may prefer to walk the table.
+pub(super) async fn orphans(
+    pool: &SqlitePool,
+    after: RecordId,
+    limit: u32,
+) -> Result<Vec<Record>, StoreError> {
+    let page = |after: i64| {
+        let query = sqlx::query(select!(
+            "INDEXED BY record_orphan WHERE status = 1 AND id > ? \
+             AND fence IN (SELECT fence FROM worker WHERE ended_at IS NOT NULL) \
+             AND (run IS NULL OR EXISTS (SELECT 1 FROM run r WHERE r.id = record.run \
+             AND r.tenant = record.tenant AND r.state IN (3, 4))) \
+             AND (escalation IS NULL OR EXISTS (SELECT 1 FROM escalation e WHERE e.tenant = record.tenant \
+             AND e.id = record.escalation AND e.answer IS NULL AND e.kind = ?)) ORDER BY id LIMIT ?"
+        ));
+        query.bind(after).bind(EscalationKind::UnknownTool.code()).bind(limit)
+    };
+    next_sound(pool, after.0, page, read).await
 }
 
 pub(super) async fn unconfirmed(
@@ -225,16 +237,8 @@ pub(super) async fn unconfirmed(
     limit: u32,
 ) -> Result<Vec<Record>, StoreError> {
     let query = sqlx::query(select!("WHERE confirm_at <= ? ORDER BY confirm_at LIMIT ?"));
-    all(query.bind(until.0).bind(limit).fetch_all(pool).await)
-}
-
-/// A damaged row is named and passed over: it must not take the others of its list with it.
-fn all(rows: Result<Vec<SqliteRow>, sqlx::Error>) -> Result<Vec<Record>, StoreError> {
-    let rows = rows.map_err(|e| failure(&e))?;
-    let sound = |row: &SqliteRow| {
-        read(row).inspect_err(|error| tracing::error!(%error, "left out of a list of records")).ok()
-    };
-    Ok(rows.iter().filter_map(sound).collect())
+    let rows = query.bind(until.0).bind(limit).fetch_all(pool).await.map_err(|e| failure(&e))?;
+    Ok(sound(&rows, read))
 }
 
 /// The row stands as this change would have written it: it was written before, and its answer was lost. The

@@ -4,7 +4,7 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::statement::{Batch, Insert};
-use super::{Columns, StoreError, failure, step};
+use super::{Columns, StoreError, failure, next_sound, sound, step};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
@@ -125,24 +125,32 @@ pub(super) async fn keyed(
 }
 
 pub(super) async fn orphans(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let query = sqlx::query(select!(
-        "WHERE state = 1 AND id > ? AND fence IN (SELECT fence FROM worker WHERE ended_at IS NOT NULL) \
-         ORDER BY id LIMIT ?"
-    ));
-    all(query.bind(after.0).bind(limit).fetch_all(pool).await)
+    let page = |after: i64| {
+        let query = sqlx::query(select!(
+            "WHERE state = 1 AND id > ? AND fence IN (SELECT fence FROM worker WHERE ended_at IS NOT NULL) \
+             ORDER BY id LIMIT ?"
+        ));
+        query.bind(after).bind(limit)
+    };
+    next_sound(pool, after.0, page, read).await
 }
 
 pub(super) async fn answered(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let query = sqlx::query(select!(
-        "WHERE state = 2 AND wake_at IS NULL AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
-         INDEXED BY escalation_run WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) ORDER BY id LIMIT ?"
-    ));
-    all(query.bind(after.0).bind(limit).fetch_all(pool).await)
+    let page = |after: i64| {
+        let query = sqlx::query(select!(
+            "WHERE state = 2 AND wake_at IS NULL AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
+             INDEXED BY escalation_run WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) \
+             ORDER BY id LIMIT ?"
+        ));
+        query.bind(after).bind(limit)
+    };
+    next_sound(pool, after.0, page, read).await
 }
 
 pub(super) async fn due(pool: &SqlitePool, until: Timestamp, limit: u32) -> Result<Vec<Run>, StoreError> {
     let query = sqlx::query(select!("WHERE wake_at <= ? ORDER BY wake_at LIMIT ?"));
-    all(query.bind(until.0).bind(limit).fetch_all(pool).await)
+    let rows = query.bind(until.0).bind(limit).fetch_all(pool).await.map_err(|e| failure(&e))?;
+    Ok(sound(&rows, read))
 }
 
 pub(super) async fn next_due(pool: &SqlitePool) -> Result<Option<Timestamp>, StoreError> {
@@ -158,21 +166,15 @@ pub(super) async fn list(
     after: RunId,
     limit: u32,
 ) -> Result<Vec<Run>, StoreError> {
-    let query = sqlx::query(select!("WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"));
-    all(query.bind(tenant.text()).bind(after.0).bind(limit).fetch_all(pool).await)
+    let page = |after: i64| {
+        let query = sqlx::query(select!("WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"));
+        query.bind(tenant.text()).bind(after).bind(limit)
+    };
+    next_sound(pool, after.0, page, read).await
 }
 
 fn one(row: Result<Option<SqliteRow>, sqlx::Error>) -> Result<Option<Run>, StoreError> {
     row.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
-}
-
-/// A damaged row is named and passed over: it must not take the others of its list with it.
-fn all(rows: Result<Vec<SqliteRow>, sqlx::Error>) -> Result<Vec<Run>, StoreError> {
-    let rows = rows.map_err(|e| failure(&e))?;
-    let sound = |row: &SqliteRow| {
-        read(row).inspect_err(|error| tracing::error!(%error, "left out of a list of runs")).ok()
-    };
-    Ok(rows.iter().filter_map(sound).collect())
 }
 
 /// Three queries on one connection, whatever the number of steps.

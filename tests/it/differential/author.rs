@@ -181,7 +181,11 @@ impl Author {
         let mut record = worker.record_on(&before, self.outcome());
         record.external_ref = Some(self.text());
         record.confirm_at = self.instant();
-        record.escalation = self.one_in(4).then_some(EscalationId(3));
+        record.escalation = match self.below(4) {
+            0 if self.questions.is_empty() => Some(EscalationId(3)), // of no question
+            0 => Some(self.known_question().id),
+            _ => None,
+        };
         record.updated_at = Timestamp(i64::try_from(self.bits() >> 1).unwrap());
         if self.one_in(6) {
             record.revision = u32::try_from(self.below(5)).unwrap();
@@ -259,7 +263,8 @@ impl Author {
     fn question(&mut self, worker: &Sample) -> Escalation {
         let mut question = worker.escalation(&self.text());
         question.run = self.one_in(2).then(|| self.run(worker).id);
-        question.kind = [EscalationKind::Ambiguous, EscalationKind::Diverged][self.below(2)];
+        question.kind =
+            [EscalationKind::Ambiguous, EscalationKind::Diverged, EscalationKind::UnknownTool][self.below(3)];
         if !self.questions.is_empty() && self.one_in(4) {
             question.id = self.known_question().id;
         }

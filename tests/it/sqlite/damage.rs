@@ -1,7 +1,7 @@
 //! A damaged row is told by name, is not repaired by guessing, and the others are still readable (HAZARDS G10).
 
-use counterfoil::store::conformance::sample::Sample;
-use counterfoil::store::{Store, StoreError};
+use counterfoil::store::conformance::sample::{self, Sample};
+use counterfoil::store::{Run, RunState, Store, StoreError};
 use counterfoil::{RecordId, RunId};
 
 use super::{Folder, closed, plain, run};
@@ -74,6 +74,40 @@ async fn a_damaged_run_is_named_and_the_others_are_read() {
         is_corrupt(damage, &store.run_find(&sample.tenant, hurt.id).await, &format!("run {:x}", hurt.id.0));
         assert_eq!(store.run_find(&sample.tenant, sound.id).await.unwrap(), Some(sound));
     }
+}
+
+/// Whoever reads a list page by page must not take a page that is damaged from one end to the other for its end.
+#[tokio::test]
+async fn a_page_of_damaged_rows_is_not_the_end_of_a_list() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let sample = Sample::enrol(&store, "ann").await;
+    let runs = |state: RunState| (0..7).map(move |_| state.clone()).collect::<Vec<_>>();
+    let states = runs(RunState::Active).into_iter().chain(runs(RunState::Waiting { until: None }));
+    let runs: Vec<_> = states.map(|state| Run { state, ..sample.run_without_key() }).collect();
+    let records: Vec<_> = (0..7).map(|i| sample.record(&i.to_string())).collect();
+    let changes = runs.iter().map(|run| sample.change().run(run.clone()));
+    let changes: Vec<_> =
+        changes.chain(records.iter().map(|record| sample.change().record(record.clone()))).collect();
+    store.commit(&changes).await.unwrap();
+    let new = Sample::enrol(&store, "new").await;
+    store.commit(&[sample::fence_others(new.fence)]).await.unwrap();
+    let mut other = plain(&folder.database()).await;
+    for hurt in runs[..5].iter().chain(&runs[7..12]) {
+        run(&mut other, format!("UPDATE run SET version = -1 WHERE id = {}", hurt.id.0)).await;
+    }
+    for hurt in &records[..5] {
+        run(&mut other, format!("UPDATE record SET basis = 99 WHERE id = {}", hurt.id.0)).await;
+    }
+    let start = RunId(i64::MIN);
+    let ids = |runs: &[Run]| runs.iter().map(|run| run.id).collect::<Vec<_>>();
+    assert_eq!(ids(&store.run_orphans(start, 2).await.unwrap()), ids(&runs[5..6]));
+    assert_eq!(ids(&store.run_answered(start, 2).await.unwrap()), ids(&runs[12..13]));
+    assert_eq!(ids(&store.run_list(&sample.tenant, start, 2).await.unwrap()), ids(&runs[5..6]));
+    let orphans = store.record_orphans(RecordId(i64::MIN), 2).await.unwrap();
+    assert_eq!(orphans, records[5..6]);
+    assert_eq!(store.record_orphans(records[5].id, 2).await.unwrap(), records[6..]);
+    assert_eq!(store.record_orphans(records[6].id, 2).await.unwrap(), [], "the end");
 }
 
 #[tokio::test]

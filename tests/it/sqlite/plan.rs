@@ -9,11 +9,13 @@ use sqlx::sqlite::SqliteConnection;
 use super::{Folder, plain, sources};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 18] = [
+const HOT: [(&str, &str); 20] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
-    ("FROM record WHERE status = 1", "record USING INDEX record_orphan"),
+    ("INDEXED BY record_orphan WHERE status = 1", "record USING INDEX record_orphan (fence=? AND rowid>?)"),
+    ("INDEXED BY record_orphan WHERE status = 1", "r USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("INDEXED BY record_orphan WHERE status = 1", "e USING PRIMARY KEY (tenant=? AND id=?)"),
     ("FROM record WHERE confirm_at <= ?", "record USING INDEX record_confirm (confirm_at<?)"),
     ("FROM record WHERE run = ?", "record USING INDEX record_run (run=?)"),
     ("FROM run WHERE id = ? AND tenant = ?", "run USING INTEGER PRIMARY KEY (rowid=?)"),

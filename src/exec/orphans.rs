@@ -1,0 +1,142 @@
+//! Calls that died with their process and that nobody will resume: a restart finds out what became of each, or
+//! asks a person (invariants 7 and 8).
+
+use std::sync::Arc;
+
+use super::attempt::Ambiguous;
+use super::core::{Core, admitted, refused};
+use super::operation::Operation;
+use super::outcome::ExecError;
+use super::reconcile::{self, Fate};
+use super::recorded::{recorded, without_tool};
+use super::{Expect, Wait, carry_out, escalate};
+use crate::id::{RecordId, RunId, Tenant};
+use crate::ledger::resolve::{Looked, Why};
+use crate::ledger::{ErrorKind, Event, LookupOffer, Record, RecordedFailure, State, apply};
+use crate::store::{Refusal, Store as _, StoreError};
+
+/// So many are read at once.
+const PAGE: u32 = 1000;
+
+/// Takes up all that earlier processes left behind, in the background.
+pub(crate) async fn take_up_orphans(core: &Arc<Core>) -> Result<(), StoreError> {
+    let mut after = RecordId(i64::MIN);
+    loop {
+        let orphans = core.group.record_orphans(after, PAGE).await?;
+        let Some(last) = orphans.last() else { return Ok(()) };
+        after = last.id;
+        for record in orphans {
+            in_background(core, record);
+        }
+    }
+}
+
+/// Follows the calls that a run dropped and that outlive it: if one of them ends without an answer, a process that
+/// lives on finds out what its restart would.
+pub(crate) fn follow_dropped(core: &Arc<Core>, tenant: &Tenant, run: RunId) {
+    let (core, tenant) = (core.clone(), tenant.clone());
+    core.tracker.clone().spawn(async move {
+        if let Err(error) = follow(&core, &tenant, run).await {
+            tracing::error!(%tenant, %run, %error, "its dropped calls are left to the next process");
+        }
+    });
+}
+
+async fn follow(core: &Arc<Core>, tenant: &Tenant, run: RunId) -> Result<(), StoreError> {
+    for call in core.group.run_history(tenant, run).await?.calls {
+        if let Some(record) = core.group.record_at(tenant, call.record).await?
+            && record.state == State::Started
+            && record.escalation.is_none()
+        {
+            in_background(core, record);
+        }
+    }
+    Ok(())
+}
+
+fn in_background(core: &Arc<Core>, record: Record) {
+    let core = core.clone();
+    core.tracker.clone().spawn(async move {
+        if let Err(error) = take_up(&core, &record).await {
+            tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
+        }
+    });
+}
+
+async fn take_up(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {
+    match recorded(core, record).await? {
+        // Somebody wanted it done: it is carried to its end, as it would have been.
+        Ok(op) if record.owner.run.is_none() => {
+            let op = Arc::new(op);
+            carry_out(core, op, Expect::Anything, Wait::ForOutcome).await.map(drop)
+        }
+        // Its run dropped it, and is over.
+        Ok(op) => settle(core, &op, record).await,
+        Err(gone) => settle(core, &without_tool(record, gone), record).await,
+    }
+}
+
+/// Finds out what became of a started call and sends nothing: nobody wants it done any more. If that cannot be
+/// found out without sending it again, a person is asked.
+async fn settle(core: &Arc<Core>, op: &Operation, found: &Record) -> Result<(), ExecError> {
+    // Once it is adopted, its fence no longer tells when its sender ceased to send.
+    let mut first_cut = None;
+    loop {
+        // Whoever comes back with its key at this moment has it in hand, and does more than could be done here.
+        let slot = core.in_flight.enter(&op.tenant, &op.key, Wait::ForOutcome, &*core.clock).await;
+        let Some(record) = core.find(&op.tenant, &op.key).await? else { return Ok(()) };
+        if record.state != State::Started || record.attempts != found.attempts {
+            return Ok(()); // settled, or taken up, by whoever had it in hand
+        }
+        if let Some(question) = record.escalation {
+            if reconcile::unpark(core, op, &record, question).await? {
+                continue;
+            }
+            return Ok(());
+        }
+        let cut = *first_cut.get_or_insert_with(|| core.cut(&record));
+        match reconcile::reconcile(core, op, Ambiguous::new(record, cut), || true).await? {
+            Fate::Committed(_, _, ticket) => return admitted(&op.key, ticket.durable().await),
+            Fate::Parked(_) | Fate::Send(_) => return Ok(()),
+            Fate::Changed => {}
+            // It may still be on its way. Nobody is kept from the key while it settles.
+            Fate::Left(_, Looked::MissedEarly) => {
+                drop(slot);
+                core.clock.sleep(reconcile::unsettled(core, op, cut)).await;
+            }
+            Fate::Left(record, looked) => return unsent(core, op, &record, looked).await,
+        }
+    }
+}
+
+/// What becomes of a call that only another send could settle, and that nobody wants sent.
+async fn unsent(core: &Core, op: &Operation, record: &Record, looked: Looked) -> Result<(), ExecError> {
+    if !record.class.leaves_mark() {
+        return given_up(core, op, record).await;
+    }
+    let why = match (looked, op.tool.spec().contract.lookup) {
+        // It did not happen, as far as anybody knows. It stays `started`: should somebody want it after all, it is
+        // looked up first, and after the send once more. A failed one would be sent without either.
+        (Looked::MissedSettled, LookupOffer::Strong) => {
+            tracing::info!(tenant = %op.tenant, key = %op.key, "dropped, and not there");
+            return Ok(());
+        }
+        (Looked::MissedSettled, _) => Why::LookupLags,
+        (Looked::Unanswered, _) => Why::LookupUnanswered,
+        _ => Why::Unwanted,
+    };
+    escalate::park(core, op, record, why).await.map(drop)
+}
+
+/// Whether a call that leaves no mark has run is all the same: it is over.
+async fn given_up(core: &Core, op: &Operation, record: &Record) -> Result<(), ExecError> {
+    let failure = RecordedFailure {
+        kind: ErrorKind::Unknown,
+        message: "nobody waits for it any more".to_owned(),
+        detail: serde_json::Value::Null,
+    };
+    let event = Event::Fail { failure, not_before: None };
+    let failed =
+        apply(record, event, core.fence, core.now()).map_err(|_| refused(&op.key, Refusal::Stale))?;
+    core.commit(&op.key, core.change(None).record(failed)).await
+}

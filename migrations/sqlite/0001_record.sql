@@ -59,7 +59,7 @@ CREATE TABLE record (
 ) STRICT;
 CREATE UNIQUE INDEX record_key ON record (tenant, key);
 CREATE INDEX record_run ON record (run) WHERE run IS NOT NULL;
-CREATE INDEX record_orphan ON record (fence) WHERE status = 1; -- as many as there are calls under way
+CREATE INDEX record_orphan ON record (fence) WHERE status = 1 AND run IS NULL;
 CREATE INDEX record_confirm ON record (confirm_at) WHERE confirm_at IS NOT NULL;
 
 -- What fenced workers learned too late: appended beside the record, never a change of it.

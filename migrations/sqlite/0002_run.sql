@@ -15,6 +15,7 @@ CREATE TABLE run (
     deaths     INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
+    unsettled  INTEGER NOT NULL,               -- calls that it dropped were under way when it ended
     CHECK ((state >= 3) = (outcome IS NOT NULL)),
     CHECK (wake_at IS NULL OR state = 2)
 ) STRICT;
@@ -22,6 +23,7 @@ CREATE UNIQUE INDEX run_key ON run (tenant, workflow, key) WHERE key IS NOT NULL
 CREATE INDEX run_list ON run (tenant, id);
 CREATE INDEX run_active ON run (id) WHERE state = 1;
 CREATE INDEX run_answered ON run (id) WHERE state = 2 AND wake_at IS NULL;
+CREATE INDEX run_unsettled ON run (id) WHERE unsettled;
 CREATE INDEX run_due ON run (wake_at) WHERE wake_at IS NOT NULL;
 -- As for records: only a first revision may be new.
 -- An upsert that changes an existing row does not come by here.

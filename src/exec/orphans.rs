@@ -43,15 +43,37 @@ pub(crate) fn follow_dropped(core: &Arc<Core>, tenant: &Tenant, run: RunId) {
 }
 
 async fn follow(core: &Arc<Core>, tenant: &Tenant, run: RunId) -> Result<(), StoreError> {
-    for call in core.group.run_history(tenant, run).await?.calls {
-        if let Some(record) = core.group.record_at(tenant, call.record).await?
-            && record.state == State::Started
-            && record.escalation.is_none()
-        {
-            in_background(core, record);
-        }
+    let started = started(core, tenant, run).await?;
+    if started.is_empty() {
+        return settled(core, tenant, run).await;
+    }
+    for record in started.into_iter().filter(|record| record.escalation.is_none()) {
+        in_background(core, record);
     }
     Ok(())
+}
+
+async fn started(core: &Core, tenant: &Tenant, run: RunId) -> Result<Vec<Record>, StoreError> {
+    let mut started = Vec::new();
+    for call in core.group.run_history(tenant, run).await?.calls {
+        if call.response.is_none() {
+            let record = core.group.record_at(tenant, call.record).await?;
+            started.extend(record.filter(|record| record.state == State::Started));
+        }
+    }
+    Ok(started)
+}
+
+/// If none of a run's calls is started any more, no restart looks at them again.
+async fn settled(core: &Core, tenant: &Tenant, run: RunId) -> Result<(), StoreError> {
+    let Some(mut run) = core.group.run_find(tenant, run).await? else { return Ok(()) };
+    if !run.unsettled || !started(core, tenant, run.id).await?.is_empty() {
+        return Ok(());
+    }
+    (run.unsettled, run.fence, run.updated_at) = (false, core.fence, core.now());
+    run.revision += 1;
+    // Refused if another of its calls ended at the same moment and wrote it first.
+    core.group.commit_one(core.change(None).run(run)).await.map(drop)
 }
 
 fn in_background(core: &Arc<Core>, record: Record) {
@@ -59,6 +81,10 @@ fn in_background(core: &Arc<Core>, record: Record) {
     core.tracker.clone().spawn(async move {
         if let Err(error) = take_up(&core, &record).await {
             tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
+        } else if let Some(run) = record.owner.run
+            && let Err(error) = settled(&core, &record.tenant, run).await
+        {
+            tracing::error!(tenant = %record.tenant, %run, %error, "looked at again by the next process");
         }
     });
 }

@@ -288,6 +288,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
             fence: core.fence,
             revision: 1,
             deaths: 0,
+            unsettled: false,
             created_at: now,
             updated_at: now,
         };

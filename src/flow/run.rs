@@ -53,8 +53,7 @@ pub(super) async fn activate(engine: &Arc<Inner>, run: Run, fresh: Option<Lane>)
     let end = carry(&live).await;
     live.end();
     engine.core.group.end_lane(live.lane);
-    // A failed run has looked at all its calls before it failed.
-    if live.has_dropped_call() && matches!(end, End::Over(RunState::Succeeded { .. })) {
+    if matches!(end, End::Over(_)) && live.run().unsettled {
         follow_dropped(&engine.core, &live.tenant, live.id);
     }
     end
@@ -219,7 +218,12 @@ async fn finish(live: &Arc<Live>, result: Result<Payload, Failure>) -> End {
         }
         Err(failure) => (RunState::Failed { failure: failure.payload() }, None),
     };
-    let run = live.next_run(|run| run.state = state.clone());
+    let dropped = live.has_dropped_call();
+    let run = live.next_run(|run| {
+        run.state = state.clone();
+        // A failed run has looked at all its calls before it failed.
+        run.unsettled = dropped && matches!(state, RunState::Succeeded { .. });
+    });
     let mut change = core.change(Some(live.lane)).run(run);
     change.escalations = left;
     change.payloads.extend(large.map(|payload: Payload| (live.tenant.clone(), payload)));

@@ -65,7 +65,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// A record by its place, for what refers to it.
     fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>>;
     /// Started records of fenced workers that nobody will resume, from `after` on: outside any run, or of a run
-    /// that is over. Not those with an open question, unless it is an [`UnknownTool`](EscalationKind::UnknownTool):
+    /// that ended [`unsettled`](Run::unsettled). Not those with an open question, unless it is an [`UnknownTool`](EscalationKind::UnknownTool):
     /// the tool may be here by now.
     fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>>;
     /// Records whose confirming lookup is due at `until` or before, the earliest first.

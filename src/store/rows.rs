@@ -32,6 +32,8 @@ pub struct Run {
     pub revision: u32,
     /// How often a process died while it had this run, since the run last got anywhere.
     pub deaths: u32,
+    /// It is over, and calls that it had dropped were still under way.
+    pub unsettled: bool,
     /// When it was started.
     pub created_at: Timestamp,
     /// When this row last changed.

@@ -106,7 +106,7 @@ macro_rules! conformance_cases {
                 another_change_at_the_same_revision_is_stale,
                 belongs_to_its_tenant,
                 orphans_are_started_and_nobodys,
-                orphans_are_left_by_runs_that_are_over,
+                orphans_are_left_by_runs_that_ended_unsettled,
                 orphans_may_wait_for_their_tool,
                 orphans_are_limited,
                 unconfirmed_ones_are_due,

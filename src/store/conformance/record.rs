@@ -201,16 +201,17 @@ pub async fn orphans_are_started_and_nobodys(store: &dyn Store) {
     assert_eq!(orphans(store).await, [foreign], "taken over is no orphan any more");
 }
 
-/// A run that is over resumes nothing: what it left started is an orphan, and only that.
-pub async fn orphans_are_left_by_runs_that_are_over(store: &dyn Store) {
+/// A run that ended unsettled resumes nothing: what it left started is an orphan, and only that.
+pub async fn orphans_are_left_by_runs_that_ended_unsettled(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let waits = RunState::Waiting { until: None };
     let halted = RunState::Halted { failure: payload(&json!("why")) };
     let failed = RunState::Failed { failure: payload(&json!("why")) };
     let succeeded = RunState::Succeeded { output: inline(json!(7)) };
     let mut left = Vec::new();
-    for (i, state) in [RunState::Active, waits, halted, failed, succeeded].into_iter().enumerate() {
-        let run = Run { state, ..old.run(&i.to_string()) };
+    let states = [RunState::Active, waits, halted, failed.clone(), succeeded.clone(), failed, succeeded];
+    for (i, state) in states.into_iter().enumerate() {
+        let run = Run { state, unsettled: i > 4, ..old.run(&i.to_string()) };
         let (started, done) =
             (old.call(&run, "pay/1", &format!("{i}")), old.call(&run, "pay/2", &format!("{i} done")));
         admit(store, &[old.change().run(run.clone()).record(started.clone())]).await;
@@ -218,7 +219,7 @@ pub async fn orphans_are_left_by_runs_that_are_over(store: &dyn Store) {
         // A run of another tenant says nothing.
         let foreign = old.for_tenant("globex").call(&run, "pay/1", &format!("{i}"));
         admit(store, &[old.change().record(foreign)]).await;
-        left.extend(run.state.is_final().then_some(started));
+        left.extend(run.unsettled.then_some(started));
     }
     assert_eq!(orphans(store).await, [], "nobody has been fenced");
     admit(store, &[fence_others(new.fence)]).await;

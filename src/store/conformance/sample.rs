@@ -128,6 +128,7 @@ impl Sample {
             fence: self.fence,
             revision: 1,
             deaths: 0,
+            unsettled: false,
             created_at: Timestamp(1_000),
             updated_at: Timestamp(1_000),
         }

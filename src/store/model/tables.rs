@@ -235,8 +235,7 @@ impl Tables {
     }
 
     pub(super) fn record_orphans(&self, after: RecordId, limit: u32) -> Vec<Record> {
-        let over =
-            |record: &Record, run| self.run_find(&record.tenant, run).is_some_and(|r| r.state.is_final());
+        let left = |record: &Record, run| self.run_find(&record.tenant, run).is_some_and(|r| r.unsettled);
         let lacks_its_tool = |record: &Record, question| {
             let question = self.escalation_find(&record.tenant, question);
             question.is_some_and(|q| q.kind == EscalationKind::UnknownTool && q.answer.is_none())
@@ -244,7 +243,7 @@ impl Tables {
         let orphan = |record: &&Record| {
             record.id > after
                 && record.state == State::Started
-                && record.owner.run.is_none_or(|run| over(record, run))
+                && record.owner.run.is_none_or(|run| left(record, run))
                 && record.escalation.is_none_or(|question| lacks_its_tool(record, question))
                 && self.is_fenced(record.fence)
         };

@@ -211,7 +211,8 @@ pub(super) async fn at(
     query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
 }
 
-/// Runs in state 3 and 4 are over. The index by name: with `id > ?` the planner may prefer to walk the table.
+/// Those of runs are found by their runs: an index of all started records would be written twice for each call.
+/// Indexes by name: with `id > ?` the planner may prefer to walk the table.
 pub(super) async fn orphans(
     pool: &SqlitePool,
     after: RecordId,
@@ -219,10 +220,10 @@ pub(super) async fn orphans(
 ) -> Result<Vec<Record>, StoreError> {
     let page = |after: i64| {
         let query = sqlx::query(select!(
-            "INDEXED BY record_orphan WHERE status = 1 AND id > ? \
+            "WHERE id IN (SELECT id FROM record INDEXED BY record_orphan WHERE status = 1 AND run IS NULL \
+             UNION ALL SELECT c.id FROM run u INDEXED BY run_unsettled CROSS JOIN record c INDEXED BY record_run \
+             ON c.run = u.id AND c.tenant = u.tenant WHERE u.unsettled AND c.status = 1) AND id > ? \
              AND fence IN (SELECT fence FROM worker WHERE ended_at IS NOT NULL) \
-             AND (run IS NULL OR EXISTS (SELECT 1 FROM run r WHERE r.id = record.run \
-             AND r.tenant = record.tenant AND r.state IN (3, 4))) \
              AND (escalation IS NULL OR EXISTS (SELECT 1 FROM escalation e WHERE e.tenant = record.tenant \
              AND e.id = record.escalation AND e.answer IS NULL AND e.kind = ?)) ORDER BY id LIMIT ?"
         ));

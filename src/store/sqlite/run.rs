@@ -14,16 +14,16 @@ use crate::store::{Change, History, PastCall, PastUse, Run, RunState};
 /// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
 static UPSERT: Insert = Insert {
     head: "INSERT INTO run (id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
-           revision, deaths, created_at, updated_at) \
+           revision, deaths, created_at, updated_at, unsettled) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, \
-           (SELECT column12 FROM worker WHERE worker.fence = column16 AND worker.ended_at IS NULL), \
-           column13, column14, column15",
-    columns: 16,
+           (SELECT column12 FROM worker WHERE worker.fence = column17 AND worker.ended_at IS NULL), \
+           column13, column14, column15, column16",
+    columns: 17,
     tail: "ON CONFLICT (id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
            outcome = excluded.outcome, fence = excluded.fence, \
            revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
            THEN excluded.revision END, \
-           deaths = excluded.deaths, updated_at = excluded.updated_at",
+           deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled",
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
@@ -50,6 +50,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
             .value(i64::from(run.deaths))
             .value(run.created_at.0)
             .value(run.updated_at.0)
+            .value(i64::from(run.unsettled))
             .value(writer.map(|fence| fence.0));
     });
 }
@@ -68,6 +69,7 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
         fence: Fence(0),
         revision: 0,
         deaths: 0,
+        unsettled: false,
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
     };
@@ -81,6 +83,7 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
     run.deaths = c.take()?;
     run.created_at = Timestamp(c.take()?);
     run.updated_at = Timestamp(c.take()?);
+    run.unsettled = c.take()?;
     Ok(run)
 }
 
@@ -100,7 +103,7 @@ macro_rules! select {
     ($tail:literal) => {
         concat!(
             "SELECT id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
-             revision, deaths, created_at, updated_at FROM run ",
+             revision, deaths, created_at, updated_at, unsettled FROM run ",
             $tail
         )
     };

@@ -28,7 +28,7 @@ use reconcile::Fate;
 use shield::Shield;
 
 pub(crate) use self::core::Core;
-pub(crate) use agenda::{Due, run as run_agenda};
+pub(crate) use agenda::{Due, More, run as run_agenda};
 pub(crate) use escalate::{
     answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
 };

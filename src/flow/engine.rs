@@ -15,7 +15,9 @@ use super::resume;
 use super::run::{End, activate, unreadable};
 use super::workflow::{Workflow, Workflows};
 use crate::clock::{Clock, Timestamp};
-use crate::exec::{Core, Due, ExecError, Executor, ExecutorBuilder, StartError, run_agenda, take_up_orphans};
+use crate::exec::{
+    Core, Due, ExecError, Executor, ExecutorBuilder, More, StartError, run_agenda, take_up_orphans,
+};
 use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
 use crate::store::{Change, EscalationKind, Lane, Refusal, Run, RunState, Store, StoreError, Verdict};
@@ -221,7 +223,13 @@ impl Inner {
 
     /// Makes runs this worker's. The count of deaths is durable before their code runs again, or a run that
     /// kills its process would never be found out.
-    async fn claim(self: &Arc<Self>, mut runs: Vec<Run>, note: impl Fn(&mut Run)) -> Result<(), StoreError> {
+    /// Says how many became so.
+    async fn claim(
+        self: &Arc<Self>,
+        mut runs: Vec<Run>,
+        note: impl Fn(&mut Run),
+    ) -> Result<usize, StoreError> {
+        let mut claimed = 0;
         for run in &mut runs {
             run.fence = self.core.fence;
             run.revision += 1;
@@ -233,11 +241,14 @@ impl Inner {
         let verdicts = self.core.group.commit(&changes).await?;
         for (run, verdict) in runs.into_iter().zip(verdicts) {
             match verdict {
-                Verdict::Admitted => self.spawn(run, None),
+                Verdict::Admitted => {
+                    claimed += 1;
+                    self.spawn(run, None);
+                }
                 Verdict::Refused(refusal) => tracing::warn!(run = %run.id, %refusal, "not taken over"),
             }
         }
-        Ok(())
+        Ok(claimed)
     }
 
     /// Gives a run a task.
@@ -450,18 +461,34 @@ impl Drop for Listed {
 }
 
 impl Due for Inner {
-    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, ()> {
+    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More> {
         Box::pin(async move {
-            match self.core.group.run_due(now, CLAIM).await {
-                Ok(runs) => {
-                    let sleeping: Vec<_> =
-                        runs.into_iter().filter(|run| !self.active().contains_key(&run.id)).collect();
-                    if let Err(error) = self.claim(sleeping, |_| {}).await {
-                        tracing::error!(%error, "runs whose time has come cannot be woken");
+            let runs = match self.core.group.run_due(now, CLAIM).await {
+                Ok(runs) => runs,
+                Err(error) => {
+                    tracing::error!(%error, "cannot read which runs are due");
+                    return More::No;
+                }
+            };
+            let (mut sleeping, mut taken_up) = (Vec::new(), 0);
+            {
+                let mut active = self.active();
+                for run in runs {
+                    match active.get_mut(&run.id) {
+                        None => sleeping.push(run),
+                        // It has parked this moment: its task sees to it on its way out.
+                        Some(ending) => {
+                            ending.again = true;
+                            taken_up += 1;
+                        }
                     }
                 }
-                Err(error) => tracing::error!(%error, "cannot read which runs are due"),
             }
+            match self.claim(sleeping, |_| {}).await {
+                Ok(claimed) => taken_up += claimed,
+                Err(error) => tracing::error!(%error, "runs whose time has come cannot be woken"),
+            }
+            More::after(taken_up, CLAIM)
         })
     }
 }

@@ -146,8 +146,8 @@ impl Store for Sqlite {
         Box::pin(run::due(&self.readers, until, limit))
     }
 
-    fn next_due(&self) -> Asked<'_, Option<Timestamp>> {
-        Box::pin(run::next_due(&self.readers))
+    fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        Box::pin(run::next_due(&self.readers, after))
     }
 
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {

@@ -11,8 +11,9 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
 use super::core::Core;
+use super::escalate;
 use super::operation::{Asker, Operation};
-use super::reconcile;
+use super::reconcile::{self, Confirmed};
 use crate::clock::Timestamp;
 use crate::ledger::{Event, Key, Record, apply};
 use crate::store::Store as _;
@@ -22,8 +23,6 @@ const AT_ONCE: u32 = 64;
 /// What could not be taken up is tried again after so long, then after twice as long, and so on up to a limit.
 const LATER: Duration = Duration::from_secs(5);
 const LATEST: Duration = Duration::from_mins(1);
-/// A confirming lookup that does not answer is made again after so long.
-const POSTPONED: Duration = Duration::from_mins(1);
 
 /// Whoever else has things that become due.
 pub(crate) trait Due: Send + Sync {
@@ -165,23 +164,23 @@ async fn confirm_due(core: &Arc<Core>, now: Timestamp) -> More {
     for record in records {
         // Postponed before it is made: a lookup that hangs or fails is made again then, and not at once and for
         // ever; and it holds up nothing else that is due.
-        let at = now.after(POSTPONED);
-        let Some(record) = postponed(core, record, at).await else { continue };
+        let settle = settle_time(core, &record);
+        let Some(record) = postponed(core, record, settle).await else { continue };
         taken_up += 1;
         let core = core.clone();
-        core.tracker.clone().spawn(async move {
-            if let Some(op) = recorded(&core, &record).await
-                && let Err(error) = reconcile::confirm(&core, &op, &record).await
-            {
-                tracing::error!(tenant = %op.tenant, key = %op.key, %error, "a confirming lookup could not be recorded");
-            }
-        });
+        core.tracker.clone().spawn(async move { confirm(&core, &record, settle).await });
     }
     More::after(taken_up, AT_ONCE)
 }
 
-async fn postponed(core: &Core, record: Record, at: Timestamp) -> Option<Record> {
-    let event = Event::ConfirmLater { at };
+/// What the tool's contract says; nothing if it is not registered.
+fn settle_time(core: &Core, record: &Record) -> Duration {
+    let tool = core.registry.find(record.operation.as_str());
+    tool.map_or(Duration::ZERO, |tool| tool.spec().contract.settle)
+}
+
+async fn postponed(core: &Core, record: Record, settle: Duration) -> Option<Record> {
+    let event = Event::ConfirmLater { pause: record.next_confirm_pause(settle) };
     let postponed = apply(&record, event, core.fence, core.now()).ok()?;
     match core.commit(&record.key, core.change(None).record(postponed.clone())).await {
         Ok(()) => Some(postponed),
@@ -189,6 +188,24 @@ async fn postponed(core: &Core, record: Record, at: Timestamp) -> Option<Record>
             tracing::warn!(key = %record.key, %error, "a confirming lookup could not be postponed");
             None
         }
+    }
+}
+
+/// Makes a confirming lookup; if it was the last one and has no answer, a person is asked.
+async fn confirm(core: &Arc<Core>, record: &Record, settle: Duration) {
+    let confirmed = match recorded(core, record).await {
+        Some(op) => reconcile::confirm(core, &op, record).await,
+        None => Ok(Confirmed::Unanswered), // its tool is not registered: nobody can be asked
+    };
+    let done = match confirmed {
+        Ok(Confirmed::Answered) => return,
+        Ok(Confirmed::Unanswered) if record.is_last_confirm(settle) => {
+            escalate::unconfirmed(core, record).await
+        }
+        other => other.map(drop),
+    };
+    if let Err(error) = done {
+        tracing::error!(tenant = %record.tenant, key = %record.key, %error, "a confirming lookup could not be recorded");
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn park(
         why.question()
     );
     tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, "escalated");
-    let escalation = about(core, op, record, id, EscalationKind::Ambiguous, question);
+    let escalation = about(core, record, id, EscalationKind::Ambiguous, question);
     core.commit(&op.key, core.change(op.lane).record(parked).escalation(escalation)).await?;
     Ok(Some(id))
 }
@@ -53,12 +53,30 @@ pub(super) fn duplicated(
     };
     let question = format!("{} happened {times} ({ids}). The first is kept. What about the others?", op.key);
     tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %id, count = external_refs.len(), "duplicated");
-    about(core, op, record, id, EscalationKind::Duplicated, question)
+    about(core, record, id, EscalationKind::Duplicated, question)
+}
+
+/// Asks a person whether there is a second effect: the confirming lookup has had no answer for too long.
+///
+/// # Crash
+/// The question, and that the lookup is no longer due, are one transaction.
+pub(super) async fn unconfirmed(core: &Core, record: &Record) -> Result<(), ExecError> {
+    let Ok(given_up) = apply(record, Event::Unconfirmed, core.fence, core.now()) else { return Ok(()) };
+    let id = EscalationId(core.ids.next());
+    let question = format!(
+        "{} ({}) happened and is committed. An earlier request for it, of unknown outcome, may have arrived as \
+         well; the lookup that would tell does not answer, and is not made again. Look by hand whether it \
+         happened twice, and answer `abandon` when that is dealt with.",
+        record.key,
+        record.class.name()
+    );
+    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %id, "not confirmed");
+    let question = about(core, record, id, EscalationKind::Unconfirmed, question);
+    core.commit(&record.key, core.change(None).record(given_up).escalation(question)).await
 }
 
 fn about(
     core: &Core,
-    op: &Operation,
     record: &Record,
     id: EscalationId,
     kind: EscalationKind,
@@ -66,7 +84,7 @@ fn about(
 ) -> Escalation {
     Escalation {
         id,
-        tenant: op.tenant.clone(),
+        tenant: record.tenant.clone(),
         record: Some(record.id),
         run: record.owner.run,
         kind,

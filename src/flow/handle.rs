@@ -139,7 +139,8 @@ impl ForTenant {
     ///
     /// About a call: [`Committed`](Resolution::Committed) with its result, [`NotCommitted`](Resolution::NotCommitted)
     /// to try it again, [`Abandon`](Resolution::Abandon) to let it fail. About a halted run: `NotCommitted` to go
-    /// on, `Abandon` to let the run fail. About an effect that nobody owns: `Abandon` to keep it.
+    /// on, `Abandon` to let the run fail. About an effect that nobody owns: `Abandon` to keep it. About one that
+    /// happened twice, or perhaps did: `Abandon` when that is dealt with.
     ///
     /// # Crash
     /// The answer and what follows from it are one transaction.

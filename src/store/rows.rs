@@ -224,6 +224,8 @@ pub enum EscalationKind {
     Quarantined,
     /// A run's workflow is not registered.
     UnknownWorkflow,
+    /// An effect is committed, and whether an earlier request for it arrived as well could not be found out.
+    Unconfirmed,
 }
 
 impl EscalationKind {
@@ -237,6 +239,7 @@ impl EscalationKind {
             Self::Damaged => 5,
             Self::Quarantined => 6,
             Self::UnknownWorkflow => 7,
+            Self::Unconfirmed => 8,
         }
     }
 
@@ -250,6 +253,7 @@ impl EscalationKind {
             Self::Damaged,
             Self::Quarantined,
             Self::UnknownWorkflow,
+            Self::Unconfirmed,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)

@@ -19,6 +19,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         EscalationKind::Damaged,
         EscalationKind::Quarantined,
         EscalationKind::UnknownWorkflow,
+        EscalationKind::Unconfirmed,
     ];
     for (i, text) in HOSTILE.into_iter().enumerate() {
         let mut open = sample.escalation(text);

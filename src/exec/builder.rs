@@ -158,7 +158,7 @@ impl ExecutorBuilder {
         let core = Core::enrol(opened.parts).await?;
         tokio::spawn(run(Arc::downgrade(&core), None));
         take_up_orphans(&core).await?;
-        Ok(Executor { core })
+        Ok(Executor::alone(core))
     }
 
     #[cfg_attr(

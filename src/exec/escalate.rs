@@ -109,6 +109,24 @@ pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::Rec
     }
 }
 
+/// Answers an open question where there is no engine. One about a halted run is left open: closed here, it would
+/// leave a run that nothing lets go on.
+pub(crate) async fn answer_alone(
+    core: &Core,
+    tenant: &Tenant,
+    id: EscalationId,
+    resolution: Resolution,
+    by: &str,
+) -> Result<(), ExecError> {
+    let found = core.group.escalation_find(tenant, id).await;
+    let found = found.map_err(|source| ExecError::Store { key: id.to_string(), source })?;
+    if found.is_some_and(|found| found.kind.halts_its_run()) {
+        let reason = "its run goes on, or ends, with the answer: give it to the engine that carries the run";
+        return Err(ExecError::Unanswerable { escalation: id, reason: reason.to_owned() });
+    }
+    answer(core, tenant, id, resolution, by, |_, _| {}).await.map(drop)
+}
+
 /// Answers an open question. `also` adds what must be written together with the answer.
 ///
 /// # Crash

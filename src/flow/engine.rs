@@ -87,9 +87,9 @@ impl Engine {
         Ok(ForTenant::new(self.inner.clone(), Tenant::new(name)?))
     }
 
-    /// The executor of this engine, for guarded tool calls outside any workflow.
+    /// The executor of this engine, for guarded tool calls outside any workflow. It keeps the engine going.
     pub fn executor(&self) -> Executor {
-        Executor::of(self.inner.core.clone())
+        Executor::of(self.inner.core.clone(), self.inner.clone())
     }
 
     /// What the registered tools declare.

@@ -229,6 +229,11 @@ pub enum EscalationKind {
 }
 
 impl EscalationKind {
+    /// It is about a run, which goes on or ends with its answer.
+    pub(crate) const fn halts_its_run(self) -> bool {
+        matches!(self, Self::Diverged | Self::Damaged | Self::Quarantined | Self::UnknownWorkflow)
+    }
+
     /// The number that rows hold. Never reuse one.
     pub(crate) const fn code(self) -> i64 {
         match self {

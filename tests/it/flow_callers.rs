@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use counterfoil::Failure;
+use counterfoil::exec::ExecError;
 use counterfoil::flow::RunError;
 use counterfoil::store::{EscalationKind, Resolution, RunState};
+use counterfoil::{Executor, Failure};
 
 use crate::flow;
 use crate::flow_tools::post;
 use crate::flow_world::{Process, World};
+use crate::world::acme;
 
 #[test]
 fn shutdown_drains_and_a_restart_resumes() {
@@ -109,4 +111,48 @@ fn an_answer_whose_giver_goes_away_still_moves_the_run() {
             .await;
         assert_eq!(handle.result().await.unwrap(), 1);
     });
+}
+
+// Invariant 8: a question about a run can be answered through the executor of its engine, and through no other: it
+// would be closed, and the run would stay where it is.
+#[test]
+fn a_halted_run_goes_on_by_the_executor_of_its_engine_alone() {
+    let world = World::new();
+    let flow = flow!(world, |ctx, _n: u32| {
+        post(&ctx, "one").await?;
+        world.pass("between").await;
+        post(&ctx, "two").await
+    });
+    world.hold("between");
+    let process = Process::start(&world, world.engine().workflow("known", 1, flow.clone()));
+    let run = process.on(async {
+        let run = process.acme().run(flow.clone(), 1).start().await.unwrap().id();
+        world.reached("between").await;
+        run
+    });
+    process.crash();
+    world.release("between");
+    let process = Process::start(&world, world.engine());
+    process.on(process.state(run, "halted"));
+    let asked = process.on(process.question(EscalationKind::UnknownWorkflow));
+    process.crash();
+
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let alone = Executor::sqlite(world.path()).open().await.unwrap();
+        for answer in [Resolution::NotCommitted, Resolution::Abandon] {
+            let refused = alone.resolve(&acme(), asked.id, answer, "ann").await.unwrap_err();
+            assert!(matches!(refused, ExecError::Unanswerable { .. }), "{refused:?}");
+        }
+        assert_eq!(alone.escalations(&acme()).await.unwrap(), [asked.clone()]);
+        alone.close(Duration::ZERO).await;
+    });
+    drop(runtime);
+
+    let process = Process::start(&world, world.engine().workflow("known", 1, flow));
+    let executor = process.engine().executor();
+    process.on(executor.resolve(&acme(), asked.id, Resolution::NotCommitted, "ann")).unwrap();
+    drop(executor);
+    assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 2);
+    assert_eq!(world.effects("post"), ["one", "two"]);
 }

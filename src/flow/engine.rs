@@ -38,8 +38,6 @@ pub struct Engine {
 pub(super) struct Inner {
     pub(super) core: Arc<Core>,
     pub(super) workflows: Workflows,
-    #[cfg(feature = "sqlite")]
-    pub(super) sqlite: Option<Arc<crate::store::sqlite::Sqlite>>,
     max_deaths: u32,
     active: Mutex<HashMap<RunId, Activity>>,
     results: Mutex<HashMap<RunId, Vec<oneshot::Sender<RunState>>>>,
@@ -100,6 +98,9 @@ impl Engine {
     /// Starts no new call, waits at most `drain` for those under way, and writes what is queued. Runs go on
     /// where they are when an engine is started on the same store. Calls that are still under way then are
     /// what they are: ambiguous, and reconciled.
+    ///
+    /// When this returns, a SQLite file is closed and another process can open it, unless a call is still under
+    /// way: it may send yet, so the file stays locked until the call or the process ends.
     pub async fn shutdown(self, drain: Duration) {
         self.inner.core.begin_closing();
         self.inner.stop_all();
@@ -182,13 +183,10 @@ impl EngineBuilder {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
-        let opened = self.executor.open_store().await?;
-        let core = Core::enrol(opened.parts).await?;
+        let core = Core::enrol(self.executor.open_store().await?).await?;
         let inner = Arc::new(Inner {
             core: core.clone(),
             workflows: self.workflows,
-            #[cfg(feature = "sqlite")]
-            sqlite: opened.sqlite,
             max_deaths: self.max_deaths,
             active: Mutex::default(),
             results: Mutex::default(),

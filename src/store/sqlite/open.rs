@@ -45,7 +45,7 @@ pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreE
         .filename(path)
         .create_if_missing(true)
         .busy_timeout(options.busy_timeout)
-        .statement_cache_capacity(512)
+        .statement_cache_capacity(super::statement::KEPT)
         .disable_statement_logging();
     let mut writer = connect.clone().connect().await.map_err(|e| unusable(path, &e))?;
     refuse_unsafe_library(path, &mut writer).await?;

@@ -228,7 +228,7 @@ impl Core {
         #[cfg(feature = "sqlite")]
         if let Some(sqlite) = self.sqlite.clone() {
             if self.tracker.is_empty() {
-                return sqlite.close().await;
+                return sqlite.retire().await;
             }
             tracing::warn!(
                 "calls are still under way: the database stays locked until they end, or this process"
@@ -236,7 +236,7 @@ impl Core {
             let tracker = self.tracker.clone();
             tokio::spawn(async move {
                 tracker.wait().await;
-                sqlite.close().await;
+                sqlite.retire().await;
             });
         }
     }

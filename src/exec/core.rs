@@ -38,7 +38,7 @@ pub(crate) struct Core {
     lanes: AtomicU64,
     closing: AtomicBool,
     tenant_keys: Mutex<HashMap<Tenant, DigestKey>>,
-    /// The store, if it is a SQLite file: it has transactions of the user's, and is closed at the end.
+    /// The store, if it is a SQLite file: it has transactions of the user's, and its lock goes at the end.
     #[cfg(feature = "sqlite")]
     pub(crate) sqlite: Option<Arc<Sqlite>>,
 }

@@ -220,8 +220,8 @@ impl Executor {
     /// Starts no new call, waits at most `drain` for those under way, and writes what is queued. Calls that are
     /// still under way then stay `started`, which is what they are: ambiguous.
     ///
-    /// When this returns, a SQLite file is closed and another process can open it, unless a call is still under
-    /// way: it may send yet, so the file stays locked until the call or the process ends.
+    /// When this returns, another process can open a SQLite file, unless a call is still under way: it may send
+    /// yet, so the file stays locked until the call or the process ends. What is recorded can still be read.
     pub async fn close(self, drain: Duration) {
         self.core.close(drain).await;
     }

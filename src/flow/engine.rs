@@ -99,8 +99,8 @@ impl Engine {
     /// where they are when an engine is started on the same store. Calls that are still under way then are
     /// what they are: ambiguous, and reconciled.
     ///
-    /// When this returns, a SQLite file is closed and another process can open it, unless a call is still under
-    /// way: it may send yet, so the file stays locked until the call or the process ends.
+    /// When this returns, another process can open a SQLite file, unless a call is still under way: it may send
+    /// yet, so the file stays locked until the call or the process ends. What is recorded can still be read.
     pub async fn shutdown(self, drain: Duration) {
         self.inner.core.begin_closing();
         self.inner.stop_all();

@@ -338,10 +338,7 @@ impl Inner {
         if self.is_active(tenant, id) {
             return Ok(None);
         }
-        let run = match self.core.group.run_find(tenant, id).await {
-            Err(StoreError::Closed) => return Err(RunError::Closed { run: id }),
-            run => run?.ok_or(RunError::Unknown { run: id })?,
-        };
+        let run = self.core.group.run_find(tenant, id).await?.ok_or(RunError::Unknown { run: id })?;
         let ended = run.state.is_final() || matches!(run.state, RunState::Halted { .. });
         Ok(ended.then_some(run.state))
     }

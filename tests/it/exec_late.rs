@@ -50,11 +50,10 @@ impl Scene {
 }
 
 /// What is listed when everything that is under way has been finished.
-async fn listed(scene: &Scene, process: Process) -> Vec<Escalation> {
+async fn listed(process: Process) -> Vec<Escalation> {
+    let executor = process.executor();
     process.spawn(process.executor().close(SETTLE * 1000)).await.unwrap();
-    drop(process);
-    let later = Process::start(executor(&scene.dir, &scene.clock)).await.unwrap();
-    later.executor().escalations(&acme()).await.unwrap()
+    executor.escalations(&acme()).await.unwrap()
 }
 
 fn is_duplicate(listed: &[Escalation]) {
@@ -70,7 +69,7 @@ async fn what_lands_beyond_the_bound_is_found_and_listed() {
     assert_eq!(outcome.answer().unwrap().basis, Basis::Answer);
     scene.world.land();
     scene.confirm(3).await;
-    is_duplicate(&listed(&scene, process).await);
+    is_duplicate(&listed(process).await);
 
     // It was asked once, the first result stands, and nothing is sent.
     let process = scene.process().await;
@@ -80,7 +79,7 @@ async fn what_lands_beyond_the_bound_is_found_and_listed() {
     let result = Resolution::Committed(json!("no result is asked for"));
     process.executor().resolve(&acme(), open[0].id, result, "ann").await.unwrap_err();
     process.executor().resolve(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
-    assert!(listed(&scene, process).await.is_empty());
+    assert!(listed(process).await.is_empty());
     assert_eq!((scene.world.requests(), scene.world.lookups().len()), (2, 3));
 }
 
@@ -89,7 +88,7 @@ async fn what_lands_beyond_the_bound_is_found_and_listed() {
 async fn a_confirming_lookup_that_finds_one_effect_asks_nothing() {
     let (scene, process, _) = Scene::believed_lost().await;
     scene.confirm(3).await;
-    assert!(listed(&scene, process).await.is_empty());
+    assert!(listed(process).await.is_empty());
     let executor = scene.process().await.executor();
     let key = Key::of("pay_out").target("c1").render().unwrap();
     assert_eq!(executor.record(&acme(), &key).await.unwrap().unwrap().0.confirm_at, None);
@@ -103,7 +102,7 @@ async fn a_confirming_lookup_survives_a_crash() {
     scene.world.land();
     let process = scene.process().await;
     scene.confirm(3).await;
-    is_duplicate(&listed(&scene, process).await);
+    is_duplicate(&listed(process).await);
 
     // And when the machine was off while it fell due, it is made at once.
     let (scene, process, _) = Scene::believed_lost().await;
@@ -112,7 +111,7 @@ async fn a_confirming_lookup_survives_a_crash() {
     scene.clock.advance(SETTLE * 100);
     let process = scene.process().await;
     scene.world.looked_up(3).await;
-    is_duplicate(&listed(&scene, process).await);
+    is_duplicate(&listed(process).await);
 }
 
 // C10: without an answer it is made again later: not at once and for ever, and not never.
@@ -127,7 +126,7 @@ async fn a_confirming_lookup_without_an_answer_is_repeated_in_time() {
         assert_eq!(scene.world.lookups().len(), 3, "{look:?}");
         scene.clock.advance(SETTLE * 2);
         scene.world.looked_up(4).await;
-        is_duplicate(&listed(&scene, process).await);
+        is_duplicate(&listed(process).await);
     }
 }
 
@@ -161,7 +160,7 @@ async fn a_confirming_lookup_that_never_answers_becomes_a_question() {
         if look == Look::Hang {
             give_up_waiting(&scene).await;
         }
-        let open = listed(&scene, process).await;
+        let open = listed(process).await;
         assert_eq!(open.len(), 1, "{look:?}: {open:?}");
         assert_eq!(open[0].kind, EscalationKind::Unconfirmed);
         assert!(
@@ -175,7 +174,7 @@ async fn a_confirming_lookup_that_never_answers_becomes_a_question() {
         let again = process.execute(request("pay_out")).await.unwrap().unwrap();
         assert_eq!(again.answer().unwrap().response, outcome.answer().unwrap().response);
         process.executor().resolve(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
-        assert!(listed(&scene, process).await.is_empty());
+        assert!(listed(process).await.is_empty());
         assert_eq!((scene.world.requests(), scene.world.lookups().len()), (2, 12), "{look:?}");
     }
 }
@@ -191,7 +190,7 @@ async fn what_cannot_be_looked_up_any_more_becomes_a_question() {
         scene.clock.advance(Duration::from_mins(minutes));
     }
     scene.clock.slept(Duration::from_hours(12)).await;
-    let open = listed(&scene, process).await;
+    let open = listed(process).await;
     assert_eq!(open.len(), 1, "{open:?}");
     assert_eq!(open[0].kind, EscalationKind::Unconfirmed);
 }
@@ -210,7 +209,7 @@ async fn what_was_believed_lost_is_confirmed_after_the_last_send() {
     assert_eq!((scene.world.count(), scene.world.requests()), (1, 3), "{outcome:?}");
     scene.world.land();
     scene.confirm(scene.world.lookups().len() + 1).await;
-    is_duplicate(&listed(&scene, process).await);
+    is_duplicate(&listed(process).await);
 }
 
 // C07, HAZARDS 0: more than one effect on several pages of the list, found when the call is settled.
@@ -231,7 +230,7 @@ async fn duplicates_on_several_pages_are_found() {
     let outcome = process.execute(request("pay_out")).await.unwrap().unwrap();
     let answer = outcome.answer().unwrap();
     assert_eq!((answer.external_ref.as_deref(), answer.basis), (Some("effect-1"), Basis::Lookup));
-    let listed = listed(&scene, process).await;
+    let listed = listed(process).await;
     assert_eq!((listed.len(), listed[0].kind), (1, EscalationKind::Duplicated));
     assert!(listed[0].question.contains("3 times (effect-1, effect-4, effect-7)"), "{}", listed[0].question);
 }

@@ -172,9 +172,10 @@ fn a_shutdown_gives_the_file_free_when_it_returns() {
             handle
         });
         let next = Process::start(&world, world.engine().workflow("posts", 1, flow.clone()));
-        let late = process.on(handle.result());
-        assert!(matches!(late, Err(RunError::Closed { .. })), "life {life}: {late:?}");
-        drop((executor, acme));
+        assert_eq!(process.on(handle.result()).unwrap(), 1, "life {life}: what is recorded can be read");
+        let late = process.on(acme.run(flow.clone(), 2).start()).map(drop);
+        assert!(matches!(late, Err(RunError::Store(StoreError::Closed))), "life {life}: {late:?}");
+        drop(executor);
         next.shut_down();
     }
     assert_eq!(world.effects("post"), ["one"]);

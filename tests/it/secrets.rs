@@ -221,10 +221,10 @@ async fn a_secret_survives_a_crash_with_its_caller() {
 async fn a_call_is_never_sent_without_its_secret() {
     let scene = Scene::new(Keys::Honours);
     let process = crash(&scene, ChargeOnTrust).await;
+    let executor = process.executor();
     process.spawn(process.executor().close(std::time::Duration::from_secs(1000))).await.unwrap();
     assert_eq!(scene.world.requests(), 1);
-    let later = executor(&scene.dir, &scene.clock).open().await.unwrap();
-    let open = later.escalations(&acme()).await.unwrap();
+    let open = executor.escalations(&acme()).await.unwrap();
     assert_eq!(open.len(), 1, "left without a question");
     assert!(open[0].question.contains("takes what its caller had"), "{}", open[0].question);
     scene.nowhere();

@@ -97,6 +97,12 @@ impl Sqlite {
     /// under way; engine and executor see to that themselves.
     pub async fn close(&self) {
         self.readers.close().await; // first, for the last connection moves the log into the database, and may write
+        self.retire().await;
+    }
+
+    /// Ends writing and gives the file free. What is there can still be read through this store: an executor that
+    /// was closed answers what is recorded.
+    pub(crate) async fn retire(&self) {
         if let Some(writer) = self.writer.lock().await.take()
             && let Err(error) = writer.connection.close().await
         {

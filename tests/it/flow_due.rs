@@ -76,7 +76,7 @@ fn a_damaged_run_that_is_due_holds_up_nothing() {
     let [hurt, sound] = runs[..] else { unreachable!() };
     process.on(async {
         edit(&world, hurt, "workflow = ''").await;
-        hands.turn(HOUR - GRACE);
+        hands.turn(HOUR.saturating_sub(GRACE));
         // It cannot be taken up; the other one, which is due before the pause is over, is waited for.
         asleep_for(&hands, Duration::from_secs(2)).await;
         hands.turn(Duration::from_secs(2));

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// The beginning of time: earlier than anything.
+    pub const MIN: Self = Self(i64::MIN);
     /// The end of time: farther than any timer can be set.
     pub const MAX: Self = Self(i64::MAX);
 

@@ -84,7 +84,7 @@ impl Store for Counting {
         fn run_orphans<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
         fn run_answered<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
         fn run_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Run>;
-        fn next_due<'a>(&'a self) -> Option<Timestamp>;
+        fn next_due<'a>(&'a self, after: Timestamp) -> Option<Timestamp>;
         fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

@@ -1,5 +1,8 @@
 //! What is due later: confirming lookups, and the timers of waiting runs. One sleeper for all of them, woken
 //! by its own process; it asks the database nothing while nothing is due.
+//!
+//! What could not be taken up (a damaged row, a store that fails) stays due, and is tried again after a pause
+//! that grows. Meanwhile it holds up nothing else: what falls due later is found behind it.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -8,7 +11,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
 use super::core::Core;
-use super::reconcile;
+use super::escalate;
+use super::reconcile::{self, Confirmed};
 use super::recorded::recorded;
 use crate::clock::Timestamp;
 use crate::ledger::{Event, Record, apply};
@@ -16,15 +20,30 @@ use crate::store::Store as _;
 
 /// So many due things are taken up at once.
 const AT_ONCE: u32 = 64;
-/// When the store cannot be asked what is due next, or a lookup has to be repeated.
+/// What could not be taken up is tried again after so long, then after twice as long, and so on up to a limit.
 const LATER: Duration = Duration::from_secs(5);
-/// A confirming lookup that does not answer is made again after so long.
-const POSTPONED: Duration = Duration::from_mins(1);
+const LATEST: Duration = Duration::from_mins(1);
 
 /// Whoever else has things that become due.
 pub(crate) trait Due: Send + Sync {
-    /// Takes up what is due at `now`. `false` if it could take up nothing.
-    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, bool>;
+    /// Takes up what is due at `now`, and says whether there may be more.
+    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More>;
+}
+
+/// Whether a list of due things was cut off at its limit, and what was on it was taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum More {
+    /// There may be more: look again at once.
+    Perhaps,
+    /// What is still due could not be taken up.
+    No,
+}
+
+impl More {
+    /// Of a list with this limit, so many were taken up.
+    pub(crate) fn after(taken_up: usize, limit: u32) -> Self {
+        if u32::try_from(taken_up).is_ok_and(|taken_up| taken_up < limit) { Self::No } else { Self::Perhaps }
+    }
 }
 
 /// When to look at the clock again.
@@ -69,22 +88,30 @@ impl Agenda {
     }
 }
 
-/// Runs until the core is gone.
+/// Runs until the core is gone or closing.
 pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
+    let mut pause = LATER;
     if let Some(core) = core.upgrade() {
-        note_next(&core, None).await;
+        note_next(&core, Timestamp::MIN, &mut pause).await;
     }
     while let Some(strong) = core.upgrade() {
+        if strong.is_closing() {
+            return; // the next process takes up what falls due
+        }
         let now = strong.now();
         match strong.agenda.peek() {
             Some(at) if at <= now => {
                 strong.agenda.take();
-                let mut taken = confirm_due(&strong, now).await;
-                if let Some(due) = due.as_ref().and_then(Weak::upgrade) {
-                    taken |= due.take_up(now).await;
+                let mut more = confirm_due(&strong, now).await;
+                if let Some(due) = due.as_ref().and_then(Weak::upgrade)
+                    && due.take_up(now).await == More::Perhaps
+                {
+                    more = More::Perhaps;
                 }
-                // What is due and cannot be taken up (its row is damaged, the disk is full) is due again at once.
-                note_next(&strong, (!taken).then_some(now)).await;
+                match more {
+                    More::Perhaps => strong.agenda.note(now),
+                    More::No => note_next(&strong, now, &mut pause).await,
+                }
             }
             next => {
                 let sleep = next.map(|at| strong.clock.sleep(now.until(at)));
@@ -96,52 +123,64 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
     }
 }
 
-/// Notes when something is due next. What was due by `stuck` is tried again later.
-async fn note_next(core: &Core, stuck: Option<Timestamp>) {
-    match core.group.next_due().await {
-        Ok(Some(at)) if stuck.is_some_and(|then| at <= then) => core.agenda.note(core.now().after(LATER)),
+/// Notes when to look again, after everything that was due at `tried` has been tried.
+///
+/// What is due all the same would be tried at once, again and for ever: it waits out a pause. It must not hide
+/// what falls due meanwhile, which is asked for by itself.
+async fn note_next(core: &Core, tried: Timestamp, pause: &mut Duration) {
+    let mut next = core.group.next_due(Timestamp::MIN).await;
+    if matches!(next, Ok(Some(at)) if at <= tried) {
+        core.agenda.note(core.now().after(lengthened(pause)));
+        next = core.group.next_due(tried).await;
+    } else if next.is_ok() {
+        *pause = LATER;
+    }
+    match next {
         Ok(Some(at)) => core.agenda.note(at),
         Ok(None) => {}
         Err(error) => {
             tracing::error!(%error, "cannot read what is due next, asking again later");
-            core.agenda.note(core.now().after(LATER));
+            core.agenda.note(core.now().after(lengthened(pause)));
         }
     }
 }
 
-/// `false` if nothing could be taken up.
-async fn confirm_due(core: &Arc<Core>, now: Timestamp) -> bool {
+/// The present pause; the next one is twice as long.
+fn lengthened(pause: &mut Duration) -> Duration {
+    let present = *pause;
+    *pause = (present * 2).min(LATEST);
+    present
+}
+
+async fn confirm_due(core: &Arc<Core>, now: Timestamp) -> More {
     let records = match core.group.record_unconfirmed(now, AT_ONCE).await {
         Ok(records) => records,
         Err(error) => {
             tracing::error!(%error, "cannot read the confirming lookups that are due");
-            return false;
+            return More::No;
         }
     };
-    let mut taken = false;
+    let mut taken_up = 0;
     for record in records {
         // Postponed before it is made: a lookup that hangs or fails is made again then, and not at once and for
         // ever; and it holds up nothing else that is due.
-        let at = now.after(POSTPONED);
-        let Some(record) = postponed(core, record, at).await else { continue };
-        taken = true;
+        let settle = settle_time(core, &record);
+        let Some(record) = postponed(core, record, settle).await else { continue };
+        taken_up += 1;
         let core = core.clone();
-        core.tracker.clone().spawn(async move {
-            let confirmed = match recorded(&core, &record).await {
-                Ok(Ok(op)) => reconcile::confirm(&core, &op, &record).await,
-                Ok(Err(_gone)) => Ok(()), // until its tool is here again
-                Err(error) => Err(error),
-            };
-            if let Err(error) = confirmed {
-                tracing::error!(tenant = %record.tenant, key = %record.key, %error, "a confirming lookup could not be recorded");
-            }
-        });
+        core.tracker.clone().spawn(async move { confirm(&core, &record, settle).await });
     }
-    taken
+    More::after(taken_up, AT_ONCE)
 }
 
-async fn postponed(core: &Core, record: Record, at: Timestamp) -> Option<Record> {
-    let event = Event::ConfirmLater { at };
+/// What the tool's contract says; nothing if it is not registered.
+fn settle_time(core: &Core, record: &Record) -> Duration {
+    let tool = core.registry.find(record.operation.as_str());
+    tool.map_or(Duration::ZERO, |tool| tool.spec().contract.settle)
+}
+
+async fn postponed(core: &Core, record: Record, settle: Duration) -> Option<Record> {
+    let event = Event::ConfirmLater { pause: record.next_confirm_pause(settle) };
     let postponed = apply(&record, event, core.fence, core.now()).ok()?;
     match core.commit(&record.key, core.change(None).record(postponed.clone())).await {
         Ok(()) => Some(postponed),
@@ -149,5 +188,24 @@ async fn postponed(core: &Core, record: Record, at: Timestamp) -> Option<Record>
             tracing::warn!(key = %record.key, %error, "a confirming lookup could not be postponed");
             None
         }
+    }
+}
+
+/// Makes a confirming lookup; if it was the last one and has no answer, a person is asked.
+async fn confirm(core: &Arc<Core>, record: &Record, settle: Duration) {
+    let confirmed = match recorded(core, record).await {
+        Ok(Ok(op)) => reconcile::confirm(core, &op, record).await,
+        Ok(Err(_gone)) => Ok(Confirmed::Unanswered), // its tool is not here: nobody can be asked
+        Err(error) => Err(error),
+    };
+    let done = match confirmed {
+        Ok(Confirmed::Answered) => return,
+        Ok(Confirmed::Unanswered) if record.is_last_confirm(settle) => {
+            escalate::unconfirmed(core, record).await
+        }
+        other => other.map(drop),
+    };
+    if let Err(error) = done {
+        tracing::error!(tenant = %record.tenant, key = %record.key, %error, "a confirming lookup could not be recorded");
     }
 }

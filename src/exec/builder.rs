@@ -54,13 +54,6 @@ pub struct ExecutorBuilder {
     namespace: String,
 }
 
-/// An opened store behind its queue, not yet enrolled.
-pub(crate) struct Opened {
-    pub(crate) parts: Parts,
-    #[cfg(feature = "sqlite")]
-    pub(crate) sqlite: Option<Arc<crate::store::sqlite::Sqlite>>,
-}
-
 impl ExecutorBuilder {
     /// On a SQLite file.
     #[cfg(feature = "sqlite")]
@@ -155,18 +148,18 @@ impl ExecutorBuilder {
     /// # Errors
     /// If a tool or the database was refused. Nothing was changed.
     pub async fn open(self) -> Result<Executor, StartError> {
-        let opened = self.open_store().await?;
-        let core = Core::enrol(opened.parts).await?;
+        let core = Core::enrol(self.open_store().await?).await?;
         tokio::spawn(run(Arc::downgrade(&core), None));
         take_up_orphans(&core).await?;
-        Ok(Executor { core })
+        Ok(Executor::alone(core))
     }
 
+    /// Opens the store behind its queue; this worker is not yet enrolled.
     #[cfg_attr(
         not(feature = "sqlite"),
         allow(clippy::unused_async, reason = "only a file takes time to open")
     )]
-    pub(crate) async fn open_store(self) -> Result<Opened, StartError> {
+    pub(crate) async fn open_store(self) -> Result<Parts, StartError> {
         let registry = self.registry?;
         #[cfg(feature = "sqlite")]
         let (store, sqlite): (Arc<dyn Store>, _) = match self.place {
@@ -183,15 +176,13 @@ impl ExecutorBuilder {
             None => store,
         };
         let group = Group::new(store, self.clock.clone());
-        Ok(Opened {
-            parts: Parts {
-                group,
-                clock: self.clock,
-                entropy: self.entropy,
-                registry,
-                limits: self.limits,
-                namespace: self.namespace,
-            },
+        Ok(Parts {
+            group,
+            clock: self.clock,
+            entropy: self.entropy,
+            registry,
+            limits: self.limits,
+            namespace: self.namespace,
             #[cfg(feature = "sqlite")]
             sqlite,
         })
@@ -199,7 +190,11 @@ impl ExecutorBuilder {
 }
 
 impl Core {
-    /// Ends this worker: no new call, at most `drain` for those under way, then everything queued is written.
+    /// Ends this worker: no new call, at most `drain` for those under way, then everything queued is written, and
+    /// the file is given free.
+    ///
+    /// Not while a call is under way: it may send yet, and the lock is what tells the next process that nothing
+    /// is sent any more, so that it can begin to count the settle time. It stays until the last call has ended.
     pub(crate) async fn close(&self, drain: Duration) {
         self.begin_closing();
         self.tracker.close();
@@ -213,5 +208,19 @@ impl Core {
             tracing::warn!(%error, "this worker could not sign off; the next one will find it dead");
         }
         self.group.close().await;
+        #[cfg(feature = "sqlite")]
+        if let Some(sqlite) = self.sqlite.clone() {
+            if self.tracker.is_empty() {
+                return sqlite.retire().await;
+            }
+            tracing::warn!(
+                "calls are still under way: the database stays locked until they end, or this process"
+            );
+            let tracker = self.tracker.clone();
+            tokio::spawn(async move {
+                tracker.wait().await;
+                sqlite.retire().await;
+            });
+        }
     }
 }

@@ -13,6 +13,8 @@ use crate::clock::{Boot, SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Limits, Payload, Stored};
+#[cfg(feature = "sqlite")]
+use crate::store::sqlite::Sqlite;
 use crate::store::{Change, Group, Lane, Refusal, Store as _, StoreError, Verdict, WorkerChange};
 use crate::tool::Registry;
 
@@ -36,6 +38,9 @@ pub(crate) struct Core {
     lanes: AtomicU64,
     closing: AtomicBool,
     tenant_keys: Mutex<HashMap<Tenant, DigestKey>>,
+    /// The store, if it is a SQLite file: it has transactions of the user's, and its lock goes at the end.
+    #[cfg(feature = "sqlite")]
+    pub(crate) sqlite: Option<Arc<Sqlite>>,
 }
 
 impl std::fmt::Debug for Core {
@@ -58,6 +63,8 @@ pub(crate) struct Parts {
     pub(crate) registry: Registry,
     pub(crate) limits: Limits,
     pub(crate) namespace: String,
+    #[cfg(feature = "sqlite")]
+    pub(crate) sqlite: Option<Arc<Sqlite>>,
 }
 
 impl Core {
@@ -66,7 +73,7 @@ impl Core {
     /// # Crash
     /// Enrolment and the fencing of all others are one transaction.
     pub(crate) async fn enrol(parts: Parts) -> Result<Arc<Self>, StoreError> {
-        let Parts { group, clock, entropy, registry, limits, namespace } = parts;
+        let Parts { group, clock, entropy, registry, limits, namespace, .. } = parts;
         let fenced_at = clock.boot();
         let at = clock.now();
         // The random part tells this process from another one under the same pid.
@@ -100,6 +107,8 @@ impl Core {
             lanes: AtomicU64::new(1),
             closing: AtomicBool::new(false),
             tenant_keys: Mutex::default(),
+            #[cfg(feature = "sqlite")]
+            sqlite: parts.sqlite,
         }))
     }
 

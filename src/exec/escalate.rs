@@ -35,7 +35,7 @@ pub(super) async fn park(
     };
     let question = format!("{} ({}, attempt {}): {asked}", op.key, spec.effect.name(), record.attempts);
     tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, gone = ?op.gone, "escalated");
-    let escalation = about(core, op, record, id, kind, question);
+    let escalation = about(core, record, id, kind, question);
     core.commit(&op.key, core.change(op.lane).record(parked).escalation(escalation)).await?;
     Ok(Some(id))
 }
@@ -76,12 +76,30 @@ pub(super) fn duplicated(
     };
     let question = format!("{} happened {times} ({ids}). The first is kept. What about the others?", op.key);
     tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %id, count = external_refs.len(), "duplicated");
-    about(core, op, record, id, EscalationKind::Duplicated, question)
+    about(core, record, id, EscalationKind::Duplicated, question)
+}
+
+/// Asks a person whether there is a second effect: the confirming lookup has had no answer for too long.
+///
+/// # Crash
+/// The question, and that the lookup is no longer due, are one transaction.
+pub(super) async fn unconfirmed(core: &Core, record: &Record) -> Result<(), ExecError> {
+    let Ok(given_up) = apply(record, Event::Unconfirmed, core.fence, core.now()) else { return Ok(()) };
+    let id = EscalationId(core.ids.next());
+    let question = format!(
+        "{} ({}) happened and is committed. An earlier request for it, of unknown outcome, may have arrived as \
+         well; the lookup that would tell does not answer, and is not made again. Look by hand whether it \
+         happened twice, and answer `abandon` when that is dealt with.",
+        record.key,
+        record.class.name()
+    );
+    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %id, "not confirmed");
+    let question = about(core, record, id, EscalationKind::Unconfirmed, question);
+    core.commit(&record.key, core.change(None).record(given_up).escalation(question)).await
 }
 
 fn about(
     core: &Core,
-    op: &Operation,
     record: &Record,
     id: EscalationId,
     kind: EscalationKind,
@@ -89,7 +107,7 @@ fn about(
 ) -> Escalation {
     Escalation {
         id,
-        tenant: op.tenant.clone(),
+        tenant: record.tenant.clone(),
         record: Some(record.id),
         run: record.owner.run,
         kind,
@@ -112,6 +130,24 @@ pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::Rec
         }));
         drop(core.group.submit_with_room(change).await); // the run's next write comes behind it
     }
+}
+
+/// Answers an open question where there is no engine. One about a halted run is left open: closed here, it would
+/// leave a run that nothing lets go on.
+pub(crate) async fn answer_alone(
+    core: &Core,
+    tenant: &Tenant,
+    id: EscalationId,
+    resolution: Resolution,
+    by: &str,
+) -> Result<(), ExecError> {
+    let found = core.group.escalation_find(tenant, id).await;
+    let found = found.map_err(|source| ExecError::Store { key: id.to_string(), source })?;
+    if found.is_some_and(|found| found.kind.halts_its_run()) {
+        let reason = "its run goes on, or ends, with the answer: give it to the engine that carries the run";
+        return Err(ExecError::Unanswerable { escalation: id, reason: reason.to_owned() });
+    }
+    answer(core, tenant, id, resolution, by, |_, _| {}).await.map(drop)
 }
 
 /// Answers an open question. `also` adds what must be written together with the answer.

@@ -32,7 +32,7 @@ use reconcile::Fate;
 use shield::Shield;
 
 pub(crate) use self::core::Core;
-pub(crate) use agenda::{Due, run as run_agenda};
+pub(crate) use agenda::{Due, More, run as run_agenda};
 pub(crate) use escalate::{
     answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
 };
@@ -55,14 +55,38 @@ use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical};
 const LONG_WAIT: Duration = Duration::from_secs(5);
 
 /// Executes tool calls under their records, for an agent loop or a service that has no workflows.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Executor {
     core: Arc<Core>,
+    /// The engine that it belongs to, if it has one: runs wait for the answers that are given here.
+    engine: Option<Arc<dyn Answers>>,
+}
+
+/// Takes answers to open questions, and lets go on what waits for them.
+pub(crate) trait Answers: Send + Sync {
+    /// Answers, to the end: also if this future is dropped.
+    fn resolve(
+        self: Arc<Self>,
+        tenant: Tenant,
+        escalation: EscalationId,
+        resolution: Resolution,
+        by: String,
+    ) -> BoxFuture<'static, Result<(), ExecError>>;
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor").field("core", &self.core).finish_non_exhaustive()
+    }
 }
 
 impl Executor {
-    pub(crate) const fn of(core: Arc<Core>) -> Self {
-        Self { core }
+    pub(crate) fn of(core: Arc<Core>, engine: Arc<dyn Answers>) -> Self {
+        Self { core, engine: Some(engine) }
+    }
+
+    pub(crate) const fn alone(core: Arc<Core>) -> Self {
+        Self { core, engine: None }
     }
 
     /// An executor on a SQLite file, to be given its tools.
@@ -158,7 +182,12 @@ impl Executor {
         open_escalations(&self.core, tenant, 1000).await
     }
 
-    /// Answers an open question: it happened with this result, it did not happen, or leave it.
+    /// Answers an open question: it happened with this result, it did not happen, or leave it. Runs of the
+    /// executor's engine that wait for the answer go on.
+    ///
+    /// # Errors
+    /// Among others, if the question is about a halted run and this executor belongs to no engine that could
+    /// let the run go on.
     pub async fn resolve(
         &self,
         tenant: &Tenant,
@@ -166,7 +195,12 @@ impl Executor {
         resolution: Resolution,
         by: &str,
     ) -> Result<(), ExecError> {
-        answer_escalation(&self.core, tenant, escalation, resolution, by, |_, _| {}).await.map(drop)
+        match &self.engine {
+            Some(engine) => {
+                engine.clone().resolve(tenant.clone(), escalation, resolution, by.to_owned()).await
+            }
+            None => escalate::answer_alone(&self.core, tenant, escalation, resolution, by).await,
+        }
     }
 
     /// The record of an operation, and what fenced workers learned about it: the proof that it happened once.
@@ -188,6 +222,9 @@ impl Executor {
 
     /// Starts no new call, waits at most `drain` for those under way, and writes what is queued. Calls that are
     /// still under way then stay `started`, which is what they are: ambiguous.
+    ///
+    /// When this returns, another process can open a SQLite file, unless a call is still under way: it may send
+    /// yet, so the file stays locked until the call or the process ends. What is recorded can still be read.
     pub async fn close(self, drain: Duration) {
         self.core.close(drain).await;
     }

@@ -269,25 +269,37 @@ async fn ask(core: &Core, op: &Operation, call: &Call) -> Option<Result<Finding<
     }
 }
 
+/// What came of a confirming lookup.
+pub(super) enum Confirmed {
+    /// It has answered, and that is durable.
+    Answered,
+    /// It has not, or could not be made.
+    Unanswered,
+}
+
 /// The confirming lookup, one settle time after a send that followed a believed "not found": did the first
-/// request arrive after all? Durable until it has been made, and holding up no run.
+/// request arrive after all? Durable until it has been answered, and holding up no run.
 ///
 /// # Crash
 /// The record says when it is due next, until it has been answered.
-pub(super) async fn confirm(core: &Arc<Core>, op: &Operation, record: &Record) -> Result<(), ExecError> {
+pub(super) async fn confirm(
+    core: &Arc<Core>,
+    op: &Operation,
+    record: &Record,
+) -> Result<Confirmed, ExecError> {
     let mut change = core.change(None);
     let call = call(core, op, record, None)?;
     match ask(core, op, &call).await {
         Some(Ok(Finding::Duplicated { external_refs, .. })) => {
             change.escalations.push(escalate::duplicated(core, op, record, &external_refs));
         }
-        Some(Ok(Finding::Committed { .. } | Finding::NotFound)) | None => {}
+        Some(Ok(Finding::Committed { .. } | Finding::NotFound)) => {}
         unanswered => {
-            tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed, tried again later");
-            return Ok(());
+            tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed");
+            return Ok(Confirmed::Unanswered);
         }
     }
     let confirmed =
         apply(record, Event::Confirmed, core.fence, core.now()).map_err(|error| illegal(op, &error))?;
-    core.commit(&op.key, change.record(confirmed)).await
+    core.commit(&op.key, change.record(confirmed)).await.map(|()| Confirmed::Answered)
 }

@@ -15,7 +15,9 @@ use super::resume;
 use super::run::{End, activate, unreadable};
 use super::workflow::{Workflow, Workflows};
 use crate::clock::{Clock, Timestamp};
-use crate::exec::{Core, Due, ExecError, Executor, ExecutorBuilder, StartError, run_agenda, take_up_orphans};
+use crate::exec::{
+    Core, Due, ExecError, Executor, ExecutorBuilder, More, StartError, run_agenda, take_up_orphans,
+};
 use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
 use crate::store::{Change, EscalationKind, Lane, Refusal, Run, RunState, Store, StoreError, Verdict};
@@ -36,8 +38,6 @@ pub struct Engine {
 pub(super) struct Inner {
     pub(super) core: Arc<Core>,
     pub(super) workflows: Workflows,
-    #[cfg(feature = "sqlite")]
-    pub(super) sqlite: Option<Arc<crate::store::sqlite::Sqlite>>,
     max_deaths: u32,
     active: Mutex<HashMap<RunId, Activity>>,
     results: Mutex<HashMap<RunId, Vec<oneshot::Sender<RunState>>>>,
@@ -85,9 +85,9 @@ impl Engine {
         Ok(ForTenant::new(self.inner.clone(), Tenant::new(name)?))
     }
 
-    /// The executor of this engine, for guarded tool calls outside any workflow.
+    /// The executor of this engine, for guarded tool calls outside any workflow. It keeps the engine going.
     pub fn executor(&self) -> Executor {
-        Executor::of(self.inner.core.clone())
+        Executor::of(self.inner.core.clone(), self.inner.clone())
     }
 
     /// What the registered tools declare.
@@ -98,6 +98,9 @@ impl Engine {
     /// Starts no new call, waits at most `drain` for those under way, and writes what is queued. Runs go on
     /// where they are when an engine is started on the same store. Calls that are still under way then are
     /// what they are: ambiguous, and reconciled.
+    ///
+    /// When this returns, another process can open a SQLite file, unless a call is still under way: it may send
+    /// yet, so the file stays locked until the call or the process ends. What is recorded can still be read.
     pub async fn shutdown(self, drain: Duration) {
         self.inner.core.begin_closing();
         self.inner.stop_all();
@@ -180,13 +183,10 @@ impl EngineBuilder {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
-        let opened = self.executor.open_store().await?;
-        let core = Core::enrol(opened.parts).await?;
+        let core = Core::enrol(self.executor.open_store().await?).await?;
         let inner = Arc::new(Inner {
             core: core.clone(),
             workflows: self.workflows,
-            #[cfg(feature = "sqlite")]
-            sqlite: opened.sqlite,
             max_deaths: self.max_deaths,
             active: Mutex::default(),
             results: Mutex::default(),
@@ -221,7 +221,13 @@ impl Inner {
 
     /// Makes runs this worker's. The count of deaths is durable before their code runs again, or a run that
     /// kills its process would never be found out.
-    async fn claim(self: &Arc<Self>, mut runs: Vec<Run>, note: impl Fn(&mut Run)) -> Result<(), StoreError> {
+    /// Says how many became so.
+    async fn claim(
+        self: &Arc<Self>,
+        mut runs: Vec<Run>,
+        note: impl Fn(&mut Run),
+    ) -> Result<usize, StoreError> {
+        let mut claimed = 0;
         for run in &mut runs {
             run.fence = self.core.fence;
             run.revision += 1;
@@ -233,11 +239,14 @@ impl Inner {
         let verdicts = self.core.group.commit(&changes).await?;
         for (run, verdict) in runs.into_iter().zip(verdicts) {
             match verdict {
-                Verdict::Admitted => self.spawn(run, None),
+                Verdict::Admitted => {
+                    claimed += 1;
+                    self.spawn(run, None);
+                }
                 Verdict::Refused(refusal) => tracing::warn!(run = %run.id, %refusal, "not taken over"),
             }
         }
-        Ok(())
+        Ok(claimed)
     }
 
     /// Gives a run a task.
@@ -450,24 +459,34 @@ impl Drop for Listed {
 }
 
 impl Due for Inner {
-    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, bool> {
+    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More> {
         Box::pin(async move {
-            match self.core.group.run_due(now, CLAIM).await {
-                Ok(runs) => {
-                    let found = !runs.is_empty();
-                    let sleeping: Vec<_> =
-                        runs.into_iter().filter(|run| !self.active().contains_key(&run.id)).collect();
-                    if let Err(error) = self.claim(sleeping, |_| {}).await {
-                        tracing::error!(%error, "runs whose time has come cannot be woken");
-                        return false;
-                    }
-                    found
-                }
+            let runs = match self.core.group.run_due(now, CLAIM).await {
+                Ok(runs) => runs,
                 Err(error) => {
                     tracing::error!(%error, "cannot read which runs are due");
-                    false
+                    return More::No;
+                }
+            };
+            let (mut sleeping, mut taken_up) = (Vec::new(), 0);
+            {
+                let mut active = self.active();
+                for run in runs {
+                    match active.get_mut(&run.id) {
+                        None => sleeping.push(run),
+                        // It has parked this moment: its task sees to it on its way out.
+                        Some(ending) => {
+                            ending.again = true;
+                            taken_up += 1;
+                        }
+                    }
                 }
             }
+            match self.claim(sleeping, |_| {}).await {
+                Ok(claimed) => taken_up += claimed,
+                Err(error) => tracing::error!(%error, "runs whose time has come cannot be woken"),
+            }
+            More::after(taken_up, CLAIM)
         })
     }
 }

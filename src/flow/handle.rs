@@ -9,18 +9,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::engine::Inner;
-use super::failure::{Failure, FailureCode};
-use super::resume;
+use super::failure::Failure;
 use super::run::output;
 use super::workflow::{Registered, Workflow};
-use crate::exec::{ExecError, answer_escalation, open_escalations, to_the_end};
+use crate::exec::{Answers as _, ExecError, open_escalations, to_the_end};
 use crate::id::{EscalationId, RunId, Tenant};
 use crate::ledger::{Diff, RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
-use crate::store::{
-    Escalation, EscalationKind, Refusal, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError,
-    Ticket, Verdict,
-};
+use crate::store::{Escalation, Refusal, Resolution, Run, RunState, Store as _, StoreError, Ticket, Verdict};
 use crate::tool::canonical;
 
 /// The engine as one tenant sees it.
@@ -139,7 +135,8 @@ impl ForTenant {
     ///
     /// About a call: [`Committed`](Resolution::Committed) with its result, [`NotCommitted`](Resolution::NotCommitted)
     /// to try it again, [`Abandon`](Resolution::Abandon) to let it fail. About a halted run: `NotCommitted` to go
-    /// on, `Abandon` to let the run fail. About an effect that nobody owns: `Abandon` to keep it.
+    /// on, `Abandon` to let the run fail. About an effect that nobody owns: `Abandon` to keep it. About one that
+    /// happened twice, or perhaps did: `Abandon` when that is dealt with.
     ///
     /// # Crash
     /// The answer and what follows from it are one transaction.
@@ -149,86 +146,8 @@ impl ForTenant {
         resolution: Resolution,
         by: &str,
     ) -> Result<(), RunError> {
-        // Dropped between the answer and what it lets go on, this would leave a run that nobody carries out.
-        let (this, by) = (self.clone(), by.to_owned());
-        let resolving = async move { this.resolve_whole(escalation, resolution, &by).await };
-        to_the_end(&self.inner.core.tracker, resolving).await
-    }
-
-    async fn resolve_whole(
-        &self,
-        escalation: EscalationId,
-        resolution: Resolution,
-        by: &str,
-    ) -> Result<(), RunError> {
-        let Self { inner, tenant } = self;
-        let found = inner.core.group.escalation_find(tenant, escalation).await?;
-        let halted = match found.as_ref().map(|found| (found.kind, found.run)) {
-            Some((
-                EscalationKind::Diverged
-                | EscalationKind::Damaged
-                | EscalationKind::Quarantined
-                | EscalationKind::UnknownWorkflow,
-                Some(run),
-            )) => inner.core.group.run_find(tenant, run).await?,
-            _ => None,
-        };
-        let halted = halted.filter(|run| matches!(run.state, RunState::Halted { .. }));
-        let mut left = Vec::new();
-        let next = match halted {
-            // Its end is written with the answer: were it written after, a crash in between would leave a run
-            // that somebody abandoned and that goes on all the same.
-            Some(run) if resolution == Resolution::Abandon => {
-                let failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
-                let (run, questions) = resume::abandoned(inner, run, &failure).await?;
-                left = questions;
-                Some(run)
-            }
-            Some(run) => Some(inner.going_on(&run)),
-            None => None,
-        };
-        let answered =
-            answer_escalation(&inner.core, tenant, escalation, resolution, by, |change, answered| {
-                change.run = next.clone().map(Box::new);
-                change.escalations.extend(left);
-                change.step = answered.record.zip(next.as_ref()).map(|(record, run)| {
-                    Box::new(Step {
-                        tenant: tenant.clone(),
-                        run: run.id,
-                        kind: StepKind::Kept,
-                        name: "kept".into(),
-                        id: record.to_string(),
-                        input_hash: None,
-                        value: Some(crate::payload::Stored::Inline(Payload::stored("null"))),
-                        at: run.updated_at,
-                    })
-                });
-            })
-            .await?;
-        match next {
-            Some(run) if run.state.is_final() => {}
-            Some(run) => inner.spawn(run, None),
-            None => self.wake_waiting(&answered).await?,
-        }
-        Ok(())
-    }
-
-    /// Starts the runs over that wait for this answer.
-    async fn wake_waiting(&self, answered: &Escalation) -> Result<(), RunError> {
-        let Self { inner, tenant } = self;
-        let mut runs = inner.waiting_for(answered.id);
-        runs.extend(answered.run);
-        if let Some(record) = answered.record {
-            runs.extend(inner.core.group.record_uses(tenant, record).await?.iter().map(|used| used.run));
-        }
-        runs.sort_unstable();
-        runs.dedup();
-        if matches!(answered.kind, EscalationKind::Ambiguous | EscalationKind::UnknownTool) {
-            for run in runs {
-                inner.wake(tenant, run).await;
-            }
-        }
-        Ok(())
+        let (inner, tenant) = (self.inner.clone(), self.tenant.clone());
+        Ok(inner.resolve(tenant, escalation, resolution, by.to_owned()).await?)
     }
 }
 

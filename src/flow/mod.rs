@@ -3,6 +3,7 @@
 //! The way of a run: `engine` (start, claim) → `run` (one activation: load the history, poll the body, end or
 //! park) → `ctx`, `call`, `select`, `transaction` (what the body does) → `resume` (what it no longer asks for).
 
+mod answer;
 mod call;
 mod ctx;
 mod engine;

@@ -38,7 +38,7 @@ impl Ctx {
             let outcome: Result<T, Failure> = self.replayed(open, None, past).await?;
             return outcome;
         }
-        let Some(sqlite) = &self.live.engine.sqlite else {
+        let Some(sqlite) = &self.live.engine.core.sqlite else {
             return Err(misuse("this engine's store is not a SQLite file: it has no transactions of yours"));
         };
         self.live.released(&open, None).await;

@@ -1,5 +1,7 @@
 //! What a record becomes when something has happened. Every transition there is, and no other.
 
+use std::time::Duration;
+
 use super::record::{Basis, Record, State};
 use super::retry::{ErrorKind, RecordedFailure};
 use crate::clock::Timestamp;
@@ -78,11 +80,13 @@ pub enum Event {
     },
     /// The confirming lookup has been made.
     Confirmed,
-    /// The confirming lookup is made now, and again at this instant if it has no answer.
+    /// The confirming lookup is made now, and again after this pause if it has no answer.
     ConfirmLater {
-        /// When.
-        at: Timestamp,
+        /// How long.
+        pause: Duration,
     },
+    /// The confirming lookup has had no answer so often that a person is asked instead.
+    Unconfirmed,
 }
 
 /// Applies an event that `fence` reports at `at`. The new record differs in revision by one.
@@ -151,15 +155,16 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         ) => {
             next.state = State::Compensated { response: response.clone(), compensation, whole };
         }
-        (State::Committed { .. } | State::Compensated { .. }, Event::Confirmed)
+        (State::Committed { .. } | State::Compensated { .. }, Event::Confirmed | Event::Unconfirmed)
             if record.confirm_at.is_some() =>
         {
             next.confirm_at = None;
         }
-        (State::Committed { .. } | State::Compensated { .. }, Event::ConfirmLater { at })
+        (State::Committed { .. } | State::Compensated { .. }, Event::ConfirmLater { pause })
             if record.confirm_at.is_some() =>
         {
-            next.confirm_at = Some(at);
+            // From the record's own time, so that the pause can be read from it again.
+            next.confirm_at = Some(next.updated_at.after(pause));
         }
         (state, event) => {
             return Err(Illegal {
@@ -208,6 +213,7 @@ impl Event {
             Self::Compensate { .. } => "compensate",
             Self::Confirmed => "confirmed",
             Self::ConfirmLater { .. } => "confirm later",
+            Self::Unconfirmed => "unconfirmed",
         }
     }
 }

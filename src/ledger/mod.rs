@@ -6,6 +6,7 @@
 
 mod apply;
 mod approval;
+mod confirm;
 mod contract;
 mod decide;
 mod diff;

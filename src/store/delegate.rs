@@ -86,8 +86,8 @@ macro_rules! delegate_reads {
         }
     };
     (@next_due $self:ident => $store:expr) => {
-        fn next_due(&$self) -> $crate::store::Asked<'_, Option<$crate::Timestamp>> {
-            $store.next_due()
+        fn next_due(&$self, after: $crate::Timestamp) -> $crate::store::Asked<'_, Option<$crate::Timestamp>> {
+            $store.next_due(after)
         }
     };
     (@run_list $self:ident => $store:expr) => {

@@ -62,6 +62,12 @@ struct Queue {
     ended: bool,
     /// Lanes with a refused change: nothing of theirs is written any more.
     stopped: HashSet<Lane>,
+    /// How many changes have been queued, and how many of them are written or refused.
+    queued: u64,
+    judged: u64,
+    /// Lanes that have ended, each with how many changes had been queued by then: as soon as these are judged,
+    /// it can be forgotten whether the lane was stopped.
+    ending: VecDeque<(u64, Lane)>,
 }
 
 #[derive(Debug)]
@@ -138,6 +144,7 @@ impl Group {
             return ticket; // `done` is dropped: the ticket says that the queue is closed
         }
         queue.entries.push_back(Entry { change, done, held });
+        queue.queued += 1;
         if queue.deep_sleep || queue.entries.len() == FLUSH_AT {
             drop(queue);
             self.shared.work.notify_one();
@@ -170,9 +177,13 @@ impl Group {
         self.submit_with_room(change).await.durable().await
     }
 
-    /// Forgets a lane that has ended, so that refused ones do not add up.
+    /// Forgets a lane that has ended, so that refused ones do not add up. What it has queued by now is still
+    /// refused behind a refused change.
     pub fn end_lane(&self, lane: Lane) {
-        self.shared.queue().stopped.remove(&lane);
+        let mut queue = self.shared.queue();
+        let queued = queue.queued;
+        queue.ending.push_back((queued, lane));
+        queue.forget_ended();
     }
 
     /// Takes no more changes, and resolves when everything queued before is durable.
@@ -229,6 +240,11 @@ impl Shared {
                 held.extend(entry.held);
             }
             self.commit(&changes, &mut waiting).await;
+            {
+                let mut queue = self.queue();
+                queue.judged += changes.len() as u64;
+                queue.forget_ended();
+            }
             drop(held); // those who were kept out find what was written
         }
     }
@@ -380,6 +396,13 @@ impl Queue {
         self.awaited &= !self.entries.is_empty(); // what is left over is still waited for
         (self.ticks, self.deep_sleep) = (0, false);
         batch
+    }
+
+    /// Forgets the ended lanes of which nothing is queued any more.
+    fn forget_ended(&mut self) {
+        while let Some((_, lane)) = self.ending.pop_front_if(|(queued, _)| *queued <= self.judged) {
+            self.stopped.remove(&lane);
+        }
     }
 }
 

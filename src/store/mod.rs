@@ -89,8 +89,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
     /// Waiting runs whose time has come, the earliest first.
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>>;
-    /// The earliest instant that anything waits for: a run's timer or a confirming lookup.
-    fn next_due(&self) -> Asked<'_, Option<Timestamp>>;
+    /// The earliest instant after `after` that anything waits for: a run's timer or a confirming lookup.
+    fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>>;
     /// The runs of a tenant, from `after` on.
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>>;
 

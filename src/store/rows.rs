@@ -229,9 +229,16 @@ pub enum EscalationKind {
     /// Nobody can tell whether an effect happened, because its tool is not registered, or cannot read the
     /// request. Withdrawn by the engine when the tool is here again.
     UnknownTool,
+    /// An effect is committed, and whether an earlier request for it arrived as well could not be found out.
+    Unconfirmed,
 }
 
 impl EscalationKind {
+    /// It is about a run, which goes on or ends with its answer.
+    pub(crate) const fn halts_its_run(self) -> bool {
+        matches!(self, Self::Diverged | Self::Damaged | Self::Quarantined | Self::UnknownWorkflow)
+    }
+
     /// The number that rows hold. Never reuse one.
     pub(crate) const fn code(self) -> i64 {
         match self {
@@ -243,6 +250,7 @@ impl EscalationKind {
             Self::Quarantined => 6,
             Self::UnknownWorkflow => 7,
             Self::UnknownTool => 8,
+            Self::Unconfirmed => 9,
         }
     }
 
@@ -257,6 +265,7 @@ impl EscalationKind {
             Self::Quarantined,
             Self::UnknownWorkflow,
             Self::UnknownTool,
+            Self::Unconfirmed,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)

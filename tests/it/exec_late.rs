@@ -1,6 +1,7 @@
 //! What arrives beyond the settle bound: found by the confirming lookup, listed, never settled in silence.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use counterfoil::Outcome;
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, Key};
@@ -121,11 +122,77 @@ async fn a_confirming_lookup_without_an_answer_is_repeated_in_time() {
         scene.world.looks([look]);
         scene.world.land();
         scene.confirm(3).await;
-        scene.clock.slept(SETTLE).await;
+        scene.clock.slept(SETTLE * 2).await;
         assert_eq!(scene.world.lookups().len(), 3, "{look:?}");
-        scene.confirm(4).await;
+        scene.clock.advance(SETTLE * 2);
+        scene.world.looked_up(4).await;
         is_duplicate(&listed(process).await);
     }
+}
+
+/// Lets a lookup that hangs run into its limit.
+async fn give_up_waiting(scene: &Scene) {
+    scene.clock.slept(brief().attempt_timeout).await;
+    scene.clock.advance(brief().attempt_timeout);
+}
+
+// R-EXE-6, invariant 8: a lookup that never answers is asked ever more rarely, and in the end a person is.
+#[tokio::test]
+async fn a_confirming_lookup_that_never_answers_becomes_a_question() {
+    for look in [Look::Fail, Look::Unknown, Look::Hang] {
+        let (scene, mut process, outcome) = Scene::believed_lost().await;
+        scene.world.looks([look; 100]);
+        scene.confirm(3).await;
+        // The pauses after each of the first tries, across a crash.
+        for (lookup, minutes) in (4..).zip([2, 4, 8, 16, 32, 64, 128, 256, 512]) {
+            if look == Look::Hang {
+                give_up_waiting(&scene).await;
+            }
+            if minutes == 16 {
+                process.kill();
+                process = scene.process().await;
+            }
+            let before = process.executor().escalations(&acme()).await.unwrap();
+            assert_eq!((scene.world.lookups().len(), before), (lookup - 1, vec![]), "{look:?}");
+            scene.clock.advance(Duration::from_mins(minutes));
+            scene.world.looked_up(lookup).await;
+        }
+        if look == Look::Hang {
+            give_up_waiting(&scene).await;
+        }
+        let open = listed(process).await;
+        assert_eq!(open.len(), 1, "{look:?}: {open:?}");
+        assert_eq!(open[0].kind, EscalationKind::Unconfirmed);
+        assert!(
+            open[0].question.contains("is committed") && open[0].question.contains("pay_out:c1"),
+            "{open:?}"
+        );
+
+        // It is not asked again, what was answered stands, and the question can be closed.
+        let process = scene.process().await;
+        scene.clock.advance(Duration::from_hours(10_000));
+        let again = process.execute(request("pay_out")).await.unwrap().unwrap();
+        assert_eq!(again.answer().unwrap().response, outcome.answer().unwrap().response);
+        process.executor().resolve(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
+        assert!(listed(process).await.is_empty());
+        assert_eq!((scene.world.requests(), scene.world.lookups().len()), (2, 12), "{look:?}");
+    }
+}
+
+// Invariant 8: whose tool is gone cannot be confirmed, and is not forgotten for that.
+#[tokio::test]
+async fn what_cannot_be_looked_up_any_more_becomes_a_question() {
+    let (scene, process, _) = Scene::believed_lost().await;
+    process.kill();
+    let process = Process::start(executor(&scene.dir, &scene.clock)).await.unwrap();
+    for minutes in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] {
+        scene.clock.slept(Duration::from_mins(minutes)).await;
+        scene.clock.advance(Duration::from_mins(minutes));
+    }
+    scene.clock.slept(Duration::from_hours(12)).await;
+    let open = listed(process).await;
+    assert_eq!(open.len(), 1, "{open:?}");
+    assert_eq!(open[0].kind, EscalationKind::Unconfirmed);
 }
 
 // R-EXE-6: a send that came to nothing does not make the first one certain; the send after it is confirmed too.

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use counterfoil::Failure;
+use counterfoil::exec::{ExecError, StartError};
 use counterfoil::flow::RunError;
-use counterfoil::store::{EscalationKind, Resolution, RunState};
+use counterfoil::store::{EscalationKind, OpenError, Resolution, RunState, StoreError};
+use counterfoil::{Executor, Failure};
 
 use crate::flow;
 use crate::flow_tools::post;
 use crate::flow_world::{Process, World};
+use crate::world::acme;
 
 #[test]
 fn shutdown_drains_and_a_restart_resumes() {
@@ -109,4 +111,103 @@ fn an_answer_whose_giver_goes_away_still_moves_the_run() {
             .await;
         assert_eq!(handle.result().await.unwrap(), 1);
     });
+}
+
+// Invariant 8: a question about a run can be answered through the executor of its engine, and through no other: it
+// would be closed, and the run would stay where it is.
+#[test]
+fn a_halted_run_goes_on_by_the_executor_of_its_engine_alone() {
+    let world = World::new();
+    let flow = flow!(world, |ctx, _n: u32| {
+        post(&ctx, "one").await?;
+        world.pass("between").await;
+        post(&ctx, "two").await
+    });
+    world.hold("between");
+    let process = Process::start(&world, world.engine().workflow("known", 1, flow.clone()));
+    let run = process.on(async {
+        let run = process.acme().run(flow.clone(), 1).start().await.unwrap().id();
+        world.reached("between").await;
+        run
+    });
+    process.crash();
+    world.release("between");
+    let process = Process::start(&world, world.engine());
+    process.on(process.state(run, "halted"));
+    let asked = process.on(process.question(EscalationKind::UnknownWorkflow));
+    process.crash();
+
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let alone = Executor::sqlite(world.path()).open().await.unwrap();
+        for answer in [Resolution::NotCommitted, Resolution::Abandon] {
+            let refused = alone.resolve(&acme(), asked.id, answer, "ann").await.unwrap_err();
+            assert!(matches!(refused, ExecError::Unanswerable { .. }), "{refused:?}");
+        }
+        assert_eq!(alone.escalations(&acme()).await.unwrap(), std::slice::from_ref(&asked));
+        alone.close(Duration::ZERO).await;
+    });
+    drop(runtime);
+
+    let process = Process::start(&world, world.engine().workflow("known", 1, flow));
+    let executor = process.engine().executor();
+    process.on(executor.resolve(&acme(), asked.id, Resolution::NotCommitted, "ann")).unwrap();
+    drop(executor);
+    assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 2);
+    assert_eq!(world.effects("post"), ["one", "two"]);
+}
+
+// A10: whatever handles are left, the next engine need not wait for them to go.
+#[test]
+fn a_shutdown_gives_the_file_free_when_it_returns() {
+    let world = World::new();
+    let flow = flow!(world, |ctx, _n: u32| post(&ctx, "one").await);
+    for life in 1..=20 {
+        let process = Process::start(&world, world.engine().workflow("posts", 1, flow.clone()));
+        let (acme, executor) = (process.acme(), process.engine().executor());
+        let handle = process.on(async {
+            let handle = acme.run(flow.clone(), 1).key("first").start().await.unwrap();
+            assert_eq!(handle.result().await.unwrap(), 1);
+            process.engine().clone().shutdown(Duration::from_secs(10)).await;
+            handle
+        });
+        let next = Process::start(&world, world.engine().workflow("posts", 1, flow.clone()));
+        assert_eq!(process.on(handle.result()).unwrap(), 1, "life {life}: what is recorded can be read");
+        let late = process.on(acme.run(flow.clone(), 2).start()).map(drop);
+        assert!(matches!(late, Err(RunError::Store(StoreError::Closed))), "life {life}: {late:?}");
+        drop(executor);
+        next.shut_down();
+    }
+    assert_eq!(world.effects("post"), ["one"]);
+}
+
+// A10, invariant 3: who holds the lock may still send. A call that goes on after the shutdown keeps it, for the
+// next process would count the settle time from the moment it has it.
+#[test]
+fn a_call_that_outlives_its_engine_keeps_the_file_locked() {
+    let world = World::new();
+    let flow = flow!(world, |ctx, _n: u32| post(&ctx, "slow").await);
+    world.hold("post after slow");
+    let engine = || world.engine().workflow("posts", 1, flow.clone());
+    let process = Process::start(&world, engine());
+    let run = process.on(async {
+        let run = process.acme().run(flow.clone(), 1).start().await.unwrap().id();
+        world.reached("post after slow").await;
+        process.engine().clone().shutdown(Duration::ZERO).await;
+        run
+    });
+    let is_owned =
+        |error: &StartError| matches!(error, StartError::Store(StoreError::Open(OpenError::Owned { .. })));
+    let refused = Process::try_start(&world, engine()).map(drop).unwrap_err();
+    assert!(is_owned(&refused), "{refused}");
+    world.release("post after slow");
+    let next = loop {
+        match Process::try_start(&world, engine()) {
+            Ok(next) => break next,
+            Err(refused) => assert!(is_owned(&refused), "{refused}"),
+        }
+    };
+    assert_eq!(next.on(next.acme().handle::<u32>(run).result()).unwrap(), 1);
+    assert_eq!((world.effects("post").len(), world.counted("post looked up")), (1, 1));
+    process.crash();
 }

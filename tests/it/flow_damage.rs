@@ -1,14 +1,12 @@
 //! A damaged row stops its run with a question and no other; once it is mended, the run goes on (G10).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use counterfoil::store::{EscalationKind, Resolution};
 use counterfoil::{Ctx, Failure};
 use sqlx::Executor as _;
 
 use crate::flow;
-use crate::flow_clock::Hands;
 use crate::flow_lives::{NAME, plain};
 use crate::flow_tools::post;
 use crate::flow_world::{Process, World, counted};
@@ -111,41 +109,4 @@ fn a_damaged_run_does_not_keep_the_engine_from_starting() {
     damage("run", "outcome = '{}'", "outcome = NULL");
     damage("run", "revision = -1", "revision = 1");
     damage("run", "input = '@' || input", "input = substr(input, 2)");
-}
-
-#[test]
-fn a_damaged_timer_does_not_keep_the_engine_busy() {
-    // G10: its time has come, and it cannot be taken up, however often it is tried.
-    const LATER: Duration = Duration::from_secs(5);
-    let (world, hands) = (World::new(), Hands::default());
-    let code = flow!(world, |ctx, name: String| {
-        ctx.sleep_named("nap", Duration::from_secs(3600)).await?;
-        post(&ctx, &name).await
-    });
-    let engine = || world.engine_on(hands.clone()).workflow(NAME, 1, code.clone());
-    let process = Process::start(&world, engine());
-    let hurt = process.on(async {
-        let start = async |name: &str| {
-            let run = process.acme().run(code.clone(), name.to_owned()).start().await.unwrap().id();
-            hands.asleep_for(Duration::from_millis(200)).await; // the grace before it parks
-            hands.turn(Duration::from_millis(200));
-            process.state(run, "waiting").await;
-            run
-        };
-        let hurt = start("hurt").await;
-        start("sound").await;
-        hurt
-    });
-    process.shut_down();
-    edit_now(&world, format!("UPDATE run SET version = -1 WHERE id = {}", hurt.0));
-    hands.turn(Duration::from_secs(7200));
-    let process = Process::start(&world, engine());
-    process.on(async {
-        process.until(async |_| world.effects("post") == ["sound"]).await;
-        for _ in 0..3 {
-            hands.asleep_for(LATER).await;
-            hands.turn(LATER);
-        }
-    });
-    process.shut_down();
 }

@@ -184,7 +184,7 @@ asks! {
     run_orphans(after: RunId, limit: u32) -> Vec<Run>;
     run_answered(after: RunId, limit: u32) -> Vec<Run>;
     run_due(until: Timestamp, limit: u32) -> Vec<Run>;
-    next_due() -> Option<Timestamp>;
+    next_due(after: Timestamp) -> Option<Timestamp>;
     run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
     escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
     escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

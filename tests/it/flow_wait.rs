@@ -16,6 +16,7 @@ use crate::flow_clock::Hands;
 use crate::flow_store::Tapped;
 use crate::flow_tools::Ring;
 use crate::flow_world::{Process, World, counted};
+use crate::world::acme;
 
 const MOMENT: Duration = Duration::from_millis(1);
 /// So long a write that nobody waits for stays in the queue.
@@ -224,7 +225,8 @@ enum Answered {
 // FLOW-4, APR: a question that nobody answers for days costs a row.
 #[test]
 fn a_run_that_waits_for_an_answer_is_parked_and_goes_on_with_it() {
-    for when in [Answered::WhileInMemory, Answered::WhileParked, Answered::AfterARestart] {
+    let times = [Answered::WhileInMemory, Answered::WhileParked, Answered::AfterARestart];
+    for (when, by_executor) in times.into_iter().flat_map(|when| [(when, false), (when, true)]) {
         let (world, hands) = (World::new(), Hands::default());
         let flow = flow!(world, |ctx, input: u32| {
             let memory = Memory(world.clone());
@@ -254,9 +256,13 @@ fn a_run_that_waits_for_an_answer_is_parked_and_goes_on_with_it() {
         process.on(async {
             let question = process.question(EscalationKind::Ambiguous).await;
             let answer = Resolution::Committed(json!(7));
-            process.acme().resolve(question.id, answer, "ann").await.unwrap();
+            if by_executor {
+                process.engine().executor().resolve(&acme(), question.id, answer, "ann").await.unwrap();
+            } else {
+                process.acme().resolve(question.id, answer, "ann").await.unwrap();
+            }
         });
-        assert_eq!(result(&process, run), "rang 7", "{when:?}");
+        assert_eq!(result(&process, run), "rang 7", "{when:?}, by its executor: {by_executor}");
         assert_eq!(world.counted("ring called"), 1, "{when:?}: called again");
         assert_eq!(world.counted("before"), 1, "{when:?}");
     }

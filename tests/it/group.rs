@@ -338,6 +338,39 @@ async fn behind_a_poisonous_change_its_lane_has_stopped() {
     assert_eq!(fates, expected);
 }
 
+// A write that is refused fails every later queued write of its run, also when the run has ended meanwhile.
+#[tokio::test(start_paused = true)]
+async fn what_an_ended_lane_has_queued_is_refused_behind_its_refusal() {
+    let (group, store, sample) = grouped().await;
+    store.model.hold();
+    let refused = group.submit(stale(&sample).in_lane(ONE));
+    let refused = tokio::spawn(refused.durable());
+    while store.sizes().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // While the first is on its way to the disk, more is queued behind it.
+    let behind = sample.record("behind");
+    let other = sample.record("other");
+    let queued = group.submit(sample.change().record(behind.clone()).in_lane(ONE));
+    let sound = group.submit(sample.change().record(other.clone()).in_lane(TWO));
+    store.model.release();
+    assert_eq!(refused.await.unwrap().unwrap(), Verdict::Refused(Refusal::Stale));
+    group.end_lane(Lane(1)); // its run has stopped
+    assert_eq!(queued.durable().await.unwrap(), Verdict::Refused(Refusal::Predecessor));
+    assert_eq!(sound.durable().await.unwrap(), Verdict::Admitted);
+    assert!(!is_there(&store, &sample, behind.id).await);
+
+    // It is forgotten then: stopped lanes do not add up.
+    let after = group.commit_one(sample.change().record(behind).in_lane(ONE)).await;
+    assert_eq!(after.unwrap(), Verdict::Admitted);
+    // And a lane that ends before its refusal is known is forgotten too.
+    let late = group.submit(stale(&sample).in_lane(TWO));
+    group.end_lane(Lane(2));
+    assert_eq!(late.durable().await.unwrap(), Verdict::Refused(Refusal::Stale));
+    let after = group.commit_one(sample.change().record(sample.record("after")).in_lane(TWO)).await;
+    assert_eq!(after.unwrap(), Verdict::Admitted);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_does_not_come_back_is_told_soon() {
     for (error, batches) in [(io(), 2048), (StoreError::Full { detail: String::new() }, 8)] {

@@ -1,5 +1,7 @@
 //! What a record becomes: every transition there is, and no sequence that leaves the state machine.
 
+use std::time::Duration;
+
 use counterfoil::ledger::{
     Basis, EffectClass, ErrorKind, Event, Illegal, Owner, Record, RecordedFailure, RequestHash, State, apply,
 };
@@ -61,7 +63,7 @@ fn commit(response: &str) -> Event {
 }
 
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
-fn events(fence: Fence) -> [(&'static str, Event); 13] {
+fn events(fence: Fence) -> [(&'static str, Event); 15] {
     [
         ("again", Event::Again { fence, basis: Basis::Answer }),
         ("adopt", Event::Adopt { fence }),
@@ -76,6 +78,8 @@ fn events(fence: Fence) -> [(&'static str, Event); 13] {
         ("resolve abandoned", Event::ResolveAbandoned { reason: "ann: leave it".into() }),
         ("compensate", Event::Compensate { compensation: json("undone"), whole: true }),
         ("confirmed", Event::Confirmed),
+        ("confirm later", Event::ConfirmLater { pause: Duration::from_secs(1) }),
+        ("unconfirmed", Event::Unconfirmed),
     ]
 }
 
@@ -124,8 +128,8 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
         (
             "to be confirmed",
             Record { confirm_at: Some(Timestamp(30)), ..committed() },
-            &["compensate", "confirmed"],
-            &["compensate", "confirmed"],
+            &["compensate", "confirmed", "confirm later", "unconfirmed"],
+            &["compensate", "confirmed", "confirm later", "unconfirmed"],
         ),
         ("partly compensated", compensated(false), &["compensate"], &["compensate"]),
         ("compensated", compensated(true), &[], &[]),
@@ -256,6 +260,41 @@ fn undoing_in_part_can_be_completed_and_not_undone() {
     assert_eq!(applied(&wholly, Event::Confirmed).confirm_at, None);
 }
 
+// R-EXE-6, invariant 8: a confirming lookup without an answer is made ever more rarely, and not for ever.
+#[test]
+fn confirming_lookups_back_off_and_end() {
+    const MINUTE: Duration = Duration::from_mins(1);
+    for (settle, tries, hours) in [(0, 11, 18), (1, 10, 18), (30, 5, 18), (24 * 60, 3, 24 * 8)] {
+        let settle = settle * MINUTE;
+        let at = Timestamp(10).after(settle);
+        let committed = Event::Commit {
+            response: json("first"),
+            external_ref: None,
+            basis: Basis::Answer,
+            confirm_at: Some(at),
+        };
+        let mut record = apply(&started(), committed, MINE, Timestamp(10)).unwrap();
+        let (mut made, mut last) = (0, Duration::ZERO);
+        let ended = loop {
+            let due = record.confirm_at.unwrap();
+            let pause = record.next_confirm_pause(settle);
+            // Whoever makes it is a little late.
+            record = apply(&record, Event::ConfirmLater { pause }, OTHER, Timestamp(due.0 + 7)).unwrap();
+            made += 1;
+            assert!(pause >= last && pause >= MINUTE, "{settle:?}: {pause:?} after {last:?}");
+            last = pause;
+            if record.is_last_confirm(settle) {
+                break due;
+            }
+            assert!(made < 100, "{settle:?}: for ever");
+        };
+        assert_eq!(made, tries, "with a settle time of {settle:?}");
+        assert!(Timestamp(10).until(ended) <= hours * 60 * MINUTE, "{settle:?}: {ended:?}");
+        let asked = apply(&record, Event::Unconfirmed, OTHER, record.updated_at).unwrap();
+        assert_eq!((asked.confirm_at, &asked.state), (None, &record.state));
+    }
+}
+
 // DESIGN 4.13
 #[test]
 fn a_refusal_says_what_the_record_is() {
@@ -307,6 +346,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (stored(), any::<bool>())
             .prop_map(|(compensation, whole)| Event::Compensate { compensation, whole }),
         1 => Just(Event::Confirmed),
+        1 => (0..4_u64).prop_map(|s| Event::ConfirmLater { pause: Duration::from_secs(s) }),
+        1 => Just(Event::Unconfirmed),
     ]
 }
 
@@ -375,8 +416,15 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     prop_assert!(!again || matches!(before.state, State::Started | State::Failed { .. }), "settled");
     prop_assert!(!matches!(before.state, State::Abandoned { .. }), "left is left");
     prop_assert!(
-        !matches!(before.state, State::Compensated { whole: true, .. }) || *event == Event::Confirmed,
+        !matches!(before.state, State::Compensated { whole: true, .. })
+            || matches!(event, Event::Confirmed | Event::ConfirmLater { .. } | Event::Unconfirmed),
         "undone"
+    );
+    // What is owed is looked up, postponed or put to a person; it is not forgotten.
+    let closing = matches!(event, Event::Confirmed | Event::Unconfirmed);
+    prop_assert!(
+        before.confirm_at.is_none() || after.confirm_at.is_some() != closing,
+        "a confirming lookup is forgotten, or made for ever"
     );
     Ok(())
 }

@@ -23,6 +23,7 @@ mod flow_commit;
 mod flow_damage;
 mod flow_divergence;
 mod flow_dropped;
+mod flow_due;
 mod flow_engine;
 mod flow_keys;
 mod flow_lives;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub use clock::{Chance, TestClock};
+pub use clock::{Chance, TestClock, soon};
 pub use process::Process;
 
 /// What the provider does with a key that it has seen.

@@ -14,8 +14,9 @@ use super::case_notice::client::{Effects, Provider};
 use super::case_notice::provider::Behaviour;
 use super::role::{MARK, Message, ROLE, Report, Role};
 
-/// A child that says nothing for so long is stuck.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// A child that says nothing for so long is stuck. A confirming lookup that a busy machine does not answer in time
+/// is made again only after a minute, and its life says nothing meanwhile.
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// How to start this program once more.
 #[derive(Clone, Debug)]

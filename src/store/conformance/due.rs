@@ -57,13 +57,14 @@ pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
     assert_eq!(found(asking.id.0, 1).await, [answered]);
 }
 
-/// The earliest instant that anything waits for, of runs and of records; none if nothing does.
+/// The earliest instant after a given one that anything waits for, of runs and of records; none if nothing does.
 pub async fn next_due_is_the_earliest_of_all(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let mut record = sample.record("a");
     let run = sample.run("a");
     admit(store, &[sample.change().run(run.clone()).record(record.clone())]).await;
-    let next = async || store.next_due().await.unwrap();
+    let after = async |after: i64| store.next_due(Timestamp(after)).await.unwrap();
+    let next = async || after(i64::MIN).await;
     assert_eq!(next().await, None);
 
     let waiting = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(500)) });
@@ -74,6 +75,9 @@ pub async fn next_due_is_the_earliest_of_all(store: &dyn Store) {
     record.confirm_at = Some(Timestamp(400));
     admit(store, &[sample.change().record(record.clone())]).await;
     assert_eq!(next().await, Some(Timestamp(400)));
+    assert_eq!(after(399).await, Some(Timestamp(400)));
+    assert_eq!(after(400).await, Some(Timestamp(500)), "what lies behind does not hide what comes");
+    assert_eq!(after(500).await, None);
 
     record.revision += 1;
     record.confirm_at = None;

@@ -20,6 +20,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         EscalationKind::Quarantined,
         EscalationKind::UnknownWorkflow,
         EscalationKind::UnknownTool,
+        EscalationKind::Unconfirmed,
     ];
     for (i, text) in HOSTILE.into_iter().enumerate() {
         let mut open = sample.escalation(text);

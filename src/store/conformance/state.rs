@@ -93,7 +93,7 @@ impl State {
                 state.note(format!("record_unconfirmed {} {limit}", until.0), &records);
             }
         }
-        state.note("next_due".into(), &store.next_due().await);
+        state.note("next_due".into(), &store.next_due(Timestamp::MIN).await);
         for tenant in &names.tenants {
             state.ask_tenant(store, names, tenant).await;
         }

@@ -248,8 +248,8 @@ impl Store for Model {
         self.ask(move |tables| tables.run_due(until, limit))
     }
 
-    fn next_due(&self) -> Asked<'_, Option<Timestamp>> {
-        self.ask(Tables::next_due)
+    fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        self.ask(move |tables| tables.next_due(after))
     }
 
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {

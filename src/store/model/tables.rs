@@ -308,10 +308,10 @@ impl Tables {
         earliest(limit, self.runs.values().filter_map(|run| Some((due(run)?, run))))
     }
 
-    pub(super) fn next_due(&self) -> Option<Timestamp> {
+    pub(super) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
         let timers = self.runs.values().filter_map(wake_at);
         let lookups = self.records.values().filter_map(|record| record.confirm_at);
-        timers.chain(lookups).min()
+        timers.chain(lookups).filter(|at| *at > after).min()
     }
 
     pub(super) fn run_list(&self, tenant: &Tenant, after: RunId, limit: u32) -> Vec<Run> {

@@ -13,8 +13,12 @@ use super::statement::{Batch, inserts};
 use super::{StoreError, Writer, escalation, failure, payload, primary_code, record, run, step, worker};
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
-pub(super) async fn commit(writer: &Mutex<Writer>, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
+pub(super) async fn commit(
+    writer: &Mutex<Option<Writer>>,
+    changes: &[Change],
+) -> Result<Vec<Verdict>, StoreError> {
     let mut writer = writer.lock().await;
+    let writer = writer.as_mut().ok_or(StoreError::Closed)?;
     writer.settle().await?;
     writer.unfinished = true; // until the end is seen: this future may be dropped at any await
     let admitted = if must_be_judged(changes) { false } else { writer.write_all(changes).await? };

@@ -17,10 +17,11 @@ mod transaction;
 mod worker;
 
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
-use sqlx::SqlitePool;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::{Asked, Change, Escalation, Evidence, History, Run, Store, StoreError, Use, Verdict, Worker};
@@ -41,10 +42,11 @@ pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
 #[derive(Debug)]
 pub struct Sqlite {
     path: PathBuf,
-    writer: Mutex<Writer>,
+    /// None once it is closed.
+    writer: Mutex<Option<Writer>>,
     readers: SqlitePool,
-    /// Held as long as this store lives: it is how a restarted process knows that the former one is dead.
-    _lock: lock::Lock,
+    /// Held until this store is closed or dropped: it is how a restarted process knows that the former one is dead.
+    lock: std::sync::Mutex<Option<lock::Lock>>,
 }
 
 /// The one connection that writes.
@@ -81,11 +83,33 @@ impl Sqlite {
     /// file has to grow again afterwards, which makes writes slower.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         let mut writer = self.writer.lock().await;
+        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
         sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)")
             .execute(&mut writer.connection)
             .await
             .map(drop)
             .map_err(|e| failure(&e))
+    }
+
+    /// Waits for what is under way, closes all connections, and gives the file free: when this returns, another
+    /// process can open it. From then on everything is answered with [`StoreError::Closed`].
+    ///
+    /// The lock says that whoever had it sends nothing more. So close a store only when no call of its process is
+    /// under way; engine and executor see to that themselves.
+    pub async fn close(&self) {
+        self.readers.close().await; // first, for the last connection moves the log into the database, and may write
+        self.retire().await;
+    }
+
+    /// Ends writing and gives the file free. What is there can still be read through this store: an executor that
+    /// was closed answers what is recorded.
+    pub(crate) async fn retire(&self) {
+        if let Some(writer) = self.writer.lock().await.take()
+            && let Err(error) = writer.connection.close().await
+        {
+            tracing::warn!(%error, path = %self.path.display(), "the database was not closed in order");
+        }
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
@@ -147,8 +171,8 @@ impl Store for Sqlite {
         Box::pin(run::due(&self.readers, until, limit))
     }
 
-    fn next_due(&self) -> Asked<'_, Option<Timestamp>> {
-        Box::pin(run::next_due(&self.readers))
+    fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        Box::pin(run::next_due(&self.readers, after))
     }
 
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
@@ -205,6 +229,9 @@ async fn next_sound<T>(
 /// Sorts the driver's errors by what a caller does about them (sqlite.org/rescode.html, primary codes).
 fn failure(error: &sqlx::Error) -> StoreError {
     let detail = error.to_string();
+    if matches!(error, sqlx::Error::PoolClosed) {
+        return StoreError::Closed;
+    }
     match primary_code(error) {
         Some(5 | 6) => StoreError::Busy { detail },
         Some(13) => StoreError::Full { detail },

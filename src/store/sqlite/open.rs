@@ -45,7 +45,7 @@ pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreE
         .filename(path)
         .create_if_missing(true)
         .busy_timeout(options.busy_timeout)
-        .statement_cache_capacity(512)
+        .statement_cache_capacity(super::statement::KEPT)
         .disable_statement_logging();
     let mut writer = connect.clone().connect().await.map_err(|e| unusable(path, &e))?;
     refuse_unsafe_library(path, &mut writer).await?;
@@ -61,9 +61,9 @@ pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreE
         .max_lifetime(None)
         .test_before_acquire(false) // a local file does not hang up
         .connect_lazy_with(connect.read_only(true).pragma("query_only", "ON").row_buffer_size(512));
-    let writer =
-        Mutex::new(Writer { connection: writer, statements: Statements::default(), unfinished: false });
-    Ok(Sqlite { path: path.to_owned(), writer, readers, _lock: lock })
+    let writer = Writer { connection: writer, statements: Statements::default(), unfinished: false };
+    let (writer, lock) = (Mutex::new(Some(writer)), std::sync::Mutex::new(Some(lock)));
+    Ok(Sqlite { path: path.to_owned(), writer, readers, lock })
 }
 
 fn latest() -> i64 {

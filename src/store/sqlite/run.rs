@@ -156,10 +156,10 @@ pub(super) async fn due(pool: &SqlitePool, until: Timestamp, limit: u32) -> Resu
     Ok(sound(&rows, read))
 }
 
-pub(super) async fn next_due(pool: &SqlitePool) -> Result<Option<Timestamp>, StoreError> {
-    let sql = "SELECT min(at) FROM (SELECT min(wake_at) AS at FROM run WHERE wake_at IS NOT NULL \
-               UNION ALL SELECT min(confirm_at) FROM record WHERE confirm_at IS NOT NULL)";
-    let row = sqlx::query(sql).fetch_one(pool).await.map_err(|e| failure(&e))?;
+pub(super) async fn next_due(pool: &SqlitePool, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    let sql = "SELECT min(at) FROM (SELECT min(wake_at) AS at FROM run WHERE wake_at > ?1 \
+               UNION ALL SELECT min(confirm_at) FROM record WHERE confirm_at > ?1)";
+    let row = sqlx::query(sql).bind(after.0).fetch_one(pool).await.map_err(|e| failure(&e))?;
     Ok(Columns::of("due", &row).take::<Option<i64>>()?.map(Timestamp))
 }
 

@@ -96,6 +96,10 @@ impl Row<'_> {
     }
 }
 
+/// So many texts are kept, as are prepared statements by the driver. The shapes that come again and again are
+/// few; were all kept that ever came, a process that lives for months would keep each combination of sizes.
+pub(super) const KEPT: usize = 256;
+
 /// The texts of batches that have been seen, so that each is put together once.
 #[derive(Debug, Default)]
 pub(super) struct Statements(HashMap<Vec<(&'static Insert, usize)>, Arc<str>>);
@@ -111,6 +115,9 @@ impl Statements {
         let text = inserts(batch);
         let text = if single { text } else { format!("BEGIN IMMEDIATE;\n{text};\nCOMMIT") };
         let sql: Arc<str> = text.into();
+        if self.0.len() >= KEPT {
+            self.0.clear(); // the shapes in use are back soon
+        }
         self.0.insert(batch.shape.clone(), sql.clone());
         sql
     }
@@ -132,4 +139,35 @@ fn text(insert: &Insert, size: usize) -> String {
     sql.push_str(") WHERE column1 IS NOT NULL ");
     sql.push_str(insert.tail);
     sql
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, Insert, KEPT, Row, Statements};
+
+    const NOTHING: &str = "";
+    static INSERT: Insert = Insert { head: NOTHING, columns: 1, tail: NOTHING };
+
+    fn batch(shape: usize) -> Batch {
+        let mut batch = Batch::default();
+        for bit in 0..10 {
+            let rows = vec![1_i64; 1 << ((shape >> bit) & 1)];
+            batch.insert(&INSERT, &rows, |row: &i64, columns: &mut Row<'_>| {
+                columns.value(*row);
+            });
+        }
+        batch
+    }
+
+    // HAZARDS: whatever comes, what is kept has a limit; and what comes again is the same.
+    #[test]
+    fn the_texts_that_are_kept_have_a_limit() {
+        let mut statements = Statements::default();
+        for shape in 0..1024 {
+            let first = statements.transaction(&batch(shape));
+            let again = statements.transaction(&batch(shape));
+            assert!(std::sync::Arc::ptr_eq(&first, &again), "put together once");
+            assert!(statements.0.len() <= KEPT, "{} texts are kept", statements.0.len());
+        }
+    }
 }

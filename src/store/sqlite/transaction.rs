@@ -64,6 +64,7 @@ impl Sqlite {
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
     {
         let mut writer = self.writer.lock().await;
+        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
         writer.settle().await?;
         writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
         let connection = &mut writer.connection;

@@ -47,6 +47,31 @@ async fn who_has_the_file_is_named() {
 }
 
 #[tokio::test]
+async fn a_closed_store_is_free_and_answers_that_it_is_closed() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let sample = Sample::enrol(&store, "ann").await;
+    let record = sample.record("a");
+    store.commit(&[sample.change().record(record.clone())]).await.unwrap();
+    store.record_at(&sample.tenant, record.id).await.unwrap(); // on a connection of its own
+    store.close().await;
+    assert!(!folder.database().with_extension("db-wal").exists(), "the log is in the database");
+
+    let is_closed = |error: StoreError| assert!(matches!(error, StoreError::Closed), "{error}");
+    is_closed(store.commit(&[sample.change().record(sample.record("b"))]).await.unwrap_err());
+    is_closed(store.record_at(&sample.tenant, record.id).await.unwrap_err());
+    is_closed(store.run_history(&sample.tenant, counterfoil::RunId(1)).await.unwrap_err());
+    is_closed(store.checkpoint().await.unwrap_err());
+    store.close().await; // again is no harm
+
+    let next = folder.open().await;
+    assert_eq!(next.record_at(&sample.tenant, record.id).await.unwrap(), Some(record));
+    drop(store); // and takes nothing from the one that has the file now
+    let error = Sqlite::open(folder.database()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Open(OpenError::Owned { .. })), "{error}");
+}
+
+#[tokio::test]
 async fn another_process_is_refused_until_the_owner_is_dead() {
     let folder = Folder::new();
     let mut owner = process_with(&folder.database()).await;

@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::{Folder, plain, sources};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 20] = [
+const HOT: [(&str, &str); 21] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -28,7 +28,8 @@ const HOT: [(&str, &str); 20] = [
     ("FROM run WHERE state = 2", "e USING INDEX escalation_run (tenant=? AND run=?)"),
     ("FROM run WHERE wake_at <= ?", "run USING INDEX run_due (wake_at<?)"),
     ("FROM run WHERE tenant = ? AND id > ?", "run USING INDEX run_list (tenant=? AND id>?)"),
-    ("SELECT min(at)", "run USING COVERING INDEX run_due"),
+    ("SELECT min(at)", "run USING COVERING INDEX run_due (wake_at>?)"),
+    ("SELECT min(at)", "record USING COVERING INDEX record_confirm (confirm_at>?)"),
     ("SELECT kind, name, id", "step USING PRIMARY KEY (tenant=? AND run=?)"),
     ("FROM use u", "u USING PRIMARY KEY (tenant=? AND run=?)"),
     ("WHERE tenant = ? AND answer IS NULL", "escalation USING INDEX escalation_open (tenant=?)"),

@@ -1,0 +1,109 @@
+//! Answers to open questions: recorded, and what waits for them goes on. The one way for an engine's tenants and
+//! for its executor.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::engine::Inner;
+use super::failure::{Failure, FailureCode};
+use super::resume;
+use crate::exec::{Answers, ExecError, answer_escalation, to_the_end};
+use crate::id::{EscalationId, Tenant};
+use crate::payload::{Payload, Stored};
+use crate::store::{
+    Escalation, EscalationKind, Resolution, RunState, Step, StepKind, Store as _, StoreError,
+};
+
+impl Answers for Inner {
+    fn resolve(
+        self: Arc<Self>,
+        tenant: Tenant,
+        escalation: EscalationId,
+        resolution: Resolution,
+        by: String,
+    ) -> BoxFuture<'static, Result<(), ExecError>> {
+        // Dropped between the answer and what it lets go on, this would leave a run that nobody carries out.
+        let tracker = self.core.tracker.clone();
+        let resolving = async move { self.answer(&tenant, escalation, resolution, &by).await };
+        Box::pin(to_the_end(&tracker, resolving))
+    }
+}
+
+impl Inner {
+    /// # Crash
+    /// The answer and what follows from it are one transaction.
+    async fn answer(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        escalation: EscalationId,
+        resolution: Resolution,
+        by: &str,
+    ) -> Result<(), ExecError> {
+        let store_failed = |source: StoreError| ExecError::Store { key: escalation.to_string(), source };
+        let found = self.core.group.escalation_find(tenant, escalation).await.map_err(store_failed)?;
+        let halted = match found.as_ref().map(|found| (found.kind.halts_its_run(), found.run)) {
+            Some((true, Some(run))) => self.core.group.run_find(tenant, run).await.map_err(store_failed)?,
+            _ => None,
+        };
+        let halted = halted.filter(|run| matches!(run.state, RunState::Halted { .. }));
+        let mut left = Vec::new();
+        let next = match halted {
+            // Its end is written with the answer: were it written after, a crash in between would leave a run
+            // that somebody abandoned and that goes on all the same.
+            Some(run) if resolution == Resolution::Abandon => {
+                let failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
+                let (run, questions) = resume::abandoned(self, run, &failure).await?;
+                left = questions;
+                Some(run)
+            }
+            Some(run) => Some(self.going_on(&run)),
+            None => None,
+        };
+        let answered =
+            answer_escalation(&self.core, tenant, escalation, resolution, by, |change, answered| {
+                change.run = next.clone().map(Box::new);
+                change.escalations.extend(left);
+                change.step = answered.record.zip(next.as_ref()).map(|(record, run)| {
+                    Box::new(Step {
+                        tenant: tenant.clone(),
+                        run: run.id,
+                        kind: StepKind::Kept,
+                        name: "kept".into(),
+                        id: record.to_string(),
+                        input_hash: None,
+                        value: Some(Stored::Inline(Payload::stored("null"))),
+                        at: run.updated_at,
+                    })
+                });
+            })
+            .await?;
+        match next {
+            Some(run) if run.state.is_final() => {}
+            Some(run) => self.spawn(run, None),
+            None => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
+        }
+        Ok(())
+    }
+
+    /// Starts the runs over that wait for this answer.
+    async fn wake_waiting(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        answered: &Escalation,
+    ) -> Result<(), StoreError> {
+        let mut runs = self.waiting_for(answered.id);
+        runs.extend(answered.run);
+        if let Some(record) = answered.record {
+            runs.extend(self.core.group.record_uses(tenant, record).await?.iter().map(|used| used.run));
+        }
+        runs.sort_unstable();
+        runs.dedup();
+        if matches!(answered.kind, EscalationKind::Ambiguous | EscalationKind::UnknownTool) {
+            for run in runs {
+                self.wake(tenant, run).await;
+            }
+        }
+        Ok(())
+    }
+}

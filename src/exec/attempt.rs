@@ -1,7 +1,7 @@
 //! One attempt: the permit that makes invariant 1 hold, the dispatch, and the seal.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -151,7 +151,7 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
         return Box::pin(failed_attempt(core, op, record, error, unsettled)).await;
     }
     let note = Arc::new(Note { core: core.clone(), lane: op.lane, record: Mutex::new(record) });
-    let call = note.call(core, op)?;
+    let call = note.call(core, op);
     tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
     let result = {
         let mut calling = AssertUnwindSafe(op.tool.call(&call)).catch_unwind().fuse();
@@ -293,10 +293,9 @@ struct Note {
 }
 
 impl Note {
-    fn call(self: &Arc<Self>, core: &Core, op: &Operation) -> Result<Call, ExecError> {
-        let record = self.take();
+    fn call(self: &Arc<Self>, core: &Core, op: &Operation) -> Call {
         let noting: Box<dyn Noting> = Box::new(self.clone());
-        call(core, op, &record, Some(noting))
+        call(core, op, &self.record.lock().unwrap_or_else(PoisonError::into_inner), Some(noting))
     }
 
     fn take(&self) -> Record {
@@ -330,19 +329,15 @@ impl Noting for Arc<Note> {
 }
 
 /// What a tool is told.
-pub(super) fn call(
-    core: &Core,
-    op: &Operation,
-    record: &Record,
-    noting: Option<Box<dyn Noting>>,
-) -> Result<Call, ExecError> {
-    let max = op.tool.spec().contract.key_max_len;
-    Ok(Call {
+pub(super) fn call(core: &Core, op: &Operation, record: &Record, noting: Option<Box<dyn Noting>>) -> Call {
+    Call {
         tenant: op.tenant.clone(),
         operation_key: op.key.clone(),
-        wire_key: op.key.wire(&core.namespace, &op.tenant, max)?,
+        namespace: core.namespace.clone(),
+        key_max_len: op.tool.spec().contract.key_max_len,
+        wire_key: OnceLock::new(),
         attempt: record.attempts,
         external_ref: record.external_ref.clone(),
         noting,
-    })
+    }
 }

@@ -182,7 +182,7 @@ impl ExecutorBuilder {
             entropy: self.entropy,
             registry,
             limits: self.limits,
-            namespace: self.namespace,
+            namespace: self.namespace.into(),
             #[cfg(feature = "sqlite")]
             sqlite,
         })

@@ -25,7 +25,7 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     pub(crate) limits: Limits,
     /// Keeps two deployments that share a provider account apart.
-    pub(crate) namespace: String,
+    pub(crate) namespace: Arc<str>,
     pub(crate) fence: Fence,
     pub(crate) ids: Ids,
     /// When the workers before this one were fenced, on this machine's boot clock: from here on settle times
@@ -62,7 +62,7 @@ pub(crate) struct Parts {
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) registry: Registry,
     pub(crate) limits: Limits,
-    pub(crate) namespace: String,
+    pub(crate) namespace: Arc<str>,
     #[cfg(feature = "sqlite")]
     pub(crate) sqlite: Option<Arc<Sqlite>>,
 }

@@ -205,7 +205,7 @@ impl<'a> Search<'a> {
 
     /// Asks the external system, as often as its policy allows.
     async fn look(&mut self) -> Result<Result<Fate, Missed>, ExecError> {
-        let call = call(self.core, self.op, &self.record, None)?;
+        let call = call(self.core, self.op, &self.record, None);
         for lookup in 1..=LOOKUPS {
             let Some(found) = ask(self.core, self.op, &call).await else { break };
             match found {
@@ -288,7 +288,7 @@ pub(super) async fn confirm(
     record: &Record,
 ) -> Result<Confirmed, ExecError> {
     let mut change = core.change(None);
-    let call = call(core, op, record, None)?;
+    let call = call(core, op, record, None);
     match ask(core, op, &call).await {
         Some(Ok(Finding::Duplicated { external_refs, .. })) => {
             change.escalations.push(escalate::duplicated(core, op, record, &external_refs));

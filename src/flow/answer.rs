@@ -99,7 +99,7 @@ impl Inner {
         }
         runs.sort_unstable();
         runs.dedup();
-        if matches!(answered.kind, EscalationKind::Ambiguous | EscalationKind::UnknownTool) {
+        if EscalationKind::PARKING.contains(&answered.kind) {
             for run in runs {
                 self.wake(tenant, run).await;
             }

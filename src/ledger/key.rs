@@ -222,20 +222,26 @@ impl OperationKey {
     /// # Errors
     /// [`KeyError::WireTooShort`] below 22 characters, which would leave fewer than 128 bits.
     pub fn wire(&self, namespace: &str, tenant: &Tenant, max: usize) -> Result<String, KeyError> {
+        if max < 22 {
+            return Err(KeyError::WireTooShort { max });
+        }
+        Ok(self.wire_within(namespace, tenant, max))
+    }
+
+    /// The same, for a length that was checked when the tool was registered.
+    pub(crate) fn wire_within(&self, namespace: &str, tenant: &Tenant, max: usize) -> String {
         let mut hasher = Sha256::new_with_prefix(b"counterfoil/wire/1\0");
         for text in [namespace, tenant.as_str(), self.as_str()] {
             hasher.update((text.len() as u64).to_be_bytes());
             hasher.update(text);
         }
         let digest = hasher.finalize();
-        match max {
-            0..22 => Err(KeyError::WireTooShort { max }),
-            22..64 => {
-                let mut text = URL_SAFE_NO_PAD.encode(digest);
-                text.truncate(max);
-                Ok(text)
-            }
-            _ => Ok(hex(&digest)),
+        if max < 64 {
+            let mut text = URL_SAFE_NO_PAD.encode(digest);
+            text.truncate(max);
+            text
+        } else {
+            hex(&digest)
         }
     }
 }

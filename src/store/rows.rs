@@ -234,6 +234,9 @@ pub enum EscalationKind {
 }
 
 impl EscalationKind {
+    /// A run waits for the answers to these, as a row.
+    pub(crate) const PARKING: [Self; 2] = [Self::Ambiguous, Self::UnknownTool];
+
     /// It is about a run, which goes on or ends with its answer.
     pub(crate) const fn halts_its_run(self) -> bool {
         matches!(self, Self::Diverged | Self::Damaged | Self::Quarantined | Self::UnknownWorkflow)

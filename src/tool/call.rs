@@ -1,5 +1,7 @@
 //! What a tool is told about the call it carries out.
 
+use std::sync::{Arc, OnceLock};
+
 use futures_util::future::BoxFuture;
 
 use crate::id::Tenant;
@@ -10,7 +12,10 @@ use crate::store::StoreError;
 pub struct Call {
     pub(crate) tenant: Tenant,
     pub(crate) operation_key: OperationKey,
-    pub(crate) wire_key: String,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) key_max_len: usize,
+    /// Derived when it is asked for: not every tool sends it.
+    pub(crate) wire_key: OnceLock<String>,
     pub(crate) attempt: u32,
     pub(crate) external_ref: Option<String>,
     /// Absent during a lookup, which notes nothing.
@@ -26,7 +31,8 @@ impl Call {
     /// The key as it goes downstream: the same in every attempt, `[A-Za-z0-9_-]`, within the length that the
     /// contract declares. For an `Idempotency-Key` header, a client reference, or the provider's own field.
     pub fn key(&self) -> &str {
-        &self.wire_key
+        self.wire_key
+            .get_or_init(|| self.operation_key.wire_within(&self.namespace, &self.tenant, self.key_max_len))
     }
 
     /// The readable key, for metadata and for people.

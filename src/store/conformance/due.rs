@@ -6,7 +6,7 @@ use super::admit;
 use super::sample::Sample;
 use crate::clock::Timestamp;
 use crate::id::RunId;
-use crate::store::{RunState, Store};
+use crate::store::{Escalation, EscalationKind, RunState, Store};
 
 /// Waiting runs whose time has come, the earliest first, at most so many; the instant itself has come.
 pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
@@ -54,6 +54,11 @@ pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
     assert_eq!(found(0, 10).await, from_ref(&answered));
     admit(store, &[sample.change().escalation(super::sample::answered(&open, "ann"))]).await;
     assert_eq!(found(0, 10).await, [asking.clone(), answered.clone()]);
+    assert_eq!(found(asking.id.0, 1).await, from_ref(&answered));
+
+    // Open, but no run waits for it: its effect is known to have happened.
+    let twice = Escalation { kind: EscalationKind::Duplicated, ..question(&answered) };
+    admit(store, &[sample.change().escalation(twice)]).await;
     assert_eq!(found(asking.id.0, 1).await, [answered]);
 }
 

@@ -296,8 +296,11 @@ impl Tables {
     pub(super) fn run_answered(&self, after: RunId, limit: u32) -> Vec<Run> {
         let asks = |run: &Run| {
             let open = self.escalations.values().filter(|escalation| escalation.answer.is_none());
-            open.into_iter()
-                .any(|escalation| escalation.run == Some(run.id) && escalation.tenant == run.tenant)
+            open.into_iter().any(|escalation| {
+                escalation.run == Some(run.id)
+                    && escalation.tenant == run.tenant
+                    && EscalationKind::PARKING.contains(&escalation.kind)
+            })
         };
         let waits = |run: &Run| run.state == RunState::Waiting { until: None };
         first(limit, self.runs.values().filter(|run| run.id > after && waits(run) && !asks(run)))

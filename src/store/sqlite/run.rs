@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, History, PastCall, PastUse, Run, RunState};
+use crate::store::{Change, EscalationKind, History, PastCall, PastUse, Run, RunState};
 
 /// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
 static UPSERT: Insert = Insert {
@@ -142,10 +142,11 @@ pub(super) async fn answered(pool: &SqlitePool, after: RunId, limit: u32) -> Res
     let page = |after: i64| {
         let query = sqlx::query(select!(
             "WHERE state = 2 AND wake_at IS NULL AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
-             INDEXED BY escalation_run WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) \
-             ORDER BY id LIMIT ?"
+             INDEXED BY escalation_run WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL \
+             AND e.kind IN (?, ?)) ORDER BY id LIMIT ?"
         ));
-        query.bind(after).bind(limit)
+        let [asked, gone] = EscalationKind::PARKING.map(EscalationKind::code);
+        query.bind(after).bind(asked).bind(gone).bind(limit)
     };
     next_sound(pool, after.0, page, read).await
 }

@@ -4,12 +4,13 @@
 //! then it is judged change by change, each in a savepoint, still in one transaction and with one sync.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Executor as _};
 use tokio::sync::Mutex;
 
-use super::statement::{Batch, inserts};
+use super::statement::{Batch, Part, inserts};
 use super::{StoreError, Writer, escalation, failure, payload, primary_code, record, run, step, worker};
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -40,7 +41,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
 
 /// The rows of some changes, table by table.
 fn batch(changes: &[&Change]) -> Batch {
-    let mut batch = Batch::default();
+    let mut batch = Batch::of(changes.len());
     payload::write(changes, &mut batch);
     run::write(changes, &mut batch);
     record::write(changes, &mut batch);
@@ -64,20 +65,28 @@ impl Writer {
 
     /// Writes the whole batch, or nothing and returns `false` because some change must be refused.
     async fn write_all(&mut self, changes: &[Change]) -> Result<bool, StoreError> {
-        let batch = batch(&changes.iter().collect::<Vec<_>>());
-        if batch.is_empty() {
-            return Ok(true);
-        }
-        let sql = self.statements.transaction(&batch);
-        let query = sqlx::query_with(AssertSqlSafe(sql), batch.arguments);
-        // `execute`, never `fetch_one`: that would hide a commit that failed after the first row.
-        match self.connection.execute(query).await {
-            Ok(_) => Ok(true),
+        let parts = batch(&changes.iter().collect::<Vec<_>>()).into_parts();
+        match self.write_parts(parts).await {
+            Ok(()) => Ok(true),
             Err(error) => {
                 rollback(&mut self.connection).await?;
                 if is_verdict(&error) { Ok(false) } else { Err(failure(&error)) }
             }
         }
+    }
+
+    async fn write_parts(&mut self, mut parts: Vec<Part>) -> Result<(), sqlx::Error> {
+        if parts.len() < 2 {
+            let Some(part) = parts.pop() else { return Ok(()) };
+            let sql = self.statements.transaction(&part);
+            return execute(&mut self.connection, sql, part).await;
+        }
+        self.connection.execute("BEGIN IMMEDIATE").await?;
+        for part in parts {
+            let sql = self.statements.part(&part);
+            execute(&mut self.connection, sql, part).await?;
+        }
+        self.connection.execute("COMMIT").await.map(drop)
     }
 
     /// Judges each change by itself, in the order of the batch.
@@ -89,6 +98,11 @@ impl Writer {
         }
         judged.map_err(|error| failure(&error))
     }
+}
+
+/// `execute`, never `fetch_one`: that would hide a commit that failed after the first row.
+async fn execute(connection: &mut SqliteConnection, sql: Arc<str>, part: Part) -> Result<(), sqlx::Error> {
+    connection.execute(sqlx::query_with(AssertSqlSafe(sql), part.arguments)).await.map(drop)
 }
 
 async fn judge(connection: &mut SqliteConnection, changes: &[Change]) -> Result<Vec<Verdict>, sqlx::Error> {
@@ -140,12 +154,10 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     if let Some(worker) = &change.worker {
         worker::write(connection, worker, change.fence).await?;
     }
-    let batch = batch(&[change]);
-    if batch.is_empty() {
-        return Ok(());
+    for part in batch(&[change]).into_parts() {
+        execute(connection, inserts(&part).into(), part).await?;
     }
-    let sql = inserts(&batch);
-    connection.execute(sqlx::query_with(AssertSqlSafe(sql), batch.arguments)).await.map(drop)
+    Ok(())
 }
 
 /// All that can tell this change from another one's is there as this change would have written it: an

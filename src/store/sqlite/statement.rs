@@ -13,8 +13,11 @@ use std::sync::Arc;
 use sqlx::Arguments as _;
 use sqlx::sqlite::SqliteArguments;
 
-/// Rows per statement. A batch is cut into the largest that fit.
-const SIZES: [usize; 6] = [512, 128, 32, 8, 2, 1];
+/// Rows per statement. Each is prepared once and kept, which takes memory by the row.
+const SIZES: [usize; 5] = [128, 32, 8, 2, 1];
+/// A batch of so few changes is one text, however many tables it writes: between us and the driver's thread, each
+/// text costs a wake-up in both directions. Larger ones are told apart, or each combination of sizes would be kept.
+const TOGETHER: usize = 8;
 
 /// One table's statement, without its rows. There is one of each, so that its place tells it apart.
 #[derive(Debug)]
@@ -42,41 +45,57 @@ impl Hash for Insert {
 }
 
 /// The SQL and the arguments of a batch under construction.
-#[derive(Default)]
 pub(super) struct Batch {
+    together: bool,
+    parts: Vec<Part>,
+}
+
+/// What goes to the driver in one piece.
+#[derive(Default)]
+pub(super) struct Part {
     shape: Vec<(&'static Insert, usize)>,
     pub(super) arguments: SqliteArguments,
 }
 
 impl Batch {
+    /// For the rows of so many changes.
+    pub(super) const fn of(changes: usize) -> Self {
+        Self { together: changes <= TOGETHER, parts: Vec::new() }
+    }
+
     /// Adds the rows of one table.
     pub(super) fn insert<T>(&mut self, insert: &'static Insert, rows: &[T], bind: impl Fn(&T, &mut Row<'_>)) {
         let mut rest = rows;
         while !rest.is_empty() {
             let size = fitting(rest.len());
             let (now, later) = rest.split_at(size.min(rest.len()));
-            self.shape.push((insert, size));
-            self.arguments.reserve(size * insert.columns, 0);
+            if !self.together || self.parts.is_empty() {
+                self.parts.push(Part::default());
+            }
+            let Some(Part { shape, arguments }) = self.parts.last_mut() else { return };
+            shape.push((insert, size));
+            arguments.reserve(size * insert.columns, 0);
             for row in now {
-                let before = self.arguments.len();
-                bind(row, &mut Row(&mut self.arguments));
-                debug_assert_eq!(self.arguments.len() - before, insert.columns, "a value per column");
+                let before = arguments.len();
+                bind(row, &mut Row(arguments));
+                debug_assert_eq!(arguments.len() - before, insert.columns, "a value per column");
             }
             for _ in 0..(size - now.len()) * insert.columns {
-                Row(&mut self.arguments).value(None::<i64>);
+                Row(arguments).value(None::<i64>);
             }
             rest = later;
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.shape.is_empty()
+    pub(super) fn into_parts(self) -> Vec<Part> {
+        self.parts
     }
 }
 
-/// The smallest size that holds `rows`, or the largest there is.
+/// The smallest size that holds `rows`, unless most of it would be padding.
 fn fitting(rows: usize) -> usize {
-    SIZES.iter().rev().copied().find(|size| *size >= rows).unwrap_or(SIZES[0])
+    let holding = SIZES.into_iter().rev().find(|size| *size >= rows && rows * 2 > *size);
+    holding.or_else(|| SIZES.into_iter().find(|size| *size <= rows)).unwrap_or(1)
 }
 
 /// The arguments of one row, in the order of its columns.
@@ -105,27 +124,35 @@ pub(super) const KEPT: usize = 256;
 pub(super) struct Statements(HashMap<Vec<(&'static Insert, usize)>, Arc<str>>);
 
 impl Statements {
-    /// The SQL of a batch. One statement stands alone and commits by itself, which costs the fewest wake-ups
-    /// between us and the driver's thread; several are one transaction.
-    pub(super) fn transaction(&mut self, batch: &Batch) -> Arc<str> {
-        if let Some(sql) = self.0.get(&batch.shape) {
+    /// The SQL of a part that is a batch by itself. One statement commits by itself, which costs the fewest
+    /// wake-ups; several are one transaction.
+    pub(super) fn transaction(&mut self, part: &Part) -> Arc<str> {
+        let single = part.shape.len() == 1;
+        self.kept(part, |text| if single { text } else { format!("BEGIN IMMEDIATE;\n{text};\nCOMMIT") })
+    }
+
+    /// The SQL of a part of a larger batch, for use inside an open transaction.
+    pub(super) fn part(&mut self, part: &Part) -> Arc<str> {
+        debug_assert_eq!(part.shape.len(), 1, "told apart, or its text would stand for a transaction");
+        self.kept(part, |text| text)
+    }
+
+    fn kept(&mut self, part: &Part, wrap: impl Fn(String) -> String) -> Arc<str> {
+        if let Some(sql) = self.0.get(&part.shape) {
             return sql.clone();
         }
-        let single = batch.shape.len() == 1;
-        let text = inserts(batch);
-        let text = if single { text } else { format!("BEGIN IMMEDIATE;\n{text};\nCOMMIT") };
-        let sql: Arc<str> = text.into();
+        let sql: Arc<str> = wrap(inserts(part)).into();
         if self.0.len() >= KEPT {
             self.0.clear(); // the shapes in use are back soon
         }
-        self.0.insert(batch.shape.clone(), sql.clone());
+        self.0.insert(part.shape.clone(), sql.clone());
         sql
     }
 }
 
-/// The SQL of a batch, for use inside an open transaction.
-pub(super) fn inserts(batch: &Batch) -> String {
-    let texts: Vec<_> = batch.shape.iter().map(|(insert, size)| text(insert, *size)).collect();
+/// The SQL of a part.
+pub(super) fn inserts(part: &Part) -> String {
+    let texts: Vec<_> = part.shape.iter().map(|(insert, size)| text(insert, *size)).collect();
     texts.join(";\n")
 }
 
@@ -143,20 +170,20 @@ fn text(insert: &Insert, size: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Insert, KEPT, Row, Statements};
+    use super::{Batch, Insert, KEPT, Part, Row, SIZES, Statements, fitting};
 
     const NOTHING: &str = "";
     static INSERT: Insert = Insert { head: NOTHING, columns: 1, tail: NOTHING };
 
-    fn batch(shape: usize) -> Batch {
-        let mut batch = Batch::default();
+    fn part(shape: usize) -> Part {
+        let mut batch = Batch::of(1);
         for bit in 0..10 {
             let rows = vec![1_i64; 1 << ((shape >> bit) & 1)];
             batch.insert(&INSERT, &rows, |row: &i64, columns: &mut Row<'_>| {
                 columns.value(*row);
             });
         }
-        batch
+        batch.into_parts().remove(0)
     }
 
     // HAZARDS: whatever comes, what is kept has a limit; and what comes again is the same.
@@ -164,10 +191,24 @@ mod tests {
     fn the_texts_that_are_kept_have_a_limit() {
         let mut statements = Statements::default();
         for shape in 0..1024 {
-            let first = statements.transaction(&batch(shape));
-            let again = statements.transaction(&batch(shape));
+            let first = statements.transaction(&part(shape));
+            let again = statements.transaction(&part(shape));
             assert!(std::sync::Arc::ptr_eq(&first, &again), "put together once");
             assert!(statements.0.len() <= KEPT, "{} texts are kept", statements.0.len());
+        }
+    }
+
+    #[test]
+    fn every_row_has_its_place_and_little_is_padding() {
+        for rows in 1..2000 {
+            let (mut rest, mut sizes) = (rows, Vec::new());
+            while rest > 0 {
+                sizes.push(fitting(rest));
+                rest = rest.saturating_sub(fitting(rest));
+            }
+            let places: usize = sizes.iter().sum();
+            assert!(places >= rows && places < rows * 2, "{rows} rows in {sizes:?}");
+            assert!(sizes.len() <= rows / SIZES[0] + 8, "{rows} rows in {sizes:?}");
         }
     }
 }

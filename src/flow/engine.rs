@@ -271,8 +271,8 @@ impl Inner {
         loop {
             let halting = damage.is_some();
             let end = match damage.take() {
-                Some(error) => unreadable(&self, run, error).await,
-                None if run.deaths > self.max_deaths => self.quarantine(run).await,
+                Some(error) => Box::pin(unreadable(&self, run, error)).await,
+                None if run.deaths > self.max_deaths => Box::pin(self.quarantine(run)).await,
                 None => activate(&self, run, fresh).await,
             };
             fresh = None;
@@ -283,7 +283,7 @@ impl Inner {
                         self.deliver(id, state);
                     }
                     if again {
-                        self.wake(&tenant, id).await;
+                        Box::pin(self.wake(&tenant, id)).await;
                     }
                     return;
                 }

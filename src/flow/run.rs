@@ -45,7 +45,7 @@ enum Polled {
 pub(super) async fn activate(engine: &Arc<Inner>, run: Run, fresh: Option<Lane>) -> End {
     let replay = match history(engine, &run, fresh.is_some()).await {
         Ok(replay) => replay,
-        Err(error) => return unreadable(engine, run, error).await,
+        Err(error) => return Box::pin(unreadable(engine, run, error)).await,
     };
     let lane = fresh.unwrap_or_else(|| engine.core.new_lane());
     let live = Live::new(engine.clone(), run, lane, replay);
@@ -76,6 +76,7 @@ pub(super) async fn unreadable(engine: &Arc<Inner>, run: Run, error: StoreError)
     resume::halt(&live, EscalationKind::Damaged, question, None).await
 }
 
+/// What ends an activation is boxed: a run is in its body most of the time, and would carry room for all of it.
 async fn carry(live: &Arc<Live>) -> End {
     let run = live.run();
     let Some(workflow) = live.engine.workflows.find(run.workflow.as_str()) else {
@@ -84,7 +85,7 @@ async fn carry(live: &Arc<Live>) -> End {
             run.id,
             run.workflow.as_str()
         );
-        return resume::halt(live, EscalationKind::UnknownWorkflow, question, None).await;
+        return Box::pin(resume::halt(live, EscalationKind::UnknownWorkflow, question, None)).await;
     };
     let input = match live.engine.core.load(&run.tenant, &run.input).await {
         Ok(input) => input,
@@ -94,12 +95,12 @@ async fn carry(live: &Arc<Live>) -> End {
         Ok(body) => body,
         Err(error) => {
             let question = format!("run {}: {error}. Restore the type and go on, or abandon?", run.id);
-            return resume::halt(live, EscalationKind::Damaged, question, None).await;
+            return Box::pin(resume::halt(live, EscalationKind::Damaged, question, None)).await;
         }
     };
     loop {
         match poll(live, &mut body).await {
-            Polled::Quiescent => match resume::unasked(live, resume::When::Replayed).await {
+            Polled::Quiescent => match Box::pin(resume::unasked(live, resume::When::Replayed)).await {
                 Ok(None) => live.release(),
                 Ok(Some(end)) => return end,
                 Err(error) => return End::Failed(error),
@@ -107,12 +108,12 @@ async fn carry(live: &Arc<Live>) -> End {
             Polled::Parkable(until) => {
                 live.end(); // what is dropped from here on is dropped by parking
                 drop(body);
-                return park(live, until).await;
+                return Box::pin(park(live, until)).await;
             }
             Polled::Finished(result) => {
                 live.end();
                 drop(body);
-                return finish(live, result).await;
+                return Box::pin(finish(live, result)).await;
             }
             Polled::Panicked(message) => {
                 live.end();
@@ -121,7 +122,7 @@ async fn carry(live: &Arc<Live>) -> End {
                      Mend the code and go on, or abandon?",
                     live.id
                 );
-                return resume::halt(live, EscalationKind::Quarantined, question, None).await;
+                return Box::pin(resume::halt(live, EscalationKind::Quarantined, question, None)).await;
             }
             Polled::Stopped(stop) => {
                 live.end();
@@ -129,7 +130,9 @@ async fn carry(live: &Arc<Live>) -> End {
                 return match stop {
                     Stop::Failed(error) => End::Failed(error),
                     Stop::Bounce => End::Again,
-                    Stop::Halt { kind, question, record } => resume::halt(live, kind, question, record).await,
+                    Stop::Halt { kind, question, record } => {
+                        Box::pin(resume::halt(live, kind, question, record)).await
+                    }
                 };
             }
         }

@@ -77,6 +77,7 @@ impl Agenda {
         match sleep {
             None => self.sooner.notified().await,
             Some(sleep) => tokio::select! {
+                biased; // chance is drawn in one place only, or no simulation could be repeated
                 () = sleep => {}
                 () = self.sooner.notified() => {}
             },

@@ -199,6 +199,7 @@ impl Core {
         self.begin_closing();
         self.tracker.close();
         tokio::select! {
+            biased; // chance is drawn in one place only, or no simulation could be repeated
             () = self.tracker.wait() => {}
             () = self.clock.sleep(drain) => {}
         }

@@ -82,6 +82,7 @@ impl InFlight {
                 Wait::AtMost(at_most) => {
                     let limit = limit.get_or_insert_with(|| clock.sleep(at_most));
                     tokio::select! {
+                        biased; // chance is drawn in one place only, or no simulation could be repeated
                         () = freed => {}
                         () = limit => return None,
                     }

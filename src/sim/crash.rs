@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::tool::{Call, ToolSpec};
+
 /// Is told of every crash point that is crossed, on the thread that crosses it and before it goes on.
 ///
 /// ```
@@ -19,10 +21,42 @@ pub trait Watch: Send + Sync {
     /// This point is being crossed. A *before* point: nothing of what follows has been done. An *after* point:
     /// it has been done, and nobody has been told.
     fn at(&self, point: CrashPoint);
+
+    /// The process is dead: whoever has crossed a point goes no further. A watch that kills its own process has no
+    /// need of this; a simulated process goes on to exist, and must do nothing any more.
+    fn is_dead(&self) -> bool {
+        false
+    }
+
+    /// A tool is being called, or looks something up; the attempt and its key are the call's.
+    fn touches(&self, touch: Touch, call: &Call, tool: &ToolSpec) {
+        let _ = (touch, call, tool);
+    }
+}
+
+/// How a tool touches the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Touch {
+    /// It is being called.
+    Call,
+    /// The call came back and says that nothing happened.
+    NothingHappened,
+    /// It was asked what became of a call, and found nothing.
+    FoundNothing,
+    /// It was asked what became of a call, and found it, or could not tell.
+    Looked,
 }
 
 // A watch is handed around as `dyn`.
 const _: Option<&dyn Watch> = None;
+
+/// Crosses a point; in a dead process nobody comes back from it.
+pub(super) async fn cross(watch: &dyn Watch, point: CrashPoint) {
+    watch.at(point);
+    if watch.is_dead() {
+        std::future::pending().await
+    }
+}
 
 macro_rules! points {
     ($(#[doc = $doc:literal] $point:ident = $name:literal,)*) => {

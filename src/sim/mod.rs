@@ -7,15 +7,32 @@
 //!
 //! Nothing here changes what the engine does, until a watch ends the process.
 
+mod check;
+mod clock;
 mod crash;
+mod explore;
+mod machine;
 mod process;
+mod report;
+mod schedule;
+mod service;
 mod store;
+mod timeline;
 mod tool;
+mod world;
 
 use std::sync::Arc;
 
-pub use crash::{CrashPoint, UnknownPoint, Watch};
+pub use check::{Rule, Violation};
+pub use clock::SimClock;
+pub use crash::{CrashPoint, Touch, UnknownPoint, Watch};
+pub use explore::{End, Replay, Simulation};
 pub use process::{Crossings, KillAt};
+pub use report::{Failing, Report};
+pub use schedule::{Fault, Incident, Schedule, UnknownIncident};
+pub use service::{Offer, Service};
+pub use timeline::{Event, Happened};
+pub use world::{Effect, World};
 
 pub(crate) use tool::Watched;
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::crash::cross;
 use super::{CrashPoint, Watch};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
@@ -151,12 +152,12 @@ impl Store for Watched {
                 }
             }
             for (before, _) in boundaries.iter().flatten() {
-                self.watch.at(*before);
+                cross(&*self.watch, *before).await;
             }
             let verdicts = self.store.commit(changes).await?;
             for (boundary, verdict) in boundaries.iter().zip(&verdicts) {
                 if let (Some((_, after)), Verdict::Admitted) = (boundary, verdict) {
-                    self.watch.at(*after);
+                    cross(&*self.watch, *after).await;
                 }
             }
             Ok(verdicts)

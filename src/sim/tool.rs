@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::{CrashPoint, Watch};
-use crate::ledger::{Finding, Key, Package};
+use super::crash::cross;
+use super::{CrashPoint, Touch, Watch};
+use crate::ledger::{Finding, Key, Package, RetryDecision};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec};
 
@@ -18,6 +19,12 @@ pub(crate) struct Watched {
 impl Watched {
     pub(crate) const fn new(tool: Arc<dyn Prepared>, watch: Arc<dyn Watch>) -> Self {
         Self { tool, watch }
+    }
+
+    fn says_nothing_happened(&self, error: &ToolError) -> bool {
+        let spec = self.tool.spec();
+        let decision = error.kind.decision(spec.effect, spec.contract.class);
+        matches!(decision, RetryDecision::Retry | RetryDecision::DoNotRetry)
     }
 }
 
@@ -40,9 +47,15 @@ impl Prepared for Watched {
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
         Box::pin(async move {
-            self.watch.at(CrashPoint::BeforeCall);
+            cross(&*self.watch, CrashPoint::BeforeCall).await;
+            self.watch.touches(Touch::Call, call, self.spec());
             let result = self.tool.call(call).await;
-            self.watch.at(CrashPoint::AfterCall);
+            if let Err(error) = &result
+                && self.says_nothing_happened(error)
+            {
+                self.watch.touches(Touch::NothingHappened, call, self.spec());
+            }
+            cross(&*self.watch, CrashPoint::AfterCall).await;
             result
         })
     }
@@ -50,9 +63,12 @@ impl Prepared for Watched {
     fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
         let finding = self.tool.reconcile(call)?;
         Some(Box::pin(async move {
-            self.watch.at(CrashPoint::BeforeLookup);
+            cross(&*self.watch, CrashPoint::BeforeLookup).await;
             let found = finding.await;
-            self.watch.at(CrashPoint::AfterLookup);
+            let nothing = matches!(found, Ok(Finding::NotFound));
+            let touch = if nothing { Touch::FoundNothing } else { Touch::Looked };
+            self.watch.touches(touch, call, self.spec());
+            cross(&*self.watch, CrashPoint::AfterLookup).await;
             found
         }))
     }

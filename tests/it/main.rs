@@ -48,6 +48,7 @@ mod ledger_resolve;
 mod ledger_retry;
 mod payload;
 mod secrets;
+mod sim;
 mod sqlite;
 mod tenants;
 mod tidy;

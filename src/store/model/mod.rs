@@ -134,6 +134,21 @@ impl Model {
         self.state().lose_answer = true;
     }
 
+    /// Every record there is, of all tenants, in the order of their places: for checks.
+    pub fn records(&self) -> Vec<Record> {
+        self.state().tables.records.values().cloned().collect()
+    }
+
+    /// Every run there is, of all tenants, in the order of their places: for checks.
+    pub fn runs(&self) -> Vec<Run> {
+        self.state().tables.runs.values().cloned().collect()
+    }
+
+    /// Every question there is, open and answered, of all tenants, in the order of their places: for checks.
+    pub fn escalations(&self) -> Vec<Escalation> {
+        self.state().tables.escalations.values().cloned().collect()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic in here is a bug of the model; going on would only hide it behind another one.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -18,14 +18,14 @@ pub(super) struct Tables {
     workers: BTreeMap<Fence, Worker>,
     tenant_keys: BTreeMap<Tenant, DigestKey>,
     payloads: BTreeMap<(Tenant, [u8; 32]), Payload>,
-    runs: BTreeMap<RunId, Run>,
+    pub(super) runs: BTreeMap<RunId, Run>,
     run_keys: BTreeMap<(Tenant, Name, String), RunId>,
     steps: BTreeMap<(Tenant, RunId), Steps>,
-    records: BTreeMap<RecordId, Record>,
+    pub(super) records: BTreeMap<RecordId, Record>,
     record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
     uses: BTreeMap<(Tenant, RunId, RecordId), Use>,
     evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
-    escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
+    pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
 }
 
 /// Writing.

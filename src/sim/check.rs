@@ -1,0 +1,297 @@
+//! The invariants of the design, by number, checked while a simulation runs and when it has come to rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Touch;
+use super::clock::SimClock;
+use super::world::World;
+use crate::id::{Fence, RecordId, Tenant};
+use crate::ledger::{Basis, ContractClass, OperationKey, Record, State};
+use crate::store::{Change, Escalation, EscalationKind, Model, Run, RunState};
+use crate::tool::{Call, ToolSpec};
+
+/// What must not happen, and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which rule.
+    pub rule: Rule,
+    /// What happened, to what.
+    pub what: String,
+}
+
+/// The rules. The numbers are those of the design's invariants.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Rule {
+    /// 1: no attempt is dispatched before its intent is durable.
+    IntentBeforeEffect,
+    /// 2: nothing leaves the engine before it is durable.
+    NothingPromisedEarly,
+    /// 3: what may have happened is not sent again unless that can do no harm.
+    NoBlindRepeat,
+    /// 4: the first result wins.
+    FirstResultWins,
+    /// 6: a fenced worker changes nothing.
+    ZombieChangesNothing,
+    /// 7: no effect of a run that did not end well is forgotten.
+    NoEffectForgotten,
+    /// 8: what cannot be resolved is an open question.
+    NothingDropped,
+    /// An effect happened twice, and nothing says so.
+    SilentDuplicate,
+    /// An effect is recorded and did not happen.
+    SilentLoss,
+    /// What the user asked to be checked.
+    Own(String),
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IntentBeforeEffect => f.write_str("invariant 1, intent before effect"),
+            Self::NothingPromisedEarly => f.write_str("invariant 2, nothing promised before it is durable"),
+            Self::NoBlindRepeat => f.write_str("invariant 3, no blind repeat"),
+            Self::FirstResultWins => f.write_str("invariant 4, the first result wins"),
+            Self::ZombieChangesNothing => f.write_str("invariant 6, a zombie changes nothing"),
+            Self::NoEffectForgotten => f.write_str("invariant 7, no effect is forgotten"),
+            Self::NothingDropped => f.write_str("invariant 8, nothing is dropped silently"),
+            Self::SilentDuplicate => f.write_str("no silent duplicate"),
+            Self::SilentLoss => f.write_str("no silent loss"),
+            Self::Own(name) => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.what)
+    }
+}
+
+/// Watches a simulation from the disk and from the tools: it believes nothing that the engine says.
+pub(super) struct Checker {
+    clock: SimClock,
+    state: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    life: u32,
+    life_began: Duration,
+    /// As they are durable.
+    records: BTreeMap<RecordId, Record>,
+    places: BTreeMap<(Tenant, OperationKey), RecordId>,
+    newest: Option<Fence>,
+    sent: BTreeMap<(Tenant, OperationKey), Vec<Sent>>,
+    violations: Vec<Violation>,
+}
+
+/// An attempt that may have reached the world.
+struct Sent {
+    life: u32,
+    at: Duration,
+    /// When a lookup last showed nothing.
+    nothing_at: Option<Duration>,
+}
+
+impl Checker {
+    pub(super) fn new(clock: SimClock) -> Self {
+        Self { clock, state: Mutex::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin_life(&self, life: u32) {
+        let mut seen = self.seen();
+        (seen.life, seen.life_began) = (life, self.clock.elapsed());
+    }
+
+    pub(super) fn take(&self) -> Vec<Violation> {
+        std::mem::take(&mut self.seen().violations)
+    }
+
+    /// A change became durable.
+    pub(super) fn wrote(&self, change: &Change) {
+        let mut seen = self.seen();
+        if let Some(fence) = change.fence {
+            if seen.newest.is_some_and(|newest| fence < newest) {
+                seen.violated(
+                    Rule::ZombieChangesNothing,
+                    format!("worker {} wrote after it was fenced", fence.0),
+                );
+            }
+            seen.newest = seen.newest.max(Some(fence));
+        }
+        if let Some(record) = &change.record {
+            seen.recorded(record);
+        }
+    }
+
+    /// A tool touches the world.
+    pub(super) fn touched(&self, life: u32, touch: Touch, call: &Call, tool: &ToolSpec) {
+        let now = self.clock.elapsed();
+        let mut seen = self.seen();
+        let place = (call.tenant().clone(), call.operation_key().clone());
+        match touch {
+            Touch::Call => {
+                seen.intent_is_durable(&place, call);
+                seen.repeat_is_safe(&place, tool);
+                seen.sent.entry(place).or_default().push(Sent { life, at: now, nothing_at: None });
+            }
+            Touch::NothingHappened => drop(seen.sent.get_mut(&place).and_then(Vec::pop)),
+            Touch::FoundNothing => {
+                for sent in seen.sent.entry(place).or_default() {
+                    sent.nothing_at = Some(now);
+                }
+            }
+            Touch::Looked => {}
+        }
+    }
+}
+
+impl Seen {
+    fn violated(&mut self, rule: Rule, what: String) {
+        self.violations.push(Violation { rule, what });
+    }
+
+    fn recorded(&mut self, record: &Record) {
+        let first = self.records.get(&record.id).and_then(|before| before.response().cloned());
+        if let Some(first) = first
+            && record.response() != Some(&first)
+        {
+            self.violated(Rule::FirstResultWins, format!("{} had a result and has another one", record.key));
+        }
+        let place = (record.tenant.clone(), record.key.clone());
+        if matches!(record.state, State::Failed { .. }) {
+            self.sent.remove(&place); // it is recorded that nothing happened, by whoever may say so
+        }
+        self.places.insert(place, record.id);
+        self.records.insert(record.id, record.clone());
+    }
+
+    fn intent_is_durable(&mut self, place: &(Tenant, OperationKey), call: &Call) {
+        let durable = self.places.get(place).and_then(|id| self.records.get(id));
+        let intended = durable.is_some_and(|r| r.state == State::Started && r.attempts == call.attempt());
+        if !intended {
+            let what = format!(
+                "{} is dispatched, attempt {}, and its intent is not durable",
+                place.1,
+                call.attempt()
+            );
+            self.violated(Rule::IntentBeforeEffect, what);
+        }
+    }
+
+    fn repeat_is_safe(&mut self, place: &(Tenant, OperationKey), tool: &ToolSpec) {
+        if !tool.effect.leaves_mark() || tool.contract.class.collides() {
+            return;
+        }
+        let is_safe = |sent: &Sent| {
+            // An earlier process ceased to send when this one began; an attempt of this one, at the earliest at once.
+            let cut = if sent.life < self.life { self.life_began } else { sent.at };
+            match tool.contract.class {
+                ContractClass::Blind => tool.contract.repeat_blindly,
+                _ => sent.nothing_at.is_some_and(|at| at >= cut + tool.contract.settle),
+            }
+        };
+        let safe = self.sent.get(place).is_none_or(|sent| sent.iter().all(is_safe));
+        if !safe {
+            self.violated(
+                Rule::NoBlindRepeat,
+                format!("{} is sent again although it may have happened", place.1),
+            );
+        }
+    }
+}
+
+/// What holds when nothing is left to do.
+pub(super) fn at_rest(store: &Model, world: &World, told: &[String]) -> Vec<Violation> {
+    let rest = Rest { records: store.records(), runs: store.runs(), questions: store.escalations() };
+    let mut violations = Vec::new();
+    let mut violated = |rule, what| violations.push(Violation { rule, what });
+    for record in &rest.records {
+        if record.state == State::Started && rest.open_question(record).is_none() {
+            violated(Rule::NothingDropped, format!("{} may have happened, and nobody asks", record.key));
+        }
+    }
+    for run in &rest.runs {
+        rest.check_run(run, &mut violated);
+    }
+    for (a, b) in told.iter().zip(told.iter().skip(1)) {
+        if a != b {
+            violated(Rule::FirstResultWins, format!("a caller was told {a} and another one {b}"));
+        }
+    }
+    rest.compare(world, &mut violated);
+    violations
+}
+
+struct Rest {
+    records: Vec<Record>,
+    runs: Vec<Run>,
+    questions: Vec<Escalation>,
+}
+
+impl Rest {
+    fn open_question(&self, record: &Record) -> Option<&Escalation> {
+        self.questions.iter().find(|q| Some(q.id) == record.escalation && q.answer.is_none())
+    }
+
+    fn check_run(&self, run: &Run, violated: &mut impl FnMut(Rule, String)) {
+        let asked = self.questions.iter().any(|q| q.answer.is_none() && q.run == Some(run.id));
+        match run.state {
+            RunState::Active => {
+                violated(Rule::NothingDropped, format!("run {} is active and nobody has it", run.id))
+            }
+            RunState::Waiting { .. } | RunState::Halted { .. } if !asked => {
+                violated(Rule::NothingDropped, format!("run {} waits and nobody asks", run.id));
+            }
+            _ => {}
+        }
+        if matches!(run.state, RunState::Failed { .. } | RunState::Halted { .. }) {
+            let owned = self.records.iter().filter(|r| r.owner.run == Some(run.id) && r.class.leaves_mark());
+            for record in owned.filter(|r| matches!(r.state, State::Committed { .. })) {
+                if !self.questions.iter().any(|q| q.record == Some(record.id)) {
+                    let what = format!("{} happened for run {}, which did not end well", record.key, run.id);
+                    violated(Rule::NoEffectForgotten, what);
+                }
+            }
+        }
+    }
+
+    /// The records against what the world has counted.
+    fn compare(&self, world: &World, violated: &mut impl FnMut(Rule, String)) {
+        let mut counts: BTreeMap<(Tenant, OperationKey), usize> = BTreeMap::new();
+        for effect in world.effects() {
+            *counts.entry((effect.tenant, effect.operation)).or_default() += 1;
+        }
+        let requested: BTreeSet<_> = world.requested();
+        for record in &self.records {
+            let place = (record.tenant.clone(), record.key.clone());
+            let count = counts.get(&place).copied().unwrap_or(0);
+            if count > 1 && !self.is_marked(record) {
+                violated(Rule::SilentDuplicate, format!("{} happened {count} times", record.key));
+            }
+            let known = matches!(record.state, State::Committed { .. }) && record.basis != Basis::Decision;
+            if count == 0 && known && requested.contains(&place) {
+                violated(Rule::SilentLoss, format!("{} is committed and did not happen", record.key));
+            }
+        }
+    }
+
+    /// It is said somewhere that it may have happened, or did happen, more than once.
+    fn is_marked(&self, record: &Record) -> bool {
+        let asked = |q: &&Escalation| q.record == Some(record.id);
+        record.basis == Basis::Declaration
+            || self.questions.iter().filter(asked).any(|q| {
+                q.kind == EscalationKind::Duplicated
+                    || q.kind == EscalationKind::Unconfirmed
+                    || q.answer.is_none()
+            })
+    }
+}

@@ -1,0 +1,171 @@
+//! Virtual time. Nothing sleeps: when nothing is left to do, the earliest timer is due at once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::clock::{Boot, Clock, Timestamp};
+
+/// 2026-01-01 00:00:00 UTC, in microseconds: where every simulation begins.
+const BEGIN: i64 = 1_767_225_600_000_000;
+
+/// The clock of a simulated machine, and of the world around it: no crash of a process stops it.
+#[derive(Clone, Default)]
+pub struct SimClock(Arc<Mutex<Timers>>);
+
+#[derive(Default)]
+struct Timers {
+    /// Since the machine was started.
+    now: Duration,
+    /// How far the wall clock was set forward, in microseconds.
+    set: i64,
+    /// In the order in which they fall due, and for one instant in the order in which they were set.
+    due: BTreeMap<(Duration, u64), Due>,
+    count: u64,
+    /// Whoever waits until nothing is left to do.
+    idle: Option<Waker>,
+    is_idle: bool,
+    /// How often something fell due since anybody waits for rest.
+    turns: u32,
+}
+
+/// Whoever has had so many turns is not going to come to rest.
+const RESTLESS: u32 = 20_000;
+
+enum Due {
+    Wake(Waker),
+    Do(Box<dyn FnOnce() + Send>),
+}
+
+impl fmt::Debug for SimClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimClock").field("now", &self.timers().now).finish_non_exhaustive()
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Timestamp {
+        let timers = self.timers();
+        Timestamp(BEGIN.saturating_add(timers.set)).after(timers.now)
+    }
+
+    fn boot(&self) -> Boot {
+        Boot(self.timers().now)
+    }
+
+    fn sleep(&self, by: Duration) -> BoxFuture<'static, ()> {
+        let until = self.timers().now.saturating_add(by);
+        Box::pin(Sleep { clock: self.clone(), until, place: None })
+    }
+}
+
+impl SimClock {
+    fn timers(&self) -> MutexGuard<'_, Timers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Since the machine was started.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.timers().now
+    }
+
+    /// Something that happens later, whoever lives by then.
+    pub(super) fn later(&self, by: Duration, happen: impl FnOnce() + Send + 'static) {
+        let mut timers = self.timers();
+        let at = timers.now.saturating_add(by);
+        timers.set(at, Due::Do(Box::new(happen)));
+    }
+
+    /// Sets the wall clock, forward or back. Boot time knows nothing of it.
+    pub(super) fn jump(&self, seconds: i64) {
+        let mut timers = self.timers();
+        timers.set = timers.set.saturating_add(seconds.saturating_mul(1_000_000));
+    }
+
+    /// Lets the next thing happen that is due. Called when nobody is at work; whoever waits for rest is woken each
+    /// time, for what happens may concern nobody, and the thread that called this is about to sleep for ever.
+    pub(super) fn advance(&self) {
+        let (due, idle) = {
+            let mut timers = self.timers();
+            timers.turns += 1;
+            let next = if timers.turns < RESTLESS { timers.due.pop_first() } else { None };
+            match &next {
+                Some(((at, _), _)) => timers.now = timers.now.max(*at),
+                None => timers.is_idle = true,
+            }
+            (next.map(|(_, due)| due), timers.idle.clone())
+        };
+        match due {
+            Some(Due::Wake(waker)) => waker.wake(),
+            Some(Due::Do(happen)) => happen(),
+            None => {}
+        }
+        if let Some(idle) = idle {
+            idle.wake();
+        }
+    }
+
+    /// Resolves when nobody is at work and no timer is set, or when that does not seem to come.
+    pub(super) async fn idle(&self) {
+        {
+            let mut timers = self.timers();
+            (timers.is_idle, timers.turns) = (false, 0);
+        }
+        std::future::poll_fn(|cx| {
+            let mut timers = self.timers();
+            if timers.is_idle {
+                return Poll::Ready(());
+            }
+            timers.idle = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Timers {
+    fn set(&mut self, at: Duration, due: Due) -> (Duration, u64) {
+        self.count += 1;
+        self.due.insert((at, self.count), due);
+        (at, self.count)
+    }
+}
+
+struct Sleep {
+    clock: SimClock,
+    until: Duration,
+    place: Option<(Duration, u64)>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let clock = self.clock.clone();
+        let mut timers = clock.timers();
+        if timers.now >= self.until {
+            return Poll::Ready(());
+        }
+        let waker = Due::Wake(cx.waker().clone());
+        match self.place {
+            // Polled before its time: it keeps its place, or the order would hang on who polled what.
+            Some(place) if timers.due.contains_key(&place) => drop(timers.due.insert(place, waker)),
+            _ => self.place = Some(timers.set(self.until, waker)),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.clock.timers().due.remove(&place);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What goes wrong in a simulation, and when: written down, so that it can be tried again.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What becomes of one request to a simulated provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fault {
+    /// 422: nothing happened.
+    Refused,
+    /// 429 with a retry-after of 2 s: nothing happened.
+    RateLimited,
+    /// 500, and nothing happened.
+    FailsBefore,
+    /// 500, although it happened.
+    FailsAfter,
+    /// The request is lost and the connection breaks.
+    RequestLost,
+    /// It happened, and the connection breaks before the answer.
+    AnswerLost,
+    /// It happened, and no answer ever comes.
+    Hangs,
+    /// The connection breaks, and the request arrives 40 s later, inside the settle time.
+    Late,
+    /// A proxy sends the request twice, one second apart; only to a provider that takes a key.
+    Doubled,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Refused,
+        Self::RateLimited,
+        Self::FailsBefore,
+        Self::FailsAfter,
+        Self::RequestLost,
+        Self::AnswerLost,
+        Self::Hangs,
+        Self::Late,
+        Self::Doubled,
+    ];
+
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::RateLimited => "rate-limited",
+            Self::FailsBefore => "fails-before",
+            Self::FailsAfter => "fails-after",
+            Self::RequestLost => "request-lost",
+            Self::AnswerLost => "answer-lost",
+            Self::Hangs => "hangs",
+            Self::Late => "late",
+            Self::Doubled => "doubled",
+        }
+    }
+}
+
+/// One thing that goes wrong. Lives, crossings, requests and commits are counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Incident {
+    /// The process dies at a crash point: in which life, and at which of the points that this life crosses.
+    Crash {
+        /// Which process.
+        life: u32,
+        /// Which of its crossings.
+        crossing: u32,
+    },
+    /// A provider misbehaves.
+    Fault {
+        /// Which request, over all lives and providers.
+        request: u32,
+        /// How.
+        fault: Fault,
+    },
+    /// A commit fails, and nothing of it is written.
+    StoreFails {
+        /// Which commit, over all lives.
+        commit: u32,
+    },
+    /// A commit is written, and its answer is lost.
+    StoreAnswerLost {
+        /// Which commit, over all lives.
+        commit: u32,
+    },
+    /// The wall clock is set by so many seconds.
+    ClockJumps {
+        /// Before which life.
+        life: u32,
+        /// How far; negative is back.
+        seconds: i64,
+    },
+}
+
+impl fmt::Display for Incident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crash { life, crossing } => write!(f, "crash@{life}.{crossing}"),
+            Self::Fault { request, fault } => write!(f, "{}@{request}", fault.name()),
+            Self::StoreFails { commit } => write!(f, "store-fails@{commit}"),
+            Self::StoreAnswerLost { commit } => write!(f, "store-answer-lost@{commit}"),
+            Self::ClockJumps { life, seconds } => write!(f, "clock{seconds:+}@{life}"),
+        }
+    }
+}
+
+impl FromStr for Incident {
+    type Err = UnknownIncident;
+
+    fn from_str(text: &str) -> Result<Self, UnknownIncident> {
+        let unknown = || UnknownIncident { text: text.to_owned() };
+        let (what, place) = text.split_once('@').ok_or_else(unknown)?;
+        let number = |text: &str| text.parse().map_err(|_| unknown());
+        Ok(match what {
+            "crash" => {
+                let (life, crossing) = place.split_once('.').ok_or_else(unknown)?;
+                Self::Crash { life: number(life)?, crossing: number(crossing)? }
+            }
+            "store-fails" => Self::StoreFails { commit: number(place)? },
+            "store-answer-lost" => Self::StoreAnswerLost { commit: number(place)? },
+            _ => match what.strip_prefix("clock") {
+                Some(seconds) => Self::ClockJumps {
+                    life: number(place)?,
+                    seconds: seconds.parse().map_err(|_| unknown())?,
+                },
+                None => {
+                    let fault = Fault::ALL.into_iter().find(|fault| fault.name() == what);
+                    Self::Fault { request: number(place)?, fault: fault.ok_or_else(unknown)? }
+                }
+            },
+        })
+    }
+}
+
+/// Everything that goes wrong in one simulation.
+///
+/// ```
+/// use counterfoil::sim::Schedule;
+/// let schedule: Schedule = "crash@1.7 answer-lost@2".parse()?;
+/// assert_eq!(schedule.incidents().len(), 2);
+/// assert_eq!(schedule.to_string(), "crash@1.7 answer-lost@2");
+/// # Ok::<(), counterfoil::sim::UnknownIncident>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Schedule(Vec<Incident>);
+
+impl Schedule {
+    /// These incidents.
+    pub fn new(incidents: impl IntoIterator<Item = Incident>) -> Self {
+        Self(incidents.into_iter().collect())
+    }
+
+    /// What goes wrong.
+    pub fn incidents(&self) -> &[Incident] {
+        &self.0
+    }
+
+    pub(super) fn and(&self, incident: Incident) -> Self {
+        Self(self.0.iter().copied().chain([incident]).collect())
+    }
+
+    /// Without one of them. If that is a crash, there is one life less, and what befell later ones moves up.
+    pub(super) fn without(&self, place: usize) -> Self {
+        let mut left = self.0.clone();
+        let gone = left.remove(place);
+        if let Incident::Crash { life: ended, .. } = gone {
+            for incident in &mut left {
+                if let Incident::Crash { life, .. } | Incident::ClockJumps { life, .. } = incident
+                    && *life > ended
+                {
+                    *life -= 1;
+                }
+            }
+        }
+        Self(left)
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("nothing goes wrong");
+        }
+        let texts: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&texts.join(" "))
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = UnknownIncident;
+    fn from_str(text: &str) -> Result<Self, UnknownIncident> {
+        text.split_whitespace().map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// There is no such incident.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no incident {text:?}: it is written as in `crash@1.7`, `answer-lost@2` or `clock-3600@2`")]
+pub struct UnknownIncident {
+    /// What was written.
+    pub text: String,
+}

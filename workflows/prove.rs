@@ -1,0 +1,65 @@
+//! Prove it: your workflow, your tool, a few lines of your provider, crashed wherever a process can die.
+//!
+//! ```text
+//! cargo run --release --features sim --example prove
+//! cargo test --features sim --example prove
+//! ```
+
+#![allow(missing_docs, reason = "an example")]
+
+use counterfoil::ledger::Finding;
+use counterfoil::sim::{Report, Simulation, World};
+use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::{Ctx, Failure, Key};
+
+/// A tool that books a payment with a bank of which we know this: it takes no key, and can be asked.
+struct Book(World);
+
+impl Tool for Book {
+    const NAME: &'static str = "book";
+    type Effect = effect::Payment;
+    type Contract = contract::Lookup;
+    type Input = String;
+    type Output = String;
+
+    fn key(&self, invoice: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target(invoice))
+    }
+
+    async fn call(&self, call: &Call, invoice: &String) -> Result<Done<String>, ToolError> {
+        Ok(Done::new(self.0.happen(call, "bank", invoice)))
+    }
+}
+
+impl Reconcile for Book {
+    async fn reconcile(&self, _: &Call, invoice: &String) -> Result<Finding<String>, ToolError> {
+        Ok(match self.0.found("bank", invoice).first() {
+            Some(booked) => Finding::Committed { output: booked.id.clone(), external_ref: None },
+            None => Finding::NotFound,
+        })
+    }
+}
+
+async fn pay(ctx: Ctx, order: String) -> Result<String, Failure> {
+    let invoice = ctx.step("invoice", &order, |order| format!("invoice for {order}")).await?;
+    ctx.call::<Book>(invoice).await
+}
+
+fn explore() -> Report {
+    Simulation::of(pay, "order 17".to_owned())
+        .engine(|engine, world| engine.tool(Book(world.clone())))
+        .check("paid once", |end| end.exactly_once_if_succeeded("bank", "invoice for order 17"))
+        .random(200)
+        .explore()
+}
+
+#[test]
+fn no_crash_pays_twice() {
+    explore().assert_ok();
+}
+
+fn main() {
+    let report = explore();
+    println!("{report}");
+    std::process::exit(i32::from(!report.is_ok()));
+}

@@ -210,22 +210,14 @@ async fn committed(
     record: &Record,
     done: Done<Payload>,
 ) -> Result<Ended, ExecError> {
-    let contract = &op.tool.spec().contract;
-    // A send that followed one of unknown fate: did the first arrive after all?
-    let confirm = record.in_doubt && contract.lookup != LookupOffer::None;
-    let confirm_at = confirm.then(|| core.now().after(contract.settle));
-    let known = Known { basis: record.basis, confirm_at, external_ref: done.external_ref, duplicated: None };
+    let known = Known { basis: record.basis, external_ref: done.external_ref, duplicated: None };
     let (record, response, ticket) = seal(core, op, record, done.output, known).await?;
-    if let Some(at) = confirm_at {
-        core.agenda.note(at);
-    }
     Ok(Ended::Committed(record, response, ticket))
 }
 
 /// How it is known that it happened.
 pub(super) struct Known {
     pub(super) basis: Basis,
-    pub(super) confirm_at: Option<crate::clock::Timestamp>,
     pub(super) external_ref: Option<String>,
     /// The question that is opened with it, if the world holds more than one.
     pub(super) duplicated: Option<Escalation>,
@@ -246,7 +238,12 @@ pub(super) async fn seal(
         response
     };
     let (stored, large) = core.storable(response.clone());
-    let Known { basis, confirm_at, external_ref, duplicated } = known;
+    let Known { basis, external_ref, duplicated } = known;
+    let contract = &op.tool.spec().contract;
+    // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
+    // it happened: a lookup after a crash may have seen the second one before the first has arrived.
+    let confirm = record.in_doubt && contract.lookup != LookupOffer::None && duplicated.is_none();
+    let confirm_at = confirm.then(|| core.now().after(contract.settle));
     let event = Event::Commit { response: stored, external_ref, basis, confirm_at };
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let mut change = core.change(op.lane).record(record.clone());
@@ -254,6 +251,9 @@ pub(super) async fn seal(
     change.escalations.extend(duplicated);
     let slot = op.take_slot().map(|slot| Box::new(slot) as Held);
     let ticket = core.group.submit_with_room_holding(change, slot).await;
+    if let Some(at) = confirm_at {
+        core.agenda.note(at);
+    }
     Ok((record, response, ticket))
 }
 

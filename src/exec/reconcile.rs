@@ -234,7 +234,7 @@ impl<'a> Search<'a> {
                 (output, external_refs.into_iter().next(), Some(question))
             }
         };
-        let known = Known { basis: Basis::Lookup, confirm_at: None, external_ref, duplicated };
+        let known = Known { basis: Basis::Lookup, external_ref, duplicated };
         let (record, response, ticket) = seal(self.core, self.op, &self.record, output, known).await?;
         Ok(Ok(Fate::Committed(record, response, ticket)))
     }

@@ -44,6 +44,8 @@ pub enum Rule {
     SilentDuplicate,
     /// An effect is recorded and did not happen.
     SilentLoss,
+    /// An effect happened, and is recorded as one that did not.
+    WrongFailure,
     /// What the user asked to be checked.
     Own(String),
 }
@@ -60,6 +62,7 @@ impl fmt::Display for Rule {
             Self::NothingDropped => f.write_str("invariant 8, nothing is dropped silently"),
             Self::SilentDuplicate => f.write_str("no silent duplicate"),
             Self::SilentLoss => f.write_str("no silent loss"),
+            Self::WrongFailure => f.write_str("what is recorded as failed did not happen"),
             Self::Own(name) => f.write_str(name),
         }
     }
@@ -278,6 +281,9 @@ impl Rest {
                 violated(Rule::SilentDuplicate, format!("{} happened {count} times", record.key));
             }
             let known = matches!(record.state, State::Committed { .. }) && record.basis != Basis::Decision;
+            if count > 0 && matches!(record.state, State::Failed { .. }) {
+                violated(Rule::WrongFailure, format!("{} is failed and happened", record.key));
+            }
             if count == 0 && known && requested.contains(&place) {
                 violated(Rule::SilentLoss, format!("{} is committed and did not happen", record.key));
             }

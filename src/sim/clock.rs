@@ -36,7 +36,7 @@ struct Timers {
 }
 
 /// Whoever has had so many turns is not going to come to rest.
-const RESTLESS: u32 = 20_000;
+const RESTLESS: u32 = 2_000;
 
 enum Due {
     Wake(Waker),

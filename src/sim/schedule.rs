@@ -22,13 +22,15 @@ pub enum Fault {
     Hangs,
     /// The connection breaks, and the request arrives 40 s later, inside the settle time.
     Late,
+    /// The same, but it arrives 100 s later: beyond the settle time, where a duplicate cannot be prevented.
+    TooLate,
     /// A proxy sends the request twice, one second apart; only to a provider that takes a key.
     Doubled,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Refused,
         Self::RateLimited,
         Self::FailsBefore,
@@ -37,6 +39,7 @@ impl Fault {
         Self::AnswerLost,
         Self::Hangs,
         Self::Late,
+        Self::TooLate,
         Self::Doubled,
     ];
 
@@ -51,6 +54,7 @@ impl Fault {
             Self::AnswerLost => "answer-lost",
             Self::Hangs => "hangs",
             Self::Late => "late",
+            Self::TooLate => "too-late",
             Self::Doubled => "doubled",
         }
     }

@@ -20,6 +20,8 @@ use crate::tool::{Call, Done, ToolError};
 const WAY: Duration = Duration::from_millis(10);
 /// A request that dawdles: longer than any patience, shorter than the settle time.
 const LATE: Duration = Duration::from_secs(40);
+/// A request that dawdles beyond the settle time.
+const TOO_LATE: Duration = Duration::from_secs(100);
 /// A proxy sends a second copy this much later.
 const COPY: Duration = Duration::from_secs(1);
 
@@ -128,13 +130,17 @@ impl Service {
             }
             _ => {}
         }
-        let way = if fault == Some(Fault::Late) { LATE } else { WAY };
+        let way = match fault {
+            Some(Fault::Late) => LATE,
+            Some(Fault::TooLate) => TOO_LATE,
+            _ => WAY,
+        };
         let answer = self.deliver(request.clone(), way);
         // Without a key nobody on this side could prevent it or find it out: there it is not tried.
         if fault == Some(Fault::Doubled) && self.offer.tells_copies() {
             drop(self.deliver(request, way + COPY));
         }
-        if fault == Some(Fault::Late) {
+        if way > WAY {
             // Whoever sent it has lost the connection long before it arrives.
             clock.sleep(WAY).await;
             return refused(ErrorKind::Disconnected, "connection reset");

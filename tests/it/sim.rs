@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// A typed tool for each class, all of one provider.
 macro_rules! tools {
     ($($tool:ident: $class:ty;)*) => {$(
-        struct $tool(Service);
+        pub(crate) struct $tool(pub(crate) Service);
 
         impl Tool for $tool {
             const NAME: &'static str = stringify!($tool);
@@ -59,7 +59,7 @@ tools! { with lookup
 }
 
 /// A step, an effect, a step on its result, and a second effect.
-async fn twice<T>(ctx: Ctx, case: String) -> Result<String, Failure>
+pub(crate) async fn twice<T>(ctx: Ctx, case: String) -> Result<String, Failure>
 where
     T: Tool<Input = String, Output = Value, Effect = effect::InternalMutation>,
 {
@@ -175,6 +175,15 @@ fn without_the_settle_time_a_late_request_makes_two() {
         })
         .explore();
     assert!(broken(&report).contains(&Rule::Own("never two".into())), "{report}");
+}
+
+// Found by the simulator: the second send was answered by a lookup after a crash, and nobody looked for the first.
+#[test]
+fn a_lookup_after_a_second_send_is_confirmed_too() {
+    let replay = simulation(Offer::Lookup, Looks).replay(&"too-late@1 crash@1.20".parse().unwrap());
+    assert_eq!(replay.violations, [], "{}", replay.timeline());
+    assert!(replay.timeline().contains("dies at after-call"), "another window by now: {}", replay.timeline());
+    assert!(replay.timeline().contains("asks:"), "{}", replay.timeline());
 }
 
 // A workflow that never succeeds breaks no rule, and proves nothing.

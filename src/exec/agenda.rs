@@ -54,7 +54,8 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// Something is due at this instant.
+    /// Something is due at this instant. To be said when it can be read: who looks before finds nothing, and
+    /// does not look again.
     pub(crate) fn note(&self, at: Timestamp) {
         let mut earliest = self.earliest.lock().unwrap_or_else(PoisonError::into_inner);
         if earliest.is_none_or(|known| at < known) {
@@ -89,6 +90,18 @@ impl Agenda {
     }
 }
 
+/// Notes on an agenda, when it is dropped, that something is due.
+pub(super) struct NoteWhenDropped {
+    pub(super) agenda: Arc<Agenda>,
+    pub(super) at: Timestamp,
+}
+
+impl Drop for NoteWhenDropped {
+    fn drop(&mut self) {
+        self.agenda.note(self.at);
+    }
+}
+
 /// Runs until the core is gone or closing.
 pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
     let mut pause = LATER;
@@ -102,8 +115,15 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
         let now = strong.now();
         match strong.agenda.peek() {
             Some(at) if at <= now => {
+                // Taken before it is asked once more: closing waits for it. Were closing to overtake, the worker
+                // would retire, and what the lookups find could not be written any more.
+                let looking = strong.tracker.token();
+                if strong.is_closing() {
+                    return;
+                }
                 strong.agenda.take();
                 let mut more = confirm_due(&strong, now).await;
+                drop(looking);
                 if let Some(due) = due.as_ref().and_then(Weak::upgrade)
                     && due.take_up(now).await == More::Perhaps
                 {

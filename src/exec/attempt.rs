@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
+use super::agenda::NoteWhenDropped;
 use super::core::{Core, admitted, failed, refused};
 use super::operation::Operation;
 use super::outcome::ExecError;
@@ -249,11 +250,12 @@ pub(super) async fn seal(
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.escalations.extend(duplicated);
-    let slot = op.take_slot().map(|slot| Box::new(slot) as Held);
-    let ticket = core.group.submit_with_room_holding(change, slot).await;
-    if let Some(at) = confirm_at {
-        core.agenda.note(at);
-    }
+    let slot = op.take_slot();
+    let held = match confirm_at.map(|at| NoteWhenDropped { agenda: core.agenda.clone(), at }) {
+        Some(note) => Some(Box::new((slot, note)) as Held),
+        None => slot.map(|slot| Box::new(slot) as Held),
+    };
+    let ticket = core.group.submit_with_room_holding(change, held).await;
     Ok((record, response, ticket))
 }
 

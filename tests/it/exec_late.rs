@@ -1,11 +1,13 @@
 //! What arrives beyond the settle bound: found by the confirming lookup, listed, never settled in silence.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use counterfoil::Outcome;
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, Key};
-use counterfoil::store::{Escalation, EscalationKind, Resolution};
+use counterfoil::sim::{CrashPoint, Watch};
+use counterfoil::store::{Asked, Change, Escalation, EscalationKind, Model, Resolution, Store, Verdict};
+use counterfoil::tool::DynamicTool;
+use counterfoil::{Executor, Outcome};
 use serde_json::json;
 
 use crate::world::{
@@ -19,10 +21,13 @@ struct Scene {
 }
 
 impl Scene {
-    async fn process(&self) -> Process {
+    fn tool(&self) -> DynamicTool {
         let contract = Contract::new(ContractClass::Lookup);
-        let tool = self.world.tool("pay_out", EffectClass::Payment, contract).retry(brief());
-        Process::start(executor(&self.dir, &self.clock).dynamic_tool(tool)).await.unwrap()
+        self.world.tool("pay_out", EffectClass::Payment, contract).retry(brief())
+    }
+
+    async fn process(&self) -> Process {
+        Process::start(executor(&self.dir, &self.clock).dynamic_tool(self.tool())).await.unwrap()
     }
 
     /// A request was on its way when its process died; it was believed lost, and sent again.
@@ -112,6 +117,70 @@ async fn a_confirming_lookup_survives_a_crash() {
     let process = scene.process().await;
     scene.world.looked_up(3).await;
     is_duplicate(&listed(process).await);
+}
+
+/// Closes its executor when a confirming lookup has been postponed and not yet been made.
+#[derive(Default)]
+struct Closer(OnceLock<Executor>);
+
+impl Watch for Closer {
+    fn at(&self, point: CrashPoint) {
+        if let (CrashPoint::AfterConfirming, Some(executor)) = (point, self.0.get()) {
+            tokio::spawn(executor.clone().close(SETTLE * 1000));
+        }
+    }
+}
+
+// R-EXE-6, A10: closing waits for a confirming lookup that is under way. Were the worker retired first, what the
+// lookup finds could not be written any more, and would be found once more only after the next start.
+#[tokio::test]
+async fn a_confirming_lookup_under_way_is_finished_before_closing() {
+    let (scene, process, _) = Scene::believed_lost().await;
+    process.kill();
+    scene.world.land();
+    let closer = Arc::new(Closer::default());
+    let builder = executor(&scene.dir, &scene.clock).dynamic_tool(scene.tool()).watch(closer.clone());
+    let process = Process::start(builder).await.unwrap();
+    let executor = process.executor();
+    assert!(closer.0.set(executor.clone()).is_ok());
+    scene.confirm(3).await;
+    is_duplicate(&listed(process).await);
+}
+
+/// A store that is slow to write and quick to read: whoever can run meanwhile does.
+#[derive(Debug, Default)]
+struct Slow(Model);
+
+impl Store for Slow {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        Box::pin(async move {
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            self.0.commit(changes).await
+        })
+    }
+
+    counterfoil::delegate_reads!(self => self.0; all);
+}
+
+// R-EXE-6: a confirming lookup that falls due before the answer that it belongs to is durable is made all the same,
+// and not only after the next start.
+#[tokio::test]
+async fn a_confirming_lookup_that_is_due_at_once_is_made() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+    let world = World::new(Keys::Ignores);
+    world.replies([Reply::Late]);
+    let contract = Contract::new(ContractClass::Lookup).settle(Duration::ZERO);
+    let tool = world.tool("pay_out", EffectClass::Payment, contract).retry(brief());
+    let builder = executor(&dir, &clock).dynamic_tool(tool).wrap_store(|_| Arc::new(Slow::default()));
+    let process = Process::start(builder).await.unwrap();
+    let call = process.execute(request("pay_out"));
+    world.requested(1).await;
+    clock.advance(brief().attempt_timeout);
+    let outcome = call.await.unwrap().unwrap();
+    assert_eq!((world.count(), world.requests()), (1, 2), "{outcome:?}");
+    world.looked_up(2).await;
 }
 
 // C10: without an answer it is made again later: not at once and for ever, and not never.

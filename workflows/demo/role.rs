@@ -274,7 +274,9 @@ async fn quiet(
         let parked = !matches!(run.status().await?.state, RunState::Active);
         let confirm_at = record(executor, order).await?.and_then(|record| record.confirm_at);
         let soon = |at| SystemClock.now().until(at) < Duration::from_secs(20);
-        let ours = |at| soon(at) || watch.crossed(CrashPoint::AfterConfirming);
+        // Before and not after: its postponement can be read a moment earlier than this process hears that it is
+        // durable, and would then be taken for an earlier life's.
+        let ours = |at| soon(at) || watch.crossed(CrashPoint::BeforeConfirming);
         if parked && !confirm_at.is_some_and(ours) {
             return Ok(());
         }

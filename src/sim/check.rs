@@ -249,7 +249,7 @@ impl Rest {
         let asked = self.questions.iter().any(|q| q.answer.is_none() && q.run == Some(run.id));
         match run.state {
             RunState::Active => {
-                violated(Rule::NothingDropped, format!("run {} is active and nobody has it", run.id))
+                violated(Rule::NothingDropped, format!("run {} is active and nobody has it", run.id));
             }
             RunState::Waiting { .. } | RunState::Halted { .. } if !asked => {
                 violated(Rule::NothingDropped, format!("run {} waits and nobody asks", run.id));

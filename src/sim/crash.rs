@@ -54,7 +54,7 @@ const _: Option<&dyn Watch> = None;
 pub(super) async fn cross(watch: &dyn Watch, point: CrashPoint) {
     watch.at(point);
     if watch.is_dead() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -204,21 +204,35 @@ impl Simulation {
     /// Tries everything: nothing going wrong, each incident alone, each crash at each point of the recovery from
     /// each other crash, each crash under each fault, and what chance adds.
     pub fn explore(&self) -> Report {
+        self.explore_while(|_| true)
+    }
+
+    /// The same, for as long as you want to go on: until something is found, or your time is up.
+    pub fn explore_while(&self, go_on: impl Fn(&Report) -> bool) -> Report {
         let mut report = Report::default();
         let clean = self.try_one(&Schedule::default(), &mut report);
         report.clean_run_ends(&End { trial: &clean }, &clean);
         // All that goes wrong once before anything that goes wrong twice: the first failure is a small one.
         let mut pairs = Vec::new();
         for incident in singles(&clean) {
+            if !go_on(&report) {
+                return report;
+            }
             let schedule = Schedule::new([incident]);
             let trial = self.try_one(&schedule, &mut report);
             pairs.extend(followers(incident, &trial).into_iter().map(|second| schedule.and(second)));
         }
         for schedule in pairs.iter().filter(|_| self.pairs) {
+            if !go_on(&report) {
+                return report;
+            }
             self.try_one(schedule, &mut report);
         }
         let chance = Seeded::new(self.seed);
         for _ in 0..self.random {
+            if !go_on(&report) {
+                return report;
+            }
             self.try_one(&random(&chance, &clean), &mut report);
         }
         report
@@ -337,7 +351,7 @@ fn random(chance: &Seeded, clean: &Trial) -> Schedule {
     Schedule::new((0..incidents).map(|_| match below(8) {
         0..4 => Incident::Crash { life: 1 + below(4), crossing: 1 + below(crossings) },
         4 | 5 => {
-            let fault = Fault::ALL[chance.bits() as usize % Fault::ALL.len()];
+            let fault = Fault::ALL[below(10) as usize % Fault::ALL.len()];
             Incident::Fault { request: 1 + below(clean.requests + 2), fault }
         }
         6 => match below(2) {

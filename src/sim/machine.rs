@@ -245,7 +245,7 @@ impl Disk {
     /// In a dead process nobody comes back from here.
     async fn or_dead(&self) {
         if self.process.is_dead() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -75,6 +75,7 @@ impl InFlight {
         }
     }
 
+    /// Waits for whoever has the slot, and takes it.
     async fn taken(self: &Arc<Self>, place: &Place, wait: Wait, clock: &dyn Clock) -> Option<Slot> {
         let mut limit = None;
         loop {

@@ -139,27 +139,30 @@ async fn call(
         Ok(op) => op,
         Err(error) => return Err(live.failure(error).await),
     };
-    if !live.has_history() {
-        return carried_out(live, open, &op, Expect::New).await;
-    }
-    // Boxed because only a resumed run comes here: every call would have to carry the room for it.
-    match Box::pin(past(live, &open, &op)).await? {
+    // Boxed because only a resumed run has a past: every call would have to carry the room for it.
+    let past = if live.has_history() { Box::pin(past(live, &open, &op)).await? } else { Past::None };
+    let expect = match past {
+        Past::None => Expect::New,
+        Past::Unsettled => Expect::Anything,
         Past::Over(result) => {
             open.close();
-            result
+            return result;
         }
-        Past::Open(expect) => carried_out(live, open, &op, expect).await,
-    }
+    };
+    carried_out(live, open, &op, expect).await
 }
 
 /// What an earlier activation has left of a call.
 enum Past {
+    /// Nothing.
+    None,
+    /// A record without a result, or another's: to be looked at.
+    Unsettled,
     /// This is what became of it.
     Over(Result<Answer, Failure>),
-    /// It is to be carried out.
-    Open(Expect),
 }
 
+/// What a resumed run has recorded of a call. If that is nothing, this waits until new effects may go out.
 async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Failure> {
     // Before the future may turn out to be abandoned: a call that lost a select was asked for all the same, and
     // its effect needs no decision.
@@ -188,14 +191,14 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
                     Err(error) => Err(live.failure(error).await),
                 }
             }
-            _ => Ok(Past::Open(Expect::Anything)),
+            _ => Ok(Past::Unsettled),
         },
-        Some(Recorded::Use) => Ok(Past::Open(Expect::Anything)),
+        Some(Recorded::Use) => Ok(Past::Unsettled),
         None => {
             let tool = op.tool.spec().name.to_string();
             let held = HeldCall { tool, key: op.key.as_str().to_owned(), hash: op.hash };
             live.released(open, Some(held)).await;
-            Ok(Past::Open(Expect::New))
+            Ok(Past::None)
         }
     }
 }

@@ -10,20 +10,20 @@ use futures_util::future::BoxFuture;
 use super::agenda::NoteWhenDropped;
 use super::core::{Core, admitted, failed, refused};
 use super::operation::Operation;
-use super::outcome::ExecError;
-use crate::clock::Boot;
+use super::outcome::{Answer, ExecError};
+use crate::clock::{Boot, Timestamp};
 use crate::id::RecordId;
 use crate::ledger::{
     Basis, ErrorKind, Event, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State, apply,
 };
 use crate::payload::Payload;
-use crate::store::{Change, Escalation, Held, Refusal, StoreError, Ticket, Verdict};
+use crate::store::{Escalation, Held, Refusal, StoreError, Ticket, Verdict};
 use crate::tool::{Call, Done, Noting, ToolError};
 
 /// The right to touch the world once. Made only when a `started` record is durable, and taken by value.
 #[must_use]
 pub(super) struct Permit {
-    record: Record,
+    record: Box<Record>,
     /// What became of an earlier attempt is not known; its sender ceased to send at this instant.
     unsettled: Option<Boot>,
 }
@@ -31,16 +31,16 @@ pub(super) struct Permit {
 /// How an attempt ended.
 pub(super) enum Ended {
     /// It happened. The seal is on its way to the disk.
-    Committed(Record, Payload, Ticket),
+    Committed(Answer, Ticket),
     /// For certain it did not happen.
-    Failed(Record),
+    Failed(Box<Record>),
     /// Nobody knows yet.
     Ambiguous(Ambiguous),
 }
 
 /// A call of unknown outcome.
 pub(super) struct Ambiguous {
-    pub(super) record: Record,
+    pub(super) record: Box<Record>,
     /// When its sender ceased to send, on the boot clock.
     pub(super) cut: Boot,
     /// The provider refused the key as known.
@@ -53,7 +53,7 @@ pub(super) struct Ambiguous {
 
 impl Ambiguous {
     /// An attempt whose sender ceased to send at this instant, and of which no more is known.
-    pub(super) const fn new(record: Record, cut: Boot) -> Self {
+    pub(super) const fn new(record: Box<Record>, cut: Boot) -> Self {
         Self { record, cut, refused_as_duplicate: false, hopeless: false, retry_after: None }
     }
 }
@@ -63,10 +63,17 @@ impl Ambiguous {
 /// # Crash
 /// Before: nothing happened. After: the call is ambiguous, until it is sealed.
 pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>, ExecError> {
+    core.group.room().await;
     let now = may_dispatch(core, op)?;
+    let (record, ticket) = first(core, op, now);
+    permit(op, record, None, ticket).await
+}
+
+/// Queues the first `started` record. Not in the future that waits for it, which would hold all of this.
+fn first(core: &Core, op: &Operation, now: Timestamp) -> (Box<Record>, Ticket) {
     let spec = op.tool.spec();
     let (request, large) = op.stored_request(core);
-    let record = Record {
+    let record = Box::new(Record {
         id: RecordId(core.ids.next()),
         tenant: op.tenant.clone(),
         key: op.key.clone(),
@@ -90,10 +97,10 @@ pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>,
         confirm_at: None,
         created_at: now,
         updated_at: now,
-    };
+    });
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
-    permit(core, op, record, None, change).await
+    (record, core.group.submit(change))
 }
 
 /// Makes another attempt of a known operation durable, with what its answer will rest on: a crash must not
@@ -105,14 +112,15 @@ pub(super) async fn again(
     basis: Basis,
     unsettled: Option<Boot>,
 ) -> Result<Option<Permit>, ExecError> {
-    may_dispatch(core, op)?;
+    core.group.room().await;
+    let now = may_dispatch(core, op)?;
     let event = Event::Again { fence: core.fence, basis };
-    let Ok(record) = apply(record, event, core.fence, core.now()) else { return Ok(None) };
-    let change = core.change(op.lane).record(record.clone());
-    permit(core, op, record, unsettled, change).await
+    let Ok(record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
+    let ticket = core.group.submit(core.change(op.lane).record(record.clone()));
+    permit(op, record, unsettled, ticket).await
 }
 
-fn may_dispatch(core: &Core, op: &Operation) -> Result<crate::clock::Timestamp, ExecError> {
+fn may_dispatch(core: &Core, op: &Operation) -> Result<Timestamp, ExecError> {
     if core.is_closing() {
         return Err(ExecError::Closed { key: op.key.to_string() });
     }
@@ -122,13 +130,12 @@ fn may_dispatch(core: &Core, op: &Operation) -> Result<crate::clock::Timestamp, 
 }
 
 async fn permit(
-    core: &Core,
     op: &Operation,
-    record: Record,
+    record: Box<Record>,
     unsettled: Option<Boot>,
-    change: Change,
+    started: Ticket,
 ) -> Result<Option<Permit>, ExecError> {
-    match core.group.commit_one(change).await {
+    match started.durable().await {
         Ok(Verdict::Admitted) => Ok(Some(Permit { record, unsettled })),
         Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
         // In a lane a stale write stops the run; alone, it only means to decide anew.
@@ -145,12 +152,25 @@ async fn permit(
 /// seal is durable: it may have happened. Either way the next one asks the world.
 pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -> Result<Ended, ExecError> {
     let Permit { record, unsettled } = permit;
-    let spec = op.tool.spec();
     // Between the intent's way to the disk and this line the approval may have expired.
-    if let Err(error) = op.check_approval(core.now()) {
-        let error = ToolError::new(ErrorKind::ApprovalMissing, error.to_string());
-        return Box::pin(failed_attempt(core, op, record, error, unsettled)).await;
+    let (record, result) = match op.check_approval(core.now()) {
+        Ok(()) => send(core, op, record).await,
+        Err(error) => (record, Err(ToolError::new(ErrorKind::ApprovalMissing, error.to_string()))),
+    };
+    match result {
+        Ok(done) => committed(core, op, &record, done).await,
+        // Boxed because it is rare: every call would have to carry the room for it.
+        Err(error) => Box::pin(failed_attempt(core, op, record, error, unsettled)).await,
     }
+}
+
+/// Calls the tool, for as long as an attempt may last.
+async fn send(
+    core: &Arc<Core>,
+    op: &Operation,
+    record: Box<Record>,
+) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
+    let spec = op.tool.spec();
     let note = Arc::new(Note { core: core.clone(), lane: op.lane, record: Mutex::new(record) });
     let call = note.call(core, op);
     tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
@@ -168,13 +188,10 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
         }
     };
     let record = note.take();
-    match result {
-        Ok(done) => committed(core, op, &record, done).await,
-        Err(error) => {
-            tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
-            Box::pin(failed_attempt(core, op, record, error, unsettled)).await
-        }
+    if let Err(error) = &result {
+        tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
     }
+    (record, result)
 }
 
 /// What follows from an attempt's error. That this attempt did nothing says nothing about an earlier one whose
@@ -182,7 +199,7 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
 async fn failed_attempt(
     core: &Core,
     op: &Operation,
-    record: Record,
+    record: Box<Record>,
     error: ToolError,
     unsettled: Option<Boot>,
 ) -> Result<Ended, ExecError> {
@@ -193,7 +210,7 @@ async fn failed_attempt(
     let nothing_happened = decision != RetryDecision::Reconcile && !uncertain;
     let hopeless = nothing_happened && decision != RetryDecision::Retry;
     if nothing_happened && !record.in_doubt {
-        return fail(core, op, record, error).await;
+        return fail(core, op, &record, error).await;
     }
     let earlier = unsettled.filter(|_| nothing_happened);
     let cut = earlier.unwrap_or_else(|| core.clock.boot());
@@ -211,9 +228,10 @@ async fn committed(
     record: &Record,
     done: Done<Payload>,
 ) -> Result<Ended, ExecError> {
+    core.group.room().await;
     let known = Known { basis: record.basis, external_ref: done.external_ref, duplicated: None };
-    let (record, response, ticket) = seal(core, op, record, done.output, known).await?;
-    Ok(Ended::Committed(record, response, ticket))
+    let (answer, ticket) = seal(core, op, record, done.output, known)?;
+    Ok(Ended::Committed(answer, ticket))
 }
 
 /// How it is known that it happened.
@@ -224,14 +242,15 @@ pub(super) struct Known {
     pub(super) duplicated: Option<Escalation>,
 }
 
-/// Queues the outcome. Whoever lets it leave the engine waits for the ticket first (invariant 2).
-pub(super) async fn seal(
+/// Queues the outcome; whoever calls this has waited for room. Whoever lets it leave the engine waits for the
+/// ticket first (invariant 2).
+pub(super) fn seal(
     core: &Core,
     op: &Operation,
     record: &Record,
     response: Payload,
     known: Known,
-) -> Result<(Record, Payload, Ticket), ExecError> {
+) -> Result<(Answer, Ticket), ExecError> {
     let response = if response.as_str().len() > core.limits.max_bytes {
         // It happened, and that must be recorded; the whole of the answer cannot be.
         Payload::of(&serde_json::json!({"$truncated": {"bytes": response.as_str().len()}}))?
@@ -247,7 +266,14 @@ pub(super) async fn seal(
     let confirm_at = confirm.then(|| core.now().after(contract.settle));
     let event = Event::Commit { response: stored, external_ref, basis, confirm_at };
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
-    let mut change = core.change(op.lane).record(record.clone());
+    let answer = Answer {
+        response,
+        external_ref: record.external_ref.clone(),
+        first: true,
+        basis: record.basis,
+        record: record.id,
+    };
+    let mut change = core.change(op.lane).record(record);
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.escalations.extend(duplicated);
     let slot = op.take_slot();
@@ -255,8 +281,7 @@ pub(super) async fn seal(
         Some(note) => Some(Box::new((slot, note)) as Held),
         None => slot.map(|slot| Box::new(slot) as Held),
     };
-    let ticket = core.group.submit_with_room_holding(change, held).await;
-    Ok((record, response, ticket))
+    Ok((answer, core.group.submit_holding(change, held)))
 }
 
 /// Records that it did not happen, and when it goes again. Durable before anyone waits for that instant, so
@@ -264,7 +289,7 @@ pub(super) async fn seal(
 pub(super) async fn fail(
     core: &Core,
     op: &Operation,
-    record: Record,
+    record: &Record,
     error: ToolError,
 ) -> Result<Ended, ExecError> {
     let spec = op.tool.spec();
@@ -276,7 +301,8 @@ pub(super) async fn fail(
     let failure =
         RecordedFailure { kind: error.kind, message: error.message, detail: serde_json::Value::Null };
     let event = Event::Fail { failure, not_before };
-    let record = apply(&record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
+    let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
+    let record = Box::new(record);
     let change = core.change(op.lane).record(record.clone());
     admitted(&op.key, core.group.commit_one(change).await)?;
     Ok(Ended::Failed(record))
@@ -291,7 +317,7 @@ pub(super) fn illegal(op: &Operation, error: &Illegal) -> ExecError {
 struct Note {
     core: Arc<Core>,
     lane: Option<crate::store::Lane>,
-    record: Mutex<Record>,
+    record: Mutex<Box<Record>>,
 }
 
 impl Note {
@@ -300,7 +326,7 @@ impl Note {
         call(core, op, &self.record.lock().unwrap_or_else(PoisonError::into_inner), Some(noting))
     }
 
-    fn take(&self) -> Record {
+    fn take(&self) -> Box<Record> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -311,13 +337,13 @@ impl Noting for Arc<Note> {
             let (ticket, next) = {
                 let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
                 let event = Event::Note { external_ref };
-                let Ok(next) = apply(&record, event, self.core.fence, self.core.now()) else {
+                let Ok(next) = apply(&record, event, self.core.fence, self.core.now()).map(Box::new) else {
                     return Ok(()); // no longer started: there is nothing to note it on
                 };
                 let change = self.core.change(self.lane).record(next.clone());
                 // Queued before the lock is released, so that the seal comes behind it.
                 let ticket = self.core.group.submit(change);
-                *record = next.clone();
+                record.clone_from(&next);
                 (ticket, next)
             };
             match ticket.durable().await? {

@@ -149,8 +149,9 @@ impl Core {
         &self,
         tenant: &Tenant,
         key: &OperationKey,
-    ) -> Result<Option<Record>, ExecError> {
-        self.group.record_find(tenant, key).await.map_err(|source| failed(key, source))
+    ) -> Result<Option<Box<Record>>, ExecError> {
+        let found = self.group.record_find(tenant, key).await;
+        found.map(|record| record.map(Box::new)).map_err(|source| failed(key, source))
     }
 
     /// How a payload is stored, and the payload row that it needs if it is large.

@@ -1,6 +1,7 @@
 //! Who is carrying out what in this process: two callers with one key at once are one call and one wait.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -56,24 +57,38 @@ impl InFlight {
         clock: &dyn Clock,
     ) -> Option<Slot> {
         let place = (tenant.clone(), key.clone());
+        match self.take(&place) {
+            Ok(slot) => Some(slot),
+            // Boxed because it is rare: every call would have to carry the room for it.
+            Err(_) => Box::pin(self.taken(&place, wait, clock)).await,
+        }
+    }
+
+    /// Takes the slot, or says who has it.
+    fn take(self: &Arc<Self>, place: &Place) -> Result<Slot, Arc<Notify>> {
+        match self.lock().entry(place.clone()) {
+            Entry::Vacant(free) => {
+                free.insert(Arc::default());
+                Ok(Slot { place: place.clone(), all: self.clone() })
+            }
+            Entry::Occupied(busy) => Err(busy.get().clone()),
+        }
+    }
+
+    /// Waits for whoever has the slot, and takes it.
+    async fn taken(self: &Arc<Self>, place: &Place, wait: Wait, clock: &dyn Clock) -> Option<Slot> {
         let mut limit = None;
         loop {
-            let busy = {
-                let mut slots = self.lock();
-                match slots.get(&place) {
-                    None => {
-                        slots.insert(place.clone(), Arc::default());
-                        return Some(Slot { place, all: self.clone() });
-                    }
-                    Some(busy) => busy.clone(),
-                }
+            let busy = match self.take(place) {
+                Ok(slot) => return Some(slot),
+                Err(busy) => busy,
             };
             let freed = busy.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
             // Freed between the two looks, and perhaps taken by another caller since: whoever waits for the former
             // holder would wait for ever.
-            if !self.lock().get(&place).is_some_and(|now| Arc::ptr_eq(now, &busy)) {
+            if !self.lock().get(place).is_some_and(|now| Arc::ptr_eq(now, &busy)) {
                 continue;
             }
             match wait {

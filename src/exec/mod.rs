@@ -212,7 +212,7 @@ impl Executor {
         let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
         let evidence = self.core.group.record_evidence(tenant, record.id).await;
         let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
-        Ok(Some((record, evidence)))
+        Ok(Some((*record, evidence)))
     }
 
     /// What the registered tools declare.
@@ -256,7 +256,7 @@ pub(crate) struct Answered {
     /// Present if the outcome is not durable yet.
     pub(crate) ticket: Option<Ticket>,
     /// The record that answered, if it was there before.
-    pub(crate) found: Option<Record>,
+    pub(crate) found: Option<Box<Record>>,
 }
 
 /// Carries an operation out: the heart of the executor.
@@ -299,7 +299,7 @@ pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), E
     let cut = core.cut(&record);
     let ambiguous = Ambiguous::new(record, cut);
     match reconcile::reconcile(core, &op, ambiguous, || true).await? {
-        Fate::Committed(_, _, ticket) => self::core::admitted(&op.key, ticket.durable().await),
+        Fate::Committed(_, ticket) => self::core::admitted(&op.key, ticket.durable().await),
         _ => Ok(()),
     }
 }
@@ -310,8 +310,21 @@ struct Carrier<'a> {
     abandoned: &'a AtomicBool,
 }
 
+/// What is to be done next.
+enum Step {
+    /// It has an outcome.
+    Answered(Answered),
+    /// It may be sent.
+    Send(Permit),
+    /// The record has changed meanwhile: decide anew.
+    Changed,
+}
+
 impl Carrier<'_> {
     /// Decide, then do what was decided, until there is an outcome.
+    ///
+    /// What only an operation with a record needs is boxed: most calls are new, and each would have to carry the
+    /// room for it.
     async fn carry(&self, expect: Expect) -> Result<Answered, ExecError> {
         let Self { core, op, .. } = *self;
         let mut record = match expect {
@@ -319,43 +332,14 @@ impl Carrier<'_> {
             Expect::Anything => core.find(&op.tenant, &op.key).await?,
         };
         loop {
-            let decision = op.decide(core, record.as_ref()).await?;
-            tracing::trace!(tenant = %op.tenant, key = %op.key, ?decision, "decided");
-            let pursued = match (decision, record.as_ref()) {
-                (Decision::New, _) => match attempt::begin(core, op).await? {
-                    Some(permit) => self.pursue(permit).await?,
-                    None => None, // somebody else was first
-                },
-                (Decision::Retry { not_before, failure }, Some(found)) => {
-                    match not_before.map(|at| (at, core.now().until(at))) {
-                        Some((until, delay)) if op.lane.is_some() && delay > LONG_WAIT => {
-                            return Ok(Answered::of(Outcome::Later { until }));
-                        }
-                        Some((_, delay)) => core.clock.sleep(delay).await,
-                        None => {}
-                    }
-                    if self.is_abandoned() {
-                        return Ok(Answered::of(Outcome::Failed(failure)));
-                    }
-                    match attempt::again(core, op, found, Basis::Answer, None).await? {
-                        Some(permit) => self.pursue(permit).await?,
-                        None => None,
-                    }
-                }
-                (Decision::Reconcile, Some(found)) => {
-                    let ambiguous = Ambiguous::new(found.clone(), core.cut(found));
-                    match self.settle(ambiguous).await? {
-                        Settled::Answered(answered) => Some(answered),
-                        Settled::Send(permit) => self.pursue(permit).await?,
-                        Settled::Changed => None,
-                    }
-                }
-                (Decision::Parked { escalation }, Some(found))
-                    if reconcile::unpark(core, op, found, escalation).await? =>
-                {
-                    None
-                }
-                (decision, found) => return self.answer(decision, found).await,
+            let step = match &record {
+                None => self.begin().await?,
+                Some(found) => Box::pin(self.take_up(found)).await?,
+            };
+            let pursued = match step {
+                Step::Answered(answered) => Some(answered),
+                Step::Send(permit) => self.pursue(permit).await?,
+                Step::Changed => None,
             };
             match pursued {
                 Some(answered) => return Ok(answered),
@@ -364,64 +348,100 @@ impl Carrier<'_> {
         }
     }
 
+    /// Nothing is recorded of it.
+    async fn begin(&self) -> Result<Step, ExecError> {
+        tracing::trace!(tenant = %self.op.tenant, key = %self.op.key, "new");
+        let permit = attempt::begin(self.core, self.op).await?;
+        Ok(permit.map_or(Step::Changed, Step::Send)) // changed: somebody else was first
+    }
+
+    /// There is a record.
+    async fn take_up(&self, found: &Record) -> Result<Step, ExecError> {
+        let Self { core, op, .. } = *self;
+        let decision = op.decide(core, Some(found)).await?;
+        tracing::trace!(tenant = %op.tenant, key = %op.key, ?decision, "decided");
+        match decision {
+            Decision::New => self.begin().await,
+            Decision::Retry { not_before, failure } => {
+                match not_before.map(|at| (at, core.now().until(at))) {
+                    Some((until, delay)) if op.lane.is_some() && delay > LONG_WAIT => {
+                        return Ok(Step::Answered(Answered::of(Outcome::Later { until })));
+                    }
+                    Some((_, delay)) => core.clock.sleep(delay).await,
+                    None => {}
+                }
+                if self.is_abandoned() {
+                    return Ok(Step::Answered(Answered::of(Outcome::Failed(failure))));
+                }
+                let permit = attempt::again(core, op, found, Basis::Answer, None).await?;
+                Ok(permit.map_or(Step::Changed, Step::Send))
+            }
+            Decision::Reconcile => {
+                self.settle(Ambiguous::new(Box::new(found.clone()), core.cut(found))).await
+            }
+            Decision::Parked { escalation } if reconcile::unpark(core, op, found, escalation).await? => {
+                Ok(Step::Changed)
+            }
+            decision => self.answer(decision, found).await.map(Step::Answered),
+        }
+    }
+
     /// Dispatches until the outcome is known. `None`: the record has changed meanwhile, decide anew.
     async fn pursue(&self, mut permit: Permit) -> Result<Option<Answered>, ExecError> {
         loop {
             match attempt::dispatch(self.core, self.op, permit).await? {
-                Ended::Committed(record, response, ticket) => {
-                    return Ok(Some(Answered::committed(&record, response, ticket)));
+                Ended::Committed(answer, ticket) => {
+                    return Ok(Some(Answered::committed(answer, ticket)));
                 }
                 Ended::Failed(record) if record.not_before.is_some() => return Ok(None),
                 Ended::Failed(record) => return Ok(Some(Answered::failed(&record))),
                 Ended::Ambiguous(ambiguous) => match self.settle(ambiguous).await? {
-                    Settled::Answered(answered) => return Ok(Some(answered)),
-                    Settled::Send(next) => permit = next,
-                    Settled::Changed => return Ok(None),
+                    Step::Answered(answered) => return Ok(Some(answered)),
+                    Step::Send(next) => permit = next,
+                    Step::Changed => return Ok(None),
                 },
             }
         }
     }
 
-    async fn settle(&self, ambiguous: Ambiguous) -> Result<Settled, ExecError> {
+    async fn settle(&self, ambiguous: Ambiguous) -> Result<Step, ExecError> {
         // Boxed because it is large and rare: every call would have to carry the room for it.
         let reconciling =
             Box::pin(reconcile::reconcile(self.core, self.op, ambiguous, || self.is_abandoned()));
         let fate = reconciling.await?;
         Ok(match fate {
-            Fate::Committed(record, response, ticket) => {
-                Settled::Answered(Answered::committed(&record, response, ticket))
-            }
-            Fate::Send(permit) => Settled::Send(permit),
-            Fate::Changed => Settled::Changed,
-            Fate::Parked(escalation) => Settled::Answered(Answered::of(Outcome::Parked { escalation })),
-            Fate::Left(..) => Settled::Answered(Answered::of(Outcome::InProgress)),
+            Fate::Committed(answer, ticket) => Step::Answered(Answered::committed(answer, ticket)),
+            Fate::Send(permit) => Step::Send(permit),
+            Fate::Changed => Step::Changed,
+            Fate::Parked(escalation) => Step::Answered(Answered::of(Outcome::Parked { escalation })),
+            Fate::Left(..) => Step::Answered(Answered::of(Outcome::InProgress)),
         })
     }
 
     /// Answers from a record that was there before.
-    async fn answer(&self, decision: Decision, found: Option<&Record>) -> Result<Answered, ExecError> {
+    async fn answer(&self, decision: Decision, found: &Record) -> Result<Answered, ExecError> {
         let Self { core, op, .. } = *self;
-        let outcome = match (decision, found) {
-            (Decision::Duplicate { response }, Some(record)) => Outcome::Done(Answer {
+        let outcome = match decision {
+            Decision::Duplicate { response } => Outcome::Done(Answer {
                 response: core.load(&op.tenant, &response).await?,
-                external_ref: record.external_ref.clone(),
+                external_ref: found.external_ref.clone(),
                 first: false,
-                basis: record.basis,
-                record: record.id,
+                basis: found.basis,
+                record: found.id,
             }),
-            (Decision::Conflict, Some(record)) => {
-                let first = core.load(&op.tenant, &record.request).await?;
+            Decision::Conflict => {
+                let first = core.load(&op.tenant, &found.request).await?;
                 Outcome::Conflict(crate::ledger::diff(&first, &op.request)?)
             }
-            (Decision::Compensated { response, compensation }, _) => Outcome::Compensated {
+            Decision::Compensated { response, compensation } => Outcome::Compensated {
                 response: core.load(&op.tenant, &response).await?.value()?,
                 compensation: core.load(&op.tenant, &compensation).await?.value()?,
             },
-            (Decision::Parked { escalation }, _) => Outcome::Parked { escalation },
-            (Decision::Abandoned { reason }, _) => Outcome::Abandoned { reason },
+            Decision::Parked { escalation } => Outcome::Parked { escalation },
+            Decision::Abandoned { reason } => Outcome::Abandoned { reason },
             _ => Outcome::InProgress,
         };
-        Ok(Answered { outcome, ticket: None, found: found.cloned() })
+        Ok(Answered { outcome, ticket: None, found: Some(Box::new(found.clone())) })
     }
 
     fn is_abandoned(&self) -> bool {
@@ -429,25 +449,12 @@ impl Carrier<'_> {
     }
 }
 
-enum Settled {
-    Answered(Answered),
-    Send(Permit),
-    Changed,
-}
-
 impl Answered {
     const fn of(outcome: Outcome) -> Self {
         Self { outcome, ticket: None, found: None }
     }
 
-    fn committed(record: &Record, response: Payload, ticket: Ticket) -> Self {
-        let answer = Answer {
-            response,
-            external_ref: record.external_ref.clone(),
-            first: true,
-            basis: record.basis,
-            record: record.id,
-        };
+    const fn committed(answer: Answer, ticket: Ticket) -> Self {
         Self { outcome: Outcome::Done(answer), ticket: Some(ticket), found: None }
     }
 

@@ -122,7 +122,7 @@ async fn settle(core: &Arc<Core>, op: &Operation, found: &Record) -> Result<(), 
         }
         let cut = *first_cut.get_or_insert_with(|| core.cut(&record));
         match reconcile::reconcile(core, op, Ambiguous::new(record, cut), || true).await? {
-            Fate::Committed(_, _, ticket) => return admitted(&op.key, ticket.durable().await),
+            Fate::Committed(_, ticket) => return admitted(&op.key, ticket.durable().await),
             Fate::Parked(_) | Fate::Send(_) => return Ok(()),
             Fate::Changed => {}
             // It may still be on its way. Nobody is kept from the key while it settles.

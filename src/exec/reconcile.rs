@@ -12,7 +12,7 @@ use super::attempt::{Ambiguous, Known, Permit, again, call, illegal, seal};
 use super::core::{Core, failed};
 use super::escalate;
 use super::operation::Operation;
-use super::outcome::ExecError;
+use super::outcome::{Answer, ExecError};
 use crate::clock::Boot;
 use crate::id::EscalationId;
 use crate::ledger::resolve::{self, Looked, Next, Why};
@@ -28,7 +28,7 @@ const LOOKUP_BACKOFF: Backoff = Backoff { base: Duration::from_millis(100), cap:
 /// What came of it.
 pub(super) enum Fate {
     /// It happened. The seal is on its way to the disk.
-    Committed(Record, Payload, Ticket),
+    Committed(Answer, Ticket),
     /// It may be sent (again).
     Send(Permit),
     /// The record has changed meanwhile: decide anew.
@@ -37,7 +37,7 @@ pub(super) enum Fate {
     Parked(EscalationId),
     /// Its caller is gone, and it would have to be sent again: left as it is, for whoever asks next. With what the
     /// last lookup said.
-    Left(Record, Looked),
+    Left(Box<Record>, Looked),
 }
 
 /// Finds out what became of the call. While `leave` says so, nobody wants it done any more: it is looked up,
@@ -111,7 +111,7 @@ pub(super) async fn unpark(
     if asked.kind != EscalationKind::UnknownTool {
         return Ok(false);
     }
-    let search = Search::of(core, op, Ambiguous::new(record.clone(), core.cut(record)));
+    let search = Search::of(core, op, Ambiguous::new(Box::new(record.clone()), core.cut(record)));
     let next = || {
         let known = search.known(Looked::NotYet, search.remaining().is_zero(), false);
         resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known)
@@ -136,7 +136,7 @@ enum Missed {
 struct Search<'a> {
     core: &'a Arc<Core>,
     op: &'a Operation,
-    record: Record,
+    record: Box<Record>,
     cut: Boot,
     refused_as_duplicate: bool,
     hopeless: bool,
@@ -155,7 +155,7 @@ impl<'a> Search<'a> {
         if search.record.fence != core.fence {
             let event = Event::Adopt { fence: core.fence };
             let adopted = apply(&search.record, event, core.fence, core.now());
-            let Ok(adopted) = adopted else { return Ok(None) };
+            let Ok(adopted) = adopted.map(Box::new) else { return Ok(None) };
             core.commit(&op.key, core.change(op.lane).record(adopted.clone())).await?;
             search.record = adopted;
         }
@@ -235,8 +235,9 @@ impl<'a> Search<'a> {
             }
         };
         let known = Known { basis: Basis::Lookup, external_ref, duplicated };
-        let (record, response, ticket) = seal(self.core, self.op, &self.record, output, known).await?;
-        Ok(Ok(Fate::Committed(record, response, ticket)))
+        self.core.group.room().await;
+        let (answer, ticket) = seal(self.core, self.op, &self.record, output, known)?;
+        Ok(Ok(Fate::Committed(answer, ticket)))
     }
 
     /// Makes the next attempt durable, after the pause that its policy wants between two sends.

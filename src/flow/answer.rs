@@ -80,7 +80,7 @@ impl Inner {
             .await?;
         match next {
             Some(run) if run.state.is_final() => {}
-            Some(run) => self.spawn(run, None),
+            Some(run) => self.spawn(Box::new(run), None),
             None => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
         }
         Ok(())

@@ -134,10 +134,36 @@ async fn call(
     let (open, key) = identify(live, name.as_str(), key, id)?;
     let owner = Owner { run: Some(live.id), step: Some(open.identity.id.clone()), call_id: None };
     let asker = Asker { owner, approval, lane: Some(live.lane) };
-    let op = match Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker).await {
-        Ok(op) => Arc::new(op),
+    let op = Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker).await;
+    let op = match op.map(Arc::new) {
+        Ok(op) => op,
         Err(error) => return Err(live.failure(error).await),
     };
+    // Boxed because only a resumed run has a past: every call would have to carry the room for it.
+    let past = if live.has_history() { Box::pin(past(live, &open, &op)).await? } else { Past::None };
+    let expect = match past {
+        Past::None => Expect::New,
+        Past::Unsettled => Expect::Anything,
+        Past::Over(result) => {
+            open.close();
+            return result;
+        }
+    };
+    carried_out(live, open, &op, expect).await
+}
+
+/// What an earlier activation has left of a call.
+enum Past {
+    /// Nothing.
+    None,
+    /// A record without a result, or another's: to be looked at.
+    Unsettled,
+    /// This is what became of it.
+    Over(Result<Answer, Failure>),
+}
+
+/// What a resumed run has recorded of a call. If that is nothing, this waits until new effects may go out.
+async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Failure> {
     // Before the future may turn out to be abandoned: a call that lost a select was asked for all the same, and
     // its effect needs no decision.
     let recorded = live.with_replay(|replay| replay.call(op.key.as_str()));
@@ -148,32 +174,33 @@ async fn call(
         settle_dropped(live, past.record);
     }
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
-    if let Some(past) = live.recorded(&open).await
+    if let Some(past) = live.recorded(open).await
         && past.input_hash == Some(op.hash)
         && let Some(stored) = past.value
     {
-        let failure = match live.engine.core.load(&live.tenant, &stored).await {
-            Ok(failure) => failure,
-            Err(error) => return Err(live.failure(error).await),
+        return match live.engine.core.load(&live.tenant, &stored).await {
+            Ok(failure) => Ok(Past::Over(Err(failure.decode().unwrap_or_else(Failure::from)))),
+            Err(error) => Err(live.failure(error).await),
         };
-        open.close();
-        return Err(failure.decode().unwrap_or_else(Failure::from));
     }
-    let expect = match recorded {
+    match recorded {
         Some(Recorded::Own(past)) => match past.response {
             Some(response) if past.request_hash == op.hash => {
-                return from_record(live, open, &response, past.record).await;
+                match live.engine.core.load(&live.tenant, &response).await {
+                    Ok(response) => Ok(Past::Over(Ok(Answer::replayed(response, past.record)))),
+                    Err(error) => Err(live.failure(error).await),
+                }
             }
-            _ => Expect::Anything,
+            _ => Ok(Past::Unsettled),
         },
-        Some(Recorded::Use) => Expect::Anything,
+        Some(Recorded::Use) => Ok(Past::Unsettled),
         None => {
-            let held = HeldCall { tool: name.to_string(), key: op.key.as_str().to_owned(), hash: op.hash };
-            live.released(&open, Some(held)).await;
-            Expect::New
+            let tool = op.tool.spec().name.to_string();
+            let held = HeldCall { tool, key: op.key.as_str().to_owned(), hash: op.hash };
+            live.released(open, Some(held)).await;
+            Ok(Past::None)
         }
-    };
-    carried_out(live, open, &op, expect).await
+    }
 }
 
 /// A tool with a key is identified by it: two equal calls are one effect. Without one, two calls are two.
@@ -213,20 +240,6 @@ fn settle_dropped(live: &Live, id: crate::id::RecordId) {
     });
 }
 
-async fn from_record(
-    live: &Arc<Live>,
-    open: Open,
-    response: &Stored,
-    record: crate::id::RecordId,
-) -> Result<Answer, Failure> {
-    let response = match live.engine.core.load(&live.tenant, response).await {
-        Ok(response) => response,
-        Err(error) => return Err(live.failure(error).await),
-    };
-    open.close();
-    Ok(Answer::replayed(response, record))
-}
-
 async fn carried_out(
     live: &Arc<Live>,
     open: Open,
@@ -245,7 +258,7 @@ async fn carried_out(
         };
         let foreign = found.filter(|record| record.owner.run != Some(live.id));
         if let Some(record) = &foreign {
-            note_use(core, op, record.id).await;
+            Box::pin(note_use(core, op, record.id)).await;
         }
         let failure = match outcome {
             Outcome::Done(answer) => {
@@ -280,7 +293,7 @@ async fn carried_out(
                 format!("{}: nobody knows whether it happened, and {reason}", op.key),
             ),
         };
-        live.checkpoint(&open.identity, Some(op.hash), failure.payload()).await;
+        Box::pin(live.checkpoint(&open.identity, Some(op.hash), failure.payload())).await;
         open.close();
         return Err(failure);
     }

@@ -20,7 +20,7 @@ use crate::exec::{
 };
 use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
-use crate::store::{Change, EscalationKind, Lane, Refusal, Run, RunState, Store, StoreError, Verdict};
+use crate::store::{EscalationKind, Lane, Run, RunState, Store, StoreError, Verdict};
 use crate::tool::{DynamicTool, Tool, ToolSpec};
 
 /// Runs that a restart finds are taken over in batches of this size.
@@ -241,7 +241,7 @@ impl Inner {
             match verdict {
                 Verdict::Admitted => {
                     claimed += 1;
-                    self.spawn(run, None);
+                    self.spawn(Box::new(run), None);
                 }
                 Verdict::Refused(refusal) => tracing::warn!(run = %run.id, %refusal, "not taken over"),
             }
@@ -251,7 +251,7 @@ impl Inner {
 
     /// Gives a run a task.
     /// A fresh one has nothing recorded, and its row is on its way in this lane.
-    pub(super) fn spawn(self: &Arc<Self>, run: Run, fresh: Option<Lane>) {
+    pub(super) fn spawn(self: &Arc<Self>, run: Box<Run>, fresh: Option<Lane>) {
         {
             let mut active = self.active();
             if let Some(ending) = active.get_mut(&run.id) {
@@ -265,7 +265,7 @@ impl Inner {
     }
 
     /// One activation after the other, until the run is over, waits, or is somebody else's.
-    async fn drive(self: Arc<Self>, mut run: Run, mut fresh: Option<Lane>) {
+    async fn drive(self: Arc<Self>, mut run: Box<Run>, mut fresh: Option<Lane>) {
         let (tenant, id) = (run.tenant.clone(), run.id);
         let mut damage = None;
         loop {
@@ -306,7 +306,7 @@ impl Inner {
             }
             run = loop {
                 match self.core.group.run_find(&tenant, id).await {
-                    Ok(Some(run)) => break run,
+                    Ok(Some(run)) => break Box::new(run),
                     Ok(None) => {
                         self.active().remove(&id);
                         self.results().remove(&id); // whoever waits for a run that could not be begun is told
@@ -322,12 +322,12 @@ impl Inner {
     }
 
     /// A run that kills its process each time is stopped before it does so again (HAZARDS K06).
-    async fn quarantine(self: &Arc<Self>, run: Run) -> End {
+    async fn quarantine(self: &Arc<Self>, run: Box<Run>) -> End {
         let question = format!(
             "run {}: its process died {} times without the run getting anywhere. Mend the cause and go on, or abandon?",
             run.id, run.deaths
         );
-        let live = Live::new(self.clone(), run, self.core.new_lane(), super::replay::Replay::default());
+        let live = Live::new(self.clone(), *run, self.core.new_lane(), super::replay::Replay::default());
         resume::halt(&live, EscalationKind::Quarantined, question, None).await
     }
 
@@ -342,7 +342,7 @@ impl Inner {
         }
         match self.core.group.run_find(tenant, id).await {
             Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
-                self.spawn(run, None);
+                self.spawn(Box::new(run), None);
             }
             Ok(Some(run)) if matches!(run.state, RunState::Waiting { .. }) => {
                 if let Err(error) = self.claim(vec![run], |_| {}).await {
@@ -433,14 +433,6 @@ impl Inner {
 
     pub(super) fn waiting_for(&self, escalation: EscalationId) -> Vec<RunId> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).remove(&escalation).unwrap_or_default()
-    }
-
-    /// Writes a change that must be admitted.
-    pub(super) async fn commit(&self, change: Change) -> Result<Result<(), Refusal>, StoreError> {
-        Ok(match self.core.group.commit_one(change).await? {
-            Verdict::Admitted => Ok(()),
-            Verdict::Refused(refusal) => Err(refusal),
-        })
     }
 }
 

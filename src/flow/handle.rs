@@ -193,59 +193,56 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         let input = input.within(&inner.core.limits)?;
         let input_hash = RequestHash::of(workflow.name.as_str(), &input);
         let core = &inner.core;
-        let now = core.now();
-        let (stored, large) = core.storable(input.clone());
-        let run = Run {
-            id: RunId(core.ids.next()),
-            tenant: tenant.clone(),
-            workflow: workflow.name.clone(),
-            version: workflow.version,
-            key: key.clone(),
-            input: stored,
-            input_hash,
-            state: RunState::Active,
-            fence: core.fence,
-            revision: 1,
-            deaths: 0,
-            unsettled: false,
-            created_at: now,
-            updated_at: now,
-        };
-        let id = run.id;
+        let awaited = durable || key.is_some();
         let lane = core.new_lane();
-        let mut change = core.change(None).run(run.clone());
-        change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+        core.group.room().await;
+        // Not in this future, which would hold all of it while it waits.
+        let submit = || {
+            let now = core.now();
+            let (stored, large) = core.storable(input.clone());
+            let run = Box::new(Run {
+                id: RunId(core.ids.next()),
+                tenant: tenant.clone(),
+                workflow: workflow.name.clone(),
+                version: workflow.version,
+                key: key.clone(),
+                input: stored,
+                input_hash,
+                state: RunState::Active,
+                fence: core.fence,
+                revision: 1,
+                deaths: 0,
+                unsettled: false,
+                created_at: now,
+                updated_at: now,
+            });
+            // If nobody waits for its row: nothing of the run leaves the engine before its first awaited write, which
+            // comes behind this one. In the lane of its first activation: should its row be refused, nothing of the
+            // run goes out behind it.
+            let mut change = core.change((!awaited).then_some(lane)).run(run.clone());
+            change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+            (run, core.group.submit(change))
+        };
+        let (run, ticket) = submit();
+        let id = run.id;
         let handle =
             |id| RunHandle { inner: inner.clone(), tenant: tenant.clone(), id, _output: PhantomData };
-        let mut begun = None;
-        if let Some(key) = key {
-            match inner.commit(change).await? {
-                Ok(()) => {}
-                Err(Refusal::Exists) => {
-                    let first = core.group.run_keyed(&tenant, workflow.name.as_str(), &key).await?;
-                    let first = first.ok_or(RunError::Refused { run: id, refusal: Refusal::Exists })?;
-                    if first.input_hash != input_hash {
-                        let recorded = core.load(&tenant, &first.input).await?;
-                        return Err(RunError::Conflict {
-                            key,
-                            run: first.id,
-                            diff: diff(&recorded, &input)?,
-                        });
-                    }
-                    return Ok((handle(first.id), None));
-                }
-                Err(refusal) => return Err(RunError::Refused { run: id, refusal }),
-            }
-        } else if durable {
-            inner.commit(change).await?.map_err(|refusal| RunError::Refused { run: id, refusal })?;
-        } else {
-            // Nothing of the run leaves the engine before its first awaited write, which comes behind this one.
-            // In the lane of its first activation: should its row be refused, nothing of the run goes out behind it.
-            begun = Some(core.group.submit_with_room(change.in_lane(Some(lane))).await);
+        if !awaited {
+            inner.spawn(run, Some(lane));
+            return Ok((handle(id), Some(ticket)));
         }
-        let handle = handle(id);
-        inner.spawn(run, Some(lane));
-        Ok((handle, begun))
+        match (ticket.durable().await?, key) {
+            (Verdict::Admitted, _) => {
+                inner.spawn(run, Some(lane));
+                Ok((handle(id), None))
+            }
+            (Verdict::Refused(Refusal::Exists), Some(key)) => {
+                // Boxed because it is rare.
+                let first = Box::pin(inner.first_under(&run, &key, &input)).await?;
+                Ok((handle(first), None))
+            }
+            (Verdict::Refused(refusal), _) => Err(RunError::Refused { run: id, refusal }),
+        }
     }
 }
 
@@ -333,6 +330,19 @@ impl<O: DeserializeOwned> RunHandle<O> {
 }
 
 impl Inner {
+    /// The run that has the start key of this one, which was refused; a conflict if it has another input.
+    async fn first_under(&self, refused: &Run, key: &str, input: &Payload) -> Result<RunId, RunError> {
+        let Run { id, tenant, workflow, input_hash, .. } = refused;
+        let first = self.core.group.run_keyed(tenant, workflow.as_str(), key).await?;
+        let first = first.ok_or(RunError::Refused { run: *id, refusal: Refusal::Exists })?;
+        if first.input_hash != *input_hash {
+            let recorded = self.core.load(tenant, &first.input).await?;
+            let diff = diff(&recorded, input)?;
+            return Err(RunError::Conflict { key: key.to_owned(), run: first.id, diff });
+        }
+        Ok(first.id)
+    }
+
     /// The state of a run that is over or halted. A run that this process is carrying out is not read: it
     /// will say so itself.
     async fn ended_state(&self, tenant: &Tenant, id: RunId) -> Result<Option<RunState>, RunError> {

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Wake, Waker};
 
+use futures_util::future::BoxFuture;
+
 use super::engine::Inner;
 use super::failure::{Failure, FailureCode, Meaning, meaning};
 use super::replay::{Identity, Kind, Replay};
@@ -224,6 +226,11 @@ impl Live {
         step
     }
 
+    /// An earlier activation has recorded something.
+    pub(super) fn has_history(&self) -> bool {
+        !self.state().replay.is_empty()
+    }
+
     pub(super) fn with_replay<R>(&self, f: impl FnOnce(&mut Replay) -> R) -> R {
         f(&mut self.state().replay)
     }
@@ -280,13 +287,18 @@ impl Live {
 
     /// Queues a checkpoint. A write that is refused later stops the run by its lane.
     pub(super) async fn checkpoint(&self, identity: &Identity, hash: Option<RequestHash>, value: Payload) {
+        self.engine.core.group.room().await;
+        self.put(identity, hash, value);
+        self.progressed();
+    }
+
+    fn put(&self, identity: &Identity, hash: Option<RequestHash>, value: Payload) {
         let (value, large) = self.engine.core.storable(value);
         let kind = identity.kind.checkpoint();
         let step = self.step(kind, identity.name.clone(), identity.id.clone(), hash, value);
         let mut change = self.engine.core.change(Some(self.lane)).step(step);
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
-        drop(self.engine.core.group.submit_with_room(change).await);
-        self.progressed();
+        drop(self.engine.core.group.submit(change));
     }
 
     fn step(
@@ -345,11 +357,15 @@ impl Live {
     }
 
     /// An executor's error: a failure for the workflow, or the end of this activation.
-    pub(super) async fn failure(&self, error: ExecError) -> Failure {
-        match meaning(error) {
-            Meaning::Failure(failure) => failure,
-            Meaning::Stop(error) => self.stop(Stop::Failed(error)).await,
-        }
+    ///
+    /// Boxed because it is rare, and asked for everywhere: every call would have to carry the room for it.
+    pub(super) fn failure(&self, error: ExecError) -> BoxFuture<'_, Failure> {
+        Box::pin(async move {
+            match meaning(error) {
+                Meaning::Failure(failure) => failure,
+                Meaning::Stop(error) => self.stop(Stop::Failed(error)).await,
+            }
+        })
     }
 
     /// Asks the driver to end this activation.

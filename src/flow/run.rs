@@ -42,13 +42,16 @@ enum Polled {
 }
 
 /// Carries out one activation.
-pub(super) async fn activate(engine: &Arc<Inner>, run: Run, fresh: Option<Lane>) -> End {
-    let replay = match history(engine, &run, fresh.is_some()).await {
-        Ok(replay) => replay,
-        Err(error) => return Box::pin(unreadable(engine, run, error)).await,
+///
+/// What begins and ends it is boxed: a run is in its body most of the time, and would carry room for all of it.
+pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<Lane>) -> End {
+    let live = match fresh {
+        Some(lane) => Live::new(engine.clone(), *run, lane, Replay::default()),
+        None => match Box::pin(resumed(engine, run)).await {
+            Ok(live) => live,
+            Err(end) => return end,
+        },
     };
-    let lane = fresh.unwrap_or_else(|| engine.core.new_lane());
-    let live = Live::new(engine.clone(), run, lane, replay);
     let _listed = engine.list(&live);
     let end = carry(&live).await;
     live.end();
@@ -59,25 +62,25 @@ pub(super) async fn activate(engine: &Arc<Inner>, run: Run, fresh: Option<Lane>)
     end
 }
 
-async fn history(engine: &Inner, run: &Run, fresh: bool) -> Result<Replay, StoreError> {
-    if fresh {
-        return Ok(Replay::default());
+async fn resumed(engine: &Arc<Inner>, run: Box<Run>) -> Result<Arc<Live>, End> {
+    match engine.core.group.run_history(&run.tenant, run.id).await {
+        Ok(history) => Ok(Live::new(engine.clone(), *run, engine.core.new_lane(), Replay::of(history))),
+        Err(error) => Err(unreadable(engine, run, error).await),
     }
-    engine.core.group.run_history(&run.tenant, run.id).await.map(Replay::of)
 }
 
 /// A damaged row halts its run; others go on.
-pub(super) async fn unreadable(engine: &Arc<Inner>, run: Run, error: StoreError) -> End {
+pub(super) async fn unreadable(engine: &Arc<Inner>, run: Box<Run>, error: StoreError) -> End {
     let StoreError::Corrupt { .. } = error else {
         return End::Failed(ExecError::Store { key: run.id.to_string(), source: error });
     };
     let question = format!("run {}: {error}. Repair it and go on, or abandon the run?", run.id);
-    let live = Live::new(engine.clone(), run, engine.core.new_lane(), Replay::default());
+    let live = Live::new(engine.clone(), *run, engine.core.new_lane(), Replay::default());
     resume::halt(&live, EscalationKind::Damaged, question, None).await
 }
 
-/// What ends an activation is boxed: a run is in its body most of the time, and would carry room for all of it.
-async fn carry(live: &Arc<Live>) -> End {
+/// The body of a run, to be polled. If it cannot be started, that ends the activation.
+async fn start(live: &Arc<Live>) -> Result<Body, End> {
     let run = live.run();
     let Some(workflow) = live.engine.workflows.find(run.workflow.as_str()) else {
         let question = format!(
@@ -85,18 +88,22 @@ async fn carry(live: &Arc<Live>) -> End {
             run.id,
             run.workflow.as_str()
         );
-        return Box::pin(resume::halt(live, EscalationKind::UnknownWorkflow, question, None)).await;
+        return Err(resume::halt(live, EscalationKind::UnknownWorkflow, question, None).await);
     };
-    let input = match live.engine.core.load(&run.tenant, &run.input).await {
-        Ok(input) => input,
-        Err(error) => return End::Failed(error),
-    };
-    let mut body = match (workflow.start)(Ctx::new(live.clone()), &input) {
-        Ok(body) => body,
+    let input = live.engine.core.load(&run.tenant, &run.input).await.map_err(End::Failed)?;
+    match (workflow.start)(Ctx::new(live.clone()), &input) {
+        Ok(body) => Ok(body),
         Err(error) => {
             let question = format!("run {}: {error}. Restore the type and go on, or abandon?", run.id);
-            return Box::pin(resume::halt(live, EscalationKind::Damaged, question, None)).await;
+            Err(resume::halt(live, EscalationKind::Damaged, question, None).await)
         }
+    }
+}
+
+async fn carry(live: &Arc<Live>) -> End {
+    let mut body = match Box::pin(start(live)).await {
+        Ok(body) => body,
+        Err(end) => return end,
     };
     loop {
         match poll(live, &mut body).await {

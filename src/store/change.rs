@@ -68,8 +68,8 @@ impl Change {
 
     /// Adds or changes a record.
     #[must_use]
-    pub fn record(mut self, record: Record) -> Self {
-        self.record = Some(Box::new(record));
+    pub fn record(mut self, record: impl Into<Box<Record>>) -> Self {
+        self.record = Some(record.into());
         self
     }
 
@@ -82,8 +82,8 @@ impl Change {
 
     /// Adds or changes a run.
     #[must_use]
-    pub fn run(mut self, run: Run) -> Self {
-        self.run = Some(Box::new(run));
+    pub fn run(mut self, run: impl Into<Box<Run>>) -> Self {
+        self.run = Some(run.into());
         self
     }
 

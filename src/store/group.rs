@@ -136,7 +136,8 @@ impl Group {
         self.submit_holding(change, None)
     }
 
-    fn submit_holding(&self, change: Change, held: Option<Held>) -> Ticket {
+    /// The same, and drops `held` when the change is durable or refused: whoever was kept out then reads it.
+    pub(crate) fn submit_holding(&self, change: Change, held: Option<Held>) -> Ticket {
         let (done, ticket) = oneshot::channel();
         let ticket = Ticket { done: ticket, shared: self.shared.clone() };
         let mut queue = self.shared.queue();
@@ -152,24 +153,30 @@ impl Group {
         ticket
     }
 
-    /// Queues a change as soon as there is room.
-    pub async fn submit_with_room(&self, change: Change) -> Ticket {
-        self.submit_with_room_holding(change, None).await
+    /// Waits until the queue has room. Who puts a change together only then, and [submits](Self::submit) it at
+    /// once, need not hold it meanwhile: with thousands of runs in the queue that is most of their memory.
+    pub(crate) async fn room(&self) {
+        while self.is_full() {
+            // Boxed because it is rare.
+            Box::pin(async {
+                let room = self.shared.room.notified();
+                if self.is_full() {
+                    room.await;
+                }
+            })
+            .await;
+        }
     }
 
-    /// The same, and drops `held` when the change is durable or refused: whoever was kept out then reads it.
-    pub(crate) async fn submit_with_room_holding(&self, change: Change, held: Option<Held>) -> Ticket {
-        loop {
-            let room = self.shared.room.notified();
-            {
-                let queue = self.shared.queue();
-                if queue.entries.len() < CAPACITY || queue.closed {
-                    break;
-                }
-            }
-            room.await;
-        }
-        self.submit_holding(change, held)
+    fn is_full(&self) -> bool {
+        let queue = self.shared.queue();
+        queue.entries.len() >= CAPACITY && !queue.closed
+    }
+
+    /// Queues a change as soon as there is room.
+    pub async fn submit_with_room(&self, change: Change) -> Ticket {
+        self.room().await;
+        self.submit(change)
     }
 
     /// Queues a change and waits until it is durable, or refused.

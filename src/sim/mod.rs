@@ -6,6 +6,9 @@
 //! started again, and the outside world is asked what it saw.
 //!
 //! Nothing here changes what the engine does, until a watch ends the process.
+//!
+//! [`Simulation`] does the same without processes: a workflow in a simulated [`World`], in virtual time, killed at
+//! every point, at every point of each recovery, and under every fault. The guide is `docs/prove-your-workflow.md`.
 
 mod check;
 mod clock;

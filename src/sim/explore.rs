@@ -1,7 +1,5 @@
 //! Tries every crash window of a workflow, and then some.
 
-use std::sync::Arc;
-
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,7 +16,9 @@ use crate::ledger::Record;
 use crate::store::Escalation;
 
 type Check = dyn Fn(&End<'_>) -> Result<(), String>;
+type Register = dyn Fn(EngineBuilder) -> EngineBuilder;
 type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
+type Start = dyn Fn(Engine) -> BoxFuture<'static, Option<String>>;
 
 /// A workflow in a simulated world, to be crashed wherever it can be.
 ///
@@ -61,49 +61,38 @@ type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
 ///     .assert_ok();
 /// ```
 pub struct Simulation {
-    body: Box<dyn Body>,
+    register: Box<Register>,
+    prepare: Vec<Box<Prepare>>,
+    start: Box<Start>,
     checks: Vec<(String, Box<Check>)>,
     seed: u64,
     random: u32,
     pairs: bool,
 }
 
-/// A workflow, its input, and the tools it needs.
-struct Simulated<W, I> {
-    workflow: W,
-    input: I,
-    prepare: Arc<Prepare>,
-    start: StartFn<W, I>,
-}
-
-type StartFn<W, I> = fn(&W, &I, Engine) -> BoxFuture<'static, Option<String>>;
-type RegisterFn = dyn Fn(EngineBuilder) -> EngineBuilder;
-
-impl<W, I> Body for Simulated<W, I> {
+impl Body for Simulation {
     fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder {
-        (self.prepare)(builder, world)
+        self.prepare.iter().fold((self.register)(builder), |builder, prepare| prepare(builder, world))
     }
 
     fn work(&self, engine: Engine) -> BoxFuture<'static, Option<String>> {
-        (self.start)(&self.workflow, &self.input, engine)
+        (self.start)(engine)
     }
 }
 
-fn start<W, I, O>(workflow: &W, input: &I, engine: Engine) -> BoxFuture<'static, Option<String>>
+/// Asks for the run, and tells what its caller was told.
+async fn start<W, I, O>(workflow: W, input: I, engine: Engine) -> Option<String>
 where
-    W: Workflow<I, O> + Clone,
-    I: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
+    W: Workflow<I, O>,
+    I: Serialize + Send + Sync + 'static,
     O: Serialize + DeserializeOwned + Send + 'static,
 {
-    let (workflow, input) = (workflow.clone(), input.clone());
-    Box::pin(async move {
-        let tenant = engine.tenant("simulated").ok()?;
-        match tenant.run(workflow, input).key("simulated").await {
-            Ok(output) => serde_json::to_string(&output).ok(),
-            Err(RunError::Failed { failure, .. }) => Some(format!("failed: {failure}")),
-            Err(_) => None,
-        }
-    })
+    let tenant = engine.tenant("simulated").ok()?;
+    match tenant.run(workflow, input).key("simulated").await {
+        Ok(output) => serde_json::to_string(&output).ok(),
+        Err(RunError::Failed { failure, .. }) => Some(format!("failed: {failure}")),
+        Err(_) => None,
+    }
 }
 
 /// How a simulation ended: what a check looks at.
@@ -162,18 +151,22 @@ impl Simulation {
         O: Serialize + DeserializeOwned + Send + 'static,
     {
         let registered = workflow.clone();
-        let register: Arc<RegisterFn> =
-            Arc::new(move |builder| builder.workflow("simulated", 1, registered.clone()));
-        let prepare: Arc<Prepare> = Arc::new(move |builder, _| register(builder));
-        let start: StartFn<W, I> = start::<W, I, O>;
-        let body = Box::new(Simulated { workflow, input, prepare, start });
-        Self { body, checks: Vec::new(), seed: 0, random: 0, pairs: true }
+        Self {
+            register: Box::new(move |builder| builder.workflow("simulated", 1, registered.clone())),
+            prepare: Vec::new(),
+            start: Box::new(move |engine| Box::pin(start(workflow.clone(), input.clone(), engine))),
+            checks: Vec::new(),
+            seed: 0,
+            random: 0,
+            pairs: true,
+        }
     }
 
     /// Gives the engine its tools. Called for each life of the process; the world is the same in all of them.
     #[must_use]
-    pub fn engine(self, prepare: impl Fn(EngineBuilder, &World) -> EngineBuilder + 'static) -> Self {
-        Self { body: Box::new(Prepared { body: self.body, prepare }), ..self }
+    pub fn engine(mut self, prepare: impl Fn(EngineBuilder, &World) -> EngineBuilder + 'static) -> Self {
+        self.prepare.push(Box::new(prepare));
+        self
     }
 
     /// Adds a rule of your own, checked when nothing is left to do.
@@ -246,7 +239,7 @@ impl Simulation {
     }
 
     fn trial(&self, schedule: &Schedule) -> Trial {
-        machine::run(&*self.body, schedule, self.seed)
+        machine::run(self, schedule, self.seed)
     }
 
     fn violations(&self, trial: &Trial) -> Vec<Violation> {
@@ -285,22 +278,6 @@ impl Simulation {
             }
         }
         schedule
-    }
-}
-
-/// A body that is given more by its user.
-struct Prepared<P> {
-    body: Box<dyn Body>,
-    prepare: P,
-}
-
-impl<P: Fn(EngineBuilder, &World) -> EngineBuilder> Body for Prepared<P> {
-    fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder {
-        (self.prepare)(self.body.engine(builder, world), world)
-    }
-
-    fn work(&self, engine: Engine) -> BoxFuture<'static, Option<String>> {
-        self.body.work(engine)
     }
 }
 

@@ -57,12 +57,19 @@ impl Agenda {
     /// Something is due at this instant. To be said when it can be read: who looks before finds nothing, and
     /// does not look again.
     pub(crate) fn note(&self, at: Timestamp) {
-        let mut earliest = self.earliest.lock().unwrap_or_else(PoisonError::into_inner);
-        if earliest.is_none_or(|known| at < known) {
-            *earliest = Some(at);
-            drop(earliest);
+        if self.put(at) {
             self.sooner.notify_one();
         }
+    }
+
+    /// The same, by the sleeper itself, which needs no waking: it would lie down twice. Whether it is the earliest.
+    fn put(&self, at: Timestamp) -> bool {
+        let mut earliest = self.earliest.lock().unwrap_or_else(PoisonError::into_inner);
+        let sooner = earliest.is_none_or(|known| at < known);
+        if sooner {
+            *earliest = Some(at);
+        }
+        sooner
     }
 
     /// Makes the sleeper look again.
@@ -130,7 +137,7 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
                     more = More::Perhaps;
                 }
                 match more {
-                    More::Perhaps => strong.agenda.note(now),
+                    More::Perhaps => _ = strong.agenda.put(now),
                     More::No => note_next(&strong, now, &mut pause).await,
                 }
             }
@@ -151,17 +158,17 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
 async fn note_next(core: &Core, tried: Timestamp, pause: &mut Duration) {
     let mut next = core.group.next_due(Timestamp::MIN).await;
     if matches!(next, Ok(Some(at)) if at <= tried) {
-        core.agenda.note(core.now().after(lengthened(pause)));
+        core.agenda.put(core.now().after(lengthened(pause)));
         next = core.group.next_due(tried).await;
     } else if next.is_ok() {
         *pause = LATER;
     }
     match next {
-        Ok(Some(at)) => core.agenda.note(at),
+        Ok(Some(at)) => _ = core.agenda.put(at),
         Ok(None) => {}
         Err(error) => {
             tracing::error!(%error, "cannot read what is due next, asking again later");
-            core.agenda.note(core.now().after(lengthened(pause)));
+            core.agenda.put(core.now().after(lengthened(pause)));
         }
     }
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use super::Touch;
 use super::clock::SimClock;
+use super::machine::Told;
 use super::world::World;
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{Basis, ContractClass, OperationKey, Record, State};
+use crate::payload::Stored;
 use crate::store::{Change, Escalation, EscalationKind, Model, Run, RunState};
 use crate::tool::{Call, ToolSpec};
 
@@ -118,6 +120,30 @@ impl Checker {
         std::mem::take(&mut self.seen().violations)
     }
 
+    /// A caller was told how the run ended: that must be durable by now.
+    pub(super) fn told(&self, store: &Model, told: &Told) {
+        let durable = |run: &Run| match (&run.state, told) {
+            (RunState::Succeeded { output: Stored::Inline(output) }, Told::Succeeded(answer)) => {
+                output.value().is_ok_and(|output| output == *answer)
+            }
+            // Too large for its row, or a failure: that it is there is enough.
+            (RunState::Succeeded { output: Stored::At(_) }, Told::Succeeded(_))
+            | (RunState::Failed { .. }, Told::Failed(_)) => true,
+            _ => false,
+        };
+        if !store.runs().iter().any(durable) {
+            self.seen()
+                .violated(Rule::NothingPromisedEarly, format!("a caller was told {told}: it is not durable"));
+        }
+    }
+
+    /// Nothing is left to do, or so it seems.
+    pub(super) fn rested(&self, clock: &SimClock) {
+        if clock.is_restless() {
+            self.seen().violated(Rule::NothingDropped, "it is busy for ever and gets nowhere".to_owned());
+        }
+    }
+
     /// A change became durable.
     pub(super) fn wrote(&self, change: &Change) {
         let mut seen = self.seen();
@@ -213,7 +239,7 @@ impl Seen {
 }
 
 /// What holds when nothing is left to do.
-pub(super) fn at_rest(store: &Model, world: &World, told: &[String]) -> Vec<Violation> {
+pub(super) fn at_rest(store: &Model, world: &World, told: &[Told]) -> Vec<Violation> {
     let rest = Rest { records: store.records(), runs: store.runs(), questions: store.escalations() };
     let mut violations = Vec::new();
     let mut violated = |rule, what| violations.push(Violation { rule, what });

@@ -111,6 +111,11 @@ impl SimClock {
         }
     }
 
+    /// Rest did not come.
+    pub(super) fn is_restless(&self) -> bool {
+        self.timers().turns >= RESTLESS
+    }
+
     /// Resolves when nobody is at work and no timer is set, or when that does not seem to come.
     pub(super) async fn idle(&self) {
         {

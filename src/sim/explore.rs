@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::check::{Rule, Violation};
-use super::machine::{self, Body, Seeded, Trial};
+use super::machine::{self, Body, Seeded, Told, Trial};
 use super::report::{Failing, Report};
 use super::schedule::{Fault, Incident, Schedule};
 use super::timeline::{Event, draw};
@@ -18,7 +18,7 @@ use crate::store::Escalation;
 type Check = dyn Fn(&End<'_>) -> Result<(), String>;
 type Register = dyn Fn(EngineBuilder) -> EngineBuilder;
 type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
-type Start = dyn Fn(Engine) -> BoxFuture<'static, Option<String>>;
+type Start = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
 
 /// A workflow in a simulated world, to be crashed wherever it can be.
 ///
@@ -75,13 +75,13 @@ impl Body for Simulation {
         self.prepare.iter().fold((self.register)(builder), |builder, prepare| prepare(builder, world))
     }
 
-    fn work(&self, engine: Engine) -> BoxFuture<'static, Option<String>> {
+    fn work(&self, engine: Engine) -> BoxFuture<'static, Option<Told>> {
         (self.start)(engine)
     }
 }
 
 /// Asks for the run, and tells what its caller was told.
-async fn start<W, I, O>(workflow: W, input: I, engine: Engine) -> Option<String>
+async fn start<W, I, O>(workflow: W, input: I, engine: Engine) -> Option<Told>
 where
     W: Workflow<I, O>,
     I: Serialize + Send + Sync + 'static,
@@ -89,8 +89,8 @@ where
 {
     let tenant = engine.tenant("simulated").ok()?;
     match tenant.run(workflow, input).key("simulated").await {
-        Ok(output) => serde_json::to_string(&output).ok(),
-        Err(RunError::Failed { failure, .. }) => Some(format!("failed: {failure}")),
+        Ok(output) => serde_json::to_value(&output).ok().map(Told::Succeeded),
+        Err(RunError::Failed { failure, .. }) => Some(Told::Failed(failure.to_string())),
         Err(_) => None,
     }
 }
@@ -103,7 +103,7 @@ pub struct End<'a> {
 impl End<'_> {
     /// The workflow returned, and its caller was told.
     pub fn succeeded(&self) -> bool {
-        self.trial.told.iter().any(|told| !told.starts_with("failed: "))
+        self.trial.told.iter().any(|told| matches!(told, Told::Succeeded(_)))
     }
 
     /// How often something happened in the world.
@@ -213,20 +213,17 @@ impl Simulation {
             }
             let schedule = Schedule::new([incident]);
             let trial = self.try_one(&schedule, &mut report);
-            pairs.extend(followers(incident, &trial).into_iter().map(|second| schedule.and(second)));
-        }
-        for schedule in pairs.iter().filter(|_| self.pairs) {
-            if !go_on(&report) {
-                return report;
+            if self.pairs {
+                pairs.extend(followers(incident, &trial).into_iter().map(|second| schedule.and(second)));
             }
-            self.try_one(schedule, &mut report);
         }
         let chance = Seeded::new(self.seed);
-        for _ in 0..self.random {
+        let mixtures = (0..self.random).map(|_| random(&chance, &clean));
+        for schedule in pairs.into_iter().chain(mixtures) {
             if !go_on(&report) {
                 return report;
             }
-            self.try_one(&random(&chance, &clean), &mut report);
+            self.try_one(&schedule, &mut report);
         }
         report
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::check::{Checker, Violation};
@@ -30,13 +31,31 @@ pub(super) trait Body {
     /// Gives the engine its workflows and tools.
     fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder;
     /// Asks for the work. Whatever it returns is what its caller was told.
-    fn work(&self, engine: Engine) -> BoxFuture<'static, Option<String>>;
+    fn work(&self, engine: Engine) -> BoxFuture<'static, Option<Told>>;
+}
+
+/// What a caller was told.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Told {
+    /// The workflow returned this.
+    Succeeded(Value),
+    /// It failed.
+    Failed(String),
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Succeeded(output) => write!(f, "{output}"),
+            Self::Failed(failure) => write!(f, "failed: {failure}"),
+        }
+    }
 }
 
 /// What came of one simulation.
 pub(super) struct Trial {
     /// What the caller was told, in each life in which it was told anything.
-    pub(super) told: Vec<String>,
+    pub(super) told: Vec<Told>,
     /// The points that each life crossed.
     pub(super) crossed: Vec<Vec<CrashPoint>>,
     pub(super) requests: u32,
@@ -116,7 +135,7 @@ pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
 }
 
 /// One life of the process: until it dies, or nothing is left to do.
-fn live(body: &dyn Body, process: &Arc<Process>, disk: Disk, chance: Seeded) -> Option<String> {
+fn live(body: &dyn Body, process: &Arc<Process>, disk: Disk, chance: Seeded) -> Option<Told> {
     let world = process.world.clone();
     let clock = world.clock().clone();
     let parked = clock.clone();
@@ -125,35 +144,37 @@ fn live(body: &dyn Body, process: &Arc<Process>, disk: Disk, chance: Seeded) -> 
         .on_thread_park(move || parked.advance())
         .build()
         .expect("a runtime without drivers");
+    let store = disk.store.clone();
     let builder = Engine::store(Arc::new(disk)).clock(clock.clone()).entropy(chance);
     let builder = body.engine(builder, &world).watch(process.clone());
-    let told = Arc::new(Mutex::new(None));
-    let telling = told.clone();
+    let mut told = None;
     runtime.block_on(async {
         let life = async {
-            match builder.start().await {
-                Err(_) => process.kill(), // whoever supervises it starts it again
-                Ok(engine) => {
-                    let answer = body.work(engine.clone()).await;
-                    if !process.is_dead() {
-                        *telling.lock().unwrap_or_else(PoisonError::into_inner) = answer;
-                    }
-                    // What goes on without its caller (a confirming lookup) is part of this life.
-                    std::future::pending::<()>().await;
-                }
+            let Ok(engine) = builder.start().await else {
+                return process.kill(); // whoever supervises it starts it again
+            };
+            let answer = body.work(engine.clone()).await;
+            if let Some(answer) = answer.filter(|_| !process.is_dead()) {
+                process.checker.told(&store, &answer);
+                told = Some(answer);
             }
+            // What goes on without its caller (a confirming lookup) is part of this life.
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             biased;
             () = process.died.notified() => {}
-            () = clock.idle() => world.note(Happened::AtRest),
+            () = clock.idle() => {
+                world.note(Happened::AtRest);
+                process.checker.rested(&clock);
+            }
             () = life => {}
         }
     });
     // Whatever its tasks do while they are dropped, they do it in a dead process.
     process.dead.store(true, Ordering::Release);
     drop(runtime);
-    told.lock().unwrap_or_else(PoisonError::into_inner).take()
+    told
 }
 
 /// A simulated process: what crosses its crash points.

@@ -113,7 +113,7 @@ impl Report {
 
     pub(super) fn clean_run_ends(&mut self, end: &End<'_>, clean: &Trial) {
         if !end.succeeded() {
-            let told = clean.told.first().cloned().unwrap_or_else(|| "nothing".to_owned());
+            let told = clean.told.first().map_or_else(|| "nothing".to_owned(), ToString::to_string);
             self.clean =
                 Some(format!("when nothing goes wrong, the workflow does not succeed: it says {told}"));
         }

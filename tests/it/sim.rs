@@ -10,9 +10,9 @@ use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect
 use counterfoil::{Ctx, Failure, Key};
 use serde_json::{Value, json};
 
-/// A typed tool for each class, all of one provider.
-macro_rules! tools {
-    ($($tool:ident: $class:ty;)*) => {$(
+/// A typed tool of a simulated provider, for a class; with a contract of its own, it may declare more than is true.
+macro_rules! tool {
+    ($tool:ident: $class:ty, $contract:expr) => {
         pub(crate) struct $tool(pub(crate) Service);
 
         impl Tool for $tool {
@@ -22,6 +22,10 @@ macro_rules! tools {
             type Input = String;
             type Output = Value;
 
+            fn contract(&self) -> Contract {
+                $contract
+            }
+
             fn key(&self, case: &String) -> Option<Key> {
                 Some(Key::of(Self::NAME).target(case))
             }
@@ -30,33 +34,34 @@ macro_rules! tools {
                 self.0.create(call, case).await
             }
         }
-    )*};
-    (with lookup $($tool:ident: $class:ty;)*) => {
-        tools! { $($tool: $class;)* }
-        $(
-            impl Reconcile for $tool {
-                async fn reconcile(
-                    &self,
-                    call: &Call,
-                    case: &String,
-                ) -> Result<Finding<Value>, ToolError> {
-                    self.0.find(call, case).await
-                }
-            }
-        )*
+    };
+    ($tool:ident: $class:ty) => {
+        tool!($tool: $class, <$class as contract::Contract>::declaration());
+    };
+    (looks up $($declared:tt)*) => {
+        tool!($($declared)*);
+        looks_up!($($declared)*);
     };
 }
 
-tools! {
-    Replays: contract::ReplaysKey;
-    Blind: contract::Blind;
+macro_rules! looks_up {
+    ($tool:ident: $($rest:tt)*) => {
+        impl Reconcile for $tool {
+            async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+                self.0.find(call, case).await
+            }
+        }
+    };
 }
-tools! { with lookup
-    ReplaysAndLooks: contract::WithLookup<contract::ReplaysKey>;
-    Rejects: contract::RejectsKey;
-    Natural: contract::NaturalKey;
-    Looks: contract::Lookup;
-}
+
+tool!(Replays: contract::ReplaysKey);
+tool!(Blind: contract::Blind);
+tool!(looks up ReplaysAndLooks: contract::WithLookup<contract::ReplaysKey>);
+tool!(looks up Rejects: contract::RejectsKey);
+tool!(looks up Natural: contract::NaturalKey);
+tool!(looks up Looks: contract::Lookup);
+tool!(Naive: contract::Blind, Contract::new(ContractClass::Blind).repeat_blindly());
+tool!(looks up Hasty: contract::Lookup, Contract::new(ContractClass::Lookup).settle(Duration::from_millis(1)));
 
 /// A step, an effect, a step on its result, and a second effect.
 pub(crate) async fn twice<T>(ctx: Ctx, case: String) -> Result<String, Failure>
@@ -108,42 +113,6 @@ fn a_duplicate_that_rests_on_a_broken_promise_is_marked() {
         })
         .explore();
     assert_eq!(broken(&report), BTreeSet::from([&Rule::Own("no duplicate at all".into())]), "{report}");
-}
-
-/// A tool that declares more than is true, or asks for what it should not.
-macro_rules! reckless {
-    ($tool:ident: $class:ty, $contract:expr) => {
-        struct $tool(Service);
-
-        impl Tool for $tool {
-            const NAME: &'static str = stringify!($tool);
-            type Effect = effect::InternalMutation;
-            type Contract = $class;
-            type Input = String;
-            type Output = Value;
-
-            fn contract(&self) -> Contract {
-                $contract
-            }
-
-            fn key(&self, case: &String) -> Option<Key> {
-                Some(Key::of(Self::NAME).target(case))
-            }
-
-            async fn call(&self, call: &Call, case: &String) -> Result<Done<Value>, ToolError> {
-                self.0.create(call, case).await
-            }
-        }
-    };
-}
-
-reckless!(Naive: contract::Blind, Contract::new(ContractClass::Blind).repeat_blindly());
-reckless!(Hasty: contract::Lookup, Contract::new(ContractClass::Lookup).settle(Duration::from_millis(1)));
-
-impl Reconcile for Hasty {
-    async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
-        self.0.find(call, case).await
-    }
 }
 
 fn broken(report: &Report) -> BTreeSet<&Rule> {

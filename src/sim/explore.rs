@@ -325,7 +325,7 @@ fn random(chance: &Seeded, clean: &Trial) -> Schedule {
     Schedule::new((0..incidents).map(|_| match below(8) {
         0..4 => Incident::Crash { life: 1 + below(4), crossing: 1 + below(crossings) },
         4 | 5 => {
-            let fault = Fault::ALL[below(10) as usize % Fault::ALL.len()];
+            let fault = Fault::ALL[below(11) as usize % Fault::ALL.len()];
             Incident::Fault { request: 1 + below(clean.requests + 2), fault }
         }
         6 => match below(2) {

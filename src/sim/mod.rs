@@ -22,6 +22,7 @@ mod service;
 mod store;
 mod timeline;
 mod tool;
+mod wire;
 mod world;
 
 use std::sync::Arc;
@@ -33,8 +34,9 @@ pub use explore::{End, Replay, Simulation};
 pub use process::{Crossings, KillAt};
 pub use report::{Failing, Report};
 pub use schedule::{Fault, Incident, Schedule, UnknownIncident};
-pub use service::{Offer, Service};
+pub use service::{Offer, Page, Service};
 pub use timeline::{Event, Happened};
+pub use wire::Request;
 pub use world::{Effect, World};
 
 pub(crate) use tool::Watched;

@@ -8,6 +8,8 @@ use std::str::FromStr;
 pub enum Fault {
     /// 422: nothing happened.
     Refused,
+    /// 401: nothing happened.
+    Unauthorized,
     /// 429 with a retry-after of 2 s: nothing happened.
     RateLimited,
     /// 500, and nothing happened.
@@ -16,7 +18,8 @@ pub enum Fault {
     FailsAfter,
     /// The request is lost and the connection breaks.
     RequestLost,
-    /// It happened, and the connection breaks before the answer.
+    /// It happened, and the connection breaks before the answer, or in the middle of it: a body that is cut off says
+    /// no more than one that never came.
     AnswerLost,
     /// It happened, and no answer ever comes.
     Hangs,
@@ -24,14 +27,15 @@ pub enum Fault {
     Late,
     /// The same, but it arrives 100 s later: beyond the settle time, where a duplicate cannot be prevented.
     TooLate,
-    /// A proxy sends the request twice, one second apart; only to a provider that takes a key.
+    /// A proxy sends the request twice, one second apart; only to a provider that tells copies apart.
     Doubled,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Refused,
+        Self::Unauthorized,
         Self::RateLimited,
         Self::FailsBefore,
         Self::FailsAfter,
@@ -47,6 +51,7 @@ impl Fault {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
+            Self::Unauthorized => "unauthorized",
             Self::RateLimited => "rate-limited",
             Self::FailsBefore => "fails-before",
             Self::FailsAfter => "fails-after",

@@ -1,6 +1,7 @@
 //! Virtual time. Nothing sleeps: when nothing is left to do, the earliest timer is due at once.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::OccupiedEntry;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -86,6 +87,28 @@ impl SimClock {
     pub(super) fn jump(&self, seconds: i64) {
         let mut timers = self.timers();
         timers.set = timers.set.saturating_add(seconds.saturating_mul(1_000_000));
+    }
+
+    /// Lets time pass while no process lives: what was on its way to the world arrives.
+    pub(super) fn pass(&self, by: Duration) {
+        let until = self.elapsed().saturating_add(by);
+        while let Some(due) = self.due_until(until) {
+            if let Due::Do(happen) = due {
+                happen();
+            }
+        }
+    }
+
+    /// The next thing that is due until then, at its time; if there is none, it is then.
+    fn due_until(&self, until: Duration) -> Option<Due> {
+        let mut timers = self.timers();
+        let next = timers.due.first_entry().filter(|next| next.key().0 <= until);
+        let (at, due) = match next.map(OccupiedEntry::remove_entry) {
+            Some(((at, _), due)) => (at, Some(due)),
+            None => (until, None),
+        };
+        timers.now = timers.now.max(at);
+        due
     }
 
     /// Lets the next thing happen that is due. Called when nobody is at work; whoever waits for rest is woken each

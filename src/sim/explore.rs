@@ -332,6 +332,9 @@ fn random(chance: &Seeded, clean: &Trial) -> Schedule {
             0 => Incident::StoreFails { commit: 1 + below(clean.commits * 2) },
             _ => Incident::StoreAnswerLost { commit: 1 + below(clean.commits * 2) },
         },
-        _ => Incident::ClockJumps { life: 2, seconds: i64::from(below(20_000)) - 10_000 },
+        _ => match below(2) {
+            0 => Incident::ClockJumps { life: 2, seconds: i64::from(below(20_000)) - 10_000 },
+            _ => Incident::Down { life: 2, seconds: below(100_000) },
+        },
     }))
 }

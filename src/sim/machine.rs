@@ -96,10 +96,12 @@ pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
     let (mut told, mut crossed) = (Vec::new(), Vec::new());
     for life in 1..=MAX_LIVES {
         for incident in schedule.incidents() {
-            if let Incident::ClockJumps { life: before, seconds } = incident
-                && *before == life
-            {
-                clock.jump(*seconds);
+            match incident {
+                Incident::ClockJumps { life: before, seconds } if *before == life => clock.jump(*seconds),
+                Incident::Down { life: before, seconds } if *before == life => {
+                    clock.pass(Duration::from_secs(u64::from(*seconds)));
+                }
+                _ => {}
             }
         }
         world.begin_life(life);

@@ -99,6 +99,13 @@ pub enum Incident {
         /// How far; negative is back.
         seconds: i64,
     },
+    /// No process lives for so long, while the world goes on.
+    Down {
+        /// Before which life.
+        life: u32,
+        /// How long.
+        seconds: u32,
+    },
 }
 
 impl fmt::Display for Incident {
@@ -109,6 +116,7 @@ impl fmt::Display for Incident {
             Self::StoreFails { commit } => write!(f, "store-fails@{commit}"),
             Self::StoreAnswerLost { commit } => write!(f, "store-answer-lost@{commit}"),
             Self::ClockJumps { life, seconds } => write!(f, "clock{seconds:+}@{life}"),
+            Self::Down { life, seconds } => write!(f, "down+{seconds}@{life}"),
         }
     }
 }
@@ -127,16 +135,17 @@ impl FromStr for Incident {
             }
             "store-fails" => Self::StoreFails { commit: number(place)? },
             "store-answer-lost" => Self::StoreAnswerLost { commit: number(place)? },
-            _ => match what.strip_prefix("clock") {
-                Some(seconds) => Self::ClockJumps {
-                    life: number(place)?,
-                    seconds: seconds.parse().map_err(|_| unknown())?,
-                },
-                None => {
+            _ => {
+                if let Some(seconds) = what.strip_prefix("clock") {
+                    let seconds = seconds.parse().map_err(|_| unknown())?;
+                    Self::ClockJumps { life: number(place)?, seconds }
+                } else if let Some(seconds) = what.strip_prefix("down+") {
+                    Self::Down { life: number(place)?, seconds: number(seconds)? }
+                } else {
                     let fault = Fault::ALL.into_iter().find(|fault| fault.name() == what);
                     Self::Fault { request: number(place)?, fault: fault.ok_or_else(unknown)? }
                 }
-            },
+            }
         })
     }
 }
@@ -174,7 +183,9 @@ impl Schedule {
         let gone = left.remove(place);
         if let Incident::Crash { life: ended, .. } = gone {
             for incident in &mut left {
-                if let Incident::Crash { life, .. } | Incident::ClockJumps { life, .. } = incident
+                if let Incident::Crash { life, .. }
+                | Incident::ClockJumps { life, .. }
+                | Incident::Down { life, .. } = incident
                     && *life > ended
                 {
                     *life -= 1;

@@ -26,6 +26,7 @@ mod service;
 mod store;
 mod timeline;
 mod tool;
+mod wire;
 mod world;
 
 use std::sync::Arc;
@@ -38,8 +39,9 @@ pub use process::{Crossings, KillAt};
 pub use question::{Question, truthful};
 pub use report::{Failing, Report};
 pub use schedule::{Fault, Incident, Schedule, Stop, UnknownIncident};
-pub use service::{Offer, Service};
+pub use service::{Offer, Page, Service};
 pub use timeline::{Event, Happened};
+pub use wire::Request;
 pub use world::{Effect, World};
 
 pub(crate) use tool::Watched;

@@ -51,6 +51,7 @@ mod secrets;
 mod sim;
 mod sim_machine;
 mod sim_mutants;
+mod sim_world;
 mod sqlite;
 mod tenants;
 mod tidy;

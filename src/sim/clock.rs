@@ -29,19 +29,20 @@ struct Timers {
     /// In the order in which they fall due, and for one instant in the order in which they were set.
     due: BTreeMap<(Duration, u64), Due>,
     count: u64,
-    /// Whoever waits until nothing is left to do.
-    idle: Option<Waker>,
-    is_idle: bool,
-    /// How often something fell due since anybody waits for rest.
-    turns: u32,
 }
-
-/// Whoever has had so many turns is not going to come to rest.
-const RESTLESS: u32 = 2_000;
 
 enum Due {
     Wake(Waker),
     Do(Box<dyn FnOnce() + Send>),
+}
+
+impl Due {
+    fn happens(self) {
+        match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Do(happen) => happen(),
+        }
+    }
 }
 
 impl fmt::Debug for SimClock {
@@ -89,13 +90,11 @@ impl SimClock {
         timers.set = timers.set.saturating_add(seconds.saturating_mul(1_000_000));
     }
 
-    /// Lets time pass while no process lives: what was on its way to the world arrives.
+    /// Lets time pass while no process lives: what was on its way to the world arrives. A paused process sleeps on.
     pub(super) fn pass(&self, by: Duration) {
         let until = self.elapsed().saturating_add(by);
         while let Some(due) = self.due_until(until) {
-            if let Due::Do(happen) = due {
-                happen();
-            }
+            due.happens();
         }
     }
 
@@ -111,49 +110,16 @@ impl SimClock {
         due
     }
 
-    /// Lets the next thing happen that is due. Called when nobody is at work; whoever waits for rest is woken each
-    /// time, for what happens may concern nobody, and the thread that called this is about to sleep for ever.
-    pub(super) fn advance(&self) {
-        let (due, idle) = {
+    /// Lets the next thing happen that is due; false if nothing is. Called when nobody is at work.
+    pub(super) fn advance(&self) -> bool {
+        let due = {
             let mut timers = self.timers();
-            timers.turns += 1;
-            let next = if timers.turns < RESTLESS { timers.due.pop_first() } else { None };
-            match &next {
-                Some(((at, _), _)) => timers.now = timers.now.max(*at),
-                None => timers.is_idle = true,
-            }
-            (next.map(|(_, due)| due), timers.idle.clone())
+            let Some(((at, _), due)) = timers.due.pop_first() else { return false };
+            timers.now = timers.now.max(at);
+            due
         };
-        match due {
-            Some(Due::Wake(waker)) => waker.wake(),
-            Some(Due::Do(happen)) => happen(),
-            None => {}
-        }
-        if let Some(idle) = idle {
-            idle.wake();
-        }
-    }
-
-    /// Rest did not come.
-    pub(super) fn is_restless(&self) -> bool {
-        self.timers().turns >= RESTLESS
-    }
-
-    /// Resolves when nobody is at work and no timer is set, or when that does not seem to come.
-    pub(super) async fn idle(&self) {
-        {
-            let mut timers = self.timers();
-            (timers.is_idle, timers.turns) = (false, 0);
-        }
-        std::future::poll_fn(|cx| {
-            let mut timers = self.timers();
-            if timers.is_idle {
-                return Poll::Ready(());
-            }
-            timers.idle = Some(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        due.happens();
+        true
     }
 }
 

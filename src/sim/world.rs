@@ -126,7 +126,8 @@ impl World {
         self.clock.sleep(by).await;
     }
 
-    pub(super) fn clock(&self) -> &SimClock {
+    /// The world's time, which is the engine's, too.
+    pub fn clock(&self) -> &SimClock {
         &self.clock
     }
 
@@ -155,7 +156,8 @@ impl World {
         state.log.push(Event { at, life, what });
     }
 
-    pub(super) fn begin_life(&self, life: u32) {
+    /// What happens from now on happens in this life.
+    pub(super) fn acts(&self, life: u32) {
         self.state().life = life;
     }
 

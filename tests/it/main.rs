@@ -49,6 +49,7 @@ mod ledger_retry;
 mod payload;
 mod secrets;
 mod sim;
+mod sim_machine;
 mod sim_mutants;
 mod sim_world;
 mod sqlite;

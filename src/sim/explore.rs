@@ -8,17 +8,18 @@ use super::check::{Rule, Violation};
 use super::machine::{self, Body, Seeded, Told, Trial};
 use super::report::{Failing, Report};
 use super::schedule::{Fault, Incident, Schedule};
-use super::timeline::{Event, draw};
+use super::timeline::{Event, Happened, draw};
 use super::world::{Effect, World};
 use crate::flow::{Engine, EngineBuilder, RunError, Workflow};
 use crate::id::Entropy as _;
 use crate::ledger::Record;
-use crate::store::Escalation;
+use crate::store::{Escalation, Run};
 
 type Check = dyn Fn(&End<'_>) -> Result<(), String>;
 type Register = dyn Fn(EngineBuilder) -> EngineBuilder;
 type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
 type Start = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
+type Beside = dyn Fn(Engine, World) -> BoxFuture<'static, String>;
 
 /// A workflow in a simulated world, to be crashed wherever it can be.
 ///
@@ -64,6 +65,7 @@ pub struct Simulation {
     register: Box<Register>,
     prepare: Vec<Box<Prepare>>,
     start: Box<Start>,
+    beside: Vec<(String, Box<Beside>)>,
     checks: Vec<(String, Box<Check>)>,
     seed: u64,
     random: u32,
@@ -75,7 +77,14 @@ impl Body for Simulation {
         self.prepare.iter().fold((self.register)(builder), |builder, prepare| prepare(builder, world))
     }
 
-    fn work(&self, engine: Engine) -> BoxFuture<'static, Option<Told>> {
+    fn work(&self, engine: Engine, world: &World) -> BoxFuture<'static, Option<Told>> {
+        for (who, ask) in &self.beside {
+            let (who, world, asked) = (who.clone(), world.clone(), ask(engine.clone(), world.clone()));
+            tokio::spawn(async move {
+                let what = asked.await;
+                world.note(Happened::Told { who, what });
+            });
+        }
         (self.start)(engine)
     }
 }
@@ -87,8 +96,8 @@ where
     I: Serialize + Send + Sync + 'static,
     O: Serialize + DeserializeOwned + Send + 'static,
 {
-    let tenant = engine.tenant("simulated").ok()?;
-    match tenant.run(workflow, input).key("simulated").await {
+    let tenant = engine.tenant(Simulation::TENANT).ok()?;
+    match tenant.run(workflow, input).key(Simulation::KEY).await {
         Ok(output) => serde_json::to_value(&output).ok().map(Told::Succeeded),
         Err(RunError::Failed { failure, .. }) => Some(Told::Failed(failure.to_string())),
         Err(_) => None,
@@ -121,6 +130,21 @@ impl End<'_> {
         self.trial.store.records()
     }
 
+    /// The runs.
+    pub fn runs(&self) -> Vec<Run> {
+        self.trial.store.runs()
+    }
+
+    /// What somebody [beside](Simulation::beside) the run was told, once for each life in which it was told anything.
+    pub fn heard(&self, by: &str) -> Vec<&str> {
+        let events = self.trial.events.iter();
+        let told = events.filter_map(|event| match &event.what {
+            Happened::Told { who, what } if who == by => Some(what.as_str()),
+            _ => None,
+        });
+        told.collect()
+    }
+
     /// The questions that are open.
     pub fn questions(&self) -> Vec<Escalation> {
         let mut questions = self.trial.store.escalations();
@@ -143,6 +167,11 @@ impl End<'_> {
 }
 
 impl Simulation {
+    /// Whose run it is.
+    pub const TENANT: &str = "simulated";
+    /// The start key of the run.
+    pub const KEY: &str = "simulated";
+
     /// Of a workflow with this input.
     pub fn of<W, I, O>(workflow: W, input: I) -> Self
     where
@@ -155,6 +184,7 @@ impl Simulation {
             register: Box::new(move |builder| builder.workflow("simulated", 1, registered.clone())),
             prepare: Vec::new(),
             start: Box::new(move |engine| Box::pin(start(workflow.clone(), input.clone(), engine))),
+            beside: Vec::new(),
             checks: Vec::new(),
             seed: 0,
             random: 0,
@@ -166,6 +196,18 @@ impl Simulation {
     #[must_use]
     pub fn engine(mut self, prepare: impl Fn(EngineBuilder, &World) -> EngineBuilder + 'static) -> Self {
         self.prepare.push(Box::new(prepare));
+        self
+    }
+
+    /// Somebody else who uses the engine at the same time: starts a second run, answers a question, calls a tool. As
+    /// a client does, it asks anew in each life of the process. What it returns is what it was told: [`End::heard`].
+    #[must_use]
+    pub fn beside<F, A>(mut self, who: &str, ask: F) -> Self
+    where
+        F: Fn(Engine, World) -> A + 'static,
+        A: Future<Output = String> + Send + 'static,
+    {
+        self.beside.push((who.to_owned(), Box::new(move |engine, world| Box::pin(ask(engine, world)))));
         self
     }
 

@@ -31,7 +31,7 @@ pub(super) trait Body {
     /// Gives the engine its workflows and tools.
     fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder;
     /// Asks for the work. Whatever it returns is what its caller was told.
-    fn work(&self, engine: Engine) -> BoxFuture<'static, Option<Told>>;
+    fn work(&self, engine: Engine, world: &World) -> BoxFuture<'static, Option<Told>>;
 }
 
 /// What a caller was told.
@@ -153,7 +153,7 @@ fn live(body: &dyn Body, process: &Arc<Process>, disk: Disk, chance: Seeded) -> 
             let Ok(engine) = builder.start().await else {
                 return process.kill(); // whoever supervises it starts it again
             };
-            let answer = body.work(engine.clone()).await;
+            let answer = body.work(engine.clone(), &world).await;
             if let Some(answer) = answer.filter(|_| !process.is_dead()) {
                 process.checker.told(&store, &answer);
                 told = Some(answer);

@@ -295,35 +295,46 @@ impl Rest {
 
     /// The records against what the world has counted.
     fn compare(&self, world: &World, violated: &mut impl FnMut(Rule, String)) {
-        let mut counts: BTreeMap<(Tenant, OperationKey), usize> = BTreeMap::new();
-        for effect in world.effects() {
-            *counts.entry((effect.tenant, effect.operation)).or_default() += 1;
-        }
+        let counts = counts(world);
         let requested: BTreeSet<_> = world.requested();
         for record in &self.records {
             let place = (record.tenant.clone(), record.key.clone());
             let count = counts.get(&place).copied().unwrap_or(0);
-            if count > 1 && !self.is_marked(record) {
+            if count > 1 && !is_marked(record, &self.questions) {
                 violated(Rule::SilentDuplicate, format!("{} happened {count} times", record.key));
             }
-            let known = matches!(record.state, State::Committed { .. }) && record.basis != Basis::Decision;
             if count > 0 && matches!(record.state, State::Failed { .. }) {
                 violated(Rule::WrongFailure, format!("{} is failed and happened", record.key));
             }
-            if count == 0 && known && requested.contains(&place) {
+            if is_lost(record, count, requested.contains(&place)) {
                 violated(Rule::SilentLoss, format!("{} is committed and did not happen", record.key));
             }
         }
     }
+}
 
-    /// It is said somewhere that it may have happened, or did happen, more than once.
-    fn is_marked(&self, record: &Record) -> bool {
-        let asked = |q: &&Escalation| q.record == Some(record.id);
-        record.basis == Basis::Declaration
-            || self.questions.iter().filter(asked).any(|q| {
-                q.kind == EscalationKind::Duplicated
-                    || q.kind == EscalationKind::Unconfirmed
-                    || q.answer.is_none()
-            })
+/// How often the world has seen each operation.
+pub(super) fn counts(world: &World) -> BTreeMap<(Tenant, OperationKey), usize> {
+    let mut counts = BTreeMap::new();
+    for effect in world.effects() {
+        *counts.entry((effect.tenant, effect.operation)).or_default() += 1;
     }
+    counts
+}
+
+/// It is said somewhere that it may have happened, or did happen, more than once.
+pub(super) fn is_marked(record: &Record, questions: &[Escalation]) -> bool {
+    let asked = |q: &&Escalation| q.record == Some(record.id);
+    record.basis == Basis::Declaration
+        || questions.iter().filter(asked).any(|q| {
+            q.kind == EscalationKind::Duplicated
+                || q.kind == EscalationKind::Unconfirmed
+                || q.answer.is_none()
+        })
+}
+
+/// It is recorded as done, the world was asked for it, and it did not happen.
+pub(super) fn is_lost(record: &Record, count: usize, requested: bool) -> bool {
+    let known = matches!(record.state, State::Committed { .. }) && record.basis != Basis::Decision;
+    count == 0 && known && requested
 }

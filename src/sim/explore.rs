@@ -69,6 +69,7 @@ pub struct Simulation {
     checks: Vec<(String, Box<Check>)>,
     seed: u64,
     random: u32,
+    singles: bool,
     pairs: bool,
 }
 
@@ -78,6 +79,7 @@ impl Body for Simulation {
     }
 
     fn work(&self, engine: Engine, world: &World) -> BoxFuture<'static, Option<Told>> {
+        world.declare(engine.tools());
         for (who, ask) in &self.beside {
             let (who, world, asked) = (who.clone(), world.clone(), ask(engine.clone(), world.clone()));
             tokio::spawn(async move {
@@ -188,6 +190,7 @@ impl Simulation {
             checks: Vec::new(),
             seed: 0,
             random: 0,
+            singles: true,
             pairs: true,
         }
     }
@@ -236,29 +239,48 @@ impl Simulation {
         Self { pairs: false, ..self }
     }
 
+    /// So many, or as many as it has by itself, or at least so many.
+    pub(super) fn random_or(self, wanted: Option<u32>, least: u32) -> Self {
+        let random = wanted.unwrap_or(self.random.max(least));
+        Self { random, ..self }
+    }
+
+    /// Only what chance adds: for more seeds, when everything else was tried.
+    #[must_use]
+    pub fn chance_only(self) -> Self {
+        Self { singles: false, ..self }
+    }
+
     /// Tries everything: nothing going wrong, each incident alone, each crash at each point of the recovery from
     /// each other crash, each crash under each fault, and what chance adds.
     pub fn explore(&self) -> Report {
         self.explore_while(|_| true)
     }
 
-    /// The same, for as long as you want to go on: until something is found, or your time is up.
+    /// The same, for as long as you want to go on: until something is found, or your time is up. Nothing going
+    /// wrong is tried in any case.
     pub fn explore_while(&self, go_on: impl Fn(&Report) -> bool) -> Report {
         let mut report = Report::default();
         let clean = self.try_one(&Schedule::default(), &mut report);
         report.clean_run_ends(&End { trial: &clean }, &clean);
         // All that goes wrong once before anything that goes wrong twice: the first failure is a small one.
+        let singles = if self.singles { singles(&clean) } else { Vec::new() };
         let mut pairs = Vec::new();
-        for incident in singles(&clean) {
+        report.planned = 1 + count(&singles) + self.random;
+        report.more_planned = self.pairs && !singles.is_empty();
+        for incident in singles {
             if !go_on(&report) {
                 return report;
             }
             let schedule = Schedule::new([incident]);
             let trial = self.try_one(&schedule, &mut report);
             if self.pairs {
-                pairs.extend(followers(incident, &trial).into_iter().map(|second| schedule.and(second)));
+                let followers = followers(incident, &trial);
+                report.planned += count(&followers);
+                pairs.extend(followers.into_iter().map(|second| schedule.and(second)));
             }
         }
+        report.more_planned = false;
         let chance = Seeded::new(self.seed);
         let mixtures = (0..self.random).map(|_| random(&chance, &clean));
         for schedule in pairs.into_iter().chain(mixtures) {
@@ -300,7 +322,7 @@ impl Simulation {
         {
             let schedule = self.shrunk(schedule.clone(), &violation.rule);
             let Replay { violations, events, .. } = self.replay(&schedule);
-            report.add_failure(Failing { schedule, violations, timeline: draw(&events) });
+            report.add_failure(Failing { seed: self.seed, schedule, violations, timeline: draw(&events) });
         }
         trial
     }
@@ -338,7 +360,7 @@ impl Replay {
     }
 }
 
-fn count(of: &[super::CrashPoint]) -> u32 {
+fn count<T>(of: &[T]) -> u32 {
     u32::try_from(of.len()).unwrap_or(u32::MAX)
 }
 

@@ -20,6 +20,8 @@ mod report;
 mod schedule;
 mod service;
 mod store;
+mod suite;
+mod table;
 mod timeline;
 mod tool;
 mod world;
@@ -34,6 +36,7 @@ pub use process::{Crossings, KillAt};
 pub use report::{Failing, Report};
 pub use schedule::{Fault, Incident, Schedule, UnknownIncident};
 pub use service::{Offer, Service};
+pub use suite::{Explored, Options, Results, Suite, SuiteError};
 pub use timeline::{Event, Happened};
 pub use world::{Effect, World};
 

@@ -11,8 +11,8 @@ use super::service::{Offer, Service, State as ServiceState};
 use super::timeline::{Event, Happened};
 use crate::clock::Clock as _;
 use crate::id::Tenant;
-use crate::ledger::OperationKey;
-use crate::tool::Call;
+use crate::ledger::{ContractClass, OperationKey};
+use crate::tool::{Call, ToolSpec};
 
 /// Something that happened out there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ struct State {
     faults: BTreeMap<u32, Fault>,
     requests: u32,
     requested: BTreeSet<(Tenant, OperationKey)>,
+    contracts: BTreeMap<String, ContractClass>,
     log: Vec<Event>,
     life: u32,
 }
@@ -142,6 +143,17 @@ impl World {
     /// The operations for which a service was asked for an effect.
     pub(super) fn requested(&self) -> BTreeSet<(Tenant, OperationKey)> {
         self.state().requested.clone()
+    }
+
+    /// Notes what the tools of an engine declare.
+    pub(super) fn declare<'a>(&self, tools: impl IntoIterator<Item = &'a ToolSpec>) {
+        let contracts = tools.into_iter().map(|tool| (tool.name.to_string(), tool.contract.class));
+        self.state().contracts.extend(contracts);
+    }
+
+    /// What a tool declares.
+    pub(super) fn contract(&self, tool: &str) -> Option<ContractClass> {
+        self.state().contracts.get(tool).copied()
     }
 
     pub(super) fn requests(&self) -> u32 {

@@ -256,7 +256,9 @@ async fn carried_out(
             Ok(answered) => answered, // its ticket needs no waiting: whatever leaves the run comes behind it
             Err(error) => return Err(live.failure(error).await),
         };
-        let foreign = found.filter(|record| record.owner.run != Some(live.id));
+        // A conflict uses nothing.
+        let foreign = found
+            .filter(|record| record.owner.run != Some(live.id) && !matches!(outcome, Outcome::Conflict(_)));
         if let Some(record) = &foreign {
             Box::pin(note_use(core, op, record.id)).await;
         }

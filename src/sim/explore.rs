@@ -13,7 +13,7 @@ use super::world::{Effect, World};
 use crate::flow::{Engine, EngineBuilder, RunError, Workflow};
 use crate::id::Entropy as _;
 use crate::ledger::Record;
-use crate::store::{Escalation, Run};
+use crate::store::{Escalation, Run, Use};
 
 type Check = dyn Fn(&End<'_>) -> Result<(), String>;
 type Register = dyn Fn(EngineBuilder) -> EngineBuilder;
@@ -135,6 +135,11 @@ impl End<'_> {
     /// The runs.
     pub fn runs(&self) -> Vec<Run> {
         self.trial.store.runs()
+    }
+
+    /// The runs that were answered from another one's record.
+    pub fn uses(&self) -> Vec<Use> {
+        self.trial.store.uses()
     }
 
     /// What somebody [beside](Simulation::beside) the run was told, once for each life in which it was told anything.

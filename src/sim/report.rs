@@ -43,7 +43,7 @@ pub struct Failing {
 /// | failed | calls whose record says that they did not happen |
 /// | asked | calls about which a question is open when nothing is left to do |
 /// | effects | what happened in the world, counted by the world |
-/// | duplicates: marked | effects beyond the first of a call, where record or question says so |
+/// | duplicates: marked | effects beyond the first of a call, where record, question or effect class says so |
 /// | … silent | effects beyond the first of a call, and nothing says so: never more than 0, or a rule is broken |
 /// | lost | calls that are recorded as done and were not: never more than 0 either |
 ///
@@ -157,7 +157,11 @@ impl Report {
 
     /// Draws it on standard output; in colour if that is a terminal and `NO_COLOR` is not set.
     pub fn print(&self) {
-        if table::in_colour() { println!("{self:#}") } else { println!("{self}") }
+        if table::in_colour() {
+            table::say(format_args!("{self:#}"));
+        } else {
+            table::say(format_args!("{self}"));
+        }
     }
 
     /// For programs.

@@ -192,7 +192,10 @@ impl Suite {
                     explored.add(seed, report, self.command.as_deref());
                 }
             }
-            explored.iter().for_each(|explored| progress.ended(explored));
+            explored
+                .iter()
+                .filter(|explored| explored.seeds > 1)
+                .for_each(|explored| progress.ended(explored));
         }
         Ok(Results { explored, command: self.command.clone() })
     }
@@ -227,27 +230,23 @@ impl Suite {
 
 fn tell(results: &Results, json: bool) -> bool {
     match json {
-        true => println!("{}", results.json()),
-        false if table::in_colour() => print!("{results:#}"),
-        false => print!("{results}"),
+        true => table::say(format_args!("{}", results.json())),
+        false if table::in_colour() => table::say(format_args!("{results:#}")),
+        false => table::say(format_args!("{results}")),
     }
     results.is_ok()
 }
 
 fn tell_replay(replay: &Replay, json: bool) -> bool {
     let violations: Vec<_> = replay.violations.iter().map(ToString::to_string).collect();
+    let (schedule, timeline) = (replay.schedule.to_string(), replay.timeline());
     if json {
-        let schedule = replay.schedule.to_string();
-        println!(
-            "{}",
-            json!({ "schedule": schedule, "violations": violations, "timeline": replay.timeline() })
-        );
+        let json = json!({ "schedule": schedule, "violations": violations, "timeline": timeline });
+        table::say(format_args!("{json}"));
     } else {
-        println!("{}\n{}", replay.schedule, replay.timeline());
-        println!(
-            "{}",
-            if violations.is_empty() { "no rule is broken".to_owned() } else { violations.join("\n") }
-        );
+        let found =
+            if violations.is_empty() { "no rule is broken".to_owned() } else { violations.join("\n") };
+        table::say(format_args!("{schedule}\n{timeline}\n{found}"));
     }
     violations.is_empty()
 }

@@ -1,7 +1,7 @@
 //! How a report is drawn: in at most 100 columns, and in colour where that is wanted.
 
-use std::fmt::Write as _;
-use std::io::IsTerminal as _;
+use std::fmt::{Arguments, Write as _};
+use std::io::{IsTerminal as _, Write as _};
 
 use super::CrashPoint;
 use super::report::{Failing, Report, Tally};
@@ -12,6 +12,11 @@ const COLUMNS: usize = 100;
 /// Standard output is a terminal, and `NO_COLOR` is not set (no-color.org).
 pub(super) fn in_colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Says it on standard output. Whoever reads there may stop at any time (`| head`): that is no failure.
+pub(super) fn say(what: Arguments<'_>) {
+    drop(writeln!(std::io::stdout(), "{what}"));
 }
 
 #[derive(Clone, Copy)]

@@ -1,0 +1,1 @@
+//! Suites, what they are asked and what they say; and the table.

@@ -9,7 +9,7 @@ use super::CrashPoint;
 use super::check::{self, Rule, Violation};
 use super::explore::End;
 use super::machine::Trial;
-use super::schedule::{Incident, Schedule};
+use super::schedule::Schedule;
 use super::table;
 use crate::ledger::{Basis, ContractClass, EffectClass, State};
 
@@ -126,7 +126,7 @@ impl Report {
         &self.failures
     }
 
-    /// The crash points at which a process died, and in how many schedules.
+    /// The crash points at which a process was stopped, and how often.
     pub const fn crashed_at(&self) -> &BTreeMap<CrashPoint, u32> {
         &self.crashed_at
     }
@@ -190,7 +190,9 @@ impl Report {
 
     pub(super) fn clean_run_ends(&mut self, end: &End<'_>, clean: &Trial) {
         if !end.succeeded() {
-            let told = clean.told.first().map_or_else(|| "nothing".to_owned(), ToString::to_string);
+            let told: Vec<_> =
+                clean.told.iter().flat_map(|life| life.values()).map(ToString::to_string).collect();
+            let told = if told.is_empty() { "nothing".to_owned() } else { told.join(" and ") };
             self.clean =
                 Some(format!("when nothing goes wrong, the workflow does not succeed: it says {told}"));
         }
@@ -198,15 +200,11 @@ impl Report {
 
     pub(super) fn count(&mut self, schedule: &Schedule, trial: &Trial, violations: &[Violation]) {
         self.schedules += 1;
-        self.succeeded += u32::from(!trial.told.is_empty());
+        self.succeeded += u32::from(trial.told.iter().any(|life| !life.is_empty()));
         for (life, crossed) in (1..).zip(&trial.crossed) {
-            self.crossed.extend(crossed);
-            let died =
-                |incident: &Incident| matches!(incident, Incident::Crash { life: then, .. } if *then == life);
-            if schedule.incidents().iter().any(died)
-                && let Some(point) = crossed.last()
-            {
-                *self.crashed_at.entry(*point).or_default() += 1;
+            self.crossed.extend(crossed.iter().map(|crossing| crossing.point));
+            for crossing in schedule.stops(life).into_keys().filter_map(|place| crossed.get(place - 1)) {
+                *self.crashed_at.entry(crossing.point).or_default() += 1;
             }
         }
         for violation in violations {
@@ -216,11 +214,11 @@ impl Report {
     }
 
     fn count_calls(&mut self, trial: &Trial) {
-        let questions = trial.store.escalations();
+        let questions = trial.disk.model.escalations();
         self.asked += u32::from(questions.iter().any(|question| question.answer.is_none()));
         let counts = check::counts(&trial.world);
         let requested = trial.world.requested();
-        for record in trial.store.records() {
+        for record in trial.disk.model.records() {
             let contract = trial.world.contract(record.operation.as_str()).map_or("", ContractClass::name);
             let class = Class { effect: EffectClass::name(record.class), contract };
             let tally = self.tools.entry((record.operation.to_string(), class)).or_default();

@@ -74,7 +74,7 @@ pub(super) fn draw(report: &Report, colour: bool) -> String {
     let crashed: Vec<_> =
         report.crashed_at().iter().map(|(point, n)| format!("{point} {}", short(u64::from(*n)))).collect();
     if !crashed.is_empty() {
-        pen.list(Tone::Faint, &format!("crashed at {} points", crashed.len()), &crashed);
+        pen.list(Tone::Faint, &format!("stopped at {} points", crashed.len()), &crashed);
     }
     let never = boundaries(&report.never_crossed());
     if !never.is_empty() {

@@ -10,7 +10,7 @@ use counterfoil::flow::{RunError, Workflow};
 use counterfoil::ledger::Finding;
 use counterfoil::payload::Stored;
 use counterfoil::sim::{
-    CrashPoint, End, Happened, Offer, Replay, Rule, Schedule, Service, Simulation, World,
+    CrashPoint, End, Happened, Offer, Replay, Rule, Schedule, Service, Simulation, Stop, World,
 };
 use counterfoil::store::{EscalationKind, Resolution, RunState};
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
@@ -124,7 +124,8 @@ fn died_at(simulation: &Simulation, point: CrashPoint) -> Replay {
     let place = crossed.clone().position(|event| event.what == Happened::Crossed(point));
     let place = place.unwrap_or_else(|| panic!("{point} is never crossed"));
     let replay = tried(simulation, &format!("crash@1.{}", place + 1));
-    assert!(replay.events.iter().any(|event| event.what == Happened::Died(point)), "{}", replay.timeline());
+    let died = Happened::Stopped { stop: Stop::Crash, point };
+    assert!(replay.events.iter().any(|event| event.what == died), "{}", replay.timeline());
     replay
 }
 
@@ -506,7 +507,7 @@ fn two_runs_sharing_one_effect() {
     }
     let simulation = paying(pay)
         .engine(|engine, _| engine.workflow("remind_and_pay", 1, remind_and_pay))
-        .beside("another run", |engine, _| ask(engine, remind_and_pay, bill(100), "another"))
+        .also(Simulation::TENANT, "another", remind_and_pay, bill(100))
         .check("owned once, used once", |end| {
             let owners: Vec<_> = end.records().iter().filter_map(|record| record.owner.run).collect();
             let ended = end.runs().iter().filter(|run| run.state.name() == "succeeded").count();

@@ -10,7 +10,7 @@ use counterfoil::flow::{RunError, Workflow};
 use counterfoil::ledger::Finding;
 use counterfoil::payload::Stored;
 use counterfoil::sim::{
-    CrashPoint, End, Happened, Offer, Replay, Rule, Schedule, Service, Simulation, Stop, World,
+    CrashPoint, End, Happened, Offer, Replay, Rule, Schedule, Service, Simulation, Stop, World, truthful,
 };
 use counterfoil::store::{EscalationKind, Resolution, RunState};
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
@@ -73,13 +73,19 @@ where
         .check("paid once", |end| end.exactly_once_if_succeeded("bank", "7"))
 }
 
-/// One call, at a provider of each class.
+async fn call_once<T>(ctx: Ctx, case: String) -> Result<Value, Failure>
+where
+    T: Tool<Input = String, Output = Value, Effect = effect::InternalMutation>,
+{
+    ctx.call::<T>(case).await
+}
+
+/// One call, at a provider of some class.
 fn once<T>(offer: Offer, tool: fn(Service) -> T) -> (Offer, Simulation)
 where
     T: Tool<Input = String, Output = Value, Effect = effect::InternalMutation>,
 {
-    let workflow = |ctx: Ctx, case: String| async move { ctx.call::<T>(case).await };
-    let simulation = Simulation::of(workflow, "case".to_owned())
+    let simulation = Simulation::of(call_once::<T>, "case".to_owned())
         .engine(move |engine, world| engine.tool(tool(world.service("desk", offer))));
     (offer, simulation)
 }
@@ -514,6 +520,40 @@ fn two_runs_sharing_one_effect() {
             let users: Vec<_> = end.uses().iter().map(|used| used.run).collect();
             let is_shared = users.len() == 1 && owners.len() == 1 && users != owners;
             if ended < 2 || is_shared { Ok(()) } else { Err(format!("{owners:?} own, {users:?} use")) }
+        });
+    simulation.explore().assert_ok();
+}
+
+// One run fails, another one carries its call on and fails, too: the effect is left behind, and asked about.
+#[test]
+fn an_effect_shared_by_runs_that_fail() {
+    async fn pay_and_fail(ctx: Ctx, bill: Bill) -> Result<Value, Failure> {
+        ctx.call::<Pay>(bill).await?;
+        Err(Failure::new("out of ideas"))
+    }
+    let simulation = paying(pay).engine(|engine, _| engine.workflow("pay_and_fail", 1, pay_and_fail)).beside(
+        "another run",
+        |engine, world| async move {
+            world.sleep(Duration::from_secs(1)).await;
+            ask(engine, pay_and_fail, bill(100), "another").await
+        },
+    );
+    let replay = tried(&simulation, "refused@1");
+    assert_eq!(seen(&replay), [2, 1, 0, 1], "{}", replay.timeline());
+    simulation.explore().assert_ok();
+}
+
+// Two runs wait for one answer, across crashes, and both go on with it.
+#[test]
+fn two_runs_waiting_for_one_answer() {
+    let (_, simulation) = once(Offer::Blind, Blind);
+    let simulation = simulation
+        .also(Simulation::TENANT, "another", call_once::<Blind>, "case".to_owned())
+        .operator(truthful)
+        .check("whoever was answered goes on", |end| {
+            let waiting = end.runs().iter().filter(|run| run.state.name() == "waiting").count();
+            let answered = end.questions().is_empty();
+            if waiting == 0 || !answered { Ok(()) } else { Err(format!("{waiting} runs wait for nothing")) }
         });
     simulation.explore().assert_ok();
 }

@@ -50,6 +50,7 @@ mod payload;
 mod secrets;
 mod sim;
 mod sim_forgets;
+mod sim_machine;
 mod sim_mutants;
 mod sim_scenarios;
 mod sim_suite;

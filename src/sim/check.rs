@@ -363,7 +363,9 @@ impl Rest {
     fn open_question(&self, record: &Record) -> Option<&Escalation> {
         let halts_owner =
             |q: &Escalation| q.kind.halts_its_run() && q.run.is_some() && q.run == record.owner.run;
-        let about = |q: &Escalation| q.record == Some(record.id) || halts_owner(q);
+        // What a failed run left behind is asked about without the record waiting for it.
+        let orphaned = |q: &Escalation| q.kind == EscalationKind::Orphaned && q.record == Some(record.id);
+        let about = |q: &Escalation| Some(q.id) == record.escalation || orphaned(q) || halts_owner(q);
         self.questions.iter().find(|q| q.answer.is_none() && about(q))
     }
 

@@ -31,16 +31,14 @@ impl Tool for Book {
     }
 
     async fn call(&self, call: &Call, invoice: &String) -> Result<Done<String>, ToolError> {
-        Ok(Done::new(self.0.happen(call, "bank", invoice)))
+        let invoice = invoice.clone();
+        self.0.send(call, move |request| Ok(Done::new(request.happen("bank", &invoice)))).await
     }
 }
 
 impl Reconcile for Book {
-    async fn reconcile(&self, _: &Call, invoice: &String) -> Result<Finding<String>, ToolError> {
-        Ok(match self.0.found("bank", invoice).first() {
-            Some(booked) => Finding::Committed { output: booked.id.clone(), external_ref: None },
-            None => Finding::NotFound,
-        })
+    async fn reconcile(&self, call: &Call, invoice: &String) -> Result<Finding<String>, ToolError> {
+        self.0.find(call, "bank", invoice).await
     }
 }
 

@@ -114,7 +114,8 @@ pub(super) async fn again(
 ) -> Result<Option<Permit>, ExecError> {
     core.group.room().await;
     let now = may_dispatch(core, op)?;
-    let event = Event::Again { fence: core.fence, basis };
+    let scope = op.tool.spec().contract.scope.clone();
+    let event = Event::Again { fence: core.fence, basis, scope };
     let Ok(record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
     let ticket = core.group.submit(core.change(op.lane).record(record.clone()));
     permit(op, record, unsettled, ticket).await

@@ -62,6 +62,10 @@ pub(super) async fn reconcile(
         let basis = match next {
             Next::Look => match search.look().await? {
                 Ok(fate) => return Ok(fate),
+                Err(Missed::NotThere) if !search.is_same_scope() => {
+                    looked = Looked::MissedElsewhere;
+                    continue;
+                }
                 Err(Missed::NotThere) if settled => {
                     looked = Looked::MissedSettled;
                     continue;
@@ -128,6 +132,12 @@ pub(super) fn unsettled(core: &Core, op: &Operation, cut: Boot) -> Duration {
     op.tool.spec().contract.settle.saturating_sub(cut.until(core.clock.boot()))
 }
 
+/// The tool has the account, the credential or the region that the call was sent under; under another one, neither
+/// its key nor a miss of its lookup says anything.
+fn is_same_scope(op: &Operation, record: &Record) -> bool {
+    record.scope == op.tool.spec().contract.scope
+}
+
 enum Missed {
     NotThere,
     NoAnswer,
@@ -176,13 +186,16 @@ impl<'a> Search<'a> {
         let now = self.core.now();
         resolve::Known {
             looked,
-            key_honoured: self.record.scope == spec.contract.scope
-                && spec.contract.key_is_safe(self.record.created_at, now),
+            key_honoured: self.is_same_scope() && spec.contract.key_is_safe(self.record.created_at, now),
             settled,
             refused_as_duplicate: self.refused_as_duplicate,
             may_send: leave || (self.op.is_whole() && self.op.check_approval(now).is_ok()),
             attempts_left: leave || (!self.hopeless && self.record.tries() < spec.retry.attempts),
         }
+    }
+
+    fn is_same_scope(&self) -> bool {
+        is_same_scope(self.op, &self.record)
     }
 
     /// What a fenced worker learned too late is read before anyone is asked.
@@ -294,7 +307,8 @@ pub(super) async fn confirm(
         Some(Ok(Finding::Duplicated { external_refs, .. })) => {
             change.escalations.push(escalate::duplicated(core, op, record, &external_refs));
         }
-        Some(Ok(Finding::Committed { .. } | Finding::NotFound)) => {}
+        // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
+        Some(Ok(Finding::Committed { .. } | Finding::NotFound)) if is_same_scope(op, record) => {}
         unanswered => {
             tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed");
             return Ok(Confirmed::Unanswered);

@@ -17,6 +17,8 @@ pub enum Event {
         fence: Fence,
         /// What its answer will rest on.
         basis: Basis,
+        /// What its key is scoped to.
+        scope: Option<String>,
     },
     /// A worker takes a dead attempt over in order to find out what became of it. From here on the dead
     /// worker's answer is refused: it is a zombie, and may only leave evidence.
@@ -100,7 +102,8 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
     let parked = record.escalation.is_some();
     let mine = record.fence == fence;
     match (&record.state, event) {
-        (State::Started, Event::Again { fence, basis }) if !parked => {
+        // Its scope stays that of the attempt whose fate is open.
+        (State::Started, Event::Again { fence, basis, .. }) if !parked => {
             next.again(fence);
             next.in_doubt = record.class.leaves_mark();
             // A further answer does not lift what rests on the provider's word.
@@ -108,9 +111,10 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
                 next.basis = basis;
             }
         }
-        (State::Failed { .. }, Event::Again { fence, basis }) if !parked => {
+        (State::Failed { .. }, Event::Again { fence, basis, scope }) if !parked => {
             next.again(fence);
             next.basis = basis;
+            next.scope = scope; // of what went out under another one, nothing happened
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
         (State::Started, Event::Note { external_ref }) if mine && !parked => {

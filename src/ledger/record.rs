@@ -149,7 +149,8 @@ pub struct Record {
     pub in_doubt: bool,
     /// The provider's id, noted as soon as it was known.
     pub external_ref: Option<String>,
-    /// What the key was scoped to at the provider when it was first sent.
+    /// What the key was scoped to at the provider when it was first sent: of the attempts that may have had an
+    /// effect.
     pub scope: Option<String>,
     /// The open question about it.
     pub escalation: Option<EscalationId>,

@@ -13,6 +13,8 @@ pub enum Looked {
     MissedEarly,
     /// It showed nothing, and was made after the settle time.
     MissedSettled,
+    /// It showed nothing, and was made under another scope than the call was sent under.
+    MissedElsewhere,
     /// It could not say, or could not be made, as often as its own policy allows.
     Unanswered,
 }
@@ -69,6 +71,8 @@ pub enum Why {
     LookupUnanswered,
     /// A miss in a lookup that lags proves nothing.
     LookupLags,
+    /// Nor does one under another scope (another account, another region) than the call was sent under.
+    OtherScope,
     /// It would have to be sent again, but its approval is no longer valid.
     ApprovalExpired,
     /// It would have to be sent again, and what it takes went with its caller: an approval, a secret.
@@ -94,6 +98,9 @@ impl Why {
                 "The call may have happened, and the provider's lookup does not answer. Did it?"
             }
             Self::LookupLags => "The lookup shows no effect, but it lags behind. Did it happen?",
+            Self::OtherScope => {
+                "The call may have happened under another account or region than the tool uses now, where the lookup does not see it. Did it?"
+            }
             Self::ApprovalExpired => {
                 "The call did not happen, and its approval is no longer valid. Send it all the same?"
             }
@@ -143,6 +150,7 @@ fn burned(contract: &Contract, known: Known) -> Next {
         Looked::MissedEarly if known.settled => Next::Look,
         Looked::MissedEarly => Next::Settle,
         Looked::MissedSettled => Next::Escalate(Why::KeyBurned),
+        Looked::MissedElsewhere => Next::Escalate(Why::OtherScope),
         Looked::Unanswered => Next::Escalate(Why::LookupUnanswered),
     }
 }
@@ -155,6 +163,7 @@ fn by_lookup(contract: &Contract, known: Known) -> Next {
         Looked::MissedEarly => Next::Settle,
         Looked::MissedSettled if contract.lookup == LookupOffer::Eventual => Next::Escalate(Why::LookupLags),
         Looked::MissedSettled => send(known, Next::SendAndConfirm),
+        Looked::MissedElsewhere => Next::Escalate(Why::OtherScope),
         Looked::Unanswered => Next::Escalate(Why::LookupUnanswered),
     }
 }

@@ -1,6 +1,7 @@
 //! Virtual time. Nothing sleeps: when nothing is left to do, the earliest timer is due at once.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::OccupiedEntry;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -33,6 +34,15 @@ struct Timers {
 enum Due {
     Wake(Waker),
     Do(Box<dyn FnOnce() + Send>),
+}
+
+impl Due {
+    fn happens(self) {
+        match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Do(happen) => happen(),
+        }
+    }
 }
 
 impl fmt::Debug for SimClock {
@@ -80,6 +90,26 @@ impl SimClock {
         timers.set = timers.set.saturating_add(seconds.saturating_mul(1_000_000));
     }
 
+    /// Lets time pass while no process lives: what was on its way to the world arrives. A paused process sleeps on.
+    pub(super) fn pass(&self, by: Duration) {
+        let until = self.elapsed().saturating_add(by);
+        while let Some(due) = self.due_until(until) {
+            due.happens();
+        }
+    }
+
+    /// The next thing that is due until then, at its time; if there is none, it is then.
+    fn due_until(&self, until: Duration) -> Option<Due> {
+        let mut timers = self.timers();
+        let next = timers.due.first_entry().filter(|next| next.key().0 <= until);
+        let (at, due) = match next.map(OccupiedEntry::remove_entry) {
+            Some(((at, _), due)) => (at, Some(due)),
+            None => (until, None),
+        };
+        timers.now = timers.now.max(at);
+        due
+    }
+
     /// Lets the next thing happen that is due; false if nothing is. Called when nobody is at work.
     pub(super) fn advance(&self) -> bool {
         let due = {
@@ -88,10 +118,7 @@ impl SimClock {
             timers.now = timers.now.max(at);
             due
         };
-        match due {
-            Due::Wake(waker) => waker.wake(),
-            Due::Do(happen) => happen(),
-        }
+        due.happens();
         true
     }
 }

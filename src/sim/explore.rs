@@ -476,13 +476,16 @@ fn random(chance: &Seeded, clean: &Trial) -> Schedule {
             Incident::Stop { stop, life: 1 + chance.below(4), crossing: 1 + chance.below(points) }
         }
         4 | 5 => {
-            let fault = Fault::ALL[chance.below(10) as usize % Fault::ALL.len()];
+            let fault = Fault::ALL[chance.below(11) as usize % Fault::ALL.len()];
             Incident::Fault { request: 1 + chance.below(clean.requests + 2), fault }
         }
         6 => match chance.below(2) {
             0 => Incident::StoreFails { commit: 1 + chance.below(clean.disk.commits() * 2) },
             _ => Incident::StoreAnswerLost { commit: 1 + chance.below(clean.disk.commits() * 2) },
         },
-        _ => Incident::ClockJumps { life: 2, seconds: i64::from(chance.below(20_000)) - 10_000 },
+        _ => match chance.below(2) {
+            0 => Incident::ClockJumps { life: 2, seconds: i64::from(chance.below(20_000)) - 10_000 },
+            _ => Incident::Down { life: 2, seconds: chance.below(100_000) },
+        },
     }))
 }

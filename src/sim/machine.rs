@@ -123,10 +123,14 @@ impl<'a> Machine<'a> {
     fn begin(&mut self) {
         let life = self.newest() + 1;
         for incident in self.schedule.incidents() {
-            if let Incident::ClockJumps { life: before, seconds } = incident
-                && *before == life
-            {
-                self.world.clock().jump(*seconds);
+            match incident {
+                Incident::ClockJumps { life: before, seconds } if *before == life => {
+                    self.world.clock().jump(*seconds);
+                }
+                Incident::Down { life: before, seconds } if *before == life => {
+                    self.world.clock().pass(Duration::from_secs(u64::from(*seconds)));
+                }
+                _ => {}
             }
         }
         self.world.acts(life);

@@ -28,6 +28,7 @@ mod suite;
 mod table;
 mod timeline;
 mod tool;
+mod wire;
 mod world;
 
 use std::sync::Arc;
@@ -40,9 +41,10 @@ pub use process::{Crossings, KillAt};
 pub use question::{Question, truthful};
 pub use report::{Failing, Report};
 pub use schedule::{Fault, Incident, Schedule, Stop, UnknownIncident};
-pub use service::{Offer, Service};
+pub use service::{Offer, Page, Service};
 pub use suite::{Explored, Options, Results, Suite, SuiteError};
 pub use timeline::{Event, Happened};
+pub use wire::Request;
 pub use world::{Effect, World};
 
 pub(crate) use tool::Watched;

@@ -9,6 +9,8 @@ use std::str::FromStr;
 pub enum Fault {
     /// 422: nothing happened.
     Refused,
+    /// 401: nothing happened.
+    Unauthorized,
     /// 429 with a retry-after of 2 s: nothing happened.
     RateLimited,
     /// 500, and nothing happened.
@@ -17,7 +19,8 @@ pub enum Fault {
     FailsAfter,
     /// The request is lost and the connection breaks.
     RequestLost,
-    /// It happened, and the connection breaks before the answer.
+    /// It happened, and the connection breaks before the answer, or in the middle of it: a body that is cut off says
+    /// no more than one that never came.
     AnswerLost,
     /// It happened, and no answer ever comes.
     Hangs,
@@ -25,14 +28,15 @@ pub enum Fault {
     Late,
     /// The same, but it arrives 100 s later: beyond the settle time, where a duplicate cannot be prevented.
     TooLate,
-    /// A proxy sends the request twice, one second apart; only to a provider that takes a key.
+    /// A proxy sends the request twice, one second apart; only to a provider that tells copies apart.
     Doubled,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Refused,
+        Self::Unauthorized,
         Self::RateLimited,
         Self::FailsBefore,
         Self::FailsAfter,
@@ -48,6 +52,7 @@ impl Fault {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
+            Self::Unauthorized => "unauthorized",
             Self::RateLimited => "rate-limited",
             Self::FailsBefore => "fails-before",
             Self::FailsAfter => "fails-after",
@@ -122,6 +127,13 @@ pub enum Incident {
         /// How far; negative is back.
         seconds: i64,
     },
+    /// No process lives for so long, while the world goes on.
+    Down {
+        /// Before which life.
+        life: u32,
+        /// How long.
+        seconds: u32,
+    },
 }
 
 impl fmt::Display for Incident {
@@ -132,6 +144,7 @@ impl fmt::Display for Incident {
             Self::StoreFails { commit } => write!(f, "store-fails@{commit}"),
             Self::StoreAnswerLost { commit } => write!(f, "store-answer-lost@{commit}"),
             Self::ClockJumps { life, seconds } => write!(f, "clock{seconds:+}@{life}"),
+            Self::Down { life, seconds } => write!(f, "down+{seconds}@{life}"),
         }
     }
 }
@@ -150,16 +163,17 @@ impl FromStr for Incident {
         Ok(match what {
             "store-fails" => Self::StoreFails { commit: number(place)? },
             "store-answer-lost" => Self::StoreAnswerLost { commit: number(place)? },
-            _ => match what.strip_prefix("clock") {
-                Some(seconds) => Self::ClockJumps {
-                    life: number(place)?,
-                    seconds: seconds.parse().map_err(|_| unknown())?,
-                },
-                None => {
+            _ => {
+                if let Some(seconds) = what.strip_prefix("clock") {
+                    let seconds = seconds.parse().map_err(|_| unknown())?;
+                    Self::ClockJumps { life: number(place)?, seconds }
+                } else if let Some(seconds) = what.strip_prefix("down+") {
+                    Self::Down { life: number(place)?, seconds: number(seconds)? }
+                } else {
                     let fault = Fault::ALL.into_iter().find(|fault| fault.name() == what);
                     Self::Fault { request: number(place)?, fault: fault.ok_or_else(unknown)? }
                 }
-            },
+            }
         })
     }
 }
@@ -206,7 +220,9 @@ impl Schedule {
         let gone = left.remove(place);
         if let Incident::Stop { life: ended, .. } = gone {
             for incident in &mut left {
-                if let Incident::Stop { life, .. } | Incident::ClockJumps { life, .. } = incident
+                if let Incident::Stop { life, .. }
+                | Incident::ClockJumps { life, .. }
+                | Incident::Down { life, .. } = incident
                     && *life > ended
                 {
                     *life -= 1;

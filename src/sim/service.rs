@@ -1,29 +1,17 @@
-//! External systems that behave as told: one for each downstream class, with every way in which a request can go
-//! wrong.
+//! External systems that behave as told: one for each downstream class.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
-use super::schedule::Fault;
-use super::timeline::Happened;
-use super::world::World;
+use super::wire::{Request, WAY};
+use super::world::{Effect, World};
 use crate::clock::Clock as _;
 use crate::id::Tenant;
-use crate::ledger::{ErrorKind, Finding, OperationKey};
+use crate::ledger::Finding;
 use crate::tool::{Call, Done, ToolError};
-
-/// How long a request takes to arrive, and its answer to come back.
-const WAY: Duration = Duration::from_millis(10);
-/// A request that dawdles: longer than any patience, shorter than the settle time.
-const LATE: Duration = Duration::from_secs(40);
-/// A request that dawdles beyond the settle time.
-const TOO_LATE: Duration = Duration::from_secs(100);
-/// A proxy sends a second copy this much later.
-const COPY: Duration = Duration::from_secs(1);
 
 /// What a simulated provider offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,136 +53,135 @@ impl Offer {
     }
 }
 
+/// What a provider remembers.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// What was answered under each key. Keys are scoped to the tenant's account.
-    answers: BTreeMap<(Tenant, String), Value>,
+    /// What was answered under each key of an account, and when it happened.
+    answers: BTreeMap<(Arc<str>, Tenant, String), (Value, Duration)>,
 }
 
 /// A simulated provider, as the code of a tool sees it. Clones are the same provider.
+///
+/// ```
+/// # use counterfoil::sim::{Offer, Service, World};
+/// use std::time::Duration;
+///
+/// fn slow_to_show(world: &World) -> Service {
+///     world.service("desk", Offer::Lookup).shows_after(Duration::from_secs(3)).pages(100)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Service {
     world: World,
     name: Arc<str>,
     offer: Offer,
+    account: Arc<str>,
+    forgets_after: Duration,
+    shows_after: Duration,
+    page: usize,
     state: Arc<Mutex<State>>,
 }
 
-/// A request on its way: it arrives whether its sender lives or not.
-#[derive(Clone)]
-struct Request {
-    tenant: Tenant,
-    operation: OperationKey,
-    key: String,
-    reference: String,
+/// One page of what happened in an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The oldest first.
+    pub effects: Vec<Effect>,
+    /// The number of the next page, if there is one.
+    pub next: Option<usize>,
 }
 
 impl Service {
     pub(super) fn new(world: World, name: &str, offer: Offer, state: Arc<Mutex<State>>) -> Self {
-        Self { world, name: name.into(), offer, state }
+        Self {
+            world,
+            name: name.into(),
+            offer,
+            account: "".into(),
+            forgets_after: Duration::MAX,
+            shows_after: Duration::ZERO,
+            page: usize::MAX,
+            state,
+        }
+    }
+
+    /// The provider as another of its accounts sees it: keys and lookups know nothing of the others. In each
+    /// account, each tenant is by itself.
+    #[must_use]
+    pub fn account(self, name: &str) -> Self {
+        Self { account: name.into(), ..self }
+    }
+
+    /// It forgets a key so long after the effect that happened under it.
+    #[must_use]
+    pub fn forgets_after(self, window: Duration) -> Self {
+        Self { forgets_after: window, ..self }
+    }
+
+    /// Lookups show an effect only so long after it happened.
+    #[must_use]
+    pub fn shows_after(self, lag: Duration) -> Self {
+        Self { shows_after: lag, ..self }
+    }
+
+    /// Lookups show so many effects at a time.
+    #[must_use]
+    pub fn pages(self, effects: usize) -> Self {
+        Self { page: effects, ..self }
     }
 
     /// Asks for an effect about `reference`. The answer holds the provider's id: `{"id": "mail-1"}`.
     pub async fn create(&self, call: &Call, reference: &str) -> Result<Done<Value>, ToolError> {
-        let request = Request {
-            tenant: call.tenant().clone(),
-            operation: call.operation_key().clone(),
-            key: call.key().to_owned(),
-            reference: reference.to_owned(),
-        };
-        let fault = self.world.next_request(call);
-        self.world.note(Happened::Sent {
-            operation: request.operation.clone(),
-            attempt: call.attempt(),
-            fault,
-        });
-        self.send(request, fault).await
+        let (service, reference) = (self.clone(), reference.to_owned());
+        let carry_out = move |request: &Request| service.carry_out(request, &reference);
+        self.world.carry(call, self.offer.tells_copies(), carry_out).await
     }
 
-    async fn send(&self, request: Request, fault: Option<Fault>) -> Result<Done<Value>, ToolError> {
-        let clock = self.world.clock();
-        let refused = |kind, words: &str| Err(ToolError::new(kind, words));
-        match fault {
-            Some(Fault::Refused) => return refused(ErrorKind::Validation, "HTTP 422"),
-            Some(Fault::RateLimited) => {
-                let error = ToolError::new(ErrorKind::RateLimited, "HTTP 429");
-                return Err(error.retry_after(Duration::from_secs(2)));
-            }
-            Some(Fault::FailsBefore) => {
-                clock.sleep(WAY).await;
-                return refused(ErrorKind::Server, "HTTP 500");
-            }
-            Some(Fault::RequestLost) => {
-                clock.sleep(WAY).await;
-                return refused(ErrorKind::Disconnected, "connection reset");
-            }
-            _ => {}
-        }
-        let way = match fault {
-            Some(Fault::Late) => LATE,
-            Some(Fault::TooLate) => TOO_LATE,
-            _ => WAY,
-        };
-        let answer = self.deliver(request.clone(), way);
-        // Without a key nobody on this side could prevent it or find it out: there it is not tried.
-        if fault == Some(Fault::Doubled) && self.offer.tells_copies() {
-            drop(self.deliver(request, way + COPY));
-        }
-        if way > WAY {
-            // Whoever sent it has lost the connection long before it arrives.
-            clock.sleep(WAY).await;
-            return refused(ErrorKind::Disconnected, "connection reset");
-        }
-        let answer = answer.await.map_err(|_| ToolError::new(ErrorKind::Disconnected, "the world ended"))?;
-        match fault {
-            Some(Fault::Hangs) => std::future::pending().await,
-            Some(Fault::AnswerLost) => refused(ErrorKind::Disconnected, "connection reset"),
-            Some(Fault::FailsAfter) => refused(ErrorKind::Server, "HTTP 500"),
-            _ => {
-                clock.sleep(WAY).await;
-                answer
-            }
-        }
-    }
-
-    /// Arrives later, and is carried out then.
-    fn deliver(&self, request: Request, way: Duration) -> oneshot::Receiver<Result<Done<Value>, ToolError>> {
-        let (answer, answered) = oneshot::channel();
-        let service = self.clone();
-        self.world.clock().later(way, move || drop(answer.send(service.carry_out(&request))));
-        answered
-    }
-
-    fn carry_out(&self, request: &Request) -> Result<Done<Value>, ToolError> {
-        let place = (request.tenant.clone(), request.key.clone());
+    fn carry_out(&self, request: &Request, reference: &str) -> Result<Done<Value>, ToolError> {
+        let now = self.world.clock().elapsed();
+        let place = (self.account.clone(), request.tenant().clone(), request.key().to_owned());
         let known = self.state().answers.get(&place).cloned();
-        match (self.offer, known) {
-            (Offer::ReplaysKey | Offer::ReplaysKeyAndLookup, Some(answer)) => return Ok(done(&answer)),
-            (Offer::RejectsKey | Offer::NaturalKey, Some(_)) => {
-                return Err(ToolError::new(ErrorKind::Duplicate, "HTTP 409"));
-            }
+        match (self.offer, known.filter(|(_, at)| now.saturating_sub(*at) < self.forgets_after)) {
+            (Offer::ReplaysKey | Offer::ReplaysKeyAndLookup, Some((answer, _))) => return Ok(done(&answer)),
+            (Offer::RejectsKey | Offer::NaturalKey, Some(_)) => return Err(ToolError::http(409, "")),
             _ => {}
         }
-        let id = self.world.happened(&request.tenant, &request.operation, &self.name, &request.reference);
+        let id = self.world.happened(request, &self.name, &self.account, reference);
         let answer = json!({ "id": id });
-        self.state().answers.insert(place, answer.clone());
+        self.state().answers.insert(place, (answer.clone(), now));
         Ok(done(&answer))
     }
 
-    /// Looks up what became of a request about `reference`.
+    /// Looks up what became of a request about `reference`, over all pages.
     pub async fn find(&self, call: &Call, reference: &str) -> Result<Finding<Value>, ToolError> {
+        if !self.offer.can_look_up() {
+            return Ok(Finding::Unknown);
+        }
+        let (mut ids, mut next) = (Vec::new(), Some(0));
+        while let Some(page) = next {
+            let page = self.list(call, page).await?;
+            ids.extend(page.effects.into_iter().filter(|e| e.reference == reference).map(|e| e.id));
+            next = page.next;
+        }
+        self.world.finding(call, ids).try_map(|id| Ok(json!({ "id": id })))
+    }
+
+    /// One page of all that happened in the account; the first is 0.
+    pub async fn list(&self, call: &Call, page: usize) -> Result<Page, ToolError> {
         self.world.clock().sleep(WAY).await;
-        let mut found = self.world.found(&self.name, reference);
-        found.retain(|effect| effect.tenant == *call.tenant());
-        let ids: Vec<_> = found.into_iter().map(|effect| effect.id).collect();
-        let finding = match ids.as_slice() {
-            _ if !self.offer.can_look_up() => Finding::Unknown,
-            [] => Finding::NotFound,
-            [id] => Finding::Committed { output: json!({ "id": id }), external_ref: Some(id.clone()) },
-            [first, ..] => Finding::Duplicated { output: json!({ "id": first }), external_refs: ids.clone() },
-        };
-        self.world.note(Happened::LookedUp { operation: call.operation_key().clone(), found: ids.len() });
-        Ok(finding)
+        if !self.offer.can_look_up() {
+            return Err(ToolError::http(404, "it has no lookup"));
+        }
+        let now = self.world.clock().elapsed();
+        let mut effects = self.world.effects();
+        effects.retain(|effect| {
+            (effect.system.as_str(), effect.account.as_str()) == (&*self.name, &*self.account)
+                && effect.tenant == *call.tenant()
+                && effect.at.saturating_add(self.shows_after) <= now
+        });
+        let mut effects = effects.split_off(effects.len().min(page.saturating_mul(self.page)));
+        let rest = effects.split_off(effects.len().min(self.page));
+        Ok(Page { effects, next: (!rest.is_empty()).then_some(page + 1) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

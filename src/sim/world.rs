@@ -9,6 +9,7 @@ use super::clock::SimClock;
 use super::schedule::{Fault, Incident, Schedule};
 use super::service::{Offer, Service, State as ServiceState};
 use super::timeline::{Event, Happened};
+use super::wire::Request;
 use crate::clock::Clock as _;
 use crate::id::Tenant;
 use crate::ledger::{ContractClass, OperationKey};
@@ -27,12 +28,16 @@ pub struct Effect {
     pub tenant: Tenant,
     /// Which operation it was.
     pub operation: OperationKey,
+    /// In which of the provider's accounts; empty where it has but one.
+    pub account: String,
+    /// When, since the machine was started.
+    pub at: Duration,
 }
 
 /// The outside world of a simulation. Clones are the same world.
 ///
-/// It has [services](Self::service) that behave as told; a model of a provider of your own needs no more than
-/// [`happen`](Self::happen) where it has its effect, and [`count`](Self::count) where it looks one up.
+/// It has [services](Self::service) that behave as told. For a provider of your own, [`send`](Self::send) says what it
+/// does with a request, and [`find`](Self::find) looks up what it did.
 #[derive(Clone)]
 pub struct World {
     state: Arc<Mutex<State>>,
@@ -73,18 +78,9 @@ impl World {
         Service::new(self.clone(), name, offer, state)
     }
 
-    /// An effect happens: for a provider that you model yourself. Returns the provider's id for it.
-    pub fn happen(&self, call: &Call, system: &str, reference: &str) -> String {
-        self.happened(call.tenant(), call.operation_key(), system, reference)
-    }
-
-    pub(super) fn happened(
-        &self,
-        tenant: &Tenant,
-        operation: &OperationKey,
-        system: &str,
-        reference: &str,
-    ) -> String {
+    /// An effect happens. Returns the provider's id for it.
+    pub(super) fn happened(&self, request: &Request, system: &str, account: &str, reference: &str) -> String {
+        let at = self.clock.elapsed();
         let id = {
             let mut state = self.state();
             let id = format!("{system}-{}", state.effects.len() + 1);
@@ -92,16 +88,15 @@ impl World {
                 system: system.to_owned(),
                 reference: reference.to_owned(),
                 id: id.clone(),
-                tenant: tenant.clone(),
-                operation: operation.clone(),
+                tenant: request.tenant().clone(),
+                operation: request.operation().clone(),
+                account: account.to_owned(),
+                at,
             });
             id
         };
-        self.note(Happened::Effect {
-            system: system.to_owned(),
-            reference: reference.to_owned(),
-            id: id.clone(),
-        });
+        let system = if account.is_empty() { system.to_owned() } else { format!("{system} ({account})") };
+        self.note(Happened::Effect { system, reference: reference.to_owned(), id: id.clone() });
         id
     }
 
@@ -120,6 +115,11 @@ impl World {
     /// Everything that happened, in its order.
     pub fn effects(&self) -> Vec<Effect> {
         self.state().effects.clone()
+    }
+
+    /// Which life of the process this is, from 1: for a tool that is given another account after a restart.
+    pub fn life(&self) -> u32 {
+        self.state().life
     }
 
     /// Takes its time, in the world's time: a provider that is slow.
@@ -141,7 +141,7 @@ impl World {
         state.faults.get(&number).copied()
     }
 
-    /// The operations for which a service was asked for an effect.
+    /// The operations for which a provider was asked for an effect.
     pub(super) fn requested(&self) -> BTreeSet<(Tenant, OperationKey)> {
         self.state().requested.clone()
     }

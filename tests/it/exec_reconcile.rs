@@ -228,6 +228,20 @@ async fn under_another_scope_there_is_no_key() {
     assert_eq!((end(&outcome), scene.seen()), (End::Parked, (1, 1, 0)));
 }
 
+// And a lookup there shows nothing of what happened here.
+#[tokio::test]
+async fn under_another_scope_a_miss_proves_nothing() {
+    for class in [ContractClass::Lookup, ContractClass::ReplaysKey, ContractClass::RejectsKey] {
+        let (scene, contract) = (Scene::new(Keys::Honours), strong(class));
+        scene.crash(&contract.clone().scope("account 1"), Reply::EffectThenHang).await;
+        scene.world.looks([Look::NotFound]);
+        let (process, outcome, settled) = scene.restart(&contract.scope("account 2")).await;
+        assert_eq!((end(&outcome), settled, scene.seen()), (End::Parked, false, (1, 1, 1)), "{class:?}");
+        let open = process.executor().escalations(&acme()).await.unwrap();
+        assert!(open[0].question.contains("another account"), "{}", open[0].question);
+    }
+}
+
 // F07, HAZARDS 0.2: *duplicate* is not *done*. It is looked up; and if nothing is there, the key is burned.
 #[tokio::test]
 async fn a_refused_duplicate_is_looked_up() {

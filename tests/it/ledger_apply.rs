@@ -62,10 +62,15 @@ fn commit(response: &str) -> Event {
     }
 }
 
+/// Under another account than the first attempt.
+fn again_by(fence: Fence, basis: Basis) -> Event {
+    Event::Again { fence, basis, scope: Some("account 2".into()) }
+}
+
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
 fn events(fence: Fence) -> [(&'static str, Event); 15] {
     [
-        ("again", Event::Again { fence, basis: Basis::Answer }),
+        ("again", again_by(fence, Basis::Answer)),
         ("adopt", Event::Adopt { fence }),
         ("note", Event::Note { external_ref: "noted".into() }),
         ("commit", commit("answer")),
@@ -140,7 +145,7 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
 // R-EXE-6: what a further attempt of unknown fate rests on is kept with it, and a later answer does not lift it.
 #[test]
 fn a_further_attempt_is_in_doubt_and_keeps_its_mark() {
-    let again = |record: &Record, basis| applied(record, Event::Again { fence: MINE, basis });
+    let again = |record: &Record, basis| applied(record, again_by(MINE, basis));
     let started = record(State::Started);
     let declared = again(&started, Basis::Declaration);
     assert_eq!((declared.in_doubt, declared.basis), (true, Basis::Declaration));
@@ -211,7 +216,7 @@ fn a_worker_that_was_adopted_from_can_report_nothing() {
 // R-EXE-4: each execution has its own budget; what earlier ones spent does not count against it.
 #[test]
 fn giving_up_starts_the_next_execution_with_a_full_budget() {
-    let again = |record: &Record| applied(record, Event::Again { fence: MINE, basis: Basis::Answer });
+    let again = |record: &Record| applied(record, again_by(MINE, Basis::Answer));
     let fail =
         |record: &Record, not_before| applied(record, Event::Fail { failure: failure("no"), not_before });
     let waiting = fail(&started(), Some(Timestamp(50)));
@@ -324,7 +329,7 @@ fn event() -> impl Strategy<Value = Event> {
     let reference = || proptest::option::of("[ab]");
     let basis = || prop_oneof![Just(Basis::Answer), Just(Basis::Lookup), Just(Basis::Repeat)];
     prop_oneof![
-        2 => fence().prop_map(|fence| Event::Again { fence, basis: Basis::Answer }),
+        2 => fence().prop_map(|fence| again_by(fence, Basis::Answer)),
         2 => fence().prop_map(|fence| Event::Adopt { fence }),
         1 => "[ab]".prop_map(|external_ref| Event::Note { external_ref }),
         1 => (stored(), reference(), basis(), proptest::option::of(instant())).prop_map(
@@ -355,7 +360,7 @@ fn event() -> impl Strategy<Value = Event> {
 fn same_operation(a: &Record, b: &Record) -> bool {
     (&a.id, &a.tenant, &a.key, &a.operation, &a.class) == (&b.id, &b.tenant, &b.key, &b.operation, &b.class)
         && (&a.request, &a.request_hash, &a.input_version) == (&b.request, &b.request_hash, &b.input_version)
-        && (&a.owner, &a.scope, &a.created_at) == (&b.owner, &b.scope, &b.created_at)
+        && (&a.owner, &a.created_at) == (&b.owner, &b.created_at)
 }
 
 /// What holds of every record, however it came about.
@@ -378,7 +383,11 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     prop_assert_eq!(after.revision, before.revision + 1);
     prop_assert!(after.updated_at >= before.updated_at, "time runs backwards");
     prop_assert!(after.spent >= before.spent);
+    // HAZARDS 0.5: what may have happened, happened under the account that is recorded.
+    let failed = matches!(before.state, State::Failed { .. });
+    prop_assert!(after.scope == before.scope || failed, "its attempt went out under another account");
     let again = matches!(event, Event::Again { .. });
+    prop_assert!(!failed || !again || after.scope.as_deref() == Some("account 2"));
     prop_assert_eq!(after.attempts, before.attempts + u32::from(again));
 
     // Invariant 4: the first result wins.

@@ -10,7 +10,8 @@ use counterfoil::ledger::{
 };
 
 const LOOKUPS: [LookupOffer; 3] = [LookupOffer::None, LookupOffer::Eventual, LookupOffer::Strong];
-const LOOKED: [Looked; 4] = [Looked::NotYet, Looked::MissedEarly, Looked::MissedSettled, Looked::Unanswered];
+const LOOKED: [Looked; 5] =
+    [Looked::NotYet, Looked::MissedEarly, Looked::MissedSettled, Looked::MissedElsewhere, Looked::Unanswered];
 
 /// One question to [`next`], and its answer.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ fn known() -> impl Iterator<Item = Known> {
     })
 }
 
-/// All combinations: 9 effects × 36 contracts × 128 states of knowledge.
+/// All combinations: 9 effects × 36 contracts × 160 states of knowledge.
 fn cases() -> impl Iterator<Item = Case> {
     EffectClass::ALL.into_iter().flat_map(|effect| {
         contracts().flat_map(move |contract| {
@@ -73,7 +74,7 @@ fn always(holds: impl Fn(&Case, Next) -> bool) {
         assert!(holds(&case, next), "{next:?} for {case:?}");
         seen += 1;
     }
-    assert_eq!(seen, 9 * 36 * 128);
+    assert_eq!(seen, 9 * 36 * 160);
 }
 
 /// The same, for effects that leave a mark.
@@ -185,7 +186,7 @@ fn outcomes(known: Known, next: Next) -> Vec<Known> {
     match next {
         Next::Look => {
             let miss = if known.settled { Looked::MissedSettled } else { Looked::MissedEarly };
-            [miss, Looked::Unanswered].map(|looked| Known { looked, ..known }).into()
+            [miss, Looked::MissedElsewhere, Looked::Unanswered].map(|looked| Known { looked, ..known }).into()
         }
         Next::Settle => vec![Known { settled: true, ..known }],
         _ => Vec::new(),
@@ -271,6 +272,13 @@ fn each_class_goes_its_way() {
         way(&strong(Lookup), Known { attempts_left: false, ..FRESH }),
         believed(person(Why::AttemptsUsedUp))
     );
+    // A miss under another account is no miss.
+    let elsewhere = Known { looked: Looked::MissedElsewhere, ..expired };
+    for class in [ReplaysKey, NaturalKey, RejectsKey, Lookup] {
+        for settled in [false, true] {
+            assert_eq!(way(&strong(class), Known { settled, ..elsewhere }), [person(Why::OtherScope)]);
+        }
+    }
     // A miss that was believed stands against a duplicate by itself.
     let missed = Known { looked: Looked::MissedSettled, settled: true, ..FRESH };
     assert_eq!(way(&strong(ReplaysKey), missed), [Next::Resend { on_declaration: false }]);
@@ -285,6 +293,7 @@ fn each_reason_has_a_question() {
         Why::KeyBurned,
         Why::LookupUnanswered,
         Why::LookupLags,
+        Why::OtherScope,
         Why::ApprovalExpired,
         Why::AttemptsUsedUp,
         Why::Unwanted,

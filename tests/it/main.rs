@@ -54,6 +54,7 @@ mod sim_machine;
 mod sim_mutants;
 mod sim_scenarios;
 mod sim_suite;
+mod sim_world;
 mod sqlite;
 mod tenants;
 mod tidy;

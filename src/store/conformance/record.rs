@@ -51,6 +51,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             new.attempts += 1;
             new.spent += 1;
             new.external_ref = Some(format!("ch_{}", new.revision));
+            new.scope = (new.revision % 2 == 1).then(|| format!("account {}", new.revision));
             new.escalation = (new.revision % 2 == 0).then_some(EscalationId(i64::MAX));
             new.not_before = (new.revision % 3 == 0).then_some(Timestamp(i64::MIN));
             new.confirm_at = (new.revision % 3 == 1).then_some(Timestamp::MAX);

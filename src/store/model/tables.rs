@@ -204,7 +204,7 @@ fn record_key(record: &Record) -> (Tenant, OperationKey) {
 fn is_same_operation(a: &Record, b: &Record) -> bool {
     let asked =
         |r: &Record| (r.operation.clone(), r.class, r.request.clone(), r.request_hash, r.input_version);
-    asked(a) == asked(b) && (&a.owner, &a.scope, a.created_at) == (&b.owner, &b.scope, b.created_at)
+    asked(a) == asked(b) && (&a.owner, a.created_at) == (&b.owner, b.created_at)
 }
 
 fn step_key(step: &Step) -> (StepKind, String, String) {

@@ -47,7 +47,7 @@ const MOVE_ON: &str = "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
     AND record.tenant = excluded.tenant THEN excluded.revision END, \
     attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, basis = excluded.basis, \
     outcome = excluded.outcome, compensation = excluded.compensation, external_ref = excluded.external_ref, \
-    escalation = excluded.escalation, in_doubt = excluded.in_doubt, not_before = excluded.not_before, \
+    scope = excluded.scope, escalation = excluded.escalation, in_doubt = excluded.in_doubt, not_before = excluded.not_before, \
     confirm_at = excluded.confirm_at, updated_at = excluded.updated_at";
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {

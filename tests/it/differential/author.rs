@@ -180,6 +180,7 @@ impl Author {
         let before = self.record(worker);
         let mut record = worker.record_on(&before, self.outcome());
         record.external_ref = Some(self.text());
+        record.scope = Some(self.text());
         record.confirm_at = self.instant();
         record.escalation = match self.below(4) {
             0 if self.questions.is_empty() => Some(EscalationId(3)), // of no question

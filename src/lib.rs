@@ -74,6 +74,7 @@ pub mod flow;
 pub mod id;
 pub mod ledger;
 pub mod payload;
+mod rim;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod store;
@@ -85,3 +86,5 @@ pub use flow::{Ctx, Engine, Failure};
 pub use id::{EscalationId, Fence, IdError, Name, RecordId, RunId, Tenant, client_key};
 pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};
+#[cfg(feature = "cli")]
+pub use rim::cli;

@@ -5,10 +5,14 @@
 //! cargo test --features sim --example prove
 //! ```
 
-#![allow(missing_docs, reason = "an example")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    reason = "an example, which `counterfoil simulate` includes as a module"
+)]
 
 use counterfoil::ledger::Finding;
-use counterfoil::sim::{Report, Simulation, World};
+use counterfoil::sim::{Simulation, World};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
 
@@ -43,21 +47,21 @@ async fn pay(ctx: Ctx, order: String) -> Result<String, Failure> {
     ctx.call::<Book>(invoice).await
 }
 
-fn explore() -> Report {
+pub fn simulation() -> Simulation {
     Simulation::of(pay, "order 17".to_owned())
         .engine(|engine, world| engine.tool(Book(world.clone())))
         .check("paid once", |end| end.exactly_once_if_succeeded("bank", "invoice for order 17"))
         .random(200)
-        .explore()
 }
 
 #[test]
 fn no_crash_pays_twice() {
-    explore().assert_ok();
+    simulation().explore().assert_ok();
 }
 
+#[allow(dead_code, reason = "`counterfoil simulate` has a main of its own")]
 fn main() {
-    let report = explore();
-    println!("{report}");
+    let report = simulation().explore();
+    report.print();
     std::process::exit(i32::from(!report.is_ok()));
 }

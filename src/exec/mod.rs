@@ -255,7 +255,7 @@ pub(crate) struct Answered {
     pub(crate) outcome: Outcome,
     /// Present if the outcome is not durable yet.
     pub(crate) ticket: Option<Ticket>,
-    /// The record that answered, if it was there before.
+    /// The record that was there before, if there was one.
     pub(crate) found: Option<Box<Record>>,
 }
 
@@ -342,7 +342,9 @@ impl Carrier<'_> {
                 Step::Changed => None,
             };
             match pursued {
-                Some(answered) => return Ok(answered),
+                // What was there before is told although it was carried on: whoever carries on what another run
+                // began uses its effect.
+                Some(answered) => return Ok(Answered { found: answered.found.or(record), ..answered }),
                 None => record = core.find(&op.tenant, &op.key).await?,
             }
         }

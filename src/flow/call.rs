@@ -10,14 +10,14 @@ use futures_util::future::BoxFuture;
 
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
-use super::live::{HeldCall, Live, Open, misuse};
+use super::live::{HeldCall, Live, Open, Stop, misuse};
 use super::replay::{Kind, Recorded};
 use crate::exec::{
     Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
 };
 use crate::ledger::{Approval, Key, OperationKey, Owner, State};
 use crate::payload::Stored;
-use crate::store::Store as _;
+use crate::store::{EscalationKind, Store as _};
 use crate::tool::{NeedsApproval, Prepared, Tool, effect};
 
 /// The call has no approval (yet).
@@ -174,14 +174,26 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
         settle_dropped(live, past.record);
     }
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
-    if let Some(past) = live.recorded(open).await
-        && past.input_hash == Some(op.hash)
-        && let Some(stored) = past.value
-    {
-        return match live.engine.core.load(&live.tenant, &stored).await {
-            Ok(failure) => Ok(Past::Over(Err(failure.decode().unwrap_or_else(Failure::from)))),
-            Err(error) => Err(live.failure(error).await),
-        };
+    if let Some(past) = live.recorded(open).await {
+        if let Some(then) = past.input_hash
+            && then != op.hash
+        {
+            // Carried out, it would be a conflict, which cannot be recorded beside the first failure: the run would
+            // be started over again and again, and nobody would be asked.
+            let question = format!(
+                "run {}: the {} has another input than when its failure was recorded ({then:?} then, {:?} now): \
+                 the code or its input changed. Restore it and go on, or abandon?",
+                live.id, open.identity, op.hash
+            );
+            let kind = EscalationKind::Diverged;
+            return live.stop(Stop::Halt { kind, question, record: None }).await;
+        }
+        if let Some(stored) = past.value {
+            return match live.engine.core.load(&live.tenant, &stored).await {
+                Ok(failure) => Ok(Past::Over(Err(failure.decode().unwrap_or_else(Failure::from)))),
+                Err(error) => Err(live.failure(error).await),
+            };
+        }
     }
     match recorded {
         Some(Recorded::Own(past)) => match past.response {
@@ -256,7 +268,9 @@ async fn carried_out(
             Ok(answered) => answered, // its ticket needs no waiting: whatever leaves the run comes behind it
             Err(error) => return Err(live.failure(error).await),
         };
-        let foreign = found.filter(|record| record.owner.run != Some(live.id));
+        // A conflict uses nothing.
+        let foreign = found
+            .filter(|record| record.owner.run != Some(live.id) && !matches!(outcome, Outcome::Conflict(_)));
         if let Some(record) = &foreign {
             Box::pin(note_use(core, op, record.id)).await;
         }

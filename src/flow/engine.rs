@@ -306,11 +306,16 @@ impl Inner {
             }
             run = loop {
                 match self.core.group.run_find(&tenant, id).await {
-                    Ok(Some(run)) => break Box::new(run),
-                    Ok(None) => {
+                    Ok(Some(run)) if run.fence == self.core.fence => break Box::new(run),
+                    Ok(found) => {
                         self.active().remove(&id);
-                        self.results().remove(&id); // whoever waits for a run that could not be begun is told
-                        return tracing::error!(%tenant, run = %id, "its row is gone");
+                        self.results().remove(&id); // whoever waits for it is told that it goes on elsewhere, or never began
+                        return match found {
+                            Some(_) => {
+                                tracing::warn!(%tenant, run = %id, "another process has taken it over")
+                            }
+                            None => tracing::error!(%tenant, run = %id, "its row is gone"),
+                        };
                     }
                     Err(error) => {
                         tracing::error!(%tenant, run = %id, %error, "cannot be read, tried again later");

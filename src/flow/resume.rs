@@ -54,7 +54,13 @@ pub(super) async fn left_behind(live: &Arc<Live>, when: When) -> Result<Vec<Esca
             live.flushed().await?;
             let history = core.group.run_history(&live.tenant, live.id).await;
             let history = history.map_err(|source| store_failed(live, source))?;
-            (history.calls.into_iter().map(|call| call.record).collect(), "its run failed")
+            let mut ids: Vec<_> = history.calls.into_iter().map(|call| call.record).collect();
+            for used in history.uses {
+                if owner_failed(live, used.record).await? {
+                    ids.push(used.record);
+                }
+            }
+            (ids, "its run failed")
         }
         _ => {
             let ids: Vec<_> = unasked_calls(live).into_iter().map(|past| past.record).collect();
@@ -68,6 +74,15 @@ pub(super) async fn left_behind(live: &Arc<Live>, when: When) -> Result<Vec<Esca
         }
     }
     Ok(questions)
+}
+
+/// The run that owns this record has failed: perhaps before the effect happened for another run, which uses it.
+async fn owner_failed(live: &Arc<Live>, record: RecordId) -> Result<bool, ExecError> {
+    let (group, store_failed) = (&live.engine.core.group, |source| store_failed(live, source));
+    let record = group.record_at(&live.tenant, record).await.map_err(store_failed)?;
+    let Some(owner) = record.and_then(|record| record.owner.run) else { return Ok(false) };
+    let owner = group.run_find(&live.tenant, owner).await.map_err(store_failed)?;
+    Ok(owner.is_some_and(|run| matches!(run.state, RunState::Failed { .. })))
 }
 
 fn unasked_calls(live: &Live) -> Vec<PastCall> {

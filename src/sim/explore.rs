@@ -12,16 +12,17 @@ use super::machine::{self, Body, Told, Trial};
 use super::question::Question;
 use super::report::{Failing, Report};
 use super::schedule::{Fault, Incident, Schedule, Stop};
-use super::timeline::{Event, draw};
+use super::timeline::{Event, Happened, draw};
 use super::world::{Effect, World};
 use crate::flow::{Engine, EngineBuilder, RunError, Workflow};
 use crate::ledger::Record;
-use crate::store::{Escalation, Resolution};
+use crate::store::{Escalation, Resolution, Run, Use};
 
 type Check = dyn Fn(&End<'_>) -> Result<(), String>;
 type Register = dyn Fn(EngineBuilder) -> EngineBuilder;
 type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
 type Ask = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
+type Beside = dyn Fn(Engine, World) -> BoxFuture<'static, String>;
 type Operator = dyn Fn(&Question<'_>) -> Option<Resolution>;
 
 /// A workflow in a simulated world, to be crashed wherever it can be.
@@ -68,10 +69,12 @@ pub struct Simulation {
     register: Box<Register>,
     prepare: Vec<Box<Prepare>>,
     asks: Vec<Box<Ask>>,
+    beside: Vec<(String, Box<Beside>)>,
     operator: Box<Operator>,
     checks: Vec<(String, Box<Check>)>,
     seed: u64,
     random: u32,
+    singles: bool,
     pairs: bool,
 }
 
@@ -81,11 +84,21 @@ impl Body for Simulation {
     }
 
     fn asks(&self) -> usize {
-        self.asks.len()
+        self.asks.len() + self.beside.len()
     }
 
-    fn ask(&self, place: usize, engine: Engine) -> BoxFuture<'static, Option<Told>> {
-        (self.asks[place])(engine)
+    fn ask(&self, place: usize, engine: Engine, world: &World) -> BoxFuture<'static, Option<Told>> {
+        world.declare(engine.tools());
+        let Some(ask) = self.asks.get(place) else {
+            let (who, ask) = &self.beside[place - self.asks.len()];
+            let (who, world, asked) = (who.clone(), world.clone(), ask(engine, world.clone()));
+            return Box::pin(async move {
+                let what = asked.await;
+                world.note(Happened::Told { who, what });
+                None
+            });
+        };
+        ask(engine)
     }
 
     fn answer(&self, question: &Question<'_>) -> Option<Resolution> {
@@ -153,6 +166,26 @@ impl End<'_> {
         self.trial.disk.model.records()
     }
 
+    /// The runs.
+    pub fn runs(&self) -> Vec<Run> {
+        self.trial.disk.model.runs()
+    }
+
+    /// The runs that were answered from another one's record.
+    pub fn uses(&self) -> Vec<Use> {
+        self.trial.disk.model.uses()
+    }
+
+    /// What somebody [beside](Simulation::beside) the run was told, as often as they were told anything.
+    pub fn heard(&self, by: &str) -> Vec<&str> {
+        let events = self.trial.events.iter();
+        let told = events.filter_map(|event| match &event.what {
+            Happened::Told { who, what } if who == by => Some(what.as_str()),
+            _ => None,
+        });
+        told.collect()
+    }
+
     /// The questions that are open.
     pub fn questions(&self) -> Vec<Escalation> {
         let mut questions = self.trial.disk.model.escalations();
@@ -175,6 +208,11 @@ impl End<'_> {
 }
 
 impl Simulation {
+    /// Whose run it is, if nothing else is said.
+    pub const TENANT: &str = "simulated";
+    /// The start key of the run, if nothing else is said.
+    pub const KEY: &str = "simulated";
+
     /// Of a workflow with this input.
     pub fn of<W, I, O>(workflow: W, input: I) -> Self
     where
@@ -187,13 +225,15 @@ impl Simulation {
             register: Box::new(move |builder| builder.workflow("simulated", 1, registered.clone())),
             prepare: Vec::new(),
             asks: Vec::new(),
+            beside: Vec::new(),
             operator: Box::new(|_| None),
             checks: Vec::new(),
             seed: 0,
             random: 0,
+            singles: true,
             pairs: true,
         };
-        simulation.also("simulated", "simulated", workflow, input)
+        simulation.also(Self::TENANT, Self::KEY, workflow, input)
     }
 
     /// Asks for one more run at the same time: of the same workflow, or of one that [`engine`](Self::engine)
@@ -210,6 +250,19 @@ impl Simulation {
             let caller = Caller { tenant: tenant.clone(), key: key.clone() };
             Box::pin(ask(caller, workflow.clone(), input.clone(), engine))
         }));
+        self
+    }
+
+    /// Somebody else who uses the engine at the same time: asks for a run a little later, or for one that must be
+    /// refused; answers a question; calls a tool. As a client does, they ask anew in each life of the process, and
+    /// when an operator has answered. What this returns is what they were told: [`End::heard`].
+    #[must_use]
+    pub fn beside<F, A>(mut self, who: &str, ask: F) -> Self
+    where
+        F: Fn(Engine, World) -> A + 'static,
+        A: Future<Output = String> + Send + 'static,
+    {
+        self.beside.push((who.to_owned(), Box::new(move |engine, world| Box::pin(ask(engine, world)))));
         self
     }
 
@@ -252,29 +305,48 @@ impl Simulation {
         Self { pairs: false, ..self }
     }
 
+    /// So many, or as many as it has by itself, or at least so many.
+    pub(super) fn random_or(self, wanted: Option<u32>, least: u32) -> Self {
+        let random = wanted.unwrap_or(self.random.max(least));
+        Self { random, ..self }
+    }
+
+    /// Only what chance adds: for more seeds, when everything else was tried.
+    #[must_use]
+    pub fn chance_only(self) -> Self {
+        Self { singles: false, ..self }
+    }
+
     /// Tries everything: nothing going wrong, each incident alone, each crash at each point of the recovery from
     /// each other crash, each crash under each fault, and what chance adds.
     pub fn explore(&self) -> Report {
         self.explore_while(|_| true)
     }
 
-    /// The same, for as long as you want to go on: until something is found, or your time is up.
+    /// The same, for as long as you want to go on: until something is found, or your time is up. Nothing going
+    /// wrong is tried in any case.
     pub fn explore_while(&self, go_on: impl Fn(&Report) -> bool) -> Report {
         let mut report = Report::default();
         let clean = self.try_one(&Schedule::default(), &mut report);
         report.clean_run_ends(&self.end(&clean), &clean);
         // All that goes wrong once before anything that goes wrong twice: the first failure is a small one.
+        let singles = if self.singles { singles(&clean) } else { Vec::new() };
         let mut pairs = Vec::new();
-        for incident in singles(&clean) {
+        report.planned = 1 + count(&singles) + self.random;
+        report.more_planned = self.pairs && !singles.is_empty();
+        for incident in singles {
             if !go_on(&report) {
                 return report;
             }
             let schedule = Schedule::new([incident]);
             let trial = self.try_one(&schedule, &mut report);
             if self.pairs {
-                pairs.extend(followers(incident, &trial).into_iter().map(|second| schedule.and(second)));
+                let followers = followers(incident, &trial);
+                report.planned += count(&followers);
+                pairs.extend(followers.into_iter().map(|second| schedule.and(second)));
             }
         }
+        report.more_planned = false;
         let chance = Seeded::new(self.seed);
         let mixtures = (0..self.random).map(|_| random(&chance, &clean));
         for schedule in pairs.into_iter().chain(mixtures) {
@@ -320,7 +392,8 @@ impl Simulation {
         {
             let schedule = self.shrunk(schedule.clone(), &violation.rule);
             let Replay { violations, events, .. } = self.replay(&schedule);
-            report.add_failure(Failing { schedule, violations, timeline: draw(&events) });
+            let timeline = draw(&events);
+            report.add_failure(Failing { seed: self.seed, schedule, violations, timeline });
         }
         trial
     }
@@ -356,6 +429,10 @@ impl Replay {
     pub fn timeline(&self) -> String {
         draw(&self.events)
     }
+}
+
+fn count(incidents: &[Incident]) -> u32 {
+    u32::try_from(incidents.len()).unwrap_or(u32::MAX)
 }
 
 /// The crossings of a life, numbered from 1.

@@ -56,7 +56,8 @@ impl Life {
             self.until_quiet();
             let Some(engine) = locked(&self.process.asked).take() else { return };
             for place in 0..body.asks() {
-                let (process, answer) = (self.process.clone(), body.ask(place, engine.clone()));
+                let (process, answer) =
+                    (self.process.clone(), body.ask(place, engine.clone(), &self.process.world));
                 self.runtime.spawn(async move {
                     if let Some(answer) = answer.await {
                         process.tell(place, answer);

@@ -36,7 +36,7 @@ pub(super) trait Body {
     /// How many runs are asked for.
     fn asks(&self) -> usize;
     /// Asks for one of them. Whatever it returns is what its caller was told.
-    fn ask(&self, place: usize, engine: Engine) -> BoxFuture<'static, Option<Told>>;
+    fn ask(&self, place: usize, engine: Engine, world: &World) -> BoxFuture<'static, Option<Told>>;
     /// What a person says to an open question.
     fn answer(&self, question: &Question<'_>) -> Option<Resolution>;
 }

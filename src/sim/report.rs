@@ -6,11 +6,12 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::CrashPoint;
-use super::check::{Rule, Violation};
+use super::check::{self, Rule, Violation};
 use super::explore::End;
 use super::machine::Trial;
 use super::schedule::Schedule;
-use crate::ledger::{Basis, State};
+use super::table;
+use crate::ledger::{Basis, ContractClass, EffectClass, State};
 
 /// So many failures are kept, one for each rule at first.
 const KEPT: usize = 8;
@@ -18,6 +19,8 @@ const KEPT: usize = 8;
 /// A schedule that breaks a rule, as small as it could be made.
 #[derive(Clone, Debug)]
 pub struct Failing {
+    /// The seed under which it does.
+    pub seed: u64,
     /// What goes wrong.
     pub schedule: Schedule,
     /// What must not happen, and does.
@@ -26,28 +29,79 @@ pub struct Failing {
     pub timeline: String,
 }
 
-/// What an exploration found.
+/// What an exploration found. `Display` draws it in at most 100 columns (but for timelines, which are wider), the
+/// alternate form `{:#}` in colour; [`json`](Self::json) holds the same. [`print`](Self::print) knows whether to
+/// colour.
+///
+/// Everything is a count over all schedules together. Of each tool and the class that it declares:
+///
+/// | word | counts |
+/// | --- | --- |
+/// | committed: all | calls whose record says that they happened, however that is known |
+/// | … lookup | of these, those known by asking the world after the answer was lost |
+/// | … word | of these, those that rest on the provider's word that it honours keys: sent again, same key |
+/// | failed | calls whose record says that they did not happen |
+/// | asked | calls about which a question is open when nothing is left to do |
+/// | effects | what happened in the world, counted by the world |
+/// | duplicates: marked | effects beyond the first of a call, where record, question or effect class says so |
+/// | … silent | effects beyond the first of a call, and nothing says so: never more than 0, or a rule is broken |
+/// | lost | calls that are recorded as done and were not: never more than 0 either |
+///
+/// Under a tool stand the questions about its calls, open and answered, by kind. Compensations are not counted yet:
+/// nothing compensates.
+///
+/// ```
+/// use counterfoil::sim::Simulation;
+/// use counterfoil::{Ctx, Failure};
+///
+/// async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> {
+///     ctx.step("greeting", &name, |name| format!("Hello, {name}!")).await
+/// }
+///
+/// let report = Simulation::of(greet, "Ann".to_owned()).explore();
+/// assert!(report.is_ok() && !report.ended_early());
+/// assert_eq!(report.schedules(), report.planned());
+/// assert_eq!(report.json()["schedules"], report.schedules());
+/// assert!(report.to_string().contains("no rule is broken"), "{report}");
+/// assert!(report.to_string().lines().all(|line| line.chars().count() <= 100), "{report}");
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    schedules: u32,
-    succeeded: u32,
-    asked: u32,
-    clean: Option<String>,
-    crashed_at: BTreeSet<CrashPoint>,
+    pub(super) schedules: u32,
+    pub(super) planned: u32,
+    /// Which pairs there are is known when all singles were tried: until then, there will be more.
+    pub(super) more_planned: bool,
+    pub(super) succeeded: u32,
+    pub(super) asked: u32,
+    pub(super) clean: Option<String>,
+    crashed_at: BTreeMap<CrashPoint, u32>,
     crossed: BTreeSet<CrashPoint>,
-    violated: BTreeMap<Rule, u32>,
-    tools: BTreeMap<String, Row>,
-    failures: Vec<Failing>,
+    pub(super) violated: BTreeMap<Rule, u32>,
+    pub(super) tools: BTreeMap<(String, Class), Tally>,
+    pub(super) failures: Vec<Failing>,
 }
 
+/// What a tool is to the world, and the world to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Class {
+    effect: &'static str,
+    /// What the provider offers; nothing, if no engine lived long enough to say.
+    pub(super) contract: &'static str,
+}
+
+/// What became of the calls of one tool.
 #[derive(Clone, Debug, Default)]
-struct Row {
-    committed: u32,
-    looked_up: u32,
-    declared: u32,
-    failed: u32,
-    asked: u32,
-    effects: usize,
+pub(super) struct Tally {
+    pub(super) committed: u64,
+    pub(super) by_lookup: u64,
+    pub(super) on_declaration: u64,
+    pub(super) failed: u64,
+    pub(super) asked: u64,
+    pub(super) effects: u64,
+    pub(super) marked: u64,
+    pub(super) silent: u64,
+    pub(super) lost: u64,
+    pub(super) questions: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
@@ -56,13 +110,24 @@ impl Report {
         self.schedules
     }
 
+    /// How many were to be tried. If the exploration [ended early](Self::ended_early), at least so many: which
+    /// pairs there are is known only when everything was tried that goes wrong alone.
+    pub const fn planned(&self) -> u32 {
+        self.planned
+    }
+
+    /// Not everything that was planned was tried.
+    pub const fn ended_early(&self) -> bool {
+        self.schedules < self.planned || self.more_planned
+    }
+
     /// The smallest schedules that break a rule.
     pub fn failures(&self) -> &[Failing] {
         &self.failures
     }
 
-    /// The crash points at which a process died.
-    pub const fn crashed_at(&self) -> &BTreeSet<CrashPoint> {
+    /// The crash points at which a process was stopped, and how often.
+    pub const fn crashed_at(&self) -> &BTreeMap<CrashPoint, u32> {
         &self.crashed_at
     }
 
@@ -90,20 +155,32 @@ impl Report {
         assert!(self.is_ok(), "{self}");
     }
 
+    /// Draws it on standard output; in colour if that is a terminal and `NO_COLOR` is not set.
+    pub fn print(&self) {
+        if table::in_colour() {
+            table::say(format_args!("{self:#}"));
+        } else {
+            table::say(format_args!("{self}"));
+        }
+    }
+
     /// For programs.
     pub fn json(&self) -> Value {
-        let names =
-            |points: &mut dyn Iterator<Item = CrashPoint>| points.map(CrashPoint::name).collect::<Vec<_>>();
-        let tools: BTreeMap<_, _> = self.tools.iter().map(|(tool, row)| (tool, row.json())).collect();
+        let never: Vec<_> = self.never_crossed().into_iter().map(CrashPoint::name).collect();
+        let crashed_at: BTreeMap<_, _> = self.crashed_at.iter().map(|(point, n)| (point.name(), n)).collect();
+        let tools: Vec<_> =
+            self.tools.iter().map(|((tool, class), tally)| tally.json(tool, *class)).collect();
         let failures: Vec<_> = self.failures.iter().map(Failing::json).collect();
         let violated: BTreeMap<_, _> = self.violated.iter().map(|(rule, n)| (rule.to_string(), n)).collect();
         json!({
             "ok": self.is_ok(),
             "schedules": self.schedules,
+            "planned": self.planned,
+            "ended_early": self.ended_early(),
             "succeeded": self.succeeded,
             "asked": self.asked,
-            "crashed_at": names(&mut self.crashed_at.iter().copied()),
-            "never_crossed": names(&mut self.never_crossed().into_iter()),
+            "crashed_at": crashed_at,
+            "never_crossed": never,
             "violated": violated,
             "clean_run": self.clean,
             "tools": tools,
@@ -126,25 +203,46 @@ impl Report {
         self.succeeded += u32::from(trial.told.iter().any(|life| !life.is_empty()));
         for (life, crossed) in (1..).zip(&trial.crossed) {
             self.crossed.extend(crossed.iter().map(|crossing| crossing.point));
-            let stopped = schedule.stops(life).into_keys().filter_map(|place| crossed.get(place - 1));
-            self.crashed_at.extend(stopped.map(|crossing| crossing.point));
+            for crossing in schedule.stops(life).into_keys().filter_map(|place| crossed.get(place - 1)) {
+                *self.crashed_at.entry(crossing.point).or_default() += 1;
+            }
         }
         for violation in violations {
             *self.violated.entry(violation.rule.clone()).or_default() += 1;
         }
+        self.count_calls(trial);
+    }
+
+    fn count_calls(&mut self, trial: &Trial) {
         let questions = trial.disk.model.escalations();
         self.asked += u32::from(questions.iter().any(|question| question.answer.is_none()));
-        let effects = trial.world.effects();
+        let counts = check::counts(&trial.world);
+        let requested = trial.world.requested();
         for record in trial.disk.model.records() {
-            let row = self.tools.entry(record.operation.to_string()).or_default();
-            let committed = matches!(record.state, State::Committed { .. });
-            row.committed += u32::from(committed);
-            row.failed += u32::from(matches!(record.state, State::Failed { .. }));
-            row.looked_up += u32::from(committed && record.basis == Basis::Lookup);
-            row.declared += u32::from(committed && record.basis == Basis::Declaration);
-            row.asked +=
-                u32::from(questions.iter().any(|q| q.record == Some(record.id) && q.answer.is_none()));
-            row.effects += effects.iter().filter(|effect| effect.operation == record.key).count();
+            let contract = trial.world.contract(record.operation.as_str()).map_or("", ContractClass::name);
+            let class = Class { effect: EffectClass::name(record.class), contract };
+            let tally = self.tools.entry((record.operation.to_string(), class)).or_default();
+            let place = (record.tenant.clone(), record.key.clone());
+            let count = counts.get(&place).copied().unwrap_or(0);
+            if matches!(record.state, State::Committed { .. }) {
+                tally.committed += 1;
+                tally.by_lookup += u64::from(record.basis == Basis::Lookup);
+                tally.on_declaration += u64::from(record.basis == Basis::Declaration);
+            }
+            tally.failed += u64::from(matches!(record.state, State::Failed { .. }));
+            tally.effects += count as u64;
+            let surplus = count.saturating_sub(1) as u64;
+            if check::is_marked(&record, &questions) {
+                tally.marked += surplus;
+            } else {
+                tally.silent += surplus;
+            }
+            tally.lost += u64::from(check::is_lost(&record, count, requested.contains(&place)));
+            let about = questions.iter().filter(|question| question.record == Some(record.id));
+            tally.asked += u64::from(about.clone().any(|question| question.answer.is_none()));
+            for question in about {
+                *tally.questions.entry(question.kind.name()).or_default() += 1;
+            }
         }
     }
 
@@ -156,13 +254,58 @@ impl Report {
     pub(super) fn add_failure(&mut self, failing: Failing) {
         self.failures.push(failing);
     }
+
+    /// Adds what was found under another seed. The first one is what was planned; what comes after it is as much as
+    /// there is time for.
+    pub(super) fn add(&mut self, other: Self) {
+        let is_first = self.schedules == 0;
+        self.planned += if is_first { other.planned } else { other.schedules };
+        self.more_planned |= is_first && other.more_planned;
+        self.schedules += other.schedules;
+        self.succeeded += other.succeeded;
+        self.asked += other.asked;
+        self.clean = self.clean.take().or(other.clean);
+        self.crossed.extend(other.crossed);
+        for (point, times) in other.crashed_at {
+            *self.crashed_at.entry(point).or_default() += times;
+        }
+        for (rule, times) in other.violated {
+            *self.violated.entry(rule).or_default() += times;
+        }
+        for (tool, tally) in other.tools {
+            self.tools.entry(tool).or_default().add(&tally);
+        }
+        for failing in other.failures {
+            if failing.violations.iter().all(|violation| self.wants_failure(&violation.rule)) {
+                self.failures.push(failing);
+            }
+        }
+    }
 }
 
-impl Row {
-    fn json(&self) -> Value {
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.committed += other.committed;
+        self.by_lookup += other.by_lookup;
+        self.on_declaration += other.on_declaration;
+        self.failed += other.failed;
+        self.asked += other.asked;
+        self.effects += other.effects;
+        self.marked += other.marked;
+        self.silent += other.silent;
+        self.lost += other.lost;
+        for (kind, times) in &other.questions {
+            *self.questions.entry(kind).or_default() += times;
+        }
+    }
+
+    fn json(&self, tool: &str, class: Class) -> Value {
         json!({
-            "committed": self.committed, "by_lookup": self.looked_up, "on_declaration": self.declared,
+            "tool": tool, "effect_class": class.effect, "class": class.contract,
+            "committed": self.committed, "by_lookup": self.by_lookup, "on_declaration": self.on_declaration,
             "failed": self.failed, "asked": self.asked, "effects": self.effects,
+            "duplicates_marked": self.marked, "duplicates_silent": self.silent, "lost": self.lost,
+            "questions": self.questions,
         })
     }
 }
@@ -170,48 +313,15 @@ impl Row {
 impl Failing {
     fn json(&self) -> Value {
         let violations: Vec<_> = self.violations.iter().map(ToString::to_string).collect();
-        json!({ "schedule": self.schedule.to_string(), "violations": violations, "timeline": self.timeline })
+        json!({
+            "seed": self.seed, "schedule": self.schedule.to_string(), "violations": violations,
+            "timeline": self.timeline,
+        })
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} schedules, {} came to a result, {} left a question open; crashed at {} points",
-            self.schedules,
-            self.succeeded,
-            self.asked,
-            self.crashed_at.len()
-        )?;
-        writeln!(
-            f,
-            "{:<24} {:>9} {:>9} {:>11} {:>7} {:>7} {:>8}",
-            "tool", "committed", "by lookup", "declaration", "failed", "asked", "effects"
-        )?;
-        for (tool, row) in &self.tools {
-            writeln!(
-                f,
-                "{tool:<24} {:>9} {:>9} {:>11} {:>7} {:>7} {:>8}",
-                row.committed, row.looked_up, row.declared, row.failed, row.asked, row.effects
-            )?;
-        }
-        let never: Vec<_> = self.never_crossed().into_iter().map(CrashPoint::name).collect();
-        writeln!(f, "never crossed, so nothing is proven about them: {}", never.join(", "))?;
-        if let Some(clean) = &self.clean {
-            writeln!(f, "\n{clean}")?;
-        }
-        for (rule, times) in &self.violated {
-            writeln!(f, "\nBROKEN in {times} schedules: {rule}")?;
-        }
-        for failing in &self.failures {
-            writeln!(f, "\nthe smallest that breaks it: {}", failing.schedule)?;
-            for violation in &failing.violations {
-                writeln!(f, "  {violation}")?;
-            }
-            writeln!(f, "{}", failing.timeline)?;
-            writeln!(f, "replay it: simulation.replay(&\"{}\".parse()?)", failing.schedule)?;
-        }
-        Ok(())
+        f.write_str(&table::draw(self, f.alternate()))
     }
 }

@@ -94,6 +94,13 @@ pub enum Happened {
         /// Nothing was written, or only the answer was lost.
         written: bool,
     },
+    /// Somebody beside the run was told something.
+    Told {
+        /// Who.
+        who: String,
+        /// What.
+        what: String,
+    },
     /// Nothing is left to do.
     AtRest,
 }
@@ -122,6 +129,7 @@ impl fmt::Display for Happened {
             Self::LookedUp { operation, found } => write!(f, "{operation} looked up: {found}"),
             Self::StoreFailed { written: true } => f.write_str("the store writes, its answer is lost"),
             Self::StoreFailed { written: false } => f.write_str("the store fails, nothing is written"),
+            Self::Told { who, what } => write!(f, "{who} is told: {what}"),
             Self::AtRest => f.write_str("nothing is left to do"),
         }
     }

@@ -12,8 +12,8 @@ use super::timeline::{Event, Happened};
 use super::wire::Request;
 use crate::clock::Clock as _;
 use crate::id::Tenant;
-use crate::ledger::OperationKey;
-use crate::tool::Call;
+use crate::ledger::{ContractClass, OperationKey};
+use crate::tool::{Call, ToolSpec};
 
 /// Something that happened out there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,7 @@ struct State {
     faults: BTreeMap<u32, Fault>,
     requests: u32,
     requested: BTreeSet<(Tenant, OperationKey)>,
+    contracts: BTreeMap<String, ContractClass>,
     log: Vec<Event>,
     life: u32,
 }
@@ -143,6 +144,17 @@ impl World {
     /// The operations for which a provider was asked for an effect.
     pub(super) fn requested(&self) -> BTreeSet<(Tenant, OperationKey)> {
         self.state().requested.clone()
+    }
+
+    /// Notes what the tools of an engine declare.
+    pub(super) fn declare<'a>(&self, tools: impl IntoIterator<Item = &'a ToolSpec>) {
+        let contracts = tools.into_iter().map(|tool| (tool.name.to_string(), tool.contract.class));
+        self.state().contracts.extend(contracts);
+    }
+
+    /// What a tool declares.
+    pub(super) fn contract(&self, tool: &str) -> Option<ContractClass> {
+        self.state().contracts.get(tool).copied()
     }
 
     pub(super) fn requests(&self) -> u32 {

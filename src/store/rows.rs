@@ -242,6 +242,21 @@ impl EscalationKind {
         matches!(self, Self::Diverged | Self::Damaged | Self::Quarantined | Self::UnknownWorkflow)
     }
 
+    /// The name used in tables and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ambiguous => "ambiguous",
+            Self::Duplicated => "duplicated",
+            Self::Orphaned => "orphaned",
+            Self::Diverged => "diverged",
+            Self::Damaged => "damaged",
+            Self::Quarantined => "quarantined",
+            Self::UnknownWorkflow => "unknown workflow",
+            Self::UnknownTool => "unknown tool",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
+
     /// The number that rows hold. Never reuse one.
     pub(crate) const fn code(self) -> i64 {
         match self {

@@ -149,6 +149,11 @@ impl Model {
         self.state().tables.escalations.values().cloned().collect()
     }
 
+    /// Every use there is, of all tenants, in the order of their places: for checks.
+    pub fn uses(&self) -> Vec<Use> {
+        self.state().tables.uses.values().cloned().collect()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic in here is a bug of the model; going on would only hide it behind another one.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

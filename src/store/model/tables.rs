@@ -23,7 +23,7 @@ pub(super) struct Tables {
     steps: BTreeMap<(Tenant, RunId), Steps>,
     pub(super) records: BTreeMap<RecordId, Record>,
     record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
-    uses: BTreeMap<(Tenant, RunId, RecordId), Use>,
+    pub(super) uses: BTreeMap<(Tenant, RunId, RecordId), Use>,
     evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
     pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
 }

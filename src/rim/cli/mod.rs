@@ -1,0 +1,31 @@
+//! The command line: a file for each command. Which workflows there are is said by the program that calls
+//! [`main`], for a library knows none.
+
+mod simulate;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::sim::{Options, Suite};
+
+/// Durable workflows for processes that may die anywhere: no silent duplicate, no silent loss.
+#[derive(Parser)]
+#[command(name = "counterfoil", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Crashes workflows in a simulated world wherever a process can die, and counts what happened
+    Simulate(Options),
+}
+
+/// Does what the arguments of this process say, for a program that knows these workflows.
+pub fn main(suite: Suite) -> ExitCode {
+    match Arguments::parse().command {
+        Command::Simulate(options) => suite.command("counterfoil simulate").run(&options),
+    }
+}

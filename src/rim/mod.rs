@@ -1,0 +1,4 @@
+//! ⑥ The rims: each behind a feature of its own; they may use everything, and nothing uses them.
+
+#[cfg(feature = "cli")]
+pub mod cli;

@@ -1,0 +1,413 @@
+//! Several simulations together, for a `main` of your own or a test: which of them, under which seeds, and for how
+//! long. The time of the machine is read here, and nowhere else in the simulator.
+
+use std::cell::Cell;
+use std::fmt::{self, Write as _};
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::explore::{Replay, Simulation};
+use super::report::Report;
+use super::schedule::Schedule;
+use super::table;
+use crate::clock::{Boot, Clock as _, SystemClock};
+
+/// So many mixtures for each further seed, where a simulation says nothing else.
+const MIXTURES: u32 = 100;
+/// The line on a terminal is written anew this often.
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// Simulations by name.
+///
+/// ```
+/// use std::process::ExitCode;
+/// use counterfoil::sim::{Options, Simulation, Suite};
+/// use counterfoil::{Ctx, Failure};
+///
+/// async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> {
+///     ctx.step("greeting", &name, |name| format!("Hello, {name}!")).await
+/// }
+///
+/// fn suite() -> Suite {
+///     Suite::new().with("greet", || Simulation::of(greet, "Ann".to_owned()))
+/// }
+///
+/// // In a program: draws the reports on standard output, and says 0, 1 or 2.
+/// fn main() -> ExitCode {
+///     suite().run(&Options::default())
+/// }
+///
+/// // In a test:
+/// let results = suite().explore(&Options { seed: 7, random: Some(20), ..Options::default() })?;
+/// assert!(results.is_ok(), "{results}");
+/// # assert_eq!(main(), ExitCode::SUCCESS);
+/// # Ok::<(), counterfoil::sim::SuiteError>(())
+/// ```
+#[derive(Default)]
+pub struct Suite {
+    simulations: Vec<(String, Box<dyn Fn() -> Simulation>)>,
+    command: Option<String>,
+}
+
+/// What a suite is asked to do.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+pub struct Options {
+    /// Which simulations; all, if none is named
+    pub names: Vec<String>,
+    /// The seed of all chance; further seeds are counted up from it
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
+    pub seed: u64,
+    /// How long, in seconds of this machine: ends early what takes longer, and goes on with ever new seeds after
+    /// what takes less. Without it, everything is tried once
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub seconds: Option<u64>,
+    /// How many random mixtures of up to five incidents, for each seed; each simulation has its own number if this
+    /// is absent
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MIXTURES"))]
+    pub random: Option<u32>,
+    /// Tries this one schedule and draws what happens, as in `--replay "crash@1.7 answer-lost@2"`
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SCHEDULE"))]
+    pub replay: Option<Schedule>,
+    /// Prints JSON
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub json: bool,
+}
+
+/// The options make no sense for this suite. Nothing was tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SuiteError {
+    /// There is no simulation of that name.
+    #[error("there is no simulation {name:?}: there are {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// One schedule is tried in one simulation.
+    #[error("a schedule is replayed in one simulation: name one of {known}")]
+    Replay {
+        /// The names that there are.
+        known: String,
+    },
+}
+
+/// What came of a suite: a report for each simulation.
+#[derive(Debug)]
+pub struct Results {
+    explored: Vec<Explored>,
+    command: Option<String>,
+}
+
+/// What came of one simulation.
+#[derive(Debug)]
+pub struct Explored {
+    name: String,
+    report: Report,
+    first_seed: u64,
+    seeds: u64,
+    failing: Vec<FailingSeed>,
+}
+
+/// A seed under which a rule is broken.
+#[derive(Clone, Debug)]
+struct FailingSeed {
+    seed: u64,
+    schedule: Schedule,
+    what: String,
+}
+
+impl Suite {
+    /// No simulations yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a simulation. It is built anew for each seed.
+    #[must_use]
+    pub fn with(mut self, name: &str, simulation: impl Fn() -> Simulation + 'static) -> Self {
+        self.simulations.push((name.to_owned(), Box::new(simulation)));
+        self
+    }
+
+    /// How this program is called, for the lines that replay a failure: `"counterfoil simulate"`.
+    #[must_use]
+    pub fn command(self, command: &str) -> Self {
+        Self { command: Some(command.to_owned()), ..self }
+    }
+
+    /// Does what the options say, with progress on standard error and the results on standard output.
+    ///
+    /// The exit code is 0 if no rule was broken, 1 if one was, and 2 if the options make no sense.
+    pub fn run(&self, options: &Options) -> ExitCode {
+        let ran = match &options.replay {
+            Some(schedule) => self.replay(schedule, options).map(|replay| tell_replay(&replay, options.json)),
+            None => self.explore(options).map(|results| tell(&results, options.json)),
+        };
+        match ran {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::from(2)
+            }
+        }
+    }
+
+    /// Explores the simulations that are named, one after the other; then, if there is time left, again and again
+    /// under new seeds, by chance alone. Progress goes to standard error.
+    ///
+    /// # Errors
+    /// If a name is unknown.
+    pub fn explore(&self, options: &Options) -> Result<Results, SuiteError> {
+        let chosen = self.chosen(options)?;
+        let progress = Progress::new(options.seconds.map(Duration::from_secs));
+        let mut explored = Vec::new();
+        for (place, (name, simulation)) in chosen.iter().enumerate() {
+            // Each has an equal share of what is left, so that the last is not left out.
+            let until = progress.share(chosen.len() - place);
+            let simulation = simulation().seed(options.seed).random_or(options.random, 0);
+            let report =
+                simulation.explore_while(|report| progress.goes_on(name, options.seed, report, until));
+            let mut first = Explored::new(name, options.seed);
+            first.add(options.seed, report, self.command.as_deref());
+            progress.ended(&first);
+            explored.push(first);
+        }
+        if options.seconds.is_some() {
+            let until = progress.share(1);
+            'time: for seed in options.seed.saturating_add(1).. {
+                for ((name, simulation), explored) in chosen.iter().zip(&mut explored) {
+                    if !progress.goes_on(name, seed, &explored.report, until) {
+                        break 'time;
+                    }
+                    let simulation =
+                        simulation().seed(seed).random_or(options.random, MIXTURES).chance_only();
+                    let report = simulation.explore_while(|_| progress.is_before(until));
+                    explored.add(seed, report, self.command.as_deref());
+                }
+            }
+            explored
+                .iter()
+                .filter(|explored| explored.seeds > 1)
+                .for_each(|explored| progress.ended(explored));
+        }
+        Ok(Results { explored, command: self.command.clone() })
+    }
+
+    /// Tries one schedule in the one simulation that is named.
+    ///
+    /// # Errors
+    /// If none is named, or several, or a name is unknown.
+    pub fn replay(&self, schedule: &Schedule, options: &Options) -> Result<Replay, SuiteError> {
+        match self.chosen(options)?.as_slice() {
+            [(_, simulation)] => Ok(simulation().seed(options.seed).replay(schedule)),
+            _ => Err(SuiteError::Replay { known: self.names() }),
+        }
+    }
+
+    fn chosen(&self, options: &Options) -> Result<Vec<&(String, Box<dyn Fn() -> Simulation>)>, SuiteError> {
+        if options.names.is_empty() {
+            return Ok(self.simulations.iter().collect());
+        }
+        let find = |name: &String| {
+            let found = self.simulations.iter().find(|(known, _)| known == name);
+            found.ok_or_else(|| SuiteError::Unknown { name: name.clone(), known: self.names() })
+        };
+        options.names.iter().map(find).collect()
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> = self.simulations.iter().map(|(name, _)| name.as_str()).collect();
+        names.join(", ")
+    }
+}
+
+fn tell(results: &Results, json: bool) -> bool {
+    match json {
+        true => table::say(format_args!("{}", results.json())),
+        false if table::in_colour() => table::say(format_args!("{results:#}")),
+        false => table::say(format_args!("{results}")),
+    }
+    results.is_ok()
+}
+
+fn tell_replay(replay: &Replay, json: bool) -> bool {
+    let violations: Vec<_> = replay.violations.iter().map(ToString::to_string).collect();
+    let (schedule, timeline) = (replay.schedule.to_string(), replay.timeline());
+    if json {
+        let json = json!({ "schedule": schedule, "violations": violations, "timeline": timeline });
+        table::say(format_args!("{json}"));
+    } else {
+        let found =
+            if violations.is_empty() { "no rule is broken".to_owned() } else { violations.join("\n") };
+        table::say(format_args!("{schedule}\n{timeline}\n{found}"));
+    }
+    violations.is_empty()
+}
+
+impl Explored {
+    fn new(name: &str, first_seed: u64) -> Self {
+        Self { name: name.to_owned(), report: Report::default(), first_seed, seeds: 0, failing: Vec::new() }
+    }
+
+    /// The name of the simulation.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What was found, under all seeds.
+    pub const fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Under how many seeds.
+    pub const fn seeds(&self) -> u64 {
+        self.seeds
+    }
+
+    /// Adds what was found under a seed. A failure is told at once: whoever watches need not wait for the end.
+    fn add(&mut self, seed: u64, report: Report, command: Option<&str>) {
+        let failing = FailingSeed::all(seed, &report);
+        for failing in &failing {
+            eprintln!("\r{}: {}", self.name, failing.line(&self.name, command));
+        }
+        self.failing.extend(failing);
+        self.seeds += 1;
+        self.report.add(report);
+    }
+
+    fn json(&self, command: Option<&str>) -> Value {
+        let mut json = self.report.json();
+        let failing: Vec<_> = self.failing.iter().map(|failing| failing.json(&self.name, command)).collect();
+        json["name"] = json!(self.name);
+        json["first_seed"] = json!(self.first_seed);
+        json["seeds"] = json!(self.seeds);
+        json["failing_seeds"] = json!(failing);
+        json
+    }
+}
+
+impl FailingSeed {
+    fn all(seed: u64, report: &Report) -> Vec<Self> {
+        let clean = report.clean.iter().map(|what| (Schedule::default(), what.clone()));
+        let broken = report.failures().iter().map(|failing| {
+            let what = failing.violations.first().map(ToString::to_string);
+            (failing.schedule.clone(), what.unwrap_or_default())
+        });
+        clean.chain(broken).map(|(schedule, what)| Self { seed, schedule, what }).collect()
+    }
+
+    fn line(&self, name: &str, command: Option<&str>) -> String {
+        format!("seed {}: {}\n  replay it: {}", self.seed, self.what, self.replay(name, command))
+    }
+
+    fn replay(&self, name: &str, command: Option<&str>) -> String {
+        let incidents: Vec<_> = self.schedule.incidents().iter().map(ToString::to_string).collect();
+        let (seed, schedule) = (self.seed, incidents.join(" "));
+        match command {
+            Some(command) => format!("{command} {name} --seed {seed} --replay \"{schedule}\""),
+            None => format!("simulation.seed({seed}).replay(&\"{schedule}\".parse()?)"),
+        }
+    }
+
+    fn json(&self, name: &str, command: Option<&str>) -> Value {
+        json!({ "seed": self.seed, "what": self.what, "replay": self.replay(name, command) })
+    }
+}
+
+impl Results {
+    /// One for each simulation, in their order.
+    pub fn explored(&self) -> &[Explored] {
+        &self.explored
+    }
+
+    /// No rule was broken in any of them.
+    pub fn is_ok(&self) -> bool {
+        self.explored.iter().all(|explored| explored.report.is_ok())
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let simulations: Vec<_> =
+            self.explored.iter().map(|explored| explored.json(self.command.as_deref())).collect();
+        json!({ "ok": self.is_ok(), "simulations": simulations })
+    }
+}
+
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Explored { name, report, first_seed, seeds, failing } in &self.explored {
+            writeln!(f, "── {name} {}", "─".repeat(96_usize.saturating_sub(name.chars().count())))?;
+            match seeds {
+                1 => writeln!(f, "seed {first_seed}")?,
+                _ => writeln!(f, "seeds {first_seed} to {}", first_seed + seeds - 1)?,
+            }
+            if f.alternate() {
+                writeln!(f, "{report:#}")?
+            } else {
+                writeln!(f, "{report}")?
+            }
+            for failing in failing {
+                writeln!(f, "{}", failing.line(name, self.command.as_deref()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How far it is, for whoever watches, and whether there is time left.
+struct Progress {
+    began: Boot,
+    budget: Option<Duration>,
+    on_terminal: bool,
+    shown: Cell<Option<Boot>>,
+}
+
+impl Progress {
+    fn new(budget: Option<Duration>) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        Self { began: SystemClock.boot(), budget, on_terminal, shown: Cell::new(None) }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.began.until(SystemClock.boot())
+    }
+
+    /// The end of a share of the time that is left, one of so many.
+    fn share(&self, of: usize) -> Option<Duration> {
+        let elapsed = self.elapsed();
+        let left = self.budget?.saturating_sub(elapsed);
+        Some(elapsed + left / u32::try_from(of).unwrap_or(u32::MAX))
+    }
+
+    fn is_before(&self, until: Option<Duration>) -> bool {
+        until.is_none_or(|until| self.elapsed() < until)
+    }
+
+    /// Shows where it stands, and says whether there is time to go on.
+    fn goes_on(&self, name: &str, seed: u64, report: &Report, until: Option<Duration>) -> bool {
+        let now = SystemClock.boot();
+        if self.on_terminal && self.shown.get().is_none_or(|shown| shown.until(now) >= REFRESH) {
+            self.shown.set(Some(now));
+            let mut line = format!("{name}, seed {seed}: {} of {}", report.schedules(), report.planned());
+            let _ = write!(line, " schedules, {} s", self.elapsed().as_secs());
+            eprint!("\r{line}\x1b[K");
+        }
+        self.is_before(until)
+    }
+
+    fn ended(&self, explored: &Explored) {
+        let line_begins = if self.on_terminal { "\r\x1b[K" } else { "" };
+        let Explored { name, report, seeds, .. } = explored;
+        let what = if report.is_ok() { "no rule is broken" } else { "RULES ARE BROKEN" };
+        let early = if report.ended_early() { ", ended early" } else { "" };
+        let (schedules, elapsed) = (report.schedules(), self.elapsed().as_secs_f64());
+        eprintln!("{line_begins}{name}: {schedules} schedules, {seeds} seeds{early}, {elapsed:.1} s: {what}");
+    }
+}

@@ -11,6 +11,8 @@ use tokio::sync::Notify;
 
 use super::check::{Checker, Violation};
 use super::clock::SimClock;
+#[cfg(feature = "sqlite")]
+use super::database::Tables;
 use super::schedule::{Incident, Schedule};
 use super::timeline::{Event, Happened};
 use super::world::World;
@@ -63,6 +65,9 @@ pub(super) struct Trial {
     pub(super) events: Vec<Event>,
     pub(super) world: World,
     pub(super) store: Arc<Model>,
+    /// The user's own.
+    #[cfg(feature = "sqlite")]
+    pub(super) tables: Tables,
     pub(super) violations: Vec<Violation>,
 }
 
@@ -93,6 +98,8 @@ pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
     let commits = Arc::new(AtomicU32::new(0));
     let checker = Arc::new(Checker::new(clock.clone()));
     let mut store = Arc::new(Model::new());
+    #[cfg(feature = "sqlite")]
+    let tables = Tables::default();
     let (mut told, mut crossed) = (Vec::new(), Vec::new());
     for life in 1..=MAX_LIVES {
         for incident in schedule.incidents() {
@@ -111,6 +118,8 @@ pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
             process: process.clone(),
             schedule: schedule.clone(),
             commits: commits.clone(),
+            #[cfg(feature = "sqlite")]
+            tables: tables.clone(),
         };
         let chance = Seeded::new(seed.wrapping_add(u64::from(life)));
         told.extend(live(body, &process, disk, chance));
@@ -129,6 +138,8 @@ pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
         commits: commits.load(Ordering::Relaxed),
         events: world.take_log(),
         store,
+        #[cfg(feature = "sqlite")]
+        tables,
         violations,
         world,
     }
@@ -145,7 +156,7 @@ fn live(body: &dyn Body, process: &Arc<Process>, disk: Disk, chance: Seeded) -> 
         .build()
         .expect("a runtime without drivers");
     let store = disk.store.clone();
-    let builder = Engine::store(Arc::new(disk)).clock(clock.clone()).entropy(chance);
+    let builder = disk.engine().clock(clock.clone()).entropy(chance);
     let builder = body.engine(builder, &world).watch(process.clone());
     let mut told = None;
     runtime.block_on(async {
@@ -254,6 +265,8 @@ struct Disk {
     process: Arc<Process>,
     schedule: Schedule,
     commits: Arc<AtomicU32>,
+    #[cfg(feature = "sqlite")]
+    tables: Tables,
 }
 
 impl fmt::Debug for Disk {
@@ -263,6 +276,15 @@ impl fmt::Debug for Disk {
 }
 
 impl Disk {
+    /// An engine on this disk, and on the user's tables beside it.
+    fn engine(self) -> EngineBuilder {
+        let disk = Arc::new(self);
+        let engine = Engine::store(disk.clone());
+        #[cfg(feature = "sqlite")]
+        let engine = engine.database(disk.tables.on(disk.clone()));
+        engine
+    }
+
     /// In a dead process nobody comes back from here.
     async fn or_dead(&self) {
         if self.process.is_dead() {

@@ -13,6 +13,8 @@
 mod check;
 mod clock;
 mod crash;
+#[cfg(feature = "sqlite")]
+mod database;
 mod explore;
 mod machine;
 mod process;
@@ -37,6 +39,8 @@ pub use service::{Offer, Service};
 pub use timeline::{Event, Happened};
 pub use world::{Effect, World};
 
+#[cfg(feature = "sqlite")]
+pub(crate) use database::Database;
 pub(crate) use tool::Watched;
 
 use crate::exec::ExecutorBuilder;
@@ -54,5 +58,11 @@ impl EngineBuilder {
     /// Tells `watch` of every crash point that is crossed.
     pub fn watch(self, watch: Arc<dyn Watch>) -> Self {
         self.with(|executor| executor.watch(watch))
+    }
+
+    /// Where the user's own tables are.
+    #[cfg(feature = "sqlite")]
+    fn database(self, database: Database) -> Self {
+        self.with(|executor| executor.database(crate::exec::Database::Simulated(database)))
     }
 }

@@ -51,7 +51,9 @@ impl Tables {
             let open = ready(&mut tables, store).await.map_err(|error| error.to_string())?;
             read(&mut open.connection).await.map_err(|error| error.to_string())
         });
-        asked.now_or_never().unwrap_or_else(|| Err("it waits for something else than these tables".to_owned()))
+        asked
+            .now_or_never()
+            .unwrap_or_else(|| Err("it waits for something else than these tables".to_owned()))
     }
 }
 

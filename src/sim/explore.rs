@@ -135,9 +135,7 @@ impl End<'_> {
     #[cfg(feature = "sqlite")]
     pub fn tables<T, F>(&self, read: F) -> Result<T, String>
     where
-        F: for<'c> FnOnce(
-            &'c mut sqlx::sqlite::SqliteConnection,
-        ) -> BoxFuture<'c, Result<T, sqlx::Error>>,
+        F: for<'c> FnOnce(&'c mut sqlx::sqlite::SqliteConnection) -> BoxFuture<'c, Result<T, sqlx::Error>>,
     {
         self.trial.tables.read(&*self.trial.store, read)
     }

@@ -49,6 +49,7 @@ mod ledger_retry;
 mod payload;
 mod secrets;
 mod sim;
+mod sim_case_notice;
 mod sim_mutants;
 mod sim_transaction;
 mod sqlite;

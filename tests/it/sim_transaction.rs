@@ -40,10 +40,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 }
 
 /// Adds an entry. Nothing of the table's own keeps two of them apart.
-fn enter<'c>(
-    ledger: &'c mut SqliteConnection,
-    what: &'static str,
-) -> BoxFuture<'c, Result<i64, Failure>> {
+fn enter<'c>(ledger: &'c mut SqliteConnection, what: &'static str) -> BoxFuture<'c, Result<i64, Failure>> {
     Box::pin(async move {
         ledger.execute("CREATE TABLE IF NOT EXISTS entry (what TEXT NOT NULL)").await.map_err(failed)?;
         sqlx::query("INSERT INTO entry VALUES (?)").bind(what).execute(&mut *ledger).await.map_err(failed)?;

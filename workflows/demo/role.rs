@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::case_notice::classes::{Class, operation};
-use super::case_notice::client::Provider;
+use super::case_notice::client::{Http, Place, Provider};
 use super::case_notice::{Case, Receipt, provider};
 use super::{Failed, naive};
 
@@ -73,7 +73,7 @@ impl Order {
     }
 
     pub fn client(&self) -> Result<Provider, Failed> {
-        let mut provider = Provider::new(&self.provider, self.settle)?;
+        let mut provider = Provider::new(Place::Http(Http::new(&self.provider)?), self.settle);
         provider.patience = self.patience;
         Ok(provider)
     }

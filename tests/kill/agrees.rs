@@ -138,7 +138,7 @@ async fn compare(class: Class, cases: Vec<Case>) -> Vec<String> {
         trials.spawn(async move {
             let _slot = slots.acquire_owned().await.unwrap();
             let real = real(&place, &world, class, &scenario, &schedule.to_string()).await;
-            (real != simulated)
+            (real.as_ref() != Ok(&simulated))
                 .then(|| format!("{scenario} ({schedule})\n  simulated {simulated:?}\n  real      {real:?}"))
         });
     }
@@ -199,7 +199,13 @@ fn last_life(replay: &Replay) -> Vec<CrashPoint> {
     of_last.filter_map(crossing).collect()
 }
 
-async fn real(place: &Place, shared: &World, class: Class, scenario: &Scenario, name: &str) -> Outcome {
+async fn real(
+    place: &Place,
+    shared: &World,
+    class: Class,
+    scenario: &Scenario,
+    name: &str,
+) -> Result<Outcome, String> {
     let case = format!("{}-{}", simulated::case().id, name.replace(' ', "-"));
     let own;
     let world = if scenario.needs_own_world() {
@@ -209,12 +215,12 @@ async fn real(place: &Place, shared: &World, class: Class, scenario: &Scenario, 
     } else {
         shared
     };
-    let ours = place.ours(world, class, scenario, &case).await.unwrap();
-    Outcome {
+    let ours = place.ours(world, class, scenario, &case).await.map_err(|error| error.to_string())?;
+    Ok(Outcome {
         effects: ours.effects,
         record: ours.report.record.map(|record| (record.state, record.basis, record.attempts)),
         questions: ours.report.questions,
         succeeded: ours.report.ended == Ended::Succeeded,
         crossed: comparable(ours.report.crossed.iter().map(|name| name.parse().unwrap())),
-    }
+    })
 }

@@ -19,6 +19,8 @@ use crate::store::{EscalationKind, Lane, Run, RunState, Store as _, StoreError, 
 
 /// A run whose waits are all durable keeps its memory for this long, in case one of them ends soon.
 const GRACE: Duration = Duration::from_millis(200);
+/// A body that wakes itself while it is polled is polled so often before others get their turn.
+const POLLS: usize = 32;
 
 /// How an activation ended.
 pub(super) enum End {
@@ -153,7 +155,7 @@ async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
     let mut grace = None;
     poll_fn(|cx| {
         live.waker.driven_by(cx.waker());
-        loop {
+        for _ in 0..POLLS {
             if let Some(stop) = live.take_stop() {
                 return Poll::Ready(Polled::Stopped(stop));
             }
@@ -184,6 +186,9 @@ async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
                 }
             }
         }
+        // It waits for somebody by polling: who that is may need this very thread.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     })
     .await
 }

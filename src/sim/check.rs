@@ -9,10 +9,10 @@ use super::Touch;
 use super::clock::SimClock;
 use super::machine::Told;
 use super::world::World;
-use crate::id::{Fence, RecordId, Tenant};
+use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, ContractClass, OperationKey, Record, State};
 use crate::payload::Stored;
-use crate::store::{Change, Escalation, EscalationKind, Model, Run, RunState};
+use crate::store::{Change, Escalation, EscalationKind, Model, Run, RunState, WorkerChange};
 use crate::tool::{Call, ToolSpec};
 
 /// What must not happen, and did.
@@ -36,12 +36,18 @@ pub enum Rule {
     NoBlindRepeat,
     /// 4: the first result wins.
     FirstResultWins,
+    /// 5: a record and what follows from it are one transaction.
+    OneTransaction,
     /// 6: a fenced worker changes nothing.
     ZombieChangesNothing,
     /// 7: no effect of a run that did not end well is forgotten.
     NoEffectForgotten,
     /// 8: what cannot be resolved is an open question.
     NothingDropped,
+    /// 9: keys are known for longer than retries may come.
+    WindowOutlivesRetries,
+    /// 10: no tenant sees another's.
+    TenantsApart,
     /// An effect happened twice, and nothing says so.
     SilentDuplicate,
     /// An effect is recorded and did not happen.
@@ -59,6 +65,13 @@ impl fmt::Display for Rule {
             Self::NothingPromisedEarly => f.write_str("invariant 2, nothing promised before it is durable"),
             Self::NoBlindRepeat => f.write_str("invariant 3, no blind repeat"),
             Self::FirstResultWins => f.write_str("invariant 4, the first result wins"),
+            Self::OneTransaction => {
+                f.write_str("invariant 5, a record and its consequences are one transaction")
+            }
+            Self::WindowOutlivesRetries => {
+                f.write_str("invariant 9, the dedupe window outlives the retry horizon")
+            }
+            Self::TenantsApart => f.write_str("invariant 10, one tenant never sees another's"),
             Self::ZombieChangesNothing => f.write_str("invariant 6, a zombie changes nothing"),
             Self::NoEffectForgotten => f.write_str("invariant 7, no effect is forgotten"),
             Self::NothingDropped => f.write_str("invariant 8, nothing is dropped silently"),
@@ -89,7 +102,10 @@ struct Seen {
     /// As they are durable.
     records: BTreeMap<RecordId, Record>,
     places: BTreeMap<(Tenant, OperationKey), RecordId>,
-    newest: Option<Fence>,
+    runs: BTreeMap<RunId, Tenant>,
+    questions: BTreeSet<EscalationId>,
+    /// The lives that have enrolled, and that nobody has fenced since.
+    enrolled: BTreeSet<u32>,
     sent: BTreeMap<(Tenant, OperationKey), Vec<Sent>>,
     violations: Vec<Violation>,
 }
@@ -137,27 +153,19 @@ impl Checker {
         }
     }
 
-    /// Nothing is left to do, or so it seems.
-    pub(super) fn rested(&self, clock: &SimClock) {
-        if clock.is_restless() {
-            self.seen().violated(Rule::NothingDropped, "it is busy for ever and gets nowhere".to_owned());
-        }
+    /// Rest does not come.
+    pub(super) fn is_restless(&self) {
+        self.seen().violated(Rule::NothingDropped, "it is busy for ever and gets nowhere".to_owned());
     }
 
-    /// A change became durable.
-    pub(super) fn wrote(&self, change: &Change) {
+    /// The changes of one transaction became durable together.
+    pub(super) fn wrote<'a>(&self, life: u32, changes: impl Iterator<Item = &'a Change> + Clone) {
         let mut seen = self.seen();
-        if let Some(fence) = change.fence {
-            if seen.newest.is_some_and(|newest| fence < newest) {
-                seen.violated(
-                    Rule::ZombieChangesNothing,
-                    format!("worker {} wrote after it was fenced", fence.0),
-                );
-            }
-            seen.newest = seen.newest.max(Some(fence));
+        for change in changes.clone() {
+            seen.wrote(life, change);
         }
-        if let Some(record) = &change.record {
-            seen.recorded(record);
+        for change in changes {
+            seen.is_whole(change);
         }
     }
 
@@ -168,8 +176,9 @@ impl Checker {
         let place = (call.tenant().clone(), call.operation_key().clone());
         match touch {
             Touch::Call => {
-                seen.intent_is_durable(&place, call);
+                seen.intent_is_durable(life, &place, call);
                 seen.repeat_is_safe(&place, tool);
+                seen.window_outlives_retries(tool);
                 seen.sent.entry(place).or_default().push(Sent { life, at: now, nothing_at: None });
             }
             Touch::NothingHappened => drop(seen.sent.get_mut(&place).and_then(Vec::pop)),
@@ -188,6 +197,61 @@ impl Seen {
         self.violations.push(Violation { rule, what });
     }
 
+    fn wrote(&mut self, life: u32, change: &Change) {
+        match change.worker {
+            Some(WorkerChange::Enrol { .. }) => drop(self.enrolled.insert(life)),
+            Some(WorkerChange::FenceOthers { .. }) => self.enrolled = BTreeSet::from([life]),
+            _ if change.needs_fence() && !self.enrolled.contains(&life) => {
+                self.violated(Rule::ZombieChangesNothing, format!("life {life} wrote after it was fenced"));
+            }
+            _ => {}
+        }
+        self.questions.extend(change.escalations.iter().map(|question| question.id));
+        if let Some(run) = &change.run {
+            self.runs.insert(run.id, run.tenant.clone());
+        }
+        if let Some(record) = &change.record {
+            self.recorded(record);
+        }
+    }
+
+    /// What follows from a change is in its transaction, and all of it is its tenant's own.
+    fn is_whole(&mut self, change: &Change) {
+        if let Some(record) = &change.record {
+            if record.escalation.is_some_and(|id| !self.questions.contains(&id)) {
+                let what = format!("{} waits for a question that is not durable", record.key);
+                self.violated(Rule::OneTransaction, what);
+            }
+            let run = record.owner.run.and_then(|run| self.runs.get(&run));
+            if run.is_some_and(|tenant| *tenant != record.tenant) {
+                self.violated(Rule::TenantsApart, format!("{} is another tenant's run's", record.key));
+            }
+        }
+        if let Some(used) = &change.used {
+            let record = self.records.get(&used.record).map(|record| &record.tenant);
+            if record != Some(&used.tenant) || self.runs.get(&used.run) != Some(&used.tenant) {
+                let what = format!("a run of {} was answered by a record of {record:?}", used.tenant);
+                self.violated(Rule::TenantsApart, what);
+            }
+        }
+        if let Some(run) = change.run.as_ref().filter(|run| matches!(run.state, RunState::Failed { .. })) {
+            let asks = |record: &Record| {
+                change.escalations.iter().any(|question| question.record == Some(record.id))
+                    || record.escalation.is_some()
+            };
+            let done = self.records.values().filter(|r| {
+                r.owner.run == Some(run.id)
+                    && r.class.leaves_mark()
+                    && matches!(r.state, State::Committed { .. })
+            });
+            let forgotten = done.filter(|record| !asks(record)).map(|record| record.key.to_string());
+            if let Some(key) = forgotten.reduce(|all, key| format!("{all}, {key}")) {
+                let what = format!("run {} failed, and nothing in that transaction asks about {key}", run.id);
+                self.violated(Rule::OneTransaction, what);
+            }
+        }
+    }
+
     fn recorded(&mut self, record: &Record) {
         let first = self.records.get(&record.id).and_then(|before| before.response().cloned());
         if let Some(first) = first
@@ -203,9 +267,20 @@ impl Seen {
         self.records.insert(record.id, record.clone());
     }
 
-    fn intent_is_durable(&mut self, place: &(Tenant, OperationKey), call: &Call) {
+    fn window_outlives_retries(&mut self, tool: &ToolSpec) {
+        if tool.retention.shortest().is_some_and(|window| window < tool.retry.horizon()) {
+            let what = format!("{} forgets its keys before it ceases to retry", tool.name);
+            self.violated(Rule::WindowOutlivesRetries, what);
+        }
+    }
+
+    fn intent_is_durable(&mut self, life: u32, place: &(Tenant, OperationKey), call: &Call) {
         let durable = self.places.get(place).and_then(|id| self.records.get(id));
-        let intended = durable.is_some_and(|r| r.state == State::Started && r.attempts == call.attempt());
+        let is_zombie = life < self.life; // others may have gone on with it since
+        let intended = durable.is_some_and(|record| {
+            record.attempts == call.attempt() && record.state == State::Started
+                || is_zombie && record.attempts >= call.attempt()
+        });
         if !intended {
             let what = format!(
                 "{} is dispatched, attempt {}, and its intent is not durable",
@@ -239,7 +314,7 @@ impl Seen {
 }
 
 /// What holds when nothing is left to do.
-pub(super) fn at_rest(store: &Model, world: &World, told: &[Told]) -> Vec<Violation> {
+pub(super) fn at_rest(store: &Model, world: &World, told: &[BTreeMap<usize, Told>]) -> Vec<Violation> {
     let rest = Rest { records: store.records(), runs: store.runs(), questions: store.escalations() };
     let mut violations = Vec::new();
     let mut violated = |rule, what| violations.push(Violation { rule, what });
@@ -251,8 +326,9 @@ pub(super) fn at_rest(store: &Model, world: &World, told: &[Told]) -> Vec<Violat
     for run in &rest.runs {
         rest.check_run(run, &mut violated);
     }
-    for (a, b) in told.iter().zip(told.iter().skip(1)) {
-        if a != b {
+    let told: Vec<_> = told.iter().flatten().collect();
+    for (place, a) in &told {
+        if let Some((_, b)) = told.iter().find(|(other, b)| other == place && b != a) {
             violated(Rule::FirstResultWins, format!("a caller was told {a} and another one {b}"));
         }
     }

@@ -28,15 +28,7 @@ struct Timers {
     /// In the order in which they fall due, and for one instant in the order in which they were set.
     due: BTreeMap<(Duration, u64), Due>,
     count: u64,
-    /// Whoever waits until nothing is left to do.
-    idle: Option<Waker>,
-    is_idle: bool,
-    /// How often something fell due since anybody waits for rest.
-    turns: u32,
 }
-
-/// Whoever has had so many turns is not going to come to rest.
-const RESTLESS: u32 = 2_000;
 
 enum Due {
     Wake(Waker),
@@ -88,49 +80,19 @@ impl SimClock {
         timers.set = timers.set.saturating_add(seconds.saturating_mul(1_000_000));
     }
 
-    /// Lets the next thing happen that is due. Called when nobody is at work; whoever waits for rest is woken each
-    /// time, for what happens may concern nobody, and the thread that called this is about to sleep for ever.
-    pub(super) fn advance(&self) {
-        let (due, idle) = {
+    /// Lets the next thing happen that is due; false if nothing is. Called when nobody is at work.
+    pub(super) fn advance(&self) -> bool {
+        let due = {
             let mut timers = self.timers();
-            timers.turns += 1;
-            let next = if timers.turns < RESTLESS { timers.due.pop_first() } else { None };
-            match &next {
-                Some(((at, _), _)) => timers.now = timers.now.max(*at),
-                None => timers.is_idle = true,
-            }
-            (next.map(|(_, due)| due), timers.idle.clone())
+            let Some(((at, _), due)) = timers.due.pop_first() else { return false };
+            timers.now = timers.now.max(at);
+            due
         };
         match due {
-            Some(Due::Wake(waker)) => waker.wake(),
-            Some(Due::Do(happen)) => happen(),
-            None => {}
+            Due::Wake(waker) => waker.wake(),
+            Due::Do(happen) => happen(),
         }
-        if let Some(idle) = idle {
-            idle.wake();
-        }
-    }
-
-    /// Rest did not come.
-    pub(super) fn is_restless(&self) -> bool {
-        self.timers().turns >= RESTLESS
-    }
-
-    /// Resolves when nobody is at work and no timer is set, or when that does not seem to come.
-    pub(super) async fn idle(&self) {
-        {
-            let mut timers = self.timers();
-            (timers.is_idle, timers.turns) = (false, 0);
-        }
-        std::future::poll_fn(|cx| {
-            let mut timers = self.timers();
-            if timers.is_idle {
-                return Poll::Ready(());
-            }
-            timers.idle = Some(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        true
     }
 }
 

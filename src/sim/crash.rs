@@ -2,7 +2,9 @@
 //! the records. Pure: what crosses them is seen by the wrappers of store and tools.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::str::FromStr;
+use std::task::Poll;
 
 use crate::tool::{Call, ToolSpec};
 
@@ -28,6 +30,11 @@ pub trait Watch: Send + Sync {
         false
     }
 
+    /// The process is paused: whoever has crossed a point goes on later, when others may have taken its work over.
+    fn is_paused(&self) -> bool {
+        false
+    }
+
     /// A tool is being called, or looks something up; the attempt and its key are the call's.
     fn touches(&self, touch: Touch, call: &Call, tool: &ToolSpec) {
         let _ = (touch, call, tool);
@@ -50,9 +57,17 @@ pub enum Touch {
 // A watch is handed around as `dyn`.
 const _: Option<&dyn Watch> = None;
 
-/// Crosses a point; in a dead process nobody comes back from it.
+/// Crosses a point; in a dead process nobody comes back from it, in a paused one not before it goes on.
 pub(super) async fn cross(watch: &dyn Watch, point: CrashPoint) {
     watch.at(point);
+    poll_fn(|cx| {
+        if watch.is_paused() {
+            cx.waker().wake_by_ref(); // it is not polled while it is paused
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
     if watch.is_dead() {
         std::future::pending::<()>().await;
     }

@@ -4,21 +4,24 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::chance::Seeded;
 use super::check::{Rule, Violation};
-use super::machine::{self, Body, Seeded, Told, Trial};
+use super::life::Crossing;
+use super::machine::{self, Body, Told, Trial};
+use super::question::Question;
 use super::report::{Failing, Report};
-use super::schedule::{Fault, Incident, Schedule};
+use super::schedule::{Fault, Incident, Schedule, Stop};
 use super::timeline::{Event, draw};
 use super::world::{Effect, World};
 use crate::flow::{Engine, EngineBuilder, RunError, Workflow};
-use crate::id::Entropy as _;
 use crate::ledger::Record;
-use crate::store::Escalation;
+use crate::store::{Escalation, Resolution};
 
 type Check = dyn Fn(&End<'_>) -> Result<(), String>;
 type Register = dyn Fn(EngineBuilder) -> EngineBuilder;
 type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
-type Start = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
+type Ask = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
+type Operator = dyn Fn(&Question<'_>) -> Option<Resolution>;
 
 /// A workflow in a simulated world, to be crashed wherever it can be.
 ///
@@ -63,7 +66,8 @@ type Start = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
 pub struct Simulation {
     register: Box<Register>,
     prepare: Vec<Box<Prepare>>,
-    start: Box<Start>,
+    asks: Vec<Box<Ask>>,
+    operator: Box<Operator>,
     checks: Vec<(String, Box<Check>)>,
     seed: u64,
     random: u32,
@@ -75,20 +79,34 @@ impl Body for Simulation {
         self.prepare.iter().fold((self.register)(builder), |builder, prepare| prepare(builder, world))
     }
 
-    fn work(&self, engine: Engine) -> BoxFuture<'static, Option<Told>> {
-        (self.start)(engine)
+    fn asks(&self) -> usize {
+        self.asks.len()
+    }
+
+    fn ask(&self, place: usize, engine: Engine) -> BoxFuture<'static, Option<Told>> {
+        (self.asks[place])(engine)
+    }
+
+    fn answer(&self, question: &Question<'_>) -> Option<Resolution> {
+        (self.operator)(question)
     }
 }
 
-/// Asks for the run, and tells what its caller was told.
-async fn start<W, I, O>(workflow: W, input: I, engine: Engine) -> Option<Told>
+/// Who asks for a run: a tenant, and the run's start key.
+struct Caller {
+    tenant: String,
+    key: String,
+}
+
+/// Asks for a run, and tells what its caller was told.
+async fn ask<W, I, O>(caller: Caller, workflow: W, input: I, engine: Engine) -> Option<Told>
 where
     W: Workflow<I, O>,
     I: Serialize + Send + Sync + 'static,
     O: Serialize + DeserializeOwned + Send + 'static,
 {
-    let tenant = engine.tenant("simulated").ok()?;
-    match tenant.run(workflow, input).key("simulated").await {
+    let tenant = engine.tenant(&caller.tenant).ok()?;
+    match tenant.run(workflow, input).key(caller.key).await {
         Ok(output) => serde_json::to_value(&output).ok().map(Told::Succeeded),
         Err(RunError::Failed { failure, .. }) => Some(Told::Failed(failure.to_string())),
         Err(_) => None,
@@ -98,12 +116,17 @@ where
 /// How a simulation ended: what a check looks at.
 pub struct End<'a> {
     trial: &'a Trial,
+    asks: usize,
 }
 
 impl End<'_> {
-    /// The workflow returned, and its caller was told.
+    /// All workflows returned, and their callers were told.
     pub fn succeeded(&self) -> bool {
-        self.trial.told.iter().any(|told| matches!(told, Told::Succeeded(_)))
+        let succeeded = |place: usize| {
+            let mut told = self.trial.told.iter().filter_map(|life| life.get(&place));
+            told.any(|told| matches!(told, Told::Succeeded(_)))
+        };
+        (0..self.asks).all(succeeded)
     }
 
     /// How often something happened in the world.
@@ -118,12 +141,12 @@ impl End<'_> {
 
     /// The records.
     pub fn records(&self) -> Vec<Record> {
-        self.trial.store.records()
+        self.trial.disk.model.records()
     }
 
     /// The questions that are open.
     pub fn questions(&self) -> Vec<Escalation> {
-        let mut questions = self.trial.store.escalations();
+        let mut questions = self.trial.disk.model.escalations();
         questions.retain(|question| question.answer.is_none());
         questions
     }
@@ -137,7 +160,7 @@ impl End<'_> {
     where
         F: for<'c> FnOnce(&'c mut sqlx::sqlite::SqliteConnection) -> BoxFuture<'c, Result<T, sqlx::Error>>,
     {
-        self.trial.tables.read(&*self.trial.store, read)
+        self.trial.disk.tables.read(&self.trial.disk.model, read)
     }
 
     /// An effect happened once if the workflow succeeded, and never more than once unless a question says so.
@@ -163,15 +186,41 @@ impl Simulation {
         O: Serialize + DeserializeOwned + Send + 'static,
     {
         let registered = workflow.clone();
-        Self {
+        let simulation = Self {
             register: Box::new(move |builder| builder.workflow("simulated", 1, registered.clone())),
             prepare: Vec::new(),
-            start: Box::new(move |engine| Box::pin(start(workflow.clone(), input.clone(), engine))),
+            asks: Vec::new(),
+            operator: Box::new(|_| None),
             checks: Vec::new(),
             seed: 0,
             random: 0,
             pairs: true,
-        }
+        };
+        simulation.also("simulated", "simulated", workflow, input)
+    }
+
+    /// Asks for one more run at the same time: of the same workflow, or of one that [`engine`](Self::engine)
+    /// registers; by this tenant, under this start key.
+    #[must_use]
+    pub fn also<W, I, O>(mut self, tenant: &str, key: &str, workflow: W, input: I) -> Self
+    where
+        W: Workflow<I, O> + Clone,
+        I: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
+        O: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let (tenant, key) = (tenant.to_owned(), key.to_owned());
+        self.asks.push(Box::new(move |engine| {
+            let caller = Caller { tenant: tenant.clone(), key: key.clone() };
+            Box::pin(ask(caller, workflow.clone(), input.clone(), engine))
+        }));
+        self
+    }
+
+    /// Somebody who answers questions, whenever nothing else is left to do: [`truthful`](super::truthful), or
+    /// your own. Without one they stay open.
+    #[must_use]
+    pub fn operator(self, answer: impl Fn(&Question<'_>) -> Option<Resolution> + 'static) -> Self {
+        Self { operator: Box::new(answer), ..self }
     }
 
     /// Gives the engine its tools. Called for each life of the process; the world is the same in all of them.
@@ -216,7 +265,7 @@ impl Simulation {
     pub fn explore_while(&self, go_on: impl Fn(&Report) -> bool) -> Report {
         let mut report = Report::default();
         let clean = self.try_one(&Schedule::default(), &mut report);
-        report.clean_run_ends(&End { trial: &clean }, &clean);
+        report.clean_run_ends(&self.end(&clean), &clean);
         // All that goes wrong once before anything that goes wrong twice: the first failure is a small one.
         let mut pairs = Vec::new();
         for incident in singles(&clean) {
@@ -247,6 +296,10 @@ impl Simulation {
         Replay { schedule: schedule.clone(), violations, events: trial.events }
     }
 
+    const fn end<'a>(&self, trial: &'a Trial) -> End<'a> {
+        End { trial, asks: self.asks.len() }
+    }
+
     fn trial(&self, schedule: &Schedule) -> Trial {
         machine::run(self, schedule, self.seed)
     }
@@ -254,7 +307,7 @@ impl Simulation {
     fn violations(&self, trial: &Trial) -> Vec<Violation> {
         let mut violations = trial.violations.clone();
         for (name, check) in &self.checks {
-            if let Err(what) = check(&End { trial }) {
+            if let Err(what) = check(&self.end(trial)) {
                 violations.push(Violation { rule: Rule::Own(name.clone()), what });
             }
         }
@@ -308,42 +361,54 @@ impl Replay {
     }
 }
 
-fn count(of: &[super::CrashPoint]) -> u32 {
-    u32::try_from(of.len()).unwrap_or(u32::MAX)
+/// The crossings of a life, numbered from 1.
+fn crossings(trial: &Trial, life: u32) -> impl Iterator<Item = (u32, Crossing)> {
+    let crossed = trial.crossed.get(life as usize - 1);
+    (1..).zip(crossed.into_iter().flatten().copied())
 }
 
 /// Each incident that can befall a run in which nothing else goes wrong.
 fn singles(clean: &Trial) -> Vec<Incident> {
-    let crossings = clean.crossed.first().map_or(0, |crossed| count(crossed));
-    let crashes = (1..=crossings).map(|crossing| Incident::Crash { life: 1, crossing });
+    let stops = Stop::ALL.into_iter().flat_map(|stop| {
+        // Where nothing is being written, a process that dies and a power failure are the same.
+        let differs = move |crossed: &Crossing| stop != Stop::Kill || crossed.writing;
+        let stops = crossings(clean, 1).filter(move |(_, crossed)| differs(crossed));
+        stops.map(move |(crossing, _)| Incident::Stop { stop, life: 1, crossing })
+    });
     let faults =
         (1..=clean.requests).flat_map(|request| Fault::ALL.map(|fault| Incident::Fault { request, fault }));
-    let fails = (1..=clean.commits).map(|commit| Incident::StoreFails { commit });
-    let lost = (1..=clean.commits).map(|commit| Incident::StoreAnswerLost { commit });
-    crashes.chain(faults).chain(fails).chain(lost).collect()
+    let commits = 1..=clean.disk.commits();
+    let fails = commits.clone().map(|commit| Incident::StoreFails { commit });
+    let lost = commits.map(|commit| Incident::StoreAnswerLost { commit });
+    stops.chain(faults).chain(fails).chain(lost).collect()
 }
 
-/// Each crash that can follow: in the recovery from a crash, or anywhere under a fault.
+/// Each death that can follow: in the recovery from a stop, or anywhere under a fault.
 fn followers(first: Incident, trial: &Trial) -> Vec<Incident> {
-    let life = if matches!(first, Incident::Crash { .. }) { 2 } else { 1 };
-    let crossings = trial.crossed.get(life as usize - 1).map_or(0, |crossed| count(crossed));
-    (1..=crossings).map(|crossing| Incident::Crash { life, crossing }).collect()
+    let (life, stop) = match first {
+        Incident::Stop { stop: Stop::Pause, .. } => (2, Stop::Kill), // the paused one lives on
+        Incident::Stop { .. } => (2, Stop::Crash),
+        _ => (1, Stop::Crash),
+    };
+    crossings(trial, life).map(|(crossing, _)| Incident::Stop { stop, life, crossing }).collect()
 }
 
 fn random(chance: &Seeded, clean: &Trial) -> Schedule {
-    let below = |n: u32| u32::try_from(chance.bits() % u64::from(n.max(1))).unwrap_or(0);
-    let crossings = clean.crossed.first().map_or(1, |crossed| count(crossed));
-    let incidents = 1 + below(5);
-    Schedule::new((0..incidents).map(|_| match below(8) {
-        0..4 => Incident::Crash { life: 1 + below(4), crossing: 1 + below(crossings) },
-        4 | 5 => {
-            let fault = Fault::ALL[below(10) as usize % Fault::ALL.len()];
-            Incident::Fault { request: 1 + below(clean.requests + 2), fault }
+    let points = crossings(clean, 1).map(|(crossing, _)| crossing).max().unwrap_or(1);
+    let incidents = 1 + chance.below(5);
+    Schedule::new((0..incidents).map(|_| match chance.below(8) {
+        0..4 => {
+            let stop = Stop::ALL[chance.below(3) as usize];
+            Incident::Stop { stop, life: 1 + chance.below(4), crossing: 1 + chance.below(points) }
         }
-        6 => match below(2) {
-            0 => Incident::StoreFails { commit: 1 + below(clean.commits * 2) },
-            _ => Incident::StoreAnswerLost { commit: 1 + below(clean.commits * 2) },
+        4 | 5 => {
+            let fault = Fault::ALL[chance.below(10) as usize % Fault::ALL.len()];
+            Incident::Fault { request: 1 + chance.below(clean.requests + 2), fault }
+        }
+        6 => match chance.below(2) {
+            0 => Incident::StoreFails { commit: 1 + chance.below(clean.disk.commits() * 2) },
+            _ => Incident::StoreAnswerLost { commit: 1 + chance.below(clean.disk.commits() * 2) },
         },
-        _ => Incident::ClockJumps { life: 2, seconds: i64::from(below(20_000)) - 10_000 },
+        _ => Incident::ClockJumps { life: 2, seconds: i64::from(chance.below(20_000)) - 10_000 },
     }))
 }

@@ -1,39 +1,44 @@
-//! One simulation: a machine on which processes die and are started again, until nothing is left to do.
+//! One simulation: a machine on which processes die, are paused and started again, until nothing is left to do.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use tokio::sync::Notify;
 
+use super::Watch as _;
+use super::chance::Seeded;
 use super::check::{Checker, Violation};
-use super::clock::SimClock;
-#[cfg(feature = "sqlite")]
-use super::database::Tables;
-use super::schedule::{Incident, Schedule};
+use super::disk::Disk;
+use super::life::{Crossing, Life, Process};
+use super::question::Question;
+use super::schedule::{Incident, Schedule, Stop};
 use super::timeline::{Event, Happened};
 use super::world::World;
-use super::{CrashPoint, Touch, Watch};
-use crate::clock::Clock as _;
 use crate::flow::{Engine, EngineBuilder};
-use crate::id::Entropy;
-use crate::store::{Asked, Change, Model, Store, StoreError, Verdict};
-use crate::tool::{Call, ToolSpec};
+use crate::id::EscalationId;
+use crate::store::{Escalation, Resolution};
 
-/// How long a write takes to be durable.
-const SYNC: Duration = Duration::from_millis(1);
 /// A process that is started this often and never comes to rest is not going to.
 const MAX_LIVES: u32 = 8;
+/// Who has had so many turns in one life is not going to come to rest.
+const RESTLESS: u32 = 2_000;
+/// A paused process is back after this long: its work has been taken over, and its request, should it be on its way,
+/// arrives inside the settle time.
+const PAUSE: Duration = Duration::from_secs(40);
 
 /// What every life of the process is: an engine, and what is asked of it.
 pub(super) trait Body {
     /// Gives the engine its workflows and tools.
     fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder;
-    /// Asks for the work. Whatever it returns is what its caller was told.
-    fn work(&self, engine: Engine) -> BoxFuture<'static, Option<Told>>;
+    /// How many runs are asked for.
+    fn asks(&self) -> usize;
+    /// Asks for one of them. Whatever it returns is what its caller was told.
+    fn ask(&self, place: usize, engine: Engine) -> BoxFuture<'static, Option<Told>>;
+    /// What a person says to an open question.
+    fn answer(&self, question: &Question<'_>) -> Option<Resolution>;
 }
 
 /// What a caller was told.
@@ -56,282 +61,177 @@ impl fmt::Display for Told {
 
 /// What came of one simulation.
 pub(super) struct Trial {
-    /// What the caller was told, in each life in which it was told anything.
-    pub(super) told: Vec<Told>,
+    /// What the callers were told, in each life in which they were told anything.
+    pub(super) told: Vec<BTreeMap<usize, Told>>,
     /// The points that each life crossed.
-    pub(super) crossed: Vec<Vec<CrashPoint>>,
+    pub(super) crossed: Vec<Vec<Crossing>>,
     pub(super) requests: u32,
-    pub(super) commits: u32,
     pub(super) events: Vec<Event>,
     pub(super) world: World,
-    pub(super) store: Arc<Model>,
-    /// The user's own.
-    #[cfg(feature = "sqlite")]
-    pub(super) tables: Tables,
+    pub(super) disk: Arc<Disk>,
     pub(super) violations: Vec<Violation>,
-}
-
-/// Chance, from a seed (splitmix64).
-#[derive(Debug)]
-pub(super) struct Seeded(AtomicU64);
-
-impl Seeded {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(AtomicU64::new(seed))
-    }
-}
-
-impl Entropy for Seeded {
-    fn bits(&self) -> u64 {
-        let x =
-            self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
 }
 
 /// Tries a schedule.
 pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
-    let clock = SimClock::default();
-    let world = World::new(clock.clone(), schedule);
-    let commits = Arc::new(AtomicU32::new(0));
-    let checker = Arc::new(Checker::new(clock.clone()));
-    let mut store = Arc::new(Model::new());
-    #[cfg(feature = "sqlite")]
-    let tables = Tables::default();
-    let (mut told, mut crossed) = (Vec::new(), Vec::new());
-    for life in 1..=MAX_LIVES {
-        for incident in schedule.incidents() {
+    let mut machine = Machine::new(body, schedule, seed);
+    machine.begin();
+    loop {
+        match machine.next_stop() {
+            Some(_) if machine.newest() >= MAX_LIVES => break,
+            Some(stop) => {
+                machine.stopped(stop);
+                machine.begin();
+            }
+            None if machine.answers() => {}
+            None => break,
+        }
+    }
+    machine.ends()
+}
+
+struct Machine<'a> {
+    body: &'a dyn Body,
+    schedule: &'a Schedule,
+    seed: u64,
+    world: World,
+    disk: Arc<Disk>,
+    checker: Arc<Checker>,
+    /// Every process that ever was.
+    processes: Vec<Arc<Process>>,
+    /// Those that still exist. The last is the one that serves; those before it were paused, and taken for dead.
+    lives: Vec<Life>,
+    turns: u32,
+    /// The questions that were answered in this life.
+    answered: BTreeSet<EscalationId>,
+}
+
+impl<'a> Machine<'a> {
+    fn new(body: &'a dyn Body, schedule: &'a Schedule, seed: u64) -> Self {
+        let world = World::new(super::SimClock::default(), schedule);
+        let checker = Arc::new(Checker::new(world.clock().clone()));
+        let disk = Arc::new(Disk::new(schedule, world.clone(), checker.clone()));
+        let (processes, lives, answered) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Self { body, schedule, seed, world, disk, checker, processes, lives, turns: 0, answered }
+    }
+
+    fn newest(&self) -> u32 {
+        self.processes.last().map_or(0, |process| process.life)
+    }
+
+    /// A process starts.
+    fn begin(&mut self) {
+        let life = self.newest() + 1;
+        for incident in self.schedule.incidents() {
             if let Incident::ClockJumps { life: before, seconds } = incident
                 && *before == life
             {
-                clock.jump(*seconds);
+                self.world.clock().jump(*seconds);
             }
         }
-        world.begin_life(life);
-        world.note(Happened::Started);
-        checker.begin_life(life);
-        let process = Arc::new(Process::new(life, schedule, world.clone(), checker.clone()));
-        let disk = Disk {
-            store: store.clone(),
-            process: process.clone(),
-            schedule: schedule.clone(),
-            commits: commits.clone(),
-            #[cfg(feature = "sqlite")]
-            tables: tables.clone(),
-        };
-        let chance = Seeded::new(seed.wrapping_add(u64::from(life)));
-        told.extend(live(body, &process, disk, chance));
-        crossed.push(std::mem::take(&mut *process.crossed()));
-        if !process.was_killed() {
-            break;
-        }
-        store = Arc::new(store.crash());
+        self.world.acts(life);
+        self.world.note(Happened::Started);
+        self.checker.begin_life(life);
+        let (world, disk, checker) = (self.world.clone(), self.disk.clone(), self.checker.clone());
+        let process = Arc::new(Process::new(life, self.schedule, world, disk, checker));
+        let chance = Seeded::new(self.seed.wrapping_add(u64::from(life)));
+        self.processes.push(process.clone());
+        self.lives.push(Life::new(self.body, process, chance));
+        (self.turns, self.answered) = (0, BTreeSet::new());
     }
-    let mut violations = checker.take();
-    violations.extend(super::check::at_rest(&store, &world, &told));
-    Trial {
-        told,
-        crossed,
-        requests: world.requests(),
-        commits: commits.load(Ordering::Relaxed),
-        events: world.take_log(),
-        store,
-        #[cfg(feature = "sqlite")]
-        tables,
-        violations,
-        world,
-    }
-}
 
-/// One life of the process: until it dies, or nothing is left to do.
-fn live(body: &dyn Body, process: &Arc<Process>, disk: Disk, chance: Seeded) -> Option<Told> {
-    let world = process.world.clone();
-    let clock = world.clock().clone();
-    let parked = clock.clone();
-    #[allow(clippy::expect_used, reason = "without drivers, a runtime asks the system for nothing")]
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .on_thread_park(move || parked.advance())
-        .build()
-        .expect("a runtime without drivers");
-    let store = disk.store.clone();
-    let builder = disk.engine().clock(clock.clone()).entropy(chance);
-    let builder = body.engine(builder, &world).watch(process.clone());
-    let mut told = None;
-    runtime.block_on(async {
-        let life = async {
-            let Ok(engine) = builder.start().await else {
-                return process.kill(); // whoever supervises it starts it again
-            };
-            let answer = body.work(engine.clone()).await;
-            if let Some(answer) = answer.filter(|_| !process.is_dead()) {
-                process.checker.told(&store, &answer);
-                told = Some(answer);
+    /// Goes on until the serving process is stopped, or nothing is left to do. Processes touch one another only
+    /// through time: through the disk and through the world.
+    fn next_stop(&mut self) -> Option<Stop> {
+        loop {
+            let serving = self.newest();
+            for life in self.lives.iter().filter(|life| life.process.runs()) {
+                self.world.acts(life.process.life);
+                life.work(self.body);
             }
-            // What goes on without its caller (a confirming lookup) is part of this life.
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            biased;
-            () = process.died.notified() => {}
-            () = clock.idle() => {
-                world.note(Happened::AtRest);
-                process.checker.rested(&clock);
+            self.world.acts(serving);
+            if let Some(stop) = self.lives.last().and_then(|life| life.process.was_stopped()) {
+                return Some(stop);
             }
-            () = life => {}
-        }
-    });
-    // Whatever its tasks do while they are dropped, they do it in a dead process.
-    process.dead.store(true, Ordering::Release);
-    drop(runtime);
-    told
-}
-
-/// A simulated process: what crosses its crash points.
-pub(super) struct Process {
-    life: u32,
-    crash_at: Option<usize>,
-    crossed: Mutex<Vec<CrashPoint>>,
-    killed: AtomicBool,
-    dead: AtomicBool,
-    died: Notify,
-    world: World,
-    checker: Arc<Checker>,
-}
-
-impl Process {
-    fn new(life: u32, schedule: &Schedule, world: World, checker: Arc<Checker>) -> Self {
-        let crash_at = schedule.incidents().iter().find_map(|incident| match incident {
-            Incident::Crash { life: then, crossing } if *then == life => Some(*crossing as usize),
-            _ => None,
-        });
-        Self {
-            life,
-            crash_at,
-            crossed: Mutex::default(),
-            killed: AtomicBool::new(false),
-            dead: AtomicBool::new(false),
-            died: Notify::new(),
-            world,
-            checker,
-        }
-    }
-
-    fn crossed(&self) -> MutexGuard<'_, Vec<CrashPoint>> {
-        self.crossed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn kill(&self) {
-        self.killed.store(true, Ordering::Release);
-        self.dead.store(true, Ordering::Release);
-        self.died.notify_one();
-    }
-
-    fn was_killed(&self) -> bool {
-        self.killed.load(Ordering::Acquire)
-    }
-}
-
-impl Watch for Process {
-    fn at(&self, point: CrashPoint) {
-        if self.is_dead() {
-            return;
-        }
-        self.world.note(Happened::Crossed(point));
-        let count = {
-            let mut crossed = self.crossed();
-            crossed.push(point);
-            crossed.len()
-        };
-        if self.crash_at == Some(count) {
-            self.world.note(Happened::Died(point));
-            self.kill();
-        }
-    }
-
-    fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
-    }
-
-    fn touches(&self, touch: Touch, call: &Call, tool: &ToolSpec) {
-        self.checker.touched(self.life, touch, call, tool);
-    }
-}
-
-/// The disk under the store: it takes its time, fails as told, and tells the checker what became durable.
-struct Disk {
-    store: Arc<Model>,
-    process: Arc<Process>,
-    schedule: Schedule,
-    commits: Arc<AtomicU32>,
-    #[cfg(feature = "sqlite")]
-    tables: Tables,
-}
-
-impl fmt::Debug for Disk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Disk").field("life", &self.process.life).finish_non_exhaustive()
-    }
-}
-
-impl Disk {
-    /// An engine on this disk, and on the user's tables beside it.
-    fn engine(self) -> EngineBuilder {
-        let disk = Arc::new(self);
-        let engine = Engine::store(disk.clone());
-        #[cfg(feature = "sqlite")]
-        let engine = engine.database(disk.tables.on(disk.clone()));
-        engine
-    }
-
-    /// In a dead process nobody comes back from here.
-    async fn or_dead(&self) {
-        if self.process.is_dead() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    fn note(&self, changes: &[Change], verdicts: &[Verdict]) {
-        let world = &self.process.world;
-        for (change, _) in changes.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_admitted()) {
-            self.process.checker.wrote(change);
-            if let Some(record) = &change.record {
-                let state = record.state.name();
-                world.note(Happened::Recorded { operation: record.key.clone(), state });
+            self.buries();
+            self.turns += 1;
+            if self.turns == RESTLESS {
+                self.checker.is_restless();
+                return None;
             }
-            if let Some(run) = &change.run {
-                world.note(Happened::Run { state: run.state.name() });
-            }
-            for asked in change.escalations.iter().filter(|asked| asked.answer.is_none()) {
-                world.note(Happened::Asked { question: asked.question.clone() });
+            if !self.world.clock().advance() {
+                self.world.note(Happened::AtRest);
+                return None;
             }
         }
     }
-}
 
-impl Store for Disk {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
-        Box::pin(async move {
-            self.or_dead().await;
-            let number = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
-            self.process.world.clock().sleep(SYNC).await;
-            self.or_dead().await;
-            let failed = |written| {
-                self.process.world.note(Happened::StoreFailed { written });
-                Err(StoreError::Io { detail: "simulated".into() })
-            };
-            if self.schedule.incidents().contains(&Incident::StoreFails { commit: number }) {
-                return failed(false);
+    /// Zombies may be stopped, too: nobody is started for them.
+    fn buries(&mut self) {
+        for zombie in &self.lives {
+            let Some(stop) = zombie.process.was_stopped() else { continue };
+            match stop {
+                Stop::Pause => self.pauses(&zombie.process),
+                Stop::Kill => self.disk.outlives(zombie.process.life, true),
+                Stop::Crash => self.disk.outlives(zombie.process.life, false),
             }
-            let verdicts = self.store.commit(changes).await?;
-            self.note(changes, &verdicts);
-            if self.schedule.incidents().contains(&Incident::StoreAnswerLost { commit: number }) {
-                return failed(true);
-            }
-            Ok(verdicts)
-        })
+        }
+        self.lives.retain(|life| !life.process.is_dead());
     }
 
-    crate::delegate_reads!(self => self.store; all);
+    fn pauses(&self, process: &Arc<Process>) {
+        let process = process.clone();
+        self.world.clock().later(PAUSE, move || process.goes_on());
+    }
+
+    /// The serving process was stopped.
+    fn stopped(&mut self, stop: Stop) {
+        let Some(process) = self.lives.last().map(|life| life.process.clone()) else { return };
+        match stop {
+            Stop::Pause => self.pauses(&process),
+            Stop::Kill => {
+                self.disk.outlives(process.life, true);
+                self.lives.pop();
+            }
+            Stop::Crash => {
+                for life in &self.lives {
+                    self.disk.outlives(life.process.life, false);
+                }
+                self.lives.clear(); // the power failed: for zombies, too
+            }
+        }
+    }
+
+    /// Lets a person answer what is open. False if that changes nothing.
+    fn answers(&mut self) -> bool {
+        let Some(life) = self.lives.last() else { return false };
+        let open = |q: &Escalation| q.answer.is_none() && !self.answered.contains(&q.id);
+        let mut open: Vec<_> = self.disk.model.escalations().into_iter().filter(open).collect();
+        open.truncate(1); // its answer may answer others, too
+        let Some(escalation) = open.pop() else { return false };
+        let records = self.disk.model.records();
+        let record = records.iter().find(|record| Some(record.id) == escalation.record);
+        let question = Question { escalation: &escalation, record, world: &self.world };
+        if let Some(resolution) = self.body.answer(&question) {
+            life.answer(&escalation, resolution);
+        }
+        self.answered.insert(escalation.id);
+        true
+    }
+
+    fn ends(self) -> Trial {
+        drop(self.lives);
+        let told: Vec<_> = self.processes.iter().map(|process| process.told()).collect();
+        let mut violations = self.checker.take();
+        violations.extend(super::check::at_rest(&self.disk.model, &self.world, &told));
+        Trial {
+            told,
+            crossed: self.processes.iter().map(|process| process.crossed()).collect(),
+            requests: self.world.requests(),
+            events: self.world.take_log(),
+            disk: self.disk,
+            violations,
+            world: self.world,
+        }
+    }
 }

@@ -10,14 +10,18 @@
 //! [`Simulation`] does the same without processes: a workflow in a simulated [`World`], in virtual time, killed at
 //! every point, at every point of each recovery, and under every fault. The guide is `docs/prove-your-workflow.md`.
 
+mod chance;
 mod check;
 mod clock;
 mod crash;
 #[cfg(feature = "sqlite")]
 mod database;
+mod disk;
 mod explore;
+mod life;
 mod machine;
 mod process;
+mod question;
 mod report;
 mod schedule;
 mod service;
@@ -33,8 +37,9 @@ pub use clock::SimClock;
 pub use crash::{CrashPoint, Touch, UnknownPoint, Watch};
 pub use explore::{End, Replay, Simulation};
 pub use process::{Crossings, KillAt};
+pub use question::{Question, truthful};
 pub use report::{Failing, Report};
-pub use schedule::{Fault, Incident, Schedule, UnknownIncident};
+pub use schedule::{Fault, Incident, Schedule, Stop, UnknownIncident};
 pub use service::{Offer, Service};
 pub use timeline::{Event, Happened};
 pub use world::{Effect, World};

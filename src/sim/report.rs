@@ -9,7 +9,7 @@ use super::CrashPoint;
 use super::check::{Rule, Violation};
 use super::explore::End;
 use super::machine::Trial;
-use super::schedule::{Incident, Schedule};
+use super::schedule::Schedule;
 use crate::ledger::{Basis, State};
 
 /// So many failures are kept, one for each rule at first.
@@ -113,7 +113,9 @@ impl Report {
 
     pub(super) fn clean_run_ends(&mut self, end: &End<'_>, clean: &Trial) {
         if !end.succeeded() {
-            let told = clean.told.first().map_or_else(|| "nothing".to_owned(), ToString::to_string);
+            let told: Vec<_> =
+                clean.told.iter().flat_map(|life| life.values()).map(ToString::to_string).collect();
+            let told = if told.is_empty() { "nothing".to_owned() } else { told.join(" and ") };
             self.clean =
                 Some(format!("when nothing goes wrong, the workflow does not succeed: it says {told}"));
         }
@@ -121,22 +123,19 @@ impl Report {
 
     pub(super) fn count(&mut self, schedule: &Schedule, trial: &Trial, violations: &[Violation]) {
         self.schedules += 1;
-        self.succeeded += u32::from(!trial.told.is_empty());
+        self.succeeded += u32::from(trial.told.iter().any(|life| !life.is_empty()));
         for (life, crossed) in (1..).zip(&trial.crossed) {
-            self.crossed.extend(crossed);
-            let died =
-                |incident: &Incident| matches!(incident, Incident::Crash { life: then, .. } if *then == life);
-            if schedule.incidents().iter().any(died) {
-                self.crashed_at.extend(crossed.last());
-            }
+            self.crossed.extend(crossed.iter().map(|crossing| crossing.point));
+            let stopped = schedule.stops(life).into_keys().filter_map(|place| crossed.get(place - 1));
+            self.crashed_at.extend(stopped.map(|crossing| crossing.point));
         }
         for violation in violations {
             *self.violated.entry(violation.rule.clone()).or_default() += 1;
         }
-        let questions = trial.store.escalations();
+        let questions = trial.disk.model.escalations();
         self.asked += u32::from(questions.iter().any(|question| question.answer.is_none()));
         let effects = trial.world.effects();
-        for record in trial.store.records() {
+        for record in trial.disk.model.records() {
             let row = self.tools.entry(record.operation.to_string()).or_default();
             let committed = matches!(record.state, State::Committed { .. });
             row.committed += u32::from(committed);

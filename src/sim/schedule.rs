@@ -1,5 +1,6 @@
 //! What goes wrong in a simulation, and when: written down, so that it can be tried again.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -60,11 +61,38 @@ impl Fault {
     }
 }
 
+/// How a process can be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stop {
+    /// The power fails: every process on the machine dies, and what was being written is lost.
+    Crash,
+    /// The process dies: what it was writing reaches the disk all the same, and nobody was told.
+    Kill,
+    /// The process is paused and taken for dead. 40 s later, when another one has taken its work over, it goes on.
+    Pause,
+}
+
+impl Stop {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Crash, Self::Kill, Self::Pause];
+
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::Kill => "kill",
+            Self::Pause => "pause",
+        }
+    }
+}
+
 /// One thing that goes wrong. Lives, crossings, requests and commits are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Incident {
-    /// The process dies at a crash point: in which life, and at which of the points that this life crosses.
-    Crash {
+    /// The process is stopped at a crash point: in which life, and at which of the points that this life crosses.
+    Stop {
+        /// How.
+        stop: Stop,
         /// Which process.
         life: u32,
         /// Which of its crossings.
@@ -99,7 +127,7 @@ pub enum Incident {
 impl fmt::Display for Incident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Crash { life, crossing } => write!(f, "crash@{life}.{crossing}"),
+            Self::Stop { stop, life, crossing } => write!(f, "{}@{life}.{crossing}", stop.name()),
             Self::Fault { request, fault } => write!(f, "{}@{request}", fault.name()),
             Self::StoreFails { commit } => write!(f, "store-fails@{commit}"),
             Self::StoreAnswerLost { commit } => write!(f, "store-answer-lost@{commit}"),
@@ -115,11 +143,11 @@ impl FromStr for Incident {
         let unknown = || UnknownIncident { text: text.to_owned() };
         let (what, place) = text.split_once('@').ok_or_else(unknown)?;
         let number = |text: &str| text.parse().map_err(|_| unknown());
+        if let Some(stop) = Stop::ALL.into_iter().find(|stop| stop.name() == what) {
+            let (life, crossing) = place.split_once('.').ok_or_else(unknown)?;
+            return Ok(Self::Stop { stop, life: number(life)?, crossing: number(crossing)? });
+        }
         Ok(match what {
-            "crash" => {
-                let (life, crossing) = place.split_once('.').ok_or_else(unknown)?;
-                Self::Crash { life: number(life)?, crossing: number(crossing)? }
-            }
             "store-fails" => Self::StoreFails { commit: number(place)? },
             "store-answer-lost" => Self::StoreAnswerLost { commit: number(place)? },
             _ => match what.strip_prefix("clock") {
@@ -163,13 +191,22 @@ impl Schedule {
         Self(self.0.iter().copied().chain([incident]).collect())
     }
 
-    /// Without one of them. If that is a crash, there is one life less, and what befell later ones moves up.
+    /// At which of its crossings a life is stopped, and how.
+    pub(super) fn stops(&self, of: u32) -> BTreeMap<usize, Stop> {
+        let stop = |incident: &Incident| match *incident {
+            Incident::Stop { stop, life, crossing } if life == of => Some((crossing as usize, stop)),
+            _ => None,
+        };
+        self.0.iter().filter_map(stop).collect()
+    }
+
+    /// Without one of them. If that stopped a process, there is one life less, and what befell later ones moves up.
     pub(super) fn without(&self, place: usize) -> Self {
         let mut left = self.0.clone();
         let gone = left.remove(place);
-        if let Incident::Crash { life: ended, .. } = gone {
+        if let Incident::Stop { life: ended, .. } = gone {
             for incident in &mut left {
-                if let Incident::Crash { life, .. } | Incident::ClockJumps { life, .. } = incident
+                if let Incident::Stop { life, .. } | Incident::ClockJumps { life, .. } = incident
                     && *life > ended
                 {
                     *life -= 1;

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use super::CrashPoint;
-use super::schedule::Fault;
+use super::schedule::{Fault, Stop};
 use crate::ledger::OperationKey;
 
 /// Something that happened, at an instant since the machine was started.
@@ -26,8 +26,20 @@ pub enum Happened {
     Started,
     /// A crash point was crossed.
     Crossed(CrashPoint),
-    /// The process died there.
-    Died(CrashPoint),
+    /// The process was stopped there.
+    Stopped {
+        /// How.
+        stop: Stop,
+        /// Where.
+        point: CrashPoint,
+    },
+    /// A paused process goes on.
+    GoesOn,
+    /// A write was refused.
+    Refused {
+        /// Why.
+        why: String,
+    },
     /// A record was written: it is durable.
     Recorded {
         /// Which.
@@ -44,6 +56,13 @@ pub enum Happened {
     Asked {
         /// What.
         question: String,
+    },
+    /// A question was answered: that is durable.
+    Answered {
+        /// What.
+        question: String,
+        /// By whom.
+        by: String,
     },
     /// A request was sent.
     Sent {
@@ -84,10 +103,15 @@ impl fmt::Display for Happened {
         match self {
             Self::Started => f.write_str("the process starts"),
             Self::Crossed(point) => write!(f, "· {point}"),
-            Self::Died(point) => write!(f, "✗ dies at {point}"),
+            Self::Stopped { stop: Stop::Crash, point } => write!(f, "✗ the power fails at {point}"),
+            Self::Stopped { stop: Stop::Kill, point } => write!(f, "✗ dies at {point}"),
+            Self::Stopped { stop: Stop::Pause, point } => write!(f, "✗ is paused at {point}"),
+            Self::GoesOn => f.write_str("goes on"),
+            Self::Refused { why } => write!(f, "refused: {why}"),
             Self::Recorded { operation, state } => write!(f, "{operation} is {state}"),
             Self::Run { state } => write!(f, "the run is {state}"),
             Self::Asked { question } => write!(f, "asks: {question}"),
+            Self::Answered { question, by } => write!(f, "{by} answers: {question}"),
             Self::Sent { operation, attempt, fault: None } => {
                 write!(f, "{operation} sent, attempt {attempt}")
             }

@@ -155,7 +155,8 @@ impl World {
         state.log.push(Event { at, life, what });
     }
 
-    pub(super) fn begin_life(&self, life: u32) {
+    /// What happens from now on happens in this life.
+    pub(super) fn acts(&self, life: u32) {
         self.state().life = life;
     }
 

@@ -151,7 +151,11 @@ fn without_the_settle_time_a_late_request_makes_two() {
 fn a_lookup_after_a_second_send_is_confirmed_too() {
     let replay = simulation(Offer::Lookup, Looks).replay(&"too-late@1 crash@1.20".parse().unwrap());
     assert_eq!(replay.violations, [], "{}", replay.timeline());
-    assert!(replay.timeline().contains("dies at after-call"), "another window by now: {}", replay.timeline());
+    assert!(
+        replay.timeline().contains("the power fails at after-call"),
+        "another window by now: {}",
+        replay.timeline()
+    );
     assert!(replay.timeline().contains("asks:"), "{}", replay.timeline());
 }
 

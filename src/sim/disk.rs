@@ -1,0 +1,167 @@
+//! The disk of a simulated machine: it takes its time, fails as told, and tells the checker what became durable.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+
+use super::Watch as _;
+use super::check::Checker;
+#[cfg(feature = "sqlite")]
+use super::database::Tables;
+use super::life::Process;
+use super::schedule::{Incident, Schedule};
+use super::timeline::Happened;
+use super::world::World;
+use crate::clock::Clock as _;
+use crate::flow::{Engine, EngineBuilder};
+use crate::store::{Asked, Change, Model, Store, StoreError, Verdict};
+
+/// How long a write takes to be durable.
+const SYNC: Duration = Duration::from_millis(1);
+
+/// What no death of a process takes away.
+pub(super) struct Disk {
+    pub(super) model: Model,
+    /// The user's own.
+    #[cfg(feature = "sqlite")]
+    pub(super) tables: Tables,
+    schedule: Schedule,
+    world: World,
+    checker: Arc<Checker>,
+    commits: AtomicU32,
+    /// What is on its way, by its number and the life that writes it. Nobody can read it yet, and nobody knows what
+    /// a crash makes of it.
+    writing: Mutex<BTreeMap<u32, (u32, Vec<Change>)>>,
+}
+
+impl Disk {
+    pub(super) fn new(schedule: &Schedule, world: World, checker: Arc<Checker>) -> Self {
+        Self {
+            model: Model::new(),
+            #[cfg(feature = "sqlite")]
+            tables: Tables::default(),
+            schedule: schedule.clone(),
+            world,
+            checker,
+            commits: AtomicU32::new(0),
+            writing: Mutex::default(),
+        }
+    }
+
+    pub(super) fn commits(&self) -> u32 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    fn writing(&self) -> MutexGuard<'_, BTreeMap<u32, (u32, Vec<Change>)>> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A process is writing something.
+    pub(super) fn is_writing(&self, life: u32) -> bool {
+        self.writing().values().any(|(by, _)| *by == life)
+    }
+
+    /// A process died. What it was writing had reached the disk all the same, or is lost.
+    pub(super) fn outlives(&self, life: u32, reached: bool) {
+        let left: Vec<_> = self.writing().extract_if(.., |_, (by, _)| *by == life).collect();
+        for (_, (_, changes)) in left.into_iter().filter(|_| reached) {
+            // The model is at once durable, and never pending.
+            let _ = self.write(life, &changes).now_or_never();
+        }
+    }
+
+    async fn write(&self, life: u32, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
+        let verdicts = self.model.commit(changes).await?;
+        for (change, verdict) in changes.iter().zip(&verdicts) {
+            match verdict {
+                Verdict::Admitted => self.note(change),
+                Verdict::Refused(refusal) => self.world.note(Happened::Refused { why: refusal.to_string() }),
+            }
+        }
+        let admitted = changes.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_admitted());
+        self.checker.wrote(life, admitted.map(|(change, _)| change));
+        Ok(verdicts)
+    }
+
+    fn note(&self, change: &Change) {
+        if let Some(record) = &change.record {
+            let state = record.state.name();
+            self.world.note(Happened::Recorded { operation: record.key.clone(), state });
+        }
+        if let Some(run) = &change.run {
+            self.world.note(Happened::Run { state: run.state.name() });
+        }
+        for asked in &change.escalations {
+            let question = asked.question.clone();
+            self.world.note(match &asked.answer {
+                None => Happened::Asked { question },
+                Some(answer) => Happened::Answered { question, by: answer.by.clone() },
+            });
+        }
+    }
+}
+
+/// The disk as one process has it.
+pub(super) struct Mounted {
+    pub(super) disk: Arc<Disk>,
+    pub(super) process: Arc<Process>,
+}
+
+impl fmt::Debug for Mounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mounted").field("life", &self.process.life).finish_non_exhaustive()
+    }
+}
+
+impl Mounted {
+    /// An engine on this disk.
+    pub(super) fn engine(self) -> EngineBuilder {
+        let mounted = Arc::new(self);
+        let engine = Engine::store(mounted.clone());
+        #[cfg(feature = "sqlite")]
+        let engine = engine.database(mounted.disk.tables.on(mounted.clone()));
+        engine
+    }
+
+    /// In a dead process nobody comes back from here.
+    async fn or_dead(&self) {
+        if self.process.is_dead() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Store for Mounted {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        Box::pin(async move {
+            self.or_dead().await;
+            let (disk, life) = (&*self.disk, self.process.life);
+            let number = disk.commits.fetch_add(1, Ordering::Relaxed) + 1;
+            let failed = |written| {
+                disk.world.note(Happened::StoreFailed { written });
+                Err(StoreError::Io { detail: "simulated".into() })
+            };
+            let fails = disk.schedule.incidents().contains(&Incident::StoreFails { commit: number });
+            if !fails {
+                disk.writing().insert(number, (life, changes.to_vec()));
+            }
+            disk.world.clock().sleep(SYNC).await;
+            self.or_dead().await;
+            if fails {
+                return failed(false);
+            }
+            disk.writing().remove(&number);
+            let verdicts = disk.write(life, changes).await?;
+            if disk.schedule.incidents().contains(&Incident::StoreAnswerLost { commit: number }) {
+                return failed(true);
+            }
+            Ok(verdicts)
+        })
+    }
+
+    crate::delegate_reads!(self => self.disk.model; all);
+}

@@ -1,0 +1,241 @@
+//! A simulated process: a runtime that is let run, stopped where the schedule says so, and dropped when it is dead.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
+
+use futures_util::task::AtomicWaker;
+use tokio::runtime::Runtime;
+
+use super::chance::Seeded;
+use super::check::Checker;
+use super::disk::{Disk, Mounted};
+use super::machine::{Body, Told};
+use super::schedule::{Schedule, Stop};
+use super::timeline::Happened;
+use super::world::World;
+use super::{CrashPoint, Touch, Watch};
+use crate::flow::Engine;
+use crate::store::{Escalation, Resolution};
+use crate::tool::{Call, ToolSpec};
+
+/// A process with everything that runs in it.
+pub(super) struct Life {
+    pub(super) process: Arc<Process>,
+    runtime: Runtime,
+}
+
+impl Life {
+    /// Starts a process.
+    pub(super) fn new(body: &dyn Body, process: Arc<Process>, chance: Seeded) -> Self {
+        let parked = process.clone();
+        #[allow(clippy::expect_used, reason = "without drivers, a runtime asks the system for nothing")]
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .on_thread_park(move || parked.is_quiet())
+            .event_interval(1) // who is stopped does not go on until others have had their turn
+            .build()
+            .expect("a runtime without drivers");
+        let mounted = Mounted { disk: process.disk.clone(), process: process.clone() };
+        let builder = mounted.engine().clock(process.world.clock().clone()).entropy(chance);
+        let builder = body.engine(builder, &process.world).watch(process.clone());
+        let starting = process.clone();
+        runtime.spawn(async move {
+            match builder.start().await {
+                Ok(engine) => starting.is_asked(engine),
+                Err(_) => starting.stop(Stop::Kill), // whoever supervises it starts it again
+            }
+        });
+        Self { process, runtime }
+    }
+
+    /// Lets the process work until it has to wait for time to pass, or is stopped.
+    pub(super) fn work(&self, body: &dyn Body) {
+        loop {
+            self.until_quiet();
+            let Some(engine) = locked(&self.process.asked).take() else { return };
+            for place in 0..body.asks() {
+                let (process, answer) = (self.process.clone(), body.ask(place, engine.clone()));
+                self.runtime.spawn(async move {
+                    if let Some(answer) = answer.await {
+                        process.tell(place, answer);
+                    }
+                });
+            }
+        }
+    }
+
+    fn until_quiet(&self) {
+        let process = &self.process;
+        process.quiet.store(false, Ordering::Release);
+        self.runtime.block_on(poll_fn(|cx| {
+            process.main.register(cx.waker());
+            if process.quiet.load(Ordering::Acquire) || !process.runs() {
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        }));
+    }
+
+    /// Somebody answers a question, and whoever waits for a run asks for it again.
+    pub(super) fn answer(&self, question: &Escalation, resolution: Resolution) {
+        let Some(engine) = self.process.engine.get().cloned() else { return };
+        let (process, tenant, id) = (self.process.clone(), question.tenant.clone(), question.id);
+        self.runtime.spawn(async move {
+            // If that fails, the question is still open.
+            let _ = engine.executor().resolve(&tenant, id, resolution, "operator").await;
+            process.is_asked(engine);
+        });
+    }
+}
+
+impl Drop for Life {
+    /// Whatever its tasks do while they are dropped, they do it in a dead process.
+    fn drop(&mut self) {
+        self.process.state.store(DEAD, Ordering::Release);
+    }
+}
+
+const RUNS: u8 = 0;
+const PAUSED: u8 = 1;
+const DEAD: u8 = 2;
+
+/// What crosses the crash points of a life.
+pub(super) struct Process {
+    pub(super) life: u32,
+    pub(super) disk: Arc<Disk>,
+    world: World,
+    checker: Arc<Checker>,
+    /// At which of its crossings it is stopped, and how.
+    stops: BTreeMap<usize, Stop>,
+    state: AtomicU8,
+    stopped: Mutex<Option<Stop>>,
+    crossed: Mutex<Vec<Crossing>>,
+    told: Mutex<BTreeMap<usize, Told>>,
+    engine: OnceLock<Engine>,
+    /// The runs are to be asked for.
+    asked: Mutex<Option<Engine>>,
+    /// Nobody in it can go on before time has passed.
+    quiet: AtomicBool,
+    main: AtomicWaker,
+}
+
+/// A crash point that was crossed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crossing {
+    pub(super) point: CrashPoint,
+    /// Something was on its way to the disk.
+    pub(super) writing: bool,
+}
+
+impl Process {
+    pub(super) fn new(
+        life: u32,
+        schedule: &Schedule,
+        world: World,
+        disk: Arc<Disk>,
+        checker: Arc<Checker>,
+    ) -> Self {
+        Self {
+            life,
+            disk,
+            world,
+            checker,
+            stops: schedule.stops(life),
+            state: AtomicU8::new(RUNS),
+            stopped: Mutex::default(),
+            crossed: Mutex::default(),
+            told: Mutex::default(),
+            engine: OnceLock::new(),
+            asked: Mutex::default(),
+            quiet: AtomicBool::new(false),
+            main: AtomicWaker::new(),
+        }
+    }
+
+    fn is_quiet(&self) {
+        self.quiet.store(true, Ordering::Release);
+        self.main.wake();
+    }
+
+    fn is_asked(&self, engine: Engine) {
+        let _ = self.engine.set(engine.clone());
+        *locked(&self.asked) = Some(engine);
+    }
+
+    /// It is neither paused nor dead.
+    pub(super) fn runs(&self) -> bool {
+        self.state.load(Ordering::Acquire) == RUNS
+    }
+
+    fn stop(&self, stop: Stop) {
+        *locked(&self.stopped) = Some(stop);
+        self.state.store(if stop == Stop::Pause { PAUSED } else { DEAD }, Ordering::Release);
+        self.main.wake();
+    }
+
+    /// How it was stopped, said once.
+    pub(super) fn was_stopped(&self) -> Option<Stop> {
+        locked(&self.stopped).take()
+    }
+
+    /// A pause is over. A process that has died in its pause stays dead.
+    pub(super) fn goes_on(&self) {
+        let went_on = self.state.compare_exchange(PAUSED, RUNS, Ordering::AcqRel, Ordering::Acquire);
+        if went_on.is_ok() {
+            self.world.acts(self.life);
+            self.world.note(Happened::GoesOn);
+        }
+    }
+
+    fn tell(&self, place: usize, answer: Told) {
+        if self.runs() {
+            self.checker.told(&self.disk.model, &answer);
+            locked(&self.told).insert(place, answer);
+        }
+    }
+
+    /// What callers were told in this life.
+    pub(super) fn told(&self) -> BTreeMap<usize, Told> {
+        locked(&self.told).clone()
+    }
+
+    pub(super) fn crossed(&self) -> Vec<Crossing> {
+        locked(&self.crossed).clone()
+    }
+}
+
+impl Watch for Process {
+    fn at(&self, point: CrashPoint) {
+        if self.is_dead() {
+            return;
+        }
+        self.world.note(Happened::Crossed(point));
+        let count = {
+            let mut crossed = locked(&self.crossed);
+            crossed.push(Crossing { point, writing: self.disk.is_writing(self.life) });
+            crossed.len()
+        };
+        if let Some(stop) = self.stops.get(&count) {
+            self.world.note(Happened::Stopped { stop: *stop, point });
+            self.stop(*stop);
+        }
+    }
+
+    fn is_dead(&self) -> bool {
+        self.state.load(Ordering::Acquire) == DEAD
+    }
+
+    fn is_paused(&self) -> bool {
+        self.state.load(Ordering::Acquire) == PAUSED
+    }
+
+    fn touches(&self, touch: Touch, call: &Call, tool: &ToolSpec) {
+        self.checker.touched(self.life, touch, call, tool);
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,43 @@
+//! The person who answers questions in a simulation.
+
+use serde_json::json;
+
+use super::world::{Effect, World};
+use crate::ledger::Record;
+use crate::store::{Escalation, EscalationKind, Resolution};
+
+/// An open question, as the operator of a simulation sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The question.
+    pub escalation: &'a Escalation,
+    /// The record that it is about, if it is about one.
+    pub record: Option<&'a Record>,
+    /// The world: a person can go and look.
+    pub world: &'a World,
+}
+
+impl Question<'_> {
+    /// What happened in the world for the operation in question.
+    pub fn effects(&self) -> Vec<Effect> {
+        let Some(record) = self.record else { return Vec::new() };
+        let mut effects = self.world.effects();
+        effects.retain(|effect| effect.tenant == record.tenant && effect.operation == record.key);
+        effects
+    }
+}
+
+/// An operator who goes and looks, and answers what is true: for [`Simulation::operator`](super::Simulation::operator).
+///
+/// Of a call in doubt it says whether it happened, with `{"id": …}` as its result, as a
+/// [`Service`](super::Service) answers. What happened is kept; a run that was stopped is let go on.
+pub fn truthful(question: &Question<'_>) -> Option<Resolution> {
+    Some(match question.escalation.kind {
+        EscalationKind::Ambiguous | EscalationKind::UnknownTool => match question.effects().first() {
+            Some(effect) => Resolution::Committed(json!({ "id": effect.id })),
+            None => Resolution::NotCommitted,
+        },
+        kind if kind.halts_its_run() => Resolution::NotCommitted,
+        _ => Resolution::Abandon,
+    })
+}

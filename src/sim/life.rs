@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use futures_util::task::AtomicWaker;
@@ -80,7 +80,7 @@ impl Life {
 
     /// Somebody answers a question, and whoever waits for a run asks for it again.
     pub(super) fn answer(&self, question: &Escalation, resolution: Resolution) {
-        let Some(engine) = self.process.engine.get().cloned() else { return };
+        let Some(engine) = locked(&self.process.engine).clone() else { return };
         let (process, tenant, id) = (self.process.clone(), question.tenant.clone(), question.id);
         self.runtime.spawn(async move {
             // If that fails, the question is still open.
@@ -91,9 +91,11 @@ impl Life {
 }
 
 impl Drop for Life {
-    /// Whatever its tasks do while they are dropped, they do it in a dead process.
+    /// Whatever its tasks do while they are dropped, they do it in a dead process. Its engine holds the process by its
+    /// disk and its watch: neither would ever go.
     fn drop(&mut self) {
         self.process.state.store(DEAD, Ordering::Release);
+        drop((locked(&self.process.engine).take(), locked(&self.process.asked).take()));
     }
 }
 
@@ -113,7 +115,7 @@ pub(super) struct Process {
     stopped: Mutex<Option<Stop>>,
     crossed: Mutex<Vec<Crossing>>,
     told: Mutex<BTreeMap<usize, Told>>,
-    engine: OnceLock<Engine>,
+    engine: Mutex<Option<Engine>>,
     /// The runs are to be asked for.
     asked: Mutex<Option<Engine>>,
     /// Nobody in it can go on before time has passed.
@@ -147,7 +149,7 @@ impl Process {
             stopped: Mutex::default(),
             crossed: Mutex::default(),
             told: Mutex::default(),
-            engine: OnceLock::new(),
+            engine: Mutex::default(),
             asked: Mutex::default(),
             quiet: AtomicBool::new(false),
             main: AtomicWaker::new(),
@@ -160,7 +162,7 @@ impl Process {
     }
 
     fn is_asked(&self, engine: Engine) {
-        let _ = self.engine.set(engine.clone());
+        *locked(&self.engine) = Some(engine.clone());
         *locked(&self.asked) = Some(engine);
     }
 

@@ -102,6 +102,8 @@ struct Seen {
     /// As they are durable.
     records: BTreeMap<RecordId, Record>,
     places: BTreeMap<(Tenant, OperationKey), RecordId>,
+    /// The attempts whose intent is durable, by the life that has it.
+    intents: BTreeSet<(u32, RecordId, u32)>,
     runs: BTreeMap<RunId, Tenant>,
     questions: BTreeSet<EscalationId>,
     /// The lives that have enrolled, and that nobody has fenced since.
@@ -211,6 +213,9 @@ impl Seen {
             self.runs.insert(run.id, run.tenant.clone());
         }
         if let Some(record) = &change.record {
+            if record.state == State::Started {
+                self.intents.insert((life, record.id, record.attempts));
+            }
             self.recorded(record);
         }
     }
@@ -253,7 +258,13 @@ impl Seen {
     }
 
     fn recorded(&mut self, record: &Record) {
-        let first = self.records.get(&record.id).and_then(|before| before.response().cloned());
+        let before = self.records.get(&record.id);
+        let adopted = before.is_some_and(|before| before.fence > record.fence);
+        let first = before.and_then(|before| before.response().cloned());
+        if adopted {
+            let what = format!("{} was adopted by a later worker, and an earlier one wrote", record.key);
+            self.violated(Rule::ZombieChangesNothing, what);
+        }
         if let Some(first) = first
             && record.response() != Some(&first)
         {
@@ -276,10 +287,10 @@ impl Seen {
 
     fn intent_is_durable(&mut self, life: u32, place: &(Tenant, OperationKey), call: &Call) {
         let durable = self.places.get(place).and_then(|id| self.records.get(id));
-        let is_zombie = life < self.life; // others may have gone on with it since
         let intended = durable.is_some_and(|record| {
-            record.attempts == call.attempt() && record.state == State::Started
-                || is_zombie && record.attempts >= call.attempt()
+            let is_zombie = life < self.life; // others may have gone on with it since
+            self.intents.contains(&(life, record.id, call.attempt()))
+                && (is_zombie || record.state == State::Started && record.attempts == call.attempt())
         });
         if !intended {
             let what = format!(

@@ -33,6 +33,8 @@ pub(super) struct Disk {
     world: World,
     checker: Arc<Checker>,
     commits: AtomicU32,
+    /// The life that has the lock.
+    locked_by: AtomicU32,
     /// What is on its way, by its number and the life that writes it. Nobody can read it yet, and nobody knows what
     /// a crash makes of it.
     writing: Mutex<BTreeMap<u32, (u32, Vec<Change>)>>,
@@ -48,12 +50,23 @@ impl Disk {
             world,
             checker,
             commits: AtomicU32::new(0),
+            locked_by: AtomicU32::new(0),
             writing: Mutex::default(),
         }
     }
 
     pub(super) fn commits(&self) -> u32 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    /// A process starts: whoever had the lock is taken for dead.
+    pub(super) fn is_locked_by(&self, life: u32) {
+        self.locked_by.store(life, Ordering::Relaxed);
+    }
+
+    /// A worker comes or goes, in a process that has lost its lock: a real one would not get there.
+    fn refuses(&self, life: u32, changes: &[Change]) -> bool {
+        life < self.locked_by.load(Ordering::Relaxed) && changes.iter().any(|change| change.worker.is_some())
     }
 
     fn writing(&self) -> MutexGuard<'_, BTreeMap<u32, (u32, Vec<Change>)>> {
@@ -140,6 +153,9 @@ impl Store for Mounted {
         Box::pin(async move {
             self.or_dead().await;
             let (disk, life) = (&*self.disk, self.process.life);
+            if disk.refuses(life, changes) {
+                return Err(StoreError::Closed);
+            }
             let number = disk.commits.fetch_add(1, Ordering::Relaxed) + 1;
             let failed = |written| {
                 disk.world.note(Happened::StoreFailed { written });

@@ -3,6 +3,7 @@
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::chance::Seeded;
 use super::check::{Rule, Violation};
@@ -122,11 +123,19 @@ pub struct End<'a> {
 impl End<'_> {
     /// All workflows returned, and their callers were told.
     pub fn succeeded(&self) -> bool {
-        let succeeded = |place: usize| {
+        self.results().iter().all(Option::is_some)
+    }
+
+    /// What the callers of the runs were told, in their order; nothing where a run has not succeeded.
+    pub fn results(&self) -> Vec<Option<Value>> {
+        let result = |place: usize| {
             let mut told = self.trial.told.iter().filter_map(|life| life.get(&place));
-            told.any(|told| matches!(told, Told::Succeeded(_)))
+            told.find_map(|told| match told {
+                Told::Succeeded(result) => Some(result.clone()),
+                Told::Failed(_) => None,
+            })
         };
-        (0..self.asks).all(succeeded)
+        (0..self.asks).map(result).collect()
     }
 
     /// How often something happened in the world.

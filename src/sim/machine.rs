@@ -132,6 +132,7 @@ impl<'a> Machine<'a> {
         self.world.acts(life);
         self.world.note(Happened::Started);
         self.checker.begin_life(life);
+        self.disk.is_locked_by(life);
         let (world, disk, checker) = (self.world.clone(), self.disk.clone(), self.checker.clone());
         let process = Arc::new(Process::new(life, self.schedule, world, disk, checker));
         let chance = Seeded::new(self.seed.wrapping_add(u64::from(life)));

@@ -126,7 +126,8 @@ impl World {
         self.clock.sleep(by).await;
     }
 
-    pub(super) fn clock(&self) -> &SimClock {
+    /// The world's time, which is the engine's, too.
+    pub fn clock(&self) -> &SimClock {
         &self.clock
     }
 

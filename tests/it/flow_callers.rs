@@ -1,5 +1,8 @@
 //! A10, A13: callers that go away, and a shutdown that does not wait for everything.
 
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use counterfoil::exec::{ExecError, StartError};
@@ -210,4 +213,26 @@ fn a_call_that_outlives_its_engine_keeps_the_file_locked() {
     assert_eq!(next.on(next.acme().handle::<u32>(run).result()).unwrap(), 1);
     assert_eq!((world.effects("post").len(), world.counted("post looked up")), (1, 1));
     process.crash();
+}
+
+// Code that waits by polling, as some libraries do, for somebody who needs the same thread.
+#[test]
+fn a_body_that_wakes_itself_lets_others_have_their_turn() {
+    static READY: AtomicBool = AtomicBool::new(false);
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let world = World::new();
+        let flow = flow!(world, |ctx, _n: u32| {
+            tokio::spawn(async { READY.store(true, Ordering::Release) });
+            poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                if READY.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            post(&ctx, "one").await
+        });
+        let process = Process::start(&world, world.engine().workflow("polls", 1, flow.clone()));
+        done.send(process.on(async { process.acme().run(flow, 1).await.unwrap() })).unwrap();
+    });
+    assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok(1), "it has the thread for itself");
 }

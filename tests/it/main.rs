@@ -50,6 +50,7 @@ mod payload;
 mod secrets;
 mod sim;
 mod sim_case_notice;
+mod sim_machine;
 mod sim_mutants;
 mod sim_transaction;
 mod sqlite;

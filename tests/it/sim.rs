@@ -75,7 +75,7 @@ where
     Ok("both".to_owned())
 }
 
-fn simulation<T>(offer: Offer, tool: fn(Service) -> T) -> Simulation
+pub(crate) fn simulation<T>(offer: Offer, tool: fn(Service) -> T) -> Simulation
 where
     T: Tool<Input = String, Output = Value, Effect = effect::InternalMutation>,
 {

@@ -1,6 +1,7 @@
 //! Transactions in the simulator: the user's tables are real, and share the fate of their checkpoint.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
 use counterfoil::ledger::Finding;
 use counterfoil::sim::{CrashPoint, End, Happened, Offer, Schedule, Service, Simulation};
@@ -134,6 +135,25 @@ fn a_closure_that_ends_the_transaction_is_found_out() {
         })
         .replay(&Schedule::default());
     assert_eq!(replay.violations, [], "{}", replay.timeline());
+}
+
+// A simulation that is over holds nothing any more: its database has a thread.
+#[test]
+fn a_simulation_leaves_nothing_behind() {
+    let held = Arc::new(());
+    let holds = held.clone();
+    let simulation = simulation().engine(move |engine, _| {
+        let held = holds.clone();
+        engine.workflow("other", 1, move |_: Ctx, (): ()| {
+            let _ = &held;
+            std::future::ready(Ok::<_, Failure>(()))
+        })
+    });
+    for schedule in ["", "crash@1.9", "kill@1.12", "pause@1.12"] {
+        let replay = simulation.replay(&schedule.parse().unwrap());
+        assert_eq!(replay.violations, [], "{}", replay.timeline());
+        assert_eq!(Arc::strong_count(&held), 2, "{schedule}: a dead process is still there");
+    }
 }
 
 /// All events of some schedules, as one number.

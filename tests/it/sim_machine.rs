@@ -1,0 +1,84 @@
+//! The simulated machine: what a crash, a kill and a pause are, several runs on it, and a person in front of it.
+
+use counterfoil::sim::{CrashPoint, Offer, Replay, Simulation, truthful};
+use serde_json::json;
+
+use crate::sim::{Blind, Looks, simulation, twice};
+
+fn replayed(simulation: &Simulation, schedule: &str) -> Replay {
+    let replay = simulation.replay(&schedule.parse().unwrap());
+    assert_eq!(replay.violations, [], "{schedule}: {}", replay.timeline());
+    replay
+}
+
+// Invariant 6, A05: it was paused with the answer in its hands; another one has asked the world since.
+#[test]
+fn a_paused_process_that_comes_back_changes_nothing() {
+    let replay = replayed(&simulation(Offer::Lookup, Looks), "pause@1.12");
+    let timeline = replay.timeline();
+    let (before, after) = timeline.split_once("goes on").expect("it comes back");
+    assert!(
+        before.contains("is paused at after-call") && before.contains("the run is succeeded"),
+        "{before}"
+    );
+    assert!(after.contains("refused: this worker has been fenced"), "{after}");
+    assert!(!after.contains("is committed") && !after.contains("sent"), "{after}");
+}
+
+fn two_tenants() -> Simulation {
+    let other = "case".to_owned();
+    simulation(Offer::Lookup, Looks).also("other", "simulated", twice::<Looks>, other).singles_only()
+}
+
+// What is on its way to the disk when its process dies at a call of another run is there, or it is not.
+#[test]
+fn what_was_being_written_may_have_reached_the_disk() {
+    let simulation = two_tenants();
+    let after = |schedule: String| {
+        let timeline = replayed(&simulation, &schedule).timeline();
+        let lines = timeline.lines().filter(|line| !line.contains('✗')).map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    let differ = (1..40).filter(|n| after(format!("crash@1.{n}")) != after(format!("kill@1.{n}")));
+    assert!(differ.count() > 0, "a kill is a crash, everywhere");
+}
+
+// KEY-2, invariant 10: one key, two tenants, two effects; whoever crashes when.
+#[test]
+fn each_tenant_has_its_own() {
+    let report = two_tenants()
+        .check("once for each", |end| {
+            let (effects, enough) = (end.effects().len(), end.succeeded());
+            let twice = end.questions().is_empty() && effects > 4;
+            if enough && effects < 4 || twice { Err(format!("{effects} effects")) } else { Ok(()) }
+        })
+        .check("each caller gets an answer of its own", |end| match end.results().as_slice() {
+            [a, b] if end.succeeded() && (a, b) != (&Some(json!("both")), &Some(json!("both"))) => {
+                Err(format!("{a:?} and {b:?}"))
+            }
+            _ => Ok(()),
+        })
+        .random(50)
+        .explore();
+    report.assert_ok();
+}
+
+// REC-7: with a person who goes and looks, nothing stays open, and nothing happens twice, wherever it is crashed.
+#[test]
+fn a_person_who_tells_the_truth_gets_every_run_to_its_end() {
+    let report = simulation(Offer::Blind, Blind)
+        .operator(truthful)
+        .check("nothing is left open", |end| match end.questions().as_slice() {
+            [] => Ok(()),
+            open => Err(open[0].question.clone()),
+        })
+        .check("never twice", |end| match end.effects().len() {
+            0..=2 => Ok(()),
+            n => Err(format!("{n} effects of two calls")),
+        })
+        .explore();
+    report.assert_ok();
+    for point in [CrashPoint::BeforeAnswer, CrashPoint::AfterAnswer, CrashPoint::AfterPark] {
+        assert!(report.crashed_at().contains(&point), "never crashed at {point}");
+    }
+}

@@ -193,6 +193,18 @@ impl End<'_> {
         questions
     }
 
+    /// Looks into your own tables, those of `ctx.transaction`.
+    ///
+    /// # Errors
+    /// With the database's words: also if no transaction ever made these tables.
+    #[cfg(feature = "sqlite")]
+    pub fn tables<T, F>(&self, read: F) -> Result<T, String>
+    where
+        F: for<'c> FnOnce(&'c mut sqlx::sqlite::SqliteConnection) -> BoxFuture<'c, Result<T, sqlx::Error>>,
+    {
+        self.trial.disk.tables.read(&self.trial.disk.model, read)
+    }
+
     /// An effect happened once if the workflow succeeded, and never more than once unless a question says so.
     ///
     /// # Errors

@@ -14,6 +14,8 @@ mod chance;
 mod check;
 mod clock;
 mod crash;
+#[cfg(feature = "sqlite")]
+mod database;
 mod disk;
 mod explore;
 mod life;
@@ -47,6 +49,8 @@ pub use timeline::{Event, Happened};
 pub use wire::Request;
 pub use world::{Effect, World};
 
+#[cfg(feature = "sqlite")]
+pub(crate) use database::Database;
 pub(crate) use tool::Watched;
 
 use crate::exec::ExecutorBuilder;
@@ -64,5 +68,11 @@ impl EngineBuilder {
     /// Tells `watch` of every crash point that is crossed.
     pub fn watch(self, watch: Arc<dyn Watch>) -> Self {
         self.with(|executor| executor.watch(watch))
+    }
+
+    /// Where the user's own tables are.
+    #[cfg(feature = "sqlite")]
+    fn database(self, database: Database) -> Self {
+        self.with(|executor| executor.database(crate::exec::Database::Simulated(database)))
     }
 }

@@ -48,9 +48,11 @@ const REFRESH: Duration = Duration::from_millis(100);
 /// ```
 #[derive(Default)]
 pub struct Suite {
-    simulations: Vec<(String, Box<dyn Fn() -> Simulation>)>,
+    simulations: Vec<Named>,
     command: Option<String>,
 }
+
+type Named = (String, Box<dyn Fn() -> Simulation>);
 
 /// What a suite is asked to do.
 #[derive(Clone, Debug, Default)]
@@ -211,7 +213,7 @@ impl Suite {
         }
     }
 
-    fn chosen(&self, options: &Options) -> Result<Vec<&(String, Box<dyn Fn() -> Simulation>)>, SuiteError> {
+    fn chosen(&self, options: &Options) -> Result<Vec<&Named>, SuiteError> {
         if options.names.is_empty() {
             return Ok(self.simulations.iter().collect());
         }
@@ -348,11 +350,8 @@ impl fmt::Display for Results {
                 1 => writeln!(f, "seed {first_seed}")?,
                 _ => writeln!(f, "seeds {first_seed} to {}", first_seed + seeds - 1)?,
             }
-            if f.alternate() {
-                writeln!(f, "{report:#}")?
-            } else {
-                writeln!(f, "{report}")?
-            }
+            let report = if f.alternate() { format!("{report:#}") } else { report.to_string() };
+            writeln!(f, "{report}")?;
             for failing in failing {
                 writeln!(f, "{}", failing.line(name, self.command.as_deref()))?;
             }

@@ -31,19 +31,15 @@ const REFRESH: Duration = Duration::from_millis(100);
 ///     ctx.step("greeting", &name, |name| format!("Hello, {name}!")).await
 /// }
 ///
-/// fn suite() -> Suite {
-///     Suite::new().with("greet", || Simulation::of(greet, "Ann".to_owned()))
-/// }
-///
-/// // In a program: draws the reports on standard output, and says 0, 1 or 2.
-/// fn main() -> ExitCode {
-///     suite().run(&Options::default())
-/// }
+/// let suite = Suite::new().with("greet", || Simulation::of(greet, "Ann".to_owned()));
 ///
 /// // In a test:
-/// let results = suite().explore(&Options { seed: 7, random: Some(20), ..Options::default() })?;
+/// let results = suite.explore(&Options { seed: 7, random: Some(20), ..Options::default() })?;
 /// assert!(results.is_ok(), "{results}");
-/// # assert_eq!(main(), ExitCode::SUCCESS);
+///
+/// // At the end of a `main`: draws the reports on standard output.
+/// let code: ExitCode = suite.run(&Options::default());
+/// # assert_eq!(code, ExitCode::SUCCESS);
 /// # Ok::<(), counterfoil::sim::SuiteError>(())
 /// ```
 #[derive(Default)]

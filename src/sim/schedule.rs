@@ -182,9 +182,9 @@ impl FromStr for Incident {
 ///
 /// ```
 /// use counterfoil::sim::Schedule;
-/// let schedule: Schedule = "crash@1.7 answer-lost@2".parse()?;
-/// assert_eq!(schedule.incidents().len(), 2);
-/// assert_eq!(schedule.to_string(), "crash@1.7 answer-lost@2");
+/// let schedule: Schedule = "crash@1.7 answer-lost@2 down+90000@2".parse()?;
+/// assert_eq!(schedule.incidents().len(), 3);
+/// assert_eq!(schedule.to_string(), "crash@1.7 answer-lost@2 down+90000@2");
 /// # Ok::<(), counterfoil::sim::UnknownIncident>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -124,10 +124,10 @@ impl Service {
         Self { shows_after: lag, ..self }
     }
 
-    /// Lookups show so many effects at a time.
+    /// Lookups show so many effects at a time, and at least one.
     #[must_use]
     pub fn pages(self, effects: usize) -> Self {
-        Self { page: effects, ..self }
+        Self { page: effects.max(1), ..self }
     }
 
     /// Asks for an effect about `reference`. The answer holds the provider's id: `{"id": "mail-1"}`.
@@ -143,7 +143,9 @@ impl Service {
         let known = self.state().answers.get(&place).cloned();
         match (self.offer, known.filter(|(_, at)| now.saturating_sub(*at) < self.forgets_after)) {
             (Offer::ReplaysKey | Offer::ReplaysKeyAndLookup, Some((answer, _))) => return Ok(done(&answer)),
-            (Offer::RejectsKey | Offer::NaturalKey, Some(_)) => return Err(ToolError::http(409, "")),
+            (Offer::RejectsKey | Offer::NaturalKey, Some(_)) => {
+                return Err(ToolError::http(409, "key in use"));
+            }
             _ => {}
         }
         let id = self.world.happened(request, &self.name, &self.account, reference);

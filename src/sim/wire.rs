@@ -146,7 +146,7 @@ impl World {
         match fault {
             Some(Fault::Hangs) => std::future::pending().await,
             Some(Fault::AnswerLost) => Err(reset()),
-            Some(Fault::FailsAfter) => Err(ToolError::http(500, "")),
+            Some(Fault::FailsAfter) => Err(ToolError::http(500, "simulated")),
             _ => {
                 clock.sleep(WAY).await;
                 answer
@@ -192,10 +192,10 @@ impl World {
 /// What the sender is told of a request of which nothing comes.
 fn undone(fault: Fault) -> Option<ToolError> {
     Some(match fault {
-        Fault::Refused => ToolError::http(422, ""),
-        Fault::Unauthorized => ToolError::http(401, ""),
-        Fault::RateLimited => ToolError::http(429, "").retry_after(Duration::from_secs(2)),
-        Fault::FailsBefore => ToolError::http(500, ""),
+        Fault::Refused => ToolError::http(422, "simulated"),
+        Fault::Unauthorized => ToolError::http(401, "simulated"),
+        Fault::RateLimited => ToolError::http(429, "simulated").retry_after(Duration::from_secs(2)),
+        Fault::FailsBefore => ToolError::http(500, "simulated"),
         Fault::RequestLost => reset(),
         _ => return None,
     })

@@ -107,6 +107,17 @@ fn only_two_files_read_clocks_or_draw_chance() {
     }
 }
 
+/// A choice that draws lots draws them where no seed owns them.
+#[test]
+fn every_choice_is_biased() {
+    for (path, text) in sources("src") {
+        for (_, choice) in text.match_indices("select! {").map(|(at, what)| text[at..].split_at(what.len())) {
+            let biased = choice.trim_start().starts_with("biased;");
+            assert!(biased, "{} chooses by chance: {}", path.display(), choice.lines().nth(1).unwrap());
+        }
+    }
+}
+
 /// Migrations are numbered without gaps, and the store knows all of them.
 #[test]
 fn migrations_are_all_known() {

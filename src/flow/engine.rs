@@ -309,13 +309,12 @@ impl Inner {
                     Ok(Some(run)) if run.fence == self.core.fence => break Box::new(run),
                     Ok(found) => {
                         self.active().remove(&id);
-                        self.results().remove(&id); // whoever waits for it is told that it goes on elsewhere, or never began
-                        return match found {
-                            Some(_) => {
-                                tracing::warn!(%tenant, run = %id, "another process has taken it over")
-                            }
+                        self.results().remove(&id); // whoever waits for it is told
+                        match found {
+                            Some(_) => tracing::warn!(%tenant, run = %id, "taken over by another process"),
                             None => tracing::error!(%tenant, run = %id, "its row is gone"),
-                        };
+                        }
+                        return;
                     }
                     Err(error) => {
                         tracing::error!(%tenant, run = %id, %error, "cannot be read, tried again later");

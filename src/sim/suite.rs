@@ -31,26 +31,24 @@ const REFRESH: Duration = Duration::from_millis(100);
 ///     ctx.step("greeting", &name, |name| format!("Hello, {name}!")).await
 /// }
 ///
-/// fn suite() -> Suite {
-///     Suite::new().with("greet", || Simulation::of(greet, "Ann".to_owned()))
-/// }
-///
-/// // In a program: draws the reports on standard output, and says 0, 1 or 2.
-/// fn main() -> ExitCode {
-///     suite().run(&Options::default())
-/// }
+/// let suite = Suite::new().with("greet", || Simulation::of(greet, "Ann".to_owned()));
 ///
 /// // In a test:
-/// let results = suite().explore(&Options { seed: 7, random: Some(20), ..Options::default() })?;
+/// let results = suite.explore(&Options { seed: 7, random: Some(20), ..Options::default() })?;
 /// assert!(results.is_ok(), "{results}");
-/// # assert_eq!(main(), ExitCode::SUCCESS);
+///
+/// // At the end of a `main`: draws the reports on standard output.
+/// let code: ExitCode = suite.run(&Options::default());
+/// # assert_eq!(code, ExitCode::SUCCESS);
 /// # Ok::<(), counterfoil::sim::SuiteError>(())
 /// ```
 #[derive(Default)]
 pub struct Suite {
-    simulations: Vec<(String, Box<dyn Fn() -> Simulation>)>,
+    simulations: Vec<Named>,
     command: Option<String>,
 }
+
+type Named = (String, Box<dyn Fn() -> Simulation>);
 
 /// What a suite is asked to do.
 #[derive(Clone, Debug, Default)]
@@ -211,7 +209,7 @@ impl Suite {
         }
     }
 
-    fn chosen(&self, options: &Options) -> Result<Vec<&(String, Box<dyn Fn() -> Simulation>)>, SuiteError> {
+    fn chosen(&self, options: &Options) -> Result<Vec<&Named>, SuiteError> {
         if options.names.is_empty() {
             return Ok(self.simulations.iter().collect());
         }
@@ -348,11 +346,8 @@ impl fmt::Display for Results {
                 1 => writeln!(f, "seed {first_seed}")?,
                 _ => writeln!(f, "seeds {first_seed} to {}", first_seed + seeds - 1)?,
             }
-            if f.alternate() {
-                writeln!(f, "{report:#}")?
-            } else {
-                writeln!(f, "{report}")?
-            }
+            let report = if f.alternate() { format!("{report:#}") } else { report.to_string() };
+            writeln!(f, "{report}")?;
             for failing in failing {
                 writeln!(f, "{}", failing.line(name, self.command.as_deref()))?;
             }

@@ -92,11 +92,12 @@ impl Life {
 }
 
 impl Drop for Life {
-    /// Whatever its tasks do while they are dropped, they do it in a dead process. Its engine holds the process by its
-    /// disk and its watch: neither would ever go.
+    /// Whatever its tasks do while they are dropped, they do it in a dead process. Its engine and its runtime hold the
+    /// process, which must not hold them: none of them would ever go.
     fn drop(&mut self) {
         self.process.state.store(DEAD, Ordering::Release);
         drop((locked(&self.process.engine).take(), locked(&self.process.asked).take()));
+        drop(self.process.main.take());
     }
 }
 

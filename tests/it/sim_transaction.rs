@@ -1,7 +1,8 @@
 //! Transactions in the simulator: the user's tables are real, and share the fate of their checkpoint.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use counterfoil::ledger::Finding;
 use counterfoil::sim::{CrashPoint, End, Happened, Offer, Schedule, Service, Simulation};
@@ -137,22 +138,35 @@ fn a_closure_that_ends_the_transaction_is_found_out() {
     assert_eq!(replay.violations, [], "{}", replay.timeline());
 }
 
-// A simulation that is over holds nothing any more: its database has a thread.
+/// Says when it goes.
+struct Farewell(mpsc::Sender<()>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+// A simulation that is over holds nothing any more. Its database has a thread, and a system has so many of them.
 #[test]
 fn a_simulation_leaves_nothing_behind() {
-    let held = Arc::new(());
-    let holds = held.clone();
-    let simulation = simulation().engine(move |engine, _| {
-        let held = holds.clone();
-        engine.workflow("other", 1, move |_: Ctx, (): ()| {
-            let _ = &held;
-            std::future::ready(Ok::<_, Failure>(()))
+    let (farewell, gone) = mpsc::channel();
+    let simulation = simulation().check("the database knows when it is closed", move |end| {
+        let farewell = Farewell(farewell.clone());
+        end.tables(|db| {
+            Box::pin(async move {
+                db.lock_handle().await?.set_progress_handler(1000, move || {
+                    let _ = &farewell;
+                    true
+                });
+                Ok(())
+            })
         })
     });
     for schedule in ["", "crash@1.9", "kill@1.12", "pause@1.12"] {
         let replay = simulation.replay(&schedule.parse().unwrap());
         assert_eq!(replay.violations, [], "{}", replay.timeline());
-        assert_eq!(Arc::strong_count(&held), 2, "{schedule}: a dead process is still there");
+        gone.recv_timeout(Duration::from_secs(10)).expect(schedule);
     }
 }
 

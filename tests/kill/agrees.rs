@@ -164,9 +164,9 @@ fn comparable(crossed: impl Iterator<Item = CrashPoint>) -> Vec<CrashPoint> {
 
 fn simulated(class: Class, schedule: &Schedule) -> (Outcome, Vec<CrashPoint>) {
     let seen = Rc::new(RefCell::new(None));
-    let sees = seen.clone();
+    let found = seen.clone();
     let simulation = simulation(class).check("it is looked at", move |end| {
-        *sees.borrow_mut() = Some(outcome(end));
+        *found.borrow_mut() = Some(outcome(end));
         Ok(())
     });
     let replay = simulation.replay(schedule);

@@ -55,7 +55,6 @@ const ROWS: &[Row] = &[
     ("disk", disk::bytes),
     ("idle", idle::statements),
     ("crates", tree::crates),
-    // The feature is not without price: the other rows are measured without it.
     #[cfg(feature = "sim")]
     ("simulator", simulator::schedules),
     #[cfg(feature = "sim")]

@@ -77,7 +77,7 @@ fn cases(class: Class) -> Vec<Case> {
     for (first, kill) in kills(&crossed) {
         let is_ambiguous = matches!(kill.point, CrashPoint::BeforeCall | CrashPoint::AfterCall);
         if is_ambiguous || is_tried(class, first) {
-            let schedule = format!("crash@1.{first}");
+            let schedule = format!("kill@1.{first}");
             let (crash, recovery) = case(class, &schedule, Scenario::Crash(vec![kill]));
             cases.push(crash);
             if is_ambiguous {
@@ -97,7 +97,7 @@ fn crashes_of_recovery(class: Class, first: &str, kill: Kill, recovery: &[CrashP
     let tried = seconds.filter(|(second, _)| is_tried(class, *second));
     let crash = |(second, then): (usize, Kill)| {
         let scenario = Scenario::Crash(vec![kill, then]);
-        let (mut case, _) = case(class, &format!("{first} crash@2.{second}"), scenario);
+        let (mut case, _) = case(class, &format!("{first} kill@2.{second}"), scenario);
         if recovery[..second].contains(&CrashPoint::AfterConfirming) {
             // A confirming lookup that was cut off is made again in a minute: so long no real process is waited for.
             let crossed = &mut case.simulated.crossed;
@@ -149,14 +149,14 @@ async fn compare(class: Class, cases: Vec<Case>) -> Vec<String> {
     disagreements
 }
 
-/// Simulated processes have no orderly end. And where a run is taken over, whoever asks for it once more does so
-/// beside it, sooner or later.
+/// Simulated processes have no orderly end. And whoever asks for a run that is there does so beside what has become of
+/// it by then, sooner or later.
 fn comparable(crossed: impl Iterator<Item = CrashPoint>) -> Vec<CrashPoint> {
     let crossed: Vec<_> = crossed.collect();
-    let is_taken_over = crossed.contains(&CrashPoint::AfterTakeover);
+    let is_begun = crossed.contains(&CrashPoint::AfterRunStart);
     let must_be_equal = |point: &CrashPoint| match point {
         CrashPoint::BeforeRetirement | CrashPoint::AfterRetirement => false,
-        CrashPoint::BeforeRunStart => !is_taken_over,
+        CrashPoint::BeforeRunStart => is_begun,
         _ => true,
     };
     crossed.into_iter().filter(must_be_equal).collect()
@@ -164,9 +164,9 @@ fn comparable(crossed: impl Iterator<Item = CrashPoint>) -> Vec<CrashPoint> {
 
 fn simulated(class: Class, schedule: &Schedule) -> (Outcome, Vec<CrashPoint>) {
     let seen = Rc::new(RefCell::new(None));
-    let sees = seen.clone();
+    let found = seen.clone();
     let simulation = simulation(class).check("it is looked at", move |end| {
-        *sees.borrow_mut() = Some(outcome(end));
+        *found.borrow_mut() = Some(outcome(end));
         Ok(())
     });
     let replay = simulation.replay(schedule);

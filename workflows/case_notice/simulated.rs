@@ -17,7 +17,7 @@ use super::{Case, Notice, Receipt, SendNotice, case_notice};
 /// The provider's name in the world.
 pub const DESK: &str = "notices";
 /// The careful one, for a provider far away.
-const SETTLE: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_mins(1);
 
 /// All that is checked in front of a provider of this class.
 pub fn simulation(class: Class) -> Simulation {

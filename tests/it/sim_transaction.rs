@@ -87,7 +87,7 @@ fn a_transaction_takes_place_once_wherever_it_is_crashed() {
     let report = simulation().random(100).explore();
     report.assert_ok();
     for point in [CrashPoint::BeforeTransaction, CrashPoint::AfterTransaction] {
-        assert!(report.crashed_at().contains(&point), "never died at {point}: {report}");
+        assert!(report.crashed_at().contains_key(&point), "never died at {point}: {report}");
     }
 }
 

@@ -2,52 +2,22 @@
 
 use std::time::Instant;
 
-use counterfoil::ledger::Finding;
-use counterfoil::sim::{Offer, Report, Service, Simulation};
-use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Failure};
-use serde_json::Value;
+use counterfoil::sim::Report;
 
 use crate::options::Options;
-use crate::report::{Finding as Row, Values};
+use crate::report::{Finding, Values};
 
 #[path = "../../workflows/case_notice.rs"]
 #[allow(dead_code, reason = "its program is not what is measured")]
 mod case_notice;
+#[path = "../../workflows/five_calls.rs"]
+mod five_calls;
 
 use case_notice::classes::Class;
 
-struct Touch(Service);
-
-impl Tool for Touch {
-    const NAME: &'static str = "touch";
-    type Effect = effect::InternalMutation;
-    type Contract = contract::Lookup;
-    type Input = String;
-    type Output = Value;
-
-    async fn call(&self, call: &Call, input: &String) -> Result<Done<Value>, ToolError> {
-        self.0.create(call, input).await
-    }
-}
-
-impl Reconcile for Touch {
-    async fn reconcile(&self, call: &Call, input: &String) -> Result<Finding<Value>, ToolError> {
-        self.0.find(call, input).await
-    }
-}
-
-async fn five(ctx: Ctx, case: String) -> Result<(), Failure> {
-    for n in 1..=5 {
-        ctx.call::<Touch>(format!("{case}/{n}")).await?;
-    }
-    Ok(())
-}
-
 /// On one core: a simulation has one thread.
-pub(crate) fn schedules(options: &Options) -> Result<Vec<Row>, String> {
-    let simulation = Simulation::of(five, "case".to_owned())
-        .engine(|engine, world| engine.tool(Touch(world.service("desk", Offer::Lookup))));
+pub(crate) fn schedules(options: &Options) -> Result<Vec<Finding>, String> {
+    let simulation = five_calls::simulation();
     let mut rates = Vec::new();
     for _ in 0..options.rounds {
         let start = Instant::now();
@@ -55,12 +25,12 @@ pub(crate) fn schedules(options: &Options) -> Result<Vec<Row>, String> {
         rates.push(f64::from(report.schedules()) / start.elapsed().as_secs_f64());
     }
     let measure = "simulator: schedules of five guarded calls, per second".to_owned();
-    Ok(vec![Row::absolute("simulator", measure, Values::new("/s", rates), None).at_least(1000.0, 3000.0)])
+    Ok(vec![Finding::absolute("simulator", measure, Values::new("/s", rates), None).at_least(1000.0, 3000.0)])
 }
 
 /// Every crash point, every pair and every fault with every crash, in front of the six kinds of provider that do
 /// what they say.
-pub(crate) fn case_notice(options: &Options) -> Result<Vec<Row>, String> {
+pub(crate) fn case_notice(options: &Options) -> Result<Vec<Finding>, String> {
     let (mut took, mut schedules) = (Vec::new(), 0);
     for _ in 0..options.rounds {
         let start = Instant::now();
@@ -74,7 +44,7 @@ pub(crate) fn case_notice(options: &Options) -> Result<Vec<Row>, String> {
     let measure =
         format!("simulator: case_notice, all points and pairs, six classes ({schedules} schedules)");
     Ok(vec![
-        Row::absolute("simulator-case-notice", measure, Values::new("s", took), None).at_most(60.0, 20.0),
+        Finding::absolute("simulator-case-notice", measure, Values::new("s", took), None).at_most(60.0, 20.0),
     ])
 }
 

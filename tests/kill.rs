@@ -5,6 +5,8 @@
 //! of each point, every sync and every send, and a sample of the writes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a panic is the report")]
 
+#[path = "kill/agrees.rs"]
+mod agrees;
 #[path = "kill/alive.rs"]
 mod alive;
 #[path = "../workflows/demo/harness.rs"]

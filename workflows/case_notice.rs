@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Read this file from top to bottom: the workflow, the one tool it needs, and how both are put to work.
-//! `case_notice/client.rs` speaks HTTP, `case_notice/classes.rs` has the same tool for providers that offer less.
+//! `case_notice/client.rs` speaks HTTP, `case_notice/classes.rs` has the same tool for providers that offer less, and
+//! `case_notice/simulated.rs` crashes all of it in a simulated world.
 
 #![allow(missing_docs, unreachable_pub, reason = "an example, which demo and tests include as a module")]
 
@@ -17,6 +18,9 @@ pub mod classes;
 pub mod client;
 #[path = "provider/server.rs"]
 pub(crate) mod provider;
+#[cfg(feature = "sim")]
+#[path = "case_notice/simulated.rs"]
+pub mod simulated;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -29,7 +33,7 @@ use counterfoil::{Ctx, Engine, Failure, Key};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 
-use client::Provider;
+use client::{Http, Place, Provider};
 
 // The data.
 
@@ -135,7 +139,7 @@ impl Tool for SendNotice {
     /// `call.key()` is the key in a form that fits every header. It is the same in each attempt, and serves as our
     /// reference at the provider, too.
     async fn call(&self, call: &Call, notice: &Notice) -> Result<Done<Receipt>, ToolError> {
-        self.provider.create(call.key(), notice, Some(call.key())).await
+        self.provider.create(call, notice, Some(call.key())).await
     }
 }
 
@@ -148,7 +152,7 @@ impl NeedsApproval for SendNotice {
 impl Reconcile for SendNotice {
     /// Is asked after a crash, before anything is sent again.
     async fn reconcile(&self, call: &Call, notice: &Notice) -> Result<Finding<Receipt>, ToolError> {
-        self.provider.find(call.key(), notice).await
+        self.provider.find(call, notice).await
     }
 }
 
@@ -166,10 +170,11 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let ledger = arguments.next().map_or_else(|| folder.path().join("ledger.db"), PathBuf::from);
 
     // A minute is the careful settle time for a provider far away; the one here is on this machine.
-    let provider = Provider::new(url, Duration::from_secs(1))?;
+    let http = Http::new(url)?;
+    let provider = Provider::new(Place::Http(http.clone()), Duration::from_secs(1));
     let engine = Engine::sqlite(ledger)
         .workflow("case_notice", 1, case_notice)
-        .tool(SendNotice { provider: provider.clone() })
+        .tool(SendNotice { provider })
         .start()
         .await?;
 
@@ -177,7 +182,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         Case { id: "case-123".into(), recipient: "ann".into(), finding: "your permit is granted".into() };
     // The start key makes the run itself idempotent: ask again, after a crash or by mistake, and get the same run.
     let receipt = engine.tenant("acme")?.run(case_notice, case).key("case-123").await?;
-    println!("the notice is out as {}; the provider counts {:?}", receipt.id, provider.effects().await?);
+    println!("the notice is out as {}; the provider counts {:?}", receipt.id, http.effects().await?);
 
     engine.shutdown(Duration::from_secs(5)).await;
     Ok(())

@@ -1,5 +1,9 @@
 //! The example workflows as `counterfoil simulate` knows them.
 
+#[cfg(feature = "examples")]
+#[path = "case_notice.rs"]
+#[allow(dead_code, reason = "its program and its HTTP client are not simulated")]
+mod case_notice;
 #[path = "five_calls.rs"]
 mod five_calls;
 #[path = "prove.rs"]
@@ -9,5 +13,11 @@ use counterfoil::sim::Suite;
 
 /// All of them, by the names of their files.
 pub(crate) fn suite() -> Suite {
-    Suite::new().with("prove", prove::simulation).with("five_calls", five_calls::simulation)
+    let suite = Suite::new().with("prove", prove::simulation).with("five_calls", five_calls::simulation);
+    #[cfg(feature = "examples")]
+    let suite = case_notice::classes::Class::ALL.into_iter().fold(suite, |suite, class| {
+        let name = format!("case_notice/{}", class.name());
+        suite.with(&name, move || case_notice::simulated::simulation(class))
+    });
+    suite
 }

@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo bench                       # every row
 //! cargo bench -- --only guarded     # rows whose name begins so
+//! cargo bench --features sim -- --only simulator
 //! ```
 //!
 //! `--rounds N` (5), `--dir PATH` (a folder beside the binary: never a RAM disk), `--json`.
@@ -26,6 +27,8 @@ mod process;
 mod raw;
 mod report;
 mod resume;
+#[cfg(feature = "sim")]
+mod simulator;
 mod speed;
 mod subject;
 mod tree;
@@ -36,7 +39,7 @@ use report::{Finding, Report};
 /// A row of the table: its name for `--only`, and what measures it.
 type Row = (&'static str, fn(&Options) -> Result<Vec<Finding>, String>);
 
-const ROWS: [Row; 15] = [
+const ROWS: &[Row] = &[
     ("guarded", speed::guarded),
     ("guarded-two-tx", speed::guarded_two_transactions),
     ("syncs", process::syncs),
@@ -52,6 +55,10 @@ const ROWS: [Row; 15] = [
     ("disk", disk::bytes),
     ("idle", idle::statements),
     ("crates", tree::crates),
+    #[cfg(feature = "sim")]
+    ("simulator", simulator::schedules),
+    #[cfg(feature = "sim")]
+    ("simulator-case-notice", simulator::case_notice),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

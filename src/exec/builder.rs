@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::Executor;
 use super::agenda::run;
 use super::core::{Core, Parts};
+#[cfg(feature = "sqlite")]
+use super::database::Database;
 use super::orphans::take_up_orphans;
 use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::id::{Entropy, SystemEntropy};
@@ -46,6 +48,8 @@ type Wrap = Box<dyn FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send>;
 #[must_use]
 pub struct ExecutorBuilder {
     place: Place,
+    #[cfg(feature = "sqlite")]
+    database: Option<Database>,
     wrap: Option<Wrap>,
     registry: Result<Registry, RegisterError>,
     clock: SharedClock,
@@ -69,6 +73,8 @@ impl ExecutorBuilder {
     fn at(place: Place) -> Self {
         Self {
             place,
+            #[cfg(feature = "sqlite")]
+            database: None,
             wrap: None,
             registry: Ok(Registry::default()),
             clock: Arc::new(SystemClock),
@@ -108,6 +114,12 @@ impl ExecutorBuilder {
             Some(inner) => Box::new(move |store| wrap(inner(store))),
         });
         self
+    }
+
+    /// Where the user's own tables are, if the store does not hold them itself.
+    #[cfg(all(feature = "sim", feature = "sqlite"))]
+    pub(crate) fn database(self, database: Database) -> Self {
+        Self { database: Some(database), ..self }
     }
 
     #[cfg(feature = "sim")]
@@ -162,11 +174,11 @@ impl ExecutorBuilder {
     pub(crate) async fn open_store(self) -> Result<Parts, StartError> {
         let registry = self.registry?;
         #[cfg(feature = "sqlite")]
-        let (store, sqlite): (Arc<dyn Store>, _) = match self.place {
-            Place::Store(store) => (store, None),
+        let (store, database): (Arc<dyn Store>, _) = match self.place {
+            Place::Store(store) => (store, self.database),
             Place::Sqlite(path) => {
                 let sqlite = Arc::new(crate::store::sqlite::Sqlite::open(path).await?);
-                (sqlite.clone(), Some(sqlite))
+                (sqlite.clone(), Some(Database::Sqlite(sqlite)))
             }
         };
         #[cfg(not(feature = "sqlite"))]
@@ -184,7 +196,7 @@ impl ExecutorBuilder {
             limits: self.limits,
             namespace: self.namespace.into(),
             #[cfg(feature = "sqlite")]
-            sqlite,
+            database: database.map(Arc::new),
         })
     }
 }
@@ -210,9 +222,9 @@ impl Core {
         }
         self.group.close().await;
         #[cfg(feature = "sqlite")]
-        if let Some(sqlite) = self.sqlite.clone() {
+        if let Some(database) = self.database.clone() {
             if self.tracker.is_empty() {
-                return sqlite.retire().await;
+                return database.retire().await;
             }
             tracing::warn!(
                 "calls are still under way: the database stays locked until they end, or this process"
@@ -220,7 +232,7 @@ impl Core {
             let tracker = self.tracker.clone();
             tokio::spawn(async move {
                 tracker.wait().await;
-                sqlite.retire().await;
+                database.retire().await;
             });
         }
     }

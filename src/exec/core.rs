@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::task::TaskTracker;
 
 use super::agenda::Agenda;
+#[cfg(feature = "sqlite")]
+use super::database::Database;
 use super::inflight::InFlight;
 use super::outcome::ExecError;
 use crate::clock::{Boot, SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Limits, Payload, Stored};
-#[cfg(feature = "sqlite")]
-use crate::store::sqlite::Sqlite;
 use crate::store::{Change, Group, Lane, Refusal, Store as _, StoreError, Verdict, WorkerChange};
 use crate::tool::Registry;
 
@@ -38,9 +38,9 @@ pub(crate) struct Core {
     lanes: AtomicU64,
     closing: AtomicBool,
     tenant_keys: Mutex<HashMap<Tenant, DigestKey>>,
-    /// The store, if it is a SQLite file: it has transactions of the user's, and its lock goes at the end.
+    /// What can be shared with the user's own tables.
     #[cfg(feature = "sqlite")]
-    pub(crate) sqlite: Option<Arc<Sqlite>>,
+    pub(crate) database: Option<Arc<Database>>,
 }
 
 impl std::fmt::Debug for Core {
@@ -64,7 +64,7 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     pub(crate) namespace: Arc<str>,
     #[cfg(feature = "sqlite")]
-    pub(crate) sqlite: Option<Arc<Sqlite>>,
+    pub(crate) database: Option<Arc<Database>>,
 }
 
 impl Core {
@@ -108,7 +108,7 @@ impl Core {
             closing: AtomicBool::new(false),
             tenant_keys: Mutex::default(),
             #[cfg(feature = "sqlite")]
-            sqlite: parts.sqlite,
+            database: parts.database,
         }))
     }
 

@@ -7,6 +7,8 @@ mod agenda;
 mod attempt;
 mod builder;
 mod core;
+#[cfg(feature = "sqlite")]
+mod database;
 mod escalate;
 mod inflight;
 mod operation;
@@ -33,6 +35,8 @@ use shield::Shield;
 
 pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, More, run as run_agenda};
+#[cfg(all(feature = "sim", feature = "sqlite"))]
+pub(crate) use database::Database;
 pub(crate) use escalate::{
     answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
 };

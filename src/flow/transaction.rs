@@ -38,7 +38,7 @@ impl Ctx {
             let outcome: Result<T, Failure> = self.replayed(open, None, past).await?;
             return outcome;
         }
-        let Some(sqlite) = &self.live.engine.core.sqlite else {
+        let Some(database) = &self.live.engine.core.database else {
             return Err(misuse("this engine's store is not a SQLite file: it has no transactions of yours"));
         };
         self.live.released(&open, None).await;
@@ -60,7 +60,7 @@ impl Ctx {
             let _resting = open.rest();
             let change = core.change(Some(self.live.lane));
             let live = self.live.clone();
-            sqlite
+            database
                 .transaction(change, step, LIMIT, &*core.clock, |connection| {
                     let mut work = {
                         let _inside = live.inside();

@@ -10,11 +10,14 @@ use futures_util::FutureExt as _;
 
 use super::Watch as _;
 use super::check::Checker;
+#[cfg(feature = "sqlite")]
+use super::database::Tables;
 use super::life::Process;
 use super::schedule::{Incident, Schedule};
 use super::timeline::Happened;
 use super::world::World;
 use crate::clock::Clock as _;
+use crate::flow::{Engine, EngineBuilder};
 use crate::store::{Asked, Change, Model, Store, StoreError, Verdict};
 
 /// How long a write takes to be durable.
@@ -23,6 +26,9 @@ const SYNC: Duration = Duration::from_millis(1);
 /// What no death of a process takes away.
 pub(super) struct Disk {
     pub(super) model: Model,
+    /// The user's own.
+    #[cfg(feature = "sqlite")]
+    pub(super) tables: Tables,
     schedule: Schedule,
     world: World,
     checker: Arc<Checker>,
@@ -38,6 +44,8 @@ impl Disk {
     pub(super) fn new(schedule: &Schedule, world: World, checker: Arc<Checker>) -> Self {
         Self {
             model: Model::new(),
+            #[cfg(feature = "sqlite")]
+            tables: Tables::default(),
             schedule: schedule.clone(),
             world,
             checker,
@@ -123,6 +131,15 @@ impl fmt::Debug for Mounted {
 }
 
 impl Mounted {
+    /// An engine on this disk.
+    pub(super) fn engine(self) -> EngineBuilder {
+        let mounted = Arc::new(self);
+        let engine = Engine::store(mounted.clone());
+        #[cfg(feature = "sqlite")]
+        let engine = engine.database(mounted.disk.tables.on(mounted.clone()));
+        engine
+    }
+
     /// In a dead process nobody comes back from here.
     async fn or_dead(&self) {
         if self.process.is_dead() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use futures_util::task::AtomicWaker;
@@ -38,7 +38,7 @@ impl Life {
             .build()
             .expect("a runtime without drivers");
         let mounted = Mounted { disk: process.disk.clone(), process: process.clone() };
-        let builder = Engine::store(Arc::new(mounted)).clock(process.world.clock().clone()).entropy(chance);
+        let builder = mounted.engine().clock(process.world.clock().clone()).entropy(chance);
         let builder = body.engine(builder, &process.world).watch(process.clone());
         let starting = process.clone();
         runtime.spawn(async move {
@@ -81,7 +81,7 @@ impl Life {
 
     /// Somebody answers a question, and whoever waits for a run asks for it again.
     pub(super) fn answer(&self, question: &Escalation, resolution: Resolution) {
-        let Some(engine) = self.process.engine.get().cloned() else { return };
+        let Some(engine) = locked(&self.process.engine).clone() else { return };
         let (process, tenant, id) = (self.process.clone(), question.tenant.clone(), question.id);
         self.runtime.spawn(async move {
             // If that fails, the question is still open.
@@ -92,9 +92,12 @@ impl Life {
 }
 
 impl Drop for Life {
-    /// Whatever its tasks do while they are dropped, they do it in a dead process.
+    /// Whatever its tasks do while they are dropped, they do it in a dead process. Its engine and its runtime hold the
+    /// process, which must not hold them: none of them would ever go.
     fn drop(&mut self) {
         self.process.state.store(DEAD, Ordering::Release);
+        drop((locked(&self.process.engine).take(), locked(&self.process.asked).take()));
+        drop(self.process.main.take());
     }
 }
 
@@ -114,7 +117,7 @@ pub(super) struct Process {
     stopped: Mutex<Option<Stop>>,
     crossed: Mutex<Vec<Crossing>>,
     told: Mutex<BTreeMap<usize, Told>>,
-    engine: OnceLock<Engine>,
+    engine: Mutex<Option<Engine>>,
     /// The runs are to be asked for.
     asked: Mutex<Option<Engine>>,
     /// Nobody in it can go on before time has passed.
@@ -148,7 +151,7 @@ impl Process {
             stopped: Mutex::default(),
             crossed: Mutex::default(),
             told: Mutex::default(),
-            engine: OnceLock::new(),
+            engine: Mutex::default(),
             asked: Mutex::default(),
             quiet: AtomicBool::new(false),
             main: AtomicWaker::new(),
@@ -161,7 +164,7 @@ impl Process {
     }
 
     fn is_asked(&self, engine: Engine) {
-        let _ = self.engine.set(engine.clone());
+        *locked(&self.engine) = Some(engine.clone());
         *locked(&self.asked) = Some(engine);
     }
 

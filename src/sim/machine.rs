@@ -27,7 +27,7 @@ const MAX_LIVES: u32 = 8;
 const RESTLESS: u32 = 2_000;
 /// A paused process is back after this long: its work has been taken over, and its request, should it be on its way,
 /// arrives inside the settle time.
-const PAUSE: Duration = Duration::from_secs(40);
+pub(super) const PAUSE: Duration = Duration::from_secs(40);
 
 /// What every life of the process is: an engine, and what is asked of it.
 pub(super) trait Body {
@@ -228,7 +228,7 @@ impl<'a> Machine<'a> {
         drop(self.lives);
         let told: Vec<_> = self.processes.iter().map(|process| process.told()).collect();
         let mut violations = self.checker.take();
-        violations.extend(super::check::at_rest(&self.disk.model, &self.world, &told));
+        violations.extend(super::rest::at_rest(&self.disk.model, &self.world, &told));
         Trial {
             told,
             crossed: self.processes.iter().map(|process| process.crossed()).collect(),

@@ -14,15 +14,20 @@ mod chance;
 mod check;
 mod clock;
 mod crash;
+#[cfg(feature = "sqlite")]
+mod database;
 mod disk;
+mod end;
 mod explore;
 mod life;
 mod machine;
 mod process;
 mod question;
 mod report;
+mod rest;
 mod schedule;
 mod service;
+mod simulation;
 mod store;
 mod suite;
 mod table;
@@ -36,17 +41,21 @@ use std::sync::Arc;
 pub use check::{Rule, Violation};
 pub use clock::SimClock;
 pub use crash::{CrashPoint, Touch, UnknownPoint, Watch};
-pub use explore::{End, Replay, Simulation};
+pub use end::End;
+pub use explore::Replay;
 pub use process::{Crossings, KillAt};
 pub use question::{Question, truthful};
 pub use report::{Failing, Report};
 pub use schedule::{Fault, Incident, Schedule, Stop, UnknownIncident};
 pub use service::{Offer, Page, Service};
+pub use simulation::Simulation;
 pub use suite::{Explored, Options, Results, Suite, SuiteError};
 pub use timeline::{Event, Happened};
 pub use wire::Request;
 pub use world::{Effect, World};
 
+#[cfg(feature = "sqlite")]
+pub(crate) use database::Database;
 pub(crate) use tool::Watched;
 
 use crate::exec::ExecutorBuilder;
@@ -64,5 +73,11 @@ impl EngineBuilder {
     /// Tells `watch` of every crash point that is crossed.
     pub fn watch(self, watch: Arc<dyn Watch>) -> Self {
         self.with(|executor| executor.watch(watch))
+    }
+
+    /// Where the user's own tables are.
+    #[cfg(feature = "sqlite")]
+    fn database(self, database: Database) -> Self {
+        self.with(|executor| executor.database(crate::exec::Database::Simulated(database)))
     }
 }

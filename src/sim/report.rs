@@ -6,9 +6,10 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::CrashPoint;
-use super::check::{self, Rule, Violation};
-use super::explore::End;
+use super::check::{Rule, Violation};
+use super::end::End;
 use super::machine::Trial;
+use super::rest;
 use super::schedule::Schedule;
 use super::table;
 use crate::ledger::{Basis, ContractClass, EffectClass, State};
@@ -216,7 +217,7 @@ impl Report {
     fn count_calls(&mut self, trial: &Trial) {
         let questions = trial.disk.model.escalations();
         self.asked += u32::from(questions.iter().any(|question| question.answer.is_none()));
-        let counts = check::counts(&trial.world);
+        let counts = rest::counts(&trial.world);
         let requested = trial.world.requested();
         for record in trial.disk.model.records() {
             let contract = trial.world.contract(record.operation.as_str()).map_or("", ContractClass::name);
@@ -232,12 +233,12 @@ impl Report {
             tally.failed += u64::from(matches!(record.state, State::Failed { .. }));
             tally.effects += count as u64;
             let surplus = count.saturating_sub(1) as u64;
-            if check::is_marked(&record, &questions) {
+            if rest::is_marked(&record, &questions) {
                 tally.marked += surplus;
             } else {
                 tally.silent += surplus;
             }
-            tally.lost += u64::from(check::is_lost(&record, count, requested.contains(&place)));
+            tally.lost += u64::from(rest::is_lost(&record, count, requested.contains(&place)));
             let about = questions.iter().filter(|question| question.record == Some(record.id));
             tally.asked += u64::from(about.clone().any(|question| question.answer.is_none()));
             for question in about {

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::explore::{Replay, Simulation};
+use super::explore::Replay;
 use super::report::Report;
 use super::schedule::Schedule;
+use super::simulation::Simulation;
 use super::table;
 use crate::clock::{Boot, Clock as _, SystemClock};
 

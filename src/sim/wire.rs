@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::machine::PAUSE;
 use super::schedule::Fault;
 use super::timeline::Happened;
 use super::world::World;
@@ -128,6 +129,8 @@ impl World {
         }
         let way = match fault {
             Some(Fault::Late) => LATE,
+            // The time counts from when its sender was taken for dead.
+            Some(Fault::TooLate) if self.is_zombie() => TOO_LATE.saturating_sub(PAUSE),
             Some(Fault::TooLate) => TOO_LATE,
             _ => WAY,
         };

@@ -54,6 +54,7 @@ struct State {
     contracts: BTreeMap<String, ContractClass>,
     log: Vec<Event>,
     life: u32,
+    newest: u32,
 }
 
 impl fmt::Debug for World {
@@ -170,7 +171,14 @@ impl World {
 
     /// What happens from now on happens in this life.
     pub(super) fn acts(&self, life: u32) {
-        self.state().life = life;
+        let mut state = self.state();
+        (state.life, state.newest) = (life, state.newest.max(life));
+    }
+
+    /// Who acts was paused, and has been taken for dead.
+    pub(super) fn is_zombie(&self) -> bool {
+        let state = self.state();
+        state.life < state.newest
     }
 
     pub(super) fn take_log(&self) -> Vec<Event> {

@@ -29,7 +29,7 @@ where
 
 /// A tool for each contract: its declaration, how it sends, and `Reconcile` where the provider can be asked.
 macro_rules! senders {
-    ($($(#[$doc:meta])* $name:ident: $contract:ident $(+ $reconcile:ident)?, |$provider:ident, $key:ident, $notice:ident| $send:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $contract:ident $(+ $reconcile:ident)?, |$provider:ident, $call:ident, $notice:ident| $send:expr;)*) => {$(
         $(#[$doc])*
         pub struct $name {
             pub provider: Provider,
@@ -54,8 +54,8 @@ macro_rules! senders {
                 self.provider.retry()
             }
 
-            async fn call(&self, call: &Call, $notice: &Notice) -> Result<Done<Receipt>, ToolError> {
-                let ($provider, $key) = (&self.provider, call.key());
+            async fn call(&self, $call: &Call, $notice: &Notice) -> Result<Done<Receipt>, ToolError> {
+                let $provider = &self.provider;
                 $send.await
             }
         }
@@ -68,7 +68,7 @@ macro_rules! senders {
 
         $(impl $reconcile for $name {
             async fn reconcile(&self, call: &Call, notice: &Notice) -> Result<Finding<Receipt>, ToolError> {
-                self.provider.find(call.key(), notice).await
+                self.provider.find(call, notice).await
             }
         })?
     )*};
@@ -76,15 +76,15 @@ macro_rules! senders {
 
 senders! {
     /// The provider takes a key and gives the first answer again; there is nothing to ask.
-    SendReplaysKey: ReplaysKey, |provider, key, notice| provider.create(key, notice, Some(key));
+    SendReplaysKey: ReplaysKey, |provider, call, notice| provider.create(call, notice, Some(call.key()));
     /// The provider takes a key and refuses it the second time, without the first answer.
-    SendRejectsKey: RejectsKey + Reconcile, |provider, key, notice| provider.create(key, notice, Some(key));
+    SendRejectsKey: RejectsKey + Reconcile, |provider, call, notice| provider.create(call, notice, Some(call.key()));
     /// The provider lets us choose the id.
-    SendNaturalKey: NaturalKey, |provider, key, notice| provider.create_as(key, notice);
+    SendNaturalKey: NaturalKey, |provider, call, notice| provider.create_as(call, notice);
     /// The provider takes no key, but can be asked for our reference.
-    SendLookup: Lookup + Reconcile, |provider, key, notice| provider.create(key, notice, None);
+    SendLookup: Lookup + Reconcile, |provider, call, notice| provider.create(call, notice, None);
     /// The provider takes no key and cannot be asked.
-    SendBlind: Blind, |provider, key, notice| provider.create(key, notice, None);
+    SendBlind: Blind, |provider, call, notice| provider.create(call, notice, None);
 }
 
 fn key(notice: &Notice) -> Key {
@@ -138,6 +138,9 @@ macro_rules! with_tool {
         $body
     }};
 }
+
+#[cfg(feature = "sim")]
+pub(crate) use with_tool;
 
 impl Class {
     /// All of them.

@@ -1,28 +1,45 @@
-//! The provider's HTTP interface as our tools use it. Its whole art is to say truly what an error means: what
+//! The provider as our tools use it, and its HTTP interface. The whole art is to say truly what an error means: what
 //! *may* have reached the provider is never reported as "nothing happened".
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use counterfoil::ledger::{Backoff, ErrorKind, Finding, RetryPolicy};
-use counterfoil::tool::{Done, ToolError};
+use counterfoil::tool::{Call, Done, ToolError};
 use reqwest::{RequestBuilder, Response};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+#[cfg(feature = "sim")]
+use super::simulated::Simulated;
 use super::{Notice, Receipt};
 
-/// A provider of notices.
+/// A provider of notices. Our reference for a notice is the key of its call.
 #[derive(Clone, Debug)]
 pub struct Provider {
-    http: reqwest::Client,
-    url: String,
+    place: Place,
     /// How long a request may still be on its way when its sender has died. Until then the provider's "not
     /// found" is not believed.
     pub settle: Duration,
     /// After this long without an answer we stop waiting. What became of the request is then unknown.
     pub patience: Duration,
+}
+
+/// Where it is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    Http(Http),
+    /// In a simulation, which has no network.
+    #[cfg(feature = "sim")]
+    Simulated(Simulated),
+}
+
+/// A provider behind HTTP.
+#[derive(Clone, Debug)]
+pub struct Http {
+    client: reqwest::Client,
+    url: String,
 }
 
 /// A notice as the provider shows it.
@@ -49,16 +66,9 @@ pub struct Effects {
 }
 
 impl Provider {
-    /// The provider at this URL.
-    pub fn new(url: impl Into<String>, settle: Duration) -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder()
-            // One point of retry, and it is the executor: a client that retries by itself sends twice.
-            .retry(reqwest::retry::never())
-            // A notice must not end up at another host because that one said so.
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()?;
-        Ok(Self { http, url: url.into(), settle, patience: Duration::from_secs(10) })
+    /// The provider at this place.
+    pub const fn new(place: Place, settle: Duration) -> Self {
+        Self { place, settle, patience: Duration::from_secs(10) }
     }
 
     /// Few and quick attempts.
@@ -70,6 +80,52 @@ impl Provider {
         }
     }
 
+    /// Sends a notice, with an idempotency key where the provider takes one.
+    pub async fn create(
+        &self,
+        call: &Call,
+        notice: &Notice,
+        key: Option<&str>,
+    ) -> Result<Done<Receipt>, ToolError> {
+        match &self.place {
+            Place::Http(http) => http.create(call.key(), notice, key).await,
+            #[cfg(feature = "sim")]
+            Place::Simulated(simulated) => simulated.create(call, notice).await,
+        }
+    }
+
+    /// Sends a notice under an id that we choose: the second time it is there already.
+    pub async fn create_as(&self, call: &Call, notice: &Notice) -> Result<Done<Receipt>, ToolError> {
+        match &self.place {
+            Place::Http(http) => http.create_as(call.key(), notice).await,
+            #[cfg(feature = "sim")]
+            Place::Simulated(simulated) => simulated.create_as(call, notice).await,
+        }
+    }
+
+    /// What the provider has under our reference.
+    pub async fn find(&self, call: &Call, notice: &Notice) -> Result<Finding<Receipt>, ToolError> {
+        match &self.place {
+            Place::Http(http) => http.find(call.key(), notice).await,
+            #[cfg(feature = "sim")]
+            Place::Simulated(simulated) => simulated.find(call, notice).await,
+        }
+    }
+}
+
+impl Http {
+    /// The provider at this URL.
+    pub fn new(url: impl Into<String>) -> Result<Self, reqwest::Error> {
+        let client = reqwest::Client::builder()
+            // One point of retry, and it is the executor: a client that retries by itself sends twice.
+            .retry(reqwest::retry::never())
+            // A notice must not end up at another host because that one said so.
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()?;
+        Ok(Self { client, url: url.into() })
+    }
+
     /// Sends a notice under our reference, with an idempotency key where the provider takes one.
     pub async fn create(
         &self,
@@ -77,7 +133,7 @@ impl Provider {
         notice: &Notice,
         key: Option<&str>,
     ) -> Result<Done<Receipt>, ToolError> {
-        let mut request = self.http.post(format!("{}/notices", self.url)).json(&body(reference, notice));
+        let mut request = self.client.post(format!("{}/notices", self.url)).json(&body(reference, notice));
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key);
         }
@@ -87,7 +143,7 @@ impl Provider {
 
     /// Sends a notice under an id that we choose: the second time it is there already.
     pub async fn create_as(&self, id: &str, notice: &Notice) -> Result<Done<Receipt>, ToolError> {
-        let request = self.http.put(format!("{}/notices/{id}", self.url)).json(&body(id, notice));
+        let request = self.client.put(format!("{}/notices/{id}", self.url)).json(&body(id, notice));
         let response = send(request).await?;
         if response.status() != reqwest::StatusCode::PRECONDITION_FAILED {
             return Ok(receipt(answer(accepted(response).await?).await?));
@@ -108,7 +164,7 @@ impl Provider {
         while let Some(page) = next {
             // A reference is `[A-Za-z0-9_-]`: nothing to be escaped.
             let url = format!("{}/notices?reference={reference}&page={page}", self.url);
-            let page: Page = answer(accepted(send(self.http.get(url)).await?).await?).await?;
+            let page: Page = answer(accepted(send(self.client.get(url)).await?).await?).await?;
             found.extend(page.items);
             next = page.next;
         }
@@ -125,7 +181,7 @@ impl Provider {
 
     /// Everything that the provider has counted: for demos and tests, which take nobody else's word.
     pub async fn effects(&self) -> Result<Effects, ToolError> {
-        answer(accepted(send(self.http.get(format!("{}/effects", self.url))).await?).await?).await
+        answer(accepted(send(self.client.get(format!("{}/effects", self.url))).await?).await?).await
     }
 }
 

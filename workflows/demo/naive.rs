@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Failed;
 use super::case_notice::classes::{Class, reference};
-use super::case_notice::client::Provider;
+use super::case_notice::client::Http;
 use super::case_notice::{Notice, draft};
 use super::role::{Message, Order, TENANT, say};
 
@@ -92,7 +92,7 @@ pub async fn live(order: &Order) -> Result<i32, Failed> {
         at(CrashPoint::BeforeStarted);
         at(CrashPoint::AfterStarted);
         at(CrashPoint::BeforeCall);
-        let sent = send(&order.client()?, order, &draft(&order.case())).await;
+        let sent = send(&Http::new(&order.provider)?, order, &draft(&order.case())).await;
         at(CrashPoint::AfterCall);
         let Some(receipt) = sent? else {
             say(&Message::Looped { succeeded: false })?;
@@ -120,7 +120,7 @@ pub async fn live(order: &Order) -> Result<i32, Failed> {
 }
 
 /// Tries until it works, and gives up at last.
-async fn send(provider: &Provider, order: &Order, notice: &Notice) -> Result<Option<String>, Failed> {
+async fn send(provider: &Http, order: &Order, notice: &Notice) -> Result<Option<String>, Failed> {
     let reference = reference(&Tenant::new(TENANT)?, &order.case())?;
     for _ in 0..ATTEMPTS {
         let attempt = async {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::Failed;
-use super::case_notice::client::{Effects, Provider};
+use super::case_notice::client::{Effects, Http};
 use super::case_notice::provider::Behaviour;
 use super::role::{MARK, Message, ROLE, Report, Role};
 
@@ -133,7 +133,7 @@ impl Death {
 pub struct World {
     _process: Process,
     pub url: String,
-    client: Provider,
+    http: Http,
 }
 
 impl World {
@@ -143,7 +143,7 @@ impl World {
         let Some(Message::Listening { url }) = process.hear().await? else {
             return Err("the provider did not start".into());
         };
-        let world = Self { _process: process, client: Provider::new(&url, Duration::ZERO)?, url };
+        let world = Self { _process: process, http: Http::new(&url)?, url };
         world.behave(behaviour).await?;
         Ok(world)
     }
@@ -164,7 +164,7 @@ impl World {
 
     /// What it has counted.
     pub async fn counted(&self) -> Result<Effects, Failed> {
-        Ok(self.client.effects().await?)
+        Ok(self.http.effects().await?)
     }
 
     /// How many notices it has sent under this reference.

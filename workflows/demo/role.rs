@@ -1,9 +1,8 @@
 //! The child's side: what a process does that was started again by this program, and what it says to its parent.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use counterfoil::clock::{Boot, Clock as _, SystemClock};
@@ -18,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::case_notice::classes::{Class, operation};
-use super::case_notice::client::Provider;
+use super::case_notice::client::{Http, Place, Provider};
 use super::case_notice::{Case, Receipt, provider};
 use super::{Failed, naive};
 
@@ -73,7 +72,7 @@ impl Order {
     }
 
     pub fn client(&self) -> Result<Provider, Failed> {
-        let mut provider = Provider::new(&self.provider, self.settle)?;
+        let mut provider = Provider::new(Place::Http(Http::new(&self.provider)?), self.settle);
         provider.patience = self.patience;
         Ok(provider)
     }
@@ -101,8 +100,8 @@ pub struct Report {
     pub record: Option<Recorded>,
     /// The kinds of the open questions.
     pub questions: Vec<EscalationKind>,
-    /// How often each crash point was crossed, by name.
-    pub crossed: BTreeMap<String, u32>,
+    /// The crash points that were crossed, by name, in their order.
+    pub crossed: Vec<String>,
     /// From the start of the process until the run was taken over, if one was.
     pub taken_over_after: Option<Duration>,
 }
@@ -147,7 +146,7 @@ impl Recorded {
 
 impl Report {
     pub fn crossed(&self, point: CrashPoint) -> u32 {
-        self.crossed.get(point.name()).copied().unwrap_or(0)
+        self.crossed.iter().map(|name| u32::from(name == point.name())).sum()
     }
 }
 
@@ -276,7 +275,7 @@ async fn quiet(
         let soon = |at| SystemClock.now().until(at) < Duration::from_secs(20);
         // Before and not after: its postponement can be read a moment earlier than this process hears that it is
         // durable, and would then be taken for an earlier life's.
-        let ours = |at| soon(at) || watch.crossed(CrashPoint::BeforeConfirming);
+        let ours = |at| soon(at) || watch.crossed(CrashPoint::BeforeConfirming).is_some();
         if parked && !confirm_at.is_some_and(ours) {
             return Ok(());
         }
@@ -289,11 +288,11 @@ async fn record(executor: &Executor, order: &Order) -> Result<Option<Record>, Fa
     Ok(found.map(|(record, _)| record))
 }
 
-/// Notes which points a life has crossed, and kills it where it is to die.
+/// Notes which points a life has crossed, and when, and kills it where it is to die.
 struct Lived {
     kill: Option<KillAt>,
     born: Boot,
-    crossed: Mutex<BTreeMap<CrashPoint, (u32, Duration)>>,
+    crossed: Mutex<Vec<(CrashPoint, Duration)>>,
 }
 
 impl Lived {
@@ -301,23 +300,25 @@ impl Lived {
         Self { kill, born: SystemClock.boot(), crossed: Mutex::default() }
     }
 
-    fn crossed(&self, point: CrashPoint) -> bool {
-        self.crossed.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&point)
+    /// When this point was crossed for the first time.
+    fn crossed(&self, point: CrashPoint) -> Option<Duration> {
+        self.lock().iter().find(|(crossed, _)| *crossed == point).map(|(_, after)| *after)
     }
 
-    fn told(&self) -> (BTreeMap<String, u32>, Option<Duration>) {
-        let crossed = self.crossed.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = crossed.iter().map(|(point, (count, _))| (point.name().to_owned(), *count)).collect();
-        (counts, crossed.get(&CrashPoint::AfterTakeover).map(|(_, after)| *after))
+    fn told(&self) -> (Vec<String>, Option<Duration>) {
+        let names = self.lock().iter().map(|(point, _)| point.name().to_owned()).collect();
+        (names, self.crossed(CrashPoint::AfterTakeover))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(CrashPoint, Duration)>> {
+        self.crossed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Watch for Lived {
     fn at(&self, point: CrashPoint) {
         let after = self.born.until(SystemClock.boot());
-        let mut crossed = self.crossed.lock().unwrap_or_else(PoisonError::into_inner);
-        crossed.entry(point).or_insert((0, after)).0 += 1;
-        drop(crossed);
+        self.lock().push((point, after));
         if let Some(kill) = &self.kill {
             kill.at(point);
         }

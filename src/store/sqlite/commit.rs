@@ -224,7 +224,7 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
 }
 
 /// After a failure the connection may be inside a transaction or not; either way it is outside afterwards.
-pub(super) async fn rollback(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+pub(crate) async fn rollback(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     match connection.execute("ROLLBACK").await {
         Ok(_) => Ok(()),
         Err(error) if error.to_string().contains("no transaction is active") => Ok(()),

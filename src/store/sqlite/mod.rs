@@ -32,6 +32,8 @@ use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 pub use open::Options;
 pub use transaction::TransactionError;
+#[cfg(feature = "sim")]
+pub(crate) use {commit::rollback, transaction::carry_out};
 
 /// The migrations in their order, for hosts that run them with a tool of their own.
 pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
@@ -227,7 +229,7 @@ async fn next_sound<T>(
 }
 
 /// Sorts the driver's errors by what a caller does about them (sqlite.org/rescode.html, primary codes).
-fn failure(error: &sqlx::Error) -> StoreError {
+pub(crate) fn failure(error: &sqlx::Error) -> StoreError {
     let detail = error.to_string();
     if matches!(error, sqlx::Error::PoolClosed) {
         return StoreError::Closed;

@@ -73,20 +73,7 @@ impl Sqlite {
         if let Some(refusal) = commit::admit(connection, &change).await.map_err(|e| failure(&e))? {
             return Err(TransactionError::Refused(refusal));
         }
-        connection.execute("SAVEPOINT counterfoil").await.map_err(|e| failure(&e))?;
-        let worked = {
-            let mut work = work(connection).fuse();
-            let mut late = clock.sleep(limit).fuse();
-            futures_util::select_biased! {
-                worked = work => worked,
-                () = late => return Err(TransactionError::TooSlow { limit }),
-            }
-        };
-        // The savepoint is gone if the closure ended the transaction, even if it began another one.
-        if connection.execute("RELEASE counterfoil").await.is_err() {
-            return Err(TransactionError::EndedInside);
-        }
-        let (value, payload) = worked.map_err(TransactionError::Closure)?;
+        let (value, payload) = carry_out(connection, limit, clock, work).await?;
         sqlx::query(
             "UPDATE step SET value = ? WHERE tenant = ? AND run = ? AND kind = ? AND name = ? AND id = ?",
         )
@@ -103,4 +90,30 @@ impl Sqlite {
         writer.unfinished = false;
         Ok(value)
     }
+}
+
+/// Runs the closure in the transaction that is open, and makes sure that it still is.
+pub(crate) async fn carry_out<T, E, F>(
+    connection: &mut SqliteConnection,
+    limit: Duration,
+    clock: &dyn Clock,
+    work: F,
+) -> Result<(T, Payload), TransactionError<E>>
+where
+    F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+{
+    connection.execute("SAVEPOINT counterfoil").await.map_err(|e| failure(&e))?;
+    let worked = {
+        let mut work = work(connection).fuse();
+        let mut late = clock.sleep(limit).fuse();
+        futures_util::select_biased! {
+            worked = work => worked,
+            () = late => return Err(TransactionError::TooSlow { limit }),
+        }
+    };
+    // The savepoint is gone if the closure ended the transaction, even if it began another one.
+    if connection.execute("RELEASE counterfoil").await.is_err() {
+        return Err(TransactionError::EndedInside);
+    }
+    worked.map_err(TransactionError::Closure)
 }

@@ -1,0 +1,138 @@
+//! What must hold when nothing is left to do: the records against one another, and against what the world has counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::check::{Rule, Violation};
+use super::machine::Told;
+use super::world::World;
+use crate::id::{RecordId, Tenant};
+use crate::ledger::{Basis, OperationKey, Record, State};
+use crate::store::{Escalation, EscalationKind, Model, Run, RunState, Use};
+
+/// What holds when nothing is left to do.
+pub(super) fn at_rest(store: &Model, world: &World, told: &[BTreeMap<usize, Told>]) -> Vec<Violation> {
+    let rest = Rest {
+        records: store.records(),
+        runs: store.runs(),
+        uses: store.uses(),
+        questions: store.escalations(),
+    };
+    let mut violations = Vec::new();
+    let mut violated = |rule, what| violations.push(Violation { rule, what });
+    for record in &rest.records {
+        if record.state == State::Started && rest.open_question(record).is_none() {
+            violated(Rule::NothingDropped, format!("{} may have happened, and nobody asks", record.key));
+        }
+    }
+    for run in &rest.runs {
+        rest.check_run(run, &mut violated);
+    }
+    let told: Vec<_> = told.iter().flatten().collect();
+    for (place, a) in &told {
+        if let Some((_, b)) = told.iter().find(|(other, b)| other == place && b != a) {
+            violated(Rule::FirstResultWins, format!("a caller was told {a} and another one {b}"));
+        }
+    }
+    rest.compare(world, &mut violated);
+    violations
+}
+
+struct Rest {
+    records: Vec<Record>,
+    runs: Vec<Run>,
+    uses: Vec<Use>,
+    questions: Vec<Escalation>,
+}
+
+impl Rest {
+    fn open_question(&self, record: &Record) -> Option<&Escalation> {
+        let halts_owner =
+            |q: &Escalation| q.kind.halts_its_run() && q.run.is_some() && q.run == record.owner.run;
+        // What a failed run left behind is asked about without the record waiting for it.
+        let orphaned = |q: &Escalation| q.kind == EscalationKind::Orphaned && q.record == Some(record.id);
+        let about = |q: &Escalation| Some(q.id) == record.escalation || orphaned(q) || halts_owner(q);
+        self.questions.iter().find(|q| q.answer.is_none() && about(q))
+    }
+
+    fn uses(&self, run: &Run, record: RecordId) -> bool {
+        self.uses.iter().any(|used| used.run == run.id && used.record == record)
+    }
+
+    /// A run that ended well wanted it, whoever owns it.
+    fn is_wanted(&self, record: &Record) -> bool {
+        let succeeded = |run: &&Run| matches!(run.state, RunState::Succeeded { .. });
+        self.runs.iter().filter(succeeded).any(|run| self.uses(run, record.id))
+    }
+
+    fn check_run(&self, run: &Run, violated: &mut impl FnMut(Rule, String)) {
+        let concerns =
+            |q: &Escalation| q.run == Some(run.id) || q.record.is_some_and(|record| self.uses(run, record));
+        let asked = self.questions.iter().any(|q| q.answer.is_none() && concerns(q));
+        match run.state {
+            RunState::Active => {
+                violated(Rule::NothingDropped, format!("run {} is active and nobody has it", run.id));
+            }
+            RunState::Waiting { .. } | RunState::Halted { .. } if !asked => {
+                violated(Rule::NothingDropped, format!("run {} waits and nobody asks", run.id));
+            }
+            _ => {}
+        }
+        // One that is halted has not ended: its own question is open, or that was found above.
+        if matches!(run.state, RunState::Failed { .. }) {
+            let owned = self.records.iter().filter(|r| r.owner.run == Some(run.id) && r.class.leaves_mark());
+            for record in owned.filter(|r| matches!(r.state, State::Committed { .. })) {
+                if !self.questions.iter().any(|q| q.record == Some(record.id)) && !self.is_wanted(record) {
+                    let what = format!("{} happened for run {}, which did not end well", record.key, run.id);
+                    violated(Rule::NoEffectForgotten, what);
+                }
+            }
+        }
+    }
+
+    /// The records against what the world has counted.
+    fn compare(&self, world: &World, violated: &mut impl FnMut(Rule, String)) {
+        let counts = counts(world);
+        let requested: BTreeSet<_> = world.requested();
+        for record in &self.records {
+            let place = (record.tenant.clone(), record.key.clone());
+            let count = counts.get(&place).copied().unwrap_or(0);
+            if count > 1 && !is_marked(record, &self.questions) {
+                violated(Rule::SilentDuplicate, format!("{} happened {count} times", record.key));
+            }
+            if count > 0 && matches!(record.state, State::Failed { .. }) {
+                violated(Rule::WrongFailure, format!("{} is failed and happened", record.key));
+            }
+            if is_lost(record, count, requested.contains(&place)) {
+                violated(Rule::SilentLoss, format!("{} is committed and did not happen", record.key));
+            }
+        }
+    }
+}
+
+/// How often the world has seen each operation.
+pub(super) fn counts(world: &World) -> BTreeMap<(Tenant, OperationKey), usize> {
+    let mut counts = BTreeMap::new();
+    for effect in world.effects() {
+        *counts.entry((effect.tenant, effect.operation)).or_default() += 1;
+    }
+    counts
+}
+
+/// It is said somewhere that it may have happened, or did happen, more than once; or it may by its nature, as a
+/// question to a model may be put twice.
+pub(super) fn is_marked(record: &Record, questions: &[Escalation]) -> bool {
+    let asked = |q: &&Escalation| q.record == Some(record.id);
+    record.class.repeatable()
+        || record.basis == Basis::Declaration
+        || questions.iter().filter(asked).any(|q| {
+            q.kind == EscalationKind::Duplicated
+                || q.kind == EscalationKind::Unconfirmed
+                || q.answer.is_none()
+        })
+}
+
+/// It is recorded as done, the world was asked for it, and it did not happen.
+pub(super) fn is_lost(record: &Record, count: usize, requested: bool) -> bool {
+    let known = matches!(record.state, State::Committed { .. }) && record.basis != Basis::Decision;
+    count == 0 && known && requested
+}

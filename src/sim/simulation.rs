@@ -1,0 +1,233 @@
+//! A simulation to be: a workflow, its input, its tools, who else is there, and what must hold.
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::end::End;
+use super::machine::{Body, Told};
+use super::question::Question;
+use super::timeline::Happened;
+use super::world::World;
+use crate::flow::{Engine, EngineBuilder, RunError, Workflow};
+use crate::store::Resolution;
+
+type Check = dyn Fn(&End<'_>) -> Result<(), String>;
+type Register = dyn Fn(EngineBuilder) -> EngineBuilder;
+type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
+type Ask = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
+type Beside = dyn Fn(Engine, World) -> BoxFuture<'static, String>;
+type Operator = dyn Fn(&Question<'_>) -> Option<Resolution>;
+
+/// A workflow in a simulated world, to be crashed wherever it can be.
+///
+/// ```
+/// use counterfoil::sim::{Offer, Service, Simulation};
+/// use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
+/// use counterfoil::{Ctx, Failure, Key, ledger::Finding};
+/// use serde_json::Value;
+///
+/// struct OpenTicket(Service);
+///
+/// impl Tool for OpenTicket {
+///     const NAME: &'static str = "open_ticket";
+///     type Effect = effect::InternalMutation;
+///     type Contract = contract::Lookup;
+///     type Input = String;
+///     type Output = Value;
+///     fn key(&self, case: &String) -> Option<Key> {
+///         Some(Key::of(Self::NAME).target(case))
+///     }
+///     async fn call(&self, call: &Call, case: &String) -> Result<Done<Value>, ToolError> {
+///         self.0.create(call, case).await
+///     }
+/// }
+///
+/// impl Reconcile for OpenTicket {
+///     async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+///         self.0.find(call, case).await
+///     }
+/// }
+///
+/// async fn intake(ctx: Ctx, case: String) -> Result<Value, Failure> {
+///     ctx.call::<OpenTicket>(case).await
+/// }
+///
+/// Simulation::of(intake, "c1".to_owned())
+///     .engine(|engine, world| engine.tool(OpenTicket(world.service("tickets", Offer::Lookup))))
+///     .check("one ticket", |end| end.exactly_once_if_succeeded("tickets", "c1"))
+///     .explore()
+///     .assert_ok();
+/// ```
+pub struct Simulation {
+    register: Box<Register>,
+    prepare: Vec<Box<Prepare>>,
+    pub(super) asks: Vec<Box<Ask>>,
+    beside: Vec<(String, Box<Beside>)>,
+    operator: Box<Operator>,
+    pub(super) checks: Vec<(String, Box<Check>)>,
+    pub(super) seed: u64,
+    pub(super) random: u32,
+    pub(super) singles: bool,
+    pub(super) pairs: bool,
+}
+
+impl Body for Simulation {
+    fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder {
+        self.prepare.iter().fold((self.register)(builder), |builder, prepare| prepare(builder, world))
+    }
+
+    fn asks(&self) -> usize {
+        self.asks.len() + self.beside.len()
+    }
+
+    fn ask(&self, place: usize, engine: Engine, world: &World) -> BoxFuture<'static, Option<Told>> {
+        world.declare(engine.tools());
+        let Some(ask) = self.asks.get(place) else {
+            let (who, ask) = &self.beside[place - self.asks.len()];
+            let (who, world, asked) = (who.clone(), world.clone(), ask(engine, world.clone()));
+            return Box::pin(async move {
+                let what = asked.await;
+                world.note(Happened::Told { who, what });
+                None
+            });
+        };
+        ask(engine)
+    }
+
+    fn answer(&self, question: &Question<'_>) -> Option<Resolution> {
+        (self.operator)(question)
+    }
+}
+
+/// Who asks for a run: a tenant, and the run's start key.
+struct Caller {
+    tenant: String,
+    key: String,
+}
+
+/// Asks for a run, and tells what its caller was told.
+async fn ask<W, I, O>(caller: Caller, workflow: W, input: I, engine: Engine) -> Option<Told>
+where
+    W: Workflow<I, O>,
+    I: Serialize + Send + Sync + 'static,
+    O: Serialize + DeserializeOwned + Send + 'static,
+{
+    let tenant = engine.tenant(&caller.tenant).ok()?;
+    match tenant.run(workflow, input).key(caller.key).await {
+        Ok(output) => serde_json::to_value(&output).ok().map(Told::Succeeded),
+        Err(RunError::Failed { failure, .. }) => Some(Told::Failed(failure.to_string())),
+        Err(_) => None,
+    }
+}
+
+impl Simulation {
+    /// Whose run it is, if nothing else is said.
+    pub const TENANT: &str = "simulated";
+    /// The start key of the run, if nothing else is said.
+    pub const KEY: &str = "simulated";
+
+    /// Of a workflow with this input.
+    pub fn of<W, I, O>(workflow: W, input: I) -> Self
+    where
+        W: Workflow<I, O> + Clone,
+        I: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
+        O: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let registered = workflow.clone();
+        let simulation = Self {
+            register: Box::new(move |builder| builder.workflow("simulated", 1, registered.clone())),
+            prepare: Vec::new(),
+            asks: Vec::new(),
+            beside: Vec::new(),
+            operator: Box::new(|_| None),
+            checks: Vec::new(),
+            seed: 0,
+            random: 0,
+            singles: true,
+            pairs: true,
+        };
+        simulation.also(Self::TENANT, Self::KEY, workflow, input)
+    }
+
+    /// Asks for one more run at the same time: of the same workflow, or of one that [`engine`](Self::engine)
+    /// registers; by this tenant, under this start key.
+    #[must_use]
+    pub fn also<W, I, O>(mut self, tenant: &str, key: &str, workflow: W, input: I) -> Self
+    where
+        W: Workflow<I, O> + Clone,
+        I: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
+        O: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let (tenant, key) = (tenant.to_owned(), key.to_owned());
+        self.asks.push(Box::new(move |engine| {
+            let caller = Caller { tenant: tenant.clone(), key: key.clone() };
+            Box::pin(ask(caller, workflow.clone(), input.clone(), engine))
+        }));
+        self
+    }
+
+    /// Somebody else who uses the engine at the same time: asks for a run a little later, or for one that must be
+    /// refused; answers a question; calls a tool. As a client does, they ask anew in each life of the process, and
+    /// when an operator has answered. What this returns is what they were told: [`End::heard`].
+    #[must_use]
+    pub fn beside<F, A>(mut self, who: &str, ask: F) -> Self
+    where
+        F: Fn(Engine, World) -> A + 'static,
+        A: Future<Output = String> + Send + 'static,
+    {
+        self.beside.push((who.to_owned(), Box::new(move |engine, world| Box::pin(ask(engine, world)))));
+        self
+    }
+
+    /// Somebody who answers questions, whenever nothing else is left to do: [`truthful`](super::truthful), or
+    /// your own. Without one they stay open.
+    #[must_use]
+    pub fn operator(self, answer: impl Fn(&Question<'_>) -> Option<Resolution> + 'static) -> Self {
+        Self { operator: Box::new(answer), ..self }
+    }
+
+    /// Gives the engine its tools. Called for each life of the process; the world is the same in all of them.
+    #[must_use]
+    pub fn engine(mut self, prepare: impl Fn(EngineBuilder, &World) -> EngineBuilder + 'static) -> Self {
+        self.prepare.push(Box::new(prepare));
+        self
+    }
+
+    /// Adds a rule of your own, checked when nothing is left to do.
+    #[must_use]
+    pub fn check(mut self, name: &str, check: impl Fn(&End<'_>) -> Result<(), String> + 'static) -> Self {
+        self.checks.push((name.to_owned(), Box::new(check)));
+        self
+    }
+
+    /// The seed of all chance in it.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Adds so many random schedules of up to five incidents.
+    #[must_use]
+    pub fn random(self, schedules: u32) -> Self {
+        Self { random: schedules, ..self }
+    }
+
+    /// Only one crash at a time, and no fault together with a crash: quicker.
+    #[must_use]
+    pub fn singles_only(self) -> Self {
+        Self { pairs: false, ..self }
+    }
+
+    /// So many, or as many as it has by itself, or at least so many.
+    pub(super) fn random_or(self, wanted: Option<u32>, least: u32) -> Self {
+        let random = wanted.unwrap_or(self.random.max(least));
+        Self { random, ..self }
+    }
+
+    /// Only what chance adds: for more seeds, when everything else was tried.
+    #[must_use]
+    pub fn chance_only(self) -> Self {
+        Self { singles: false, ..self }
+    }
+}

@@ -1,5 +1,6 @@
 //! The invariants of the design, by number, checked while a simulation runs and when it has come to rest.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -97,7 +98,8 @@ pub(super) struct Checker {
 #[derive(Default)]
 struct Seen {
     life: u32,
-    life_began: Duration,
+    /// When each life began.
+    began: BTreeMap<u32, Duration>,
     /// As they are durable.
     records: BTreeMap<RecordId, Record>,
     places: BTreeMap<(Tenant, OperationKey), RecordId>,
@@ -130,7 +132,8 @@ impl Checker {
 
     pub(super) fn begin_life(&self, life: u32) {
         let mut seen = self.seen();
-        (seen.life, seen.life_began) = (life, self.clock.elapsed());
+        seen.life = life;
+        seen.began.insert(life, self.clock.elapsed());
     }
 
     pub(super) fn take(&self) -> Vec<Violation> {
@@ -178,7 +181,7 @@ impl Checker {
         match touch {
             Touch::Call => {
                 seen.intent_is_durable(life, &place, call);
-                seen.repeat_is_safe(&place, tool);
+                seen.repeat_is_safe(life, &place, tool);
                 seen.window_outlives_retries(tool);
                 seen.sent.entry(place).or_default().push(Sent { life, at: now, nothing_at: None });
             }
@@ -301,13 +304,18 @@ impl Seen {
         }
     }
 
-    fn repeat_is_safe(&mut self, place: &(Tenant, OperationKey), tool: &ToolSpec) {
+    fn repeat_is_safe(&mut self, life: u32, place: &(Tenant, OperationKey), tool: &ToolSpec) {
         if !tool.effect.leaves_mark() || tool.contract.class.collides() {
             return;
         }
         let is_safe = |sent: &Sent| {
             // An earlier process ceased to send when this one began; an attempt of this one, at the earliest at once.
-            let cut = if sent.life < self.life { self.life_began } else { sent.at };
+            // What a later one has sent, a process that was taken for dead cannot know.
+            let cut = match sent.life.cmp(&life) {
+                Ordering::Less => self.began.get(&life).copied().unwrap_or_default(),
+                Ordering::Equal => sent.at,
+                Ordering::Greater => return true,
+            };
             match tool.contract.class {
                 ContractClass::Blind => tool.contract.repeat_blindly,
                 _ => sent.nothing_at.is_some_and(|at| at >= cut + tool.contract.settle),

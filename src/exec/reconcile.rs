@@ -301,7 +301,7 @@ pub(super) async fn confirm(
     core: &Arc<Core>,
     op: &Operation,
     record: &Record,
-    is_last_word: bool,
+    is_early: bool,
 ) -> Result<Confirmed, ExecError> {
     let mut change = core.change(None);
     let call = call(core, op, record, None);
@@ -311,7 +311,7 @@ pub(super) async fn confirm(
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
         Some(Ok(Finding::Committed { .. } | Finding::NotFound)) if is_same_scope(op, record) => {
-            if !is_last_word {
+            if is_early {
                 return Ok(Confirmed::Answered);
             }
         }

@@ -193,10 +193,13 @@ async fn confirm_due(core: &Arc<Core>, now: Timestamp) -> More {
         // Postponed before it is made: a lookup that hangs or fails is made again then, and not at once and for
         // ever; and it holds up nothing else that is due.
         let settle = settle_time(core, &record);
-        let Some(record) = postponed(core, record, settle).await else { continue };
+        let early = unsettled(core, &record, settle);
+        let pause = if early.is_zero() { record.next_confirm_pause(settle) } else { early };
+        let Some(record) = postponed(core, record, pause).await else { continue };
         taken_up += 1;
         let core = core.clone();
-        core.tracker.clone().spawn(async move { confirm(&core, &record, settle).await });
+        let is_last_word = early.is_zero();
+        core.tracker.clone().spawn(async move { confirm(&core, &record, settle, is_last_word).await });
     }
     More::after(taken_up, AT_ONCE)
 }
@@ -207,8 +210,18 @@ fn settle_time(core: &Core, record: &Record) -> Duration {
     tool.map_or(Duration::ZERO, |tool| tool.spec().contract.settle)
 }
 
-async fn postponed(core: &Core, record: Record, settle: Duration) -> Option<Record> {
-    let event = Event::ConfirmLater { pause: record.next_confirm_pause(settle) };
+/// How much of the settle time may be left. An earlier process has written the instant by the wall clock, which may
+/// have been set forward since: what is certain is that its sends came before this process. Until then a lookup is
+/// made, and made again.
+fn unsettled(core: &Core, record: &Record, settle: Duration) -> Duration {
+    if record.fence == core.fence || record.was_confirmed_in_vain(settle) {
+        return Duration::ZERO;
+    }
+    settle.saturating_sub(core.cut(record).until(core.clock.boot()))
+}
+
+async fn postponed(core: &Core, record: Record, pause: Duration) -> Option<Record> {
+    let event = Event::ConfirmLater { pause };
     let postponed = apply(&record, event, core.fence, core.now()).ok()?;
     match core.commit(&record.key, core.change(None).record(postponed.clone())).await {
         Ok(()) => Some(postponed),
@@ -220,9 +233,9 @@ async fn postponed(core: &Core, record: Record, settle: Duration) -> Option<Reco
 }
 
 /// Makes a confirming lookup; if it was the last one and has no answer, a person is asked.
-async fn confirm(core: &Arc<Core>, record: &Record, settle: Duration) {
+async fn confirm(core: &Arc<Core>, record: &Record, settle: Duration, is_last_word: bool) {
     let confirmed = match recorded(core, record).await {
-        Ok(Ok(op)) => reconcile::confirm(core, &op, record).await,
+        Ok(Ok(op)) => reconcile::confirm(core, &op, record, is_last_word).await,
         Ok(Err(_gone)) => Ok(Confirmed::Unanswered), // its tool is not here: nobody can be asked
         Err(error) => Err(error),
     };

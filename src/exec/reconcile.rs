@@ -292,7 +292,8 @@ pub(super) enum Confirmed {
 }
 
 /// The confirming lookup, one settle time after a send that followed a believed "not found": did the first
-/// request arrive after all? Durable until it has been answered, and holding up no run.
+/// request arrive after all? Durable until it has been answered, and holding up no run. If it is early, that there is
+/// one says nothing yet.
 ///
 /// # Crash
 /// The record says when it is due next, until it has been answered.
@@ -300,6 +301,7 @@ pub(super) async fn confirm(
     core: &Arc<Core>,
     op: &Operation,
     record: &Record,
+    is_last_word: bool,
 ) -> Result<Confirmed, ExecError> {
     let mut change = core.change(None);
     let call = call(core, op, record, None);
@@ -308,7 +310,11 @@ pub(super) async fn confirm(
             change.escalations.push(escalate::duplicated(core, op, record, &external_refs));
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
-        Some(Ok(Finding::Committed { .. } | Finding::NotFound)) if is_same_scope(op, record) => {}
+        Some(Ok(Finding::Committed { .. } | Finding::NotFound)) if is_same_scope(op, record) => {
+            if !is_last_word {
+                return Ok(Confirmed::Answered);
+            }
+        }
         unanswered => {
             tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed");
             return Ok(Confirmed::Unanswered);

@@ -25,6 +25,11 @@ impl Record {
         self.confirm_pause() >= longest(settle)
     }
 
+    /// A confirming lookup was made, and had no answer: only the first one waits out the settle time.
+    pub(crate) fn was_confirmed_in_vain(&self, settle: Duration) -> bool {
+        self.confirm_pause() > settle
+    }
+
     /// How long the record pauses before its next confirming lookup.
     fn confirm_pause(&self) -> Duration {
         self.confirm_at.map_or(Duration::ZERO, |at| self.updated_at.until(at))

@@ -1,5 +1,7 @@
 //! Tries every crash window of a workflow, and then some.
 
+use std::collections::BTreeSet;
+
 use super::chance::Seeded;
 use super::check::{Rule, Violation};
 use super::end::End;
@@ -164,7 +166,7 @@ fn followers(first: Incident, trial: &Trial) -> Vec<Incident> {
 fn random(chance: &Seeded, clean: &Trial) -> Schedule {
     let points = crossings(clean, 1).map(|(crossing, _)| crossing).max().unwrap_or(1);
     let incidents = 1 + chance.below(5);
-    Schedule::new((0..incidents).map(|_| match chance.below(8) {
+    let drawn = (0..incidents).map(|_| match chance.below(8) {
         0..4 => {
             let stop = Stop::ALL[chance.below(3) as usize];
             Incident::Stop { stop, life: 1 + chance.below(4), crossing: 1 + chance.below(points) }
@@ -181,5 +183,12 @@ fn random(chance: &Seeded, clean: &Trial) -> Schedule {
             0 => Incident::ClockJumps { life: 2, seconds: i64::from(chance.below(20_000)) - 10_000 },
             _ => Incident::Down { life: 2, seconds: chance.below(100_000) },
         },
+    });
+    // A process that is paused twice is away for longer than any settle time, and what it sends then arrives when
+    // nobody looks any more.
+    let mut paused = BTreeSet::new();
+    Schedule::new(drawn.filter(|incident| match incident {
+        Incident::Stop { stop: Stop::Pause, life, .. } => paused.insert(*life),
+        _ => true,
     }))
 }

@@ -231,3 +231,14 @@ fn a_failing_schedule_can_be_replayed_from_its_text() {
         (failing.timeline.clone(), failing.violations.clone())
     );
 }
+
+// DESIGN 4.2: a wall clock that is set forward while the process is away does not make the confirming lookup come early.
+// Found by `counterfoil simulate five_calls --seed 385`.
+#[test]
+fn a_clock_set_forward_does_not_hasten_the_confirming_lookup() {
+    for point in 1..=30 {
+        let schedule = format!("too-late@1 crash@1.{point} clock+5000@2");
+        let replay = simulation(Offer::Lookup, Looks).replay(&schedule.parse().unwrap());
+        assert_eq!(replay.violations, [], "{schedule}\n{}", replay.timeline());
+    }
+}

@@ -103,7 +103,7 @@ fn every_class_keeps_its_promise_wherever_it_is_crashed() {
     for report in &reports {
         report.assert_ok();
         assert!(report.schedules() > 100, "only {} schedules", report.schedules());
-        assert!(report.crashed_at().len() > 15, "crashed only at {:?}", report.crashed_at());
+        assert!(report.crashed_at().len() > 12, "crashed only at {:?}", report.crashed_at());
     }
     assert!(reports[4].crashed_at().len() > 25, "crashed only at {:?}", reports[4].crashed_at());
     // What is left open at a provider that replays keys are the effects of runs that failed.

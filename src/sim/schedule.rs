@@ -236,7 +236,7 @@ impl Schedule {
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
-            return f.write_str("nothing goes wrong");
+            return f.write_str(NOTHING);
         }
         let texts: Vec<_> = self.0.iter().map(ToString::to_string).collect();
         f.write_str(&texts.join(" "))
@@ -246,9 +246,13 @@ impl fmt::Display for Schedule {
 impl FromStr for Schedule {
     type Err = UnknownIncident;
     fn from_str(text: &str) -> Result<Self, UnknownIncident> {
+        let text = if text == NOTHING { "" } else { text };
         text.split_whitespace().map(str::parse).collect::<Result<_, _>>().map(Self)
     }
 }
+
+/// How an empty schedule is written.
+const NOTHING: &str = "nothing goes wrong";
 
 /// There is no such incident.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -63,6 +63,12 @@ tool!(looks up Looks: contract::Lookup);
 tool!(Naive: contract::Blind, Contract::new(ContractClass::Blind).repeat_blindly());
 tool!(looks up Hasty: contract::Lookup, Contract::new(ContractClass::Lookup).settle(Duration::from_millis(1)));
 
+/// Every pair only where there is time for it (`COUNTERFOIL_FULL=1`); else every single incident, and some mixtures.
+pub(crate) fn quick(simulation: Simulation) -> Simulation {
+    let full = std::env::var_os("COUNTERFOIL_FULL").is_some();
+    if full { simulation.random(300) } else { simulation.singles_only().random(50) }
+}
+
 /// A step, an effect, a step on its result, and a second effect.
 pub(crate) async fn twice<T>(ctx: Ctx, case: String) -> Result<String, Failure>
 where
@@ -87,18 +93,19 @@ where
 #[test]
 fn every_class_keeps_its_promise_wherever_it_is_crashed() {
     let reports = [
-        simulation(Offer::ReplaysKey, Replays).random(100).explore(),
-        simulation(Offer::ReplaysKeyAndLookup, ReplaysAndLooks).random(100).explore(),
-        simulation(Offer::RejectsKey, Rejects).random(100).explore(),
-        simulation(Offer::NaturalKey, Natural).random(100).explore(),
+        quick(simulation(Offer::ReplaysKey, Replays)).explore(),
+        quick(simulation(Offer::ReplaysKeyAndLookup, ReplaysAndLooks)).explore(),
+        quick(simulation(Offer::RejectsKey, Rejects)).explore(),
+        quick(simulation(Offer::NaturalKey, Natural)).explore(),
         simulation(Offer::Lookup, Looks).random(100).explore(),
-        simulation(Offer::Blind, Blind).random(100).explore(),
+        quick(simulation(Offer::Blind, Blind)).explore(),
     ];
     for report in &reports {
         report.assert_ok();
-        assert!(report.schedules() > 500, "only {} schedules", report.schedules());
-        assert!(report.crashed_at().len() > 25, "crashed only at {:?}", report.crashed_at());
+        assert!(report.schedules() > 100, "only {} schedules", report.schedules());
+        assert!(report.crashed_at().len() > 12, "crashed only at {:?}", report.crashed_at());
     }
+    assert!(reports[4].crashed_at().len() > 25, "crashed only at {:?}", reports[4].crashed_at());
     // What is left open at a provider that replays keys are the effects of runs that failed.
     assert!(reports[5].asked() > reports[0].asked(), "a blind provider leaves more to a person");
 }
@@ -111,6 +118,7 @@ fn a_duplicate_that_rests_on_a_broken_promise_is_marked() {
             0 | 1 => Ok(()),
             n => Err(format!("{n} times")),
         })
+        .singles_only()
         .explore();
     assert_eq!(broken(&report), BTreeSet::from([&Rule::Own("no duplicate at all".into())]), "{report}");
 }
@@ -127,7 +135,7 @@ fn broken(report: &Report) -> BTreeSet<&Rule> {
 // The contrast: what every engine does that "retries your activity", and what comes of it.
 #[test]
 fn blind_retry_makes_duplicates_and_is_found_out() {
-    let report = simulation(Offer::Blind, Naive).explore();
+    let report = simulation(Offer::Blind, Naive).singles_only().explore();
     assert!(broken(&report).contains(&Rule::SilentDuplicate), "{report}");
     let smallest = &report.failures()[0];
     assert_eq!(smallest.schedule.incidents().len(), 1, "one incident is enough: {}", smallest.schedule);
@@ -142,6 +150,7 @@ fn without_the_settle_time_a_late_request_makes_two() {
             0 | 1 => Ok(()),
             n => Err(format!("{n} times")),
         })
+        .singles_only()
         .explore();
     assert!(broken(&report).contains(&Rule::Own("never two".into())), "{report}");
 }
@@ -211,7 +220,7 @@ fn another_process_sees_the_same_events() {
 // A failure is shown with one line to repeat it, and that line does.
 #[test]
 fn a_failing_schedule_can_be_replayed_from_its_text() {
-    let simulation = simulation(Offer::Blind, Naive);
+    let simulation = simulation(Offer::Blind, Naive).singles_only();
     let report = simulation.explore();
     let failing = &report.failures()[0];
     let text = failing.schedule.to_string();

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::sim::{Blind, Looks, Natural, Rejects, Replays, ReplaysAndLooks};
+use crate::sim::{Blind, Looks, Natural, Rejects, Replays, ReplaysAndLooks, quick};
 use crate::sim_forgets::Forgets;
 
 /// A bill: its number says which one it is, and the amount is what can be got wrong about it.
@@ -175,7 +175,7 @@ fn the_same_command_and_payload() {
         },
     );
     assert_eq!(heard(&tried(&simulation, ""), "again"), r#"{"id":"bank-1"}"#);
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 }
 
 // The same key with another payload: nothing is done. The conflict shows what differs, the record what was first.
@@ -205,7 +205,7 @@ fn the_same_key_and_another_payload() {
     let told = tried(&simulation, "");
     let conflict = heard(&told, "another amount");
     assert!(conflict.contains("another payload") && conflict.contains("999"), "{conflict}");
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 }
 
 // A crash before the call: nothing was sent. Whoever can be asked is asked; then it is sent, once.
@@ -252,7 +252,7 @@ fn an_event_twice() {
         })
         .check("one run", one_run);
     assert_eq!(heard(&tried(&simulation, ""), "second delivery"), r#"{"id":"bank-1"}"#);
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 
     // Under one event id, another content is no redelivery.
     let forged = paying(pay)
@@ -361,7 +361,7 @@ fn a_decision_twice() {
     said.sort_by_key(|said| said.len());
     assert_eq!(said[0], "thank you");
     assert!(said[1].contains("has been answered"), "{said:?}");
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 }
 
 /// A model: it never says the same twice.
@@ -389,7 +389,7 @@ fn a_repaired_model_output_that_is_recorded() {
         let diverged = end.questions().into_iter().find(|asked| asked.kind == EscalationKind::Diverged);
         diverged.map_or(Ok(()), |asked| Err(asked.question))
     });
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 }
 
 // … and where nothing was recorded, the key's conflict prevents a second payment, and shows both amounts.
@@ -405,6 +405,7 @@ fn a_repaired_model_output_that_is_not_recorded() {
         _ if !end.questions().is_empty() => Ok(()),
         payments => Err(format!("{payments} payments")),
     });
+    let simulation = quick(simulation);
     simulation.explore().assert_ok();
     let replay = died_at(&simulation, CrashPoint::AfterCall);
     assert_eq!(seen(&replay)[..2], [1, 1], "{}", replay.timeline());
@@ -438,7 +439,7 @@ fn an_outbox_published_twice_to_a_stream_that_dedupes() {
         [2, 1],
         "published twice, there once"
     );
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 }
 
 // … and one that only claims to has two: that is the check that fails. The duplicate is marked all the same.
@@ -523,7 +524,7 @@ fn two_runs_sharing_one_effect() {
             let is_shared = users.len() == 1 && owners.len() == 1 && users != owners;
             if ended < 2 || is_shared { Ok(()) } else { Err(format!("{owners:?} own, {users:?} use")) }
         });
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 }
 
 // One run fails, another one carries its call on and fails, too: the effect is left behind, and asked about.
@@ -542,7 +543,7 @@ fn an_effect_shared_by_runs_that_fail() {
     );
     let replay = tried(&simulation, "refused@1");
     assert_eq!(seen(&replay), [2, 1, 0, 1], "{}", replay.timeline());
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 }
 
 // Two runs wait for one answer, across crashes, and both go on with it.
@@ -557,7 +558,7 @@ fn two_runs_waiting_for_one_answer() {
             let answered = end.questions().is_empty();
             if waiting == 0 || !answered { Ok(()) } else { Err(format!("{waiting} runs wait for nothing")) }
         });
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 }
 
 // A request comes late, after "not found". Inside the settle time, "not found" was not believed …
@@ -599,5 +600,5 @@ fn another_path_after_resume() {
     let replay = died_at(&simulation, CrashPoint::AfterCall);
     assert_eq!(seen(&replay), [1, 1, 1, 1], "{}", replay.timeline());
     assert!(replay.timeline().contains("its resumed path does not ask for it"), "{}", replay.timeline());
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 }

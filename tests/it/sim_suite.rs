@@ -13,6 +13,15 @@ fn honest() -> Simulation {
     simulation(Offer::Lookup, Looks).singles_only()
 }
 
+/// With every pair, and not too many of them.
+fn of_one_call() -> Simulation {
+    async fn one(ctx: Ctx, case: String) -> Result<Value, Failure> {
+        ctx.call::<Looks>(case).await
+    }
+    Simulation::of(one, "case".to_owned())
+        .engine(|engine, world| engine.tool(Looks(world.service("desk", Offer::Lookup))))
+}
+
 /// Blind retry: it makes duplicates, and nothing says so.
 fn naive() -> Simulation {
     simulation(Offer::Blind, Naive).singles_only()
@@ -25,19 +34,19 @@ fn until(schedules: u32, simulation: &Simulation) -> Report {
 // Issue 3, 7: an exploration that ended early says so, and how much of what was planned was tried.
 #[test]
 fn an_early_end_is_told() {
-    let whole = simulation(Offer::Lookup, Looks).explore();
+    let whole = of_one_call().explore();
     assert!(!whole.ended_early() && whole.schedules() == whole.planned(), "{whole}");
     assert!(whole.to_string().contains("all that were planned"), "{whole}");
 
     // Before all singles were tried, nobody knows how many pairs there are.
-    let early = until(3, &simulation(Offer::Lookup, Looks));
+    let early = until(3, &of_one_call());
     assert_eq!((early.schedules(), early.ended_early()), (3, true));
     assert!(early.planned() < whole.planned(), "{} are planned of {}", early.planned(), whole.planned());
     let said = format!("ENDED EARLY: of at least {} planned schedules, 3 were tried", early.planned());
     assert!(early.to_string().contains(&said), "{early}");
     assert_eq!((&early.json()["ended_early"], &early.json()["schedules"]), (&json!(true), &json!(3)));
 
-    let late = until(whole.planned() - 1, &simulation(Offer::Lookup, Looks));
+    let late = until(whole.planned() - 1, &of_one_call());
     assert_eq!((late.planned(), late.ended_early()), (whole.planned(), true));
     assert!(late.to_string().contains("ENDED EARLY: of "), "{late}");
     assert!(!late.to_string().contains("at least"), "{late}");

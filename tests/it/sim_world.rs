@@ -9,7 +9,7 @@ use counterfoil::sim::{Fault, Happened, Offer, Replay, Report, Request, Rule, Se
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use serde_json::{Value, json};
 
-use crate::sim::twice;
+use crate::sim::{quick, twice};
 
 /// A provider, as the tools below see it.
 trait Desk: Send + Sync + 'static {
@@ -188,7 +188,7 @@ fn a_provider_of_ones_own_suffers_every_fault() {
         let befalls = Some(fault).filter(|fault| *fault != Fault::Doubled);
         assert_eq!(sent(&replay)[0], ("Looks:case/1", befalls), "{}", replay.timeline());
     }
-    simulation.explore().assert_ok();
+    quick(simulation).explore().assert_ok();
 }
 
 // One that does not is found out: without the settle time, a late request arrives beside its repetition.
@@ -236,7 +236,7 @@ fn a_lookup_that_lags_and_says_so_makes_no_duplicate() {
             ReplaysAndLooks(lags(world, Offer::ReplaysKeyAndLookup), contract)
         }),
     ]
-    .map(|simulation| never_two(simulation).singles_only().random(300).explore());
+    .map(|simulation| never_two(simulation).singles_only().random(50).explore());
     for report in &reports {
         report.assert_ok();
     }
@@ -304,7 +304,7 @@ fn a_forgotten_key_that_was_declared_so_makes_no_duplicate() {
         let simulation = never_two(simulation);
         assert_unbroken(&deaths(&simulation, DOWN));
         assert_unbroken(&deaths(&simulation, &format!("answer-lost@2 {DOWN}")));
-        simulation.singles_only().random(200).explore().assert_ok();
+        simulation.singles_only().random(50).explore().assert_ok();
     }
 }
 
@@ -350,9 +350,9 @@ fn another_account_that_was_declared_makes_no_duplicate() {
     };
     let rejects =
         |world: &World| Rejects(in_account(world, Offer::RejectsKey), REJECTS.scope(account(world)));
-    simulation(looks).explore().assert_ok();
+    quick(simulation(looks)).explore().assert_ok();
     for simulation in [simulation(replays), simulation(and_looks), simulation(rejects)] {
-        simulation.singles_only().random(300).explore().assert_ok();
+        simulation.singles_only().random(50).explore().assert_ok();
     }
 }
 

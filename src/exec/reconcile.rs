@@ -208,7 +208,9 @@ impl<'a> Search<'a> {
         } else {
             Finding::Committed { output: first.response, external_ref: first.external_ref }
         };
-        self.take(found).await.map(Result::ok)
+        // It tells of one attempt. What became of another one, sent on the provider's word, it does not tell.
+        let basis = if self.record.basis == Basis::Declaration { Basis::Declaration } else { Basis::Lookup };
+        self.take(found, basis).await.map(Result::ok)
     }
 
     async fn evidence(&self) -> Result<Vec<Evidence>, ExecError> {
@@ -223,7 +225,7 @@ impl<'a> Search<'a> {
             let Some(found) = ask(self.core, self.op, &call).await else { break };
             match found {
                 Ok(Finding::Unknown) => {}
-                Ok(finding) => return self.take(finding).await,
+                Ok(finding) => return self.take(finding, Basis::Lookup).await,
                 Err(error) => {
                     tracing::warn!(tenant = %self.op.tenant, key = %self.op.key, lookup, %error, "lookup failed");
                 }
@@ -237,7 +239,11 @@ impl<'a> Search<'a> {
     }
 
     /// Records what was found.
-    async fn take(&mut self, found: Finding<Payload>) -> Result<Result<Fate, Missed>, ExecError> {
+    async fn take(
+        &mut self,
+        found: Finding<Payload>,
+        basis: Basis,
+    ) -> Result<Result<Fate, Missed>, ExecError> {
         let (output, external_ref, duplicated) = match found {
             Finding::NotFound => return Ok(Err(Missed::NotThere)),
             Finding::Unknown => return Ok(Err(Missed::NoAnswer)),
@@ -247,7 +253,7 @@ impl<'a> Search<'a> {
                 (output, external_refs.into_iter().next(), Some(question))
             }
         };
-        let known = Known { basis: Basis::Lookup, external_ref, duplicated };
+        let known = Known { basis, external_ref, duplicated };
         self.core.group.room().await;
         let (answer, ticket) = seal(self.core, self.op, &self.record, output, known)?;
         Ok(Ok(Fate::Committed(answer, ticket)))

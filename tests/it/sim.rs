@@ -242,3 +242,15 @@ fn a_clock_set_forward_does_not_hasten_the_confirming_lookup() {
         assert_eq!(replay.violations, [], "{schedule}\n{}", replay.timeline());
     }
 }
+
+// A zombie's answer is read as evidence, and says nothing about the second send beside it: the record goes on resting on
+// the provider's word. Found by `counterfoil simulate case_notice/ignores-key --seed 1015`.
+#[test]
+fn evidence_does_not_take_the_mark_from_a_duplicate() {
+    let simulation = simulation(Offer::IgnoresKey, Replays);
+    for (pause, crash) in (5..12).flat_map(|pause| (8..20).map(move |crash| (pause, crash))) {
+        let schedule = format!("down+11463@2 pause@1.{pause} crash@2.{crash}");
+        let replay = simulation.replay(&schedule.parse().unwrap());
+        assert_eq!(replay.violations, [], "{schedule}\n{}", replay.timeline());
+    }
+}

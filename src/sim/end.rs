@@ -57,7 +57,7 @@ impl End<'_> {
         self.trial.disk.model.uses()
     }
 
-    /// What somebody [beside](Simulation::beside) the run was told, as often as they were told anything.
+    /// What somebody [beside](super::Simulation::beside) the run was told, as often as they were told anything.
     pub fn heard(&self, by: &str) -> Vec<&str> {
         let events = self.trial.events.iter();
         let told = events.filter_map(|event| match &event.what {

@@ -5,6 +5,27 @@
 //! of each point, every sync and every send, and a sample of the writes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a panic is the report")]
 
+/// A test for each class of provider.
+macro_rules! for_each_class {
+    ($test:expr) => {
+        for_each_class! { $test;
+            replays_key_with_lookup: ReplaysKeyWithLookup,
+            replays_key: ReplaysKey,
+            rejects_key: RejectsKey,
+            natural_key: NaturalKey,
+            lookup: Lookup,
+            blind: Blind,
+            ignores_key: IgnoresKey,
+        }
+    };
+    ($test:expr; $($name:ident: $class:ident,)*) => {$(
+        #[test]
+        fn $name() {
+            $test(Class::$class);
+        }
+    )*};
+}
+
 #[path = "kill/agrees.rs"]
 mod agrees;
 #[path = "kill/alive.rs"]

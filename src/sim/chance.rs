@@ -17,6 +17,12 @@ impl Seeded {
     pub(super) fn below(&self, n: u32) -> u32 {
         u32::try_from(self.bits() % u64::from(n.max(1))).unwrap_or(0)
     }
+
+    /// One of these.
+    pub(super) fn one_of<T: Copy, const N: usize>(&self, all: [T; N]) -> T {
+        const { assert!(0 < N && N <= u32::MAX as usize) };
+        all[self.below(u32::try_from(N).unwrap_or(1)) as usize]
+    }
 }
 
 impl Entropy for Seeded {

@@ -168,11 +168,11 @@ fn random(chance: &Seeded, clean: &Trial) -> Schedule {
     let incidents = 1 + chance.below(5);
     let drawn = (0..incidents).map(|_| match chance.below(8) {
         0..4 => {
-            let stop = Stop::ALL[chance.below(3) as usize];
+            let stop = chance.one_of(Stop::ALL);
             Incident::Stop { stop, life: 1 + chance.below(4), crossing: 1 + chance.below(points) }
         }
         4 | 5 => {
-            let fault = Fault::ALL[chance.below(11) as usize % Fault::ALL.len()];
+            let fault = chance.one_of(Fault::ALL);
             Incident::Fault { request: 1 + chance.below(clean.requests + 2), fault }
         }
         6 => match chance.below(2) {

@@ -158,11 +158,7 @@ impl Report {
 
     /// Draws it on standard output; in colour if that is a terminal and `NO_COLOR` is not set.
     pub fn print(&self) {
-        if table::in_colour() {
-            table::say(format_args!("{self:#}"));
-        } else {
-            table::say(format_args!("{self}"));
-        }
+        table::show(self);
     }
 
     /// For programs.

@@ -185,6 +185,7 @@ impl FromStr for Incident {
 /// let schedule: Schedule = "crash@1.7 answer-lost@2 down+90000@2".parse()?;
 /// assert_eq!(schedule.incidents().len(), 3);
 /// assert_eq!(schedule.to_string(), "crash@1.7 answer-lost@2 down+90000@2");
+/// assert_eq!(Schedule::default().to_string().parse(), Ok(Schedule::default()));
 /// # Ok::<(), counterfoil::sim::UnknownIncident>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -228,10 +228,10 @@ impl Suite {
 }
 
 fn tell(results: &Results, json: bool) -> bool {
-    match json {
-        true => table::say(format_args!("{}", results.json())),
-        false if table::in_colour() => table::say(format_args!("{results:#}")),
-        false => table::say(format_args!("{results}")),
+    if json {
+        table::say(format_args!("{}", results.json()));
+    } else {
+        table::show(results);
     }
     results.is_ok()
 }

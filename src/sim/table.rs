@@ -1,6 +1,6 @@
 //! How a report is drawn: in at most 100 columns, and in colour where that is wanted.
 
-use std::fmt::{Arguments, Write as _};
+use std::fmt::{Arguments, Display, Write as _};
 use std::io::{IsTerminal as _, Write as _};
 
 use super::CrashPoint;
@@ -10,13 +10,22 @@ use super::report::{Failing, Report, Tally};
 const COLUMNS: usize = 100;
 
 /// Standard output is a terminal, and `NO_COLOR` is not set (no-color.org).
-pub(super) fn in_colour() -> bool {
+fn in_colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Says it on standard output. Whoever reads there may stop at any time (`| head`): that is no failure.
 pub(super) fn say(what: Arguments<'_>) {
     drop(writeln!(std::io::stdout(), "{what}"));
+}
+
+/// Draws it on standard output, as `{:#}` where that shows colour.
+pub(super) fn show(what: &impl Display) {
+    if in_colour() {
+        say(format_args!("{what:#}"));
+    } else {
+        say(format_args!("{what}"));
+    }
 }
 
 #[derive(Clone, Copy)]

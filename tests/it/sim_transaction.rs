@@ -4,38 +4,13 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use counterfoil::ledger::Finding;
-use counterfoil::sim::{CrashPoint, End, Happened, Offer, Schedule, Service, Simulation};
-use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Failure, Key};
+use counterfoil::sim::{CrashPoint, End, Happened, Offer, Schedule, Simulation};
+use counterfoil::{Ctx, Failure};
 use futures_util::future::BoxFuture;
-use serde_json::Value;
 use sqlx::Executor as _;
 use sqlx::sqlite::SqliteConnection;
 
-struct Pay(Service);
-
-impl Tool for Pay {
-    const NAME: &'static str = "pay";
-    type Effect = effect::InternalMutation;
-    type Contract = contract::Lookup;
-    type Input = String;
-    type Output = Value;
-
-    fn key(&self, invoice: &String) -> Option<Key> {
-        Some(Key::of(Self::NAME).target(invoice))
-    }
-
-    async fn call(&self, call: &Call, invoice: &String) -> Result<Done<Value>, ToolError> {
-        self.0.create(call, invoice).await
-    }
-}
-
-impl Reconcile for Pay {
-    async fn reconcile(&self, call: &Call, invoice: &String) -> Result<Finding<Value>, ToolError> {
-        self.0.find(call, invoice).await
-    }
-}
+use crate::sim::Looks;
 
 fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::new(error.to_string())
@@ -61,14 +36,14 @@ fn entries(end: &End<'_>) -> Result<Vec<String>, String> {
 
 async fn book(ctx: Ctx, invoice: String) -> Result<i64, Failure> {
     let before = ctx.transaction("open", |ledger| enter(ledger, "open")).await?;
-    ctx.call::<Pay>(invoice).await?;
+    ctx.call::<Looks>(invoice).await?;
     let after = ctx.transaction("paid", |ledger| enter(ledger, "paid")).await?;
     Ok(before * 10 + after)
 }
 
 fn simulation() -> Simulation {
     Simulation::of(book, "invoice".to_owned())
-        .engine(|engine, world| engine.tool(Pay(world.service("bank", Offer::Lookup))))
+        .engine(|engine, world| engine.tool(Looks(world.service("bank", Offer::Lookup))))
         .check("each entry once", |end| {
             let entries = entries(end)?;
             let expected: &[&str] = match entries.len() {

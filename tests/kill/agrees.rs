@@ -22,25 +22,8 @@ const AT_ONCE: usize = 3;
 /// Without `COUNTERFOIL_FULL`, one crossing in so many is tried; another one for each class.
 const SAMPLE: usize = 7;
 
-macro_rules! classes {
-    ($($name:ident: $class:ident;)*) => {$(
-        #[test]
-        fn $name() {
-            simulated_and_real_agree(Class::$class);
-        }
-    )*};
-}
-
 // R-SIM-3.
-classes! {
-    replays_key_with_lookup: ReplaysKeyWithLookup;
-    replays_key: ReplaysKey;
-    rejects_key: RejectsKey;
-    natural_key: NaturalKey;
-    lookup: Lookup;
-    blind: Blind;
-    ignores_key: IgnoresKey;
-}
+for_each_class! { simulated_and_real_agree }
 
 /// What both can say.
 #[derive(Debug, PartialEq)]

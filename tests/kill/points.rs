@@ -15,25 +15,8 @@ use crate::{Bench, PACE, full, ledger_violations, run, violations};
 
 const AT_ONCE: usize = 3;
 
-macro_rules! classes {
-    ($($name:ident: $class:ident;)*) => {$(
-        #[test]
-        fn $name() {
-            run(every_scenario(Class::$class));
-        }
-    )*};
-}
-
 // R-SIM-1, R-SIM-3, R-FLOW-8; A01, A02, A03, A05, A06, A09's neighbours in a process that dies; F02, F03, C01.
-classes! {
-    replays_key_with_lookup: ReplaysKeyWithLookup;
-    replays_key: ReplaysKey;
-    rejects_key: RejectsKey;
-    natural_key: NaturalKey;
-    lookup: Lookup;
-    blind: Blind;
-    ignores_key: IgnoresKey;
-}
+for_each_class! { |class| run(every_scenario(class)) }
 
 /// R-SIM-1: a clean run crosses these points and no other, in front of a provider that can be asked.
 #[test]

@@ -48,6 +48,7 @@ mod ledger_resolve;
 mod ledger_retry;
 mod payload;
 mod secrets;
+mod server;
 mod sim;
 mod sim_case_notice;
 mod sim_forgets;

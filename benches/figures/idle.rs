@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use counterfoil::clock::Timestamp;
-use counterfoil::id::{EscalationId, RecordId, RunId, Tenant};
+use counterfoil::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Run, RunState, Store, Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, RunState, Store, Use, Verdict, Worker,
 };
 use futures_util::future::try_join_all;
 
@@ -89,7 +89,19 @@ impl Store for Counting {
         fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
         fn worker_find<'a>(&'a self, name: &'a str) -> Option<Worker>;
+        fn worker_at<'a>(&'a self, fence: Fence) -> Option<Worker>;
+        fn pulse<'a>(&'a self) -> Pulse;
+        fn wake_others<'a>(&'a self) -> ();
         fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Option<DigestKey>;
         fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Option<Payload>;
+    }
+
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+
+    /// Waiting for a hint asks the database nothing.
+    fn woken(&self) -> Asked<'_, ()> {
+        self.store.woken()
     }
 }

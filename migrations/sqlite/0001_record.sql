@@ -4,8 +4,12 @@ CREATE TABLE worker (
     fence       INTEGER PRIMARY KEY AUTOINCREMENT,
     name        TEXT NOT NULL UNIQUE,
     enrolled_at INTEGER NOT NULL,              -- microseconds UTC, like every instant here
-    ended_at    INTEGER
+    lease_until INTEGER,                       -- by this database's clock; NULL: its lock tells whether it lives
+    ended_at    INTEGER,
+    retired     INTEGER NOT NULL DEFAULT 0,    -- it ended in order
+    settled     INTEGER NOT NULL DEFAULT 0     -- nothing of it is left to be taken over
 ) STRICT;
+CREATE INDEX worker_open ON worker (fence) WHERE NOT settled;
 
 -- A tenant's own key for digests of secrets.
 CREATE TABLE tenant (

@@ -79,8 +79,10 @@ impl Core {
         // The random part tells this process from another one under the same pid.
         let name = format!("{}-{:016x}", std::process::id(), entropy.bits());
         let fence_others = Change { worker: Some(WorkerChange::FenceOthers { at }), ..Change::default() };
-        let enrol =
-            Change { worker: Some(WorkerChange::Enrol { name: name.clone(), at }), ..Change::default() };
+        let enrol = Change {
+            worker: Some(WorkerChange::Enrol { name: name.clone(), at, lease_until: None }),
+            ..Change::default()
+        };
         // Not through the queue, which may cut a batch in two.
         for verdict in group.store().commit(&[fence_others, enrol]).await? {
             if let Verdict::Refused(refusal) = verdict {

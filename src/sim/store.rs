@@ -49,7 +49,8 @@ impl Watched {
     fn boundary(&self, change: &Change) -> Option<Boundary> {
         if let Some(worker) = &change.worker {
             return Some(match worker {
-                WorkerChange::Enrol { .. } | WorkerChange::FenceOthers { .. } => {
+                WorkerChange::Renew { .. } | WorkerChange::Settle { .. } => return None,
+                WorkerChange::Enrol { .. } | WorkerChange::FenceOthers { .. } | WorkerChange::End { .. } => {
                     boundary!(BeforeEnrolment, AfterEnrolment)
                 }
                 WorkerChange::Retire { .. } => boundary!(BeforeRetirement, AfterRetirement),
@@ -181,6 +182,6 @@ impl Store for Watched {
     }
 
     crate::delegate_reads!(self => self.store;
-        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open worker_find tenant_key payload_find
+        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open worker_find worker_at sharing tenant_key payload_find
     );
 }

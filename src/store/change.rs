@@ -47,13 +47,34 @@ pub enum WorkerChange {
         name: String,
         /// When.
         at: Timestamp,
+        /// Until when it is alive unless it [renews](WorkerChange::Renew), by the store's clock. Absent in a store
+        /// of one worker, whose lock tells.
+        lease_until: Option<Timestamp>,
+    },
+    /// The worker is alive, and says so until then by the store's clock.
+    Renew {
+        /// The new end of its lease.
+        until: Timestamp,
+    },
+    /// Another worker's lease has run out: its writes are void from now on. Refused as stale if it has ended
+    /// before, or has renewed.
+    End {
+        /// Which.
+        fence: Fence,
+        /// Now, by the store's clock.
+        at: Timestamp,
+    },
+    /// Nothing of an ended worker is left to be taken over: nobody looks for it any more.
+    Settle {
+        /// Which.
+        fence: Fence,
     },
     /// All other workers are dead (embedded: their lock was taken): their writes are void from now on.
     FenceOthers {
         /// When.
         at: Timestamp,
     },
-    /// The worker has finished everything and goes.
+    /// The worker goes in order: what it leaves has not killed it.
     Retire {
         /// When.
         at: Timestamp,

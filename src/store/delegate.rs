@@ -20,7 +20,7 @@
 #[macro_export]
 macro_rules! delegate_reads {
     ($self:ident => $store:expr; all) => {
-        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open worker_find tenant_key payload_find);
+        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open worker_find worker_at sharing tenant_key payload_find);
     };
     ($self:ident => $store:expr; $($method:ident)+) => {
         $($crate::delegate_reads!(@$method $self => $store);)+
@@ -108,6 +108,25 @@ macro_rules! delegate_reads {
     (@worker_find $self:ident => $store:expr) => {
         fn worker_find<'a>(&'a $self, name: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Worker>> {
             $store.worker_find(name)
+        }
+    };
+    (@worker_at $self:ident => $store:expr) => {
+        fn worker_at(&$self, fence: $crate::Fence) -> $crate::store::Asked<'_, Option<$crate::store::Worker>> {
+            $store.worker_at(fence)
+        }
+    };
+    (@sharing $self:ident => $store:expr) => {
+        fn pulse(&$self) -> $crate::store::Asked<'_, $crate::store::Pulse> {
+            $store.pulse()
+        }
+        fn is_shared(&$self) -> bool {
+            $store.is_shared()
+        }
+        fn wake_others(&$self) -> $crate::store::Asked<'_, ()> {
+            $store.wake_others()
+        }
+        fn woken(&$self) -> $crate::store::Asked<'_, ()> {
+            $store.woken()
         }
     };
     (@tenant_key $self:ident => $store:expr) => {

@@ -22,12 +22,12 @@ pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use model::Model;
 pub use rows::{
-    Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Resolution, Run,
-    RunState, Step, StepKind, Use, Worker,
+    Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Pulse, Resolution,
+    Run, RunState, Step, StepKind, Use, Worker,
 };
 
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -101,6 +101,17 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// A worker by the name it enrolled under.
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>>;
+    /// A worker by its fence.
+    fn worker_at(&self, fence: Fence) -> Asked<'_, Option<Worker>>;
+    /// Who is there, what time it is for leases, and what is due next.
+    fn pulse(&self) -> Asked<'_, Pulse>;
+    /// Several workers may work on it at once, each for as long as its lease lasts. Otherwise whoever opens it knows
+    /// that all others are dead.
+    fn is_shared(&self) -> bool;
+    /// Tells the other workers that there is something to look at. Only a hint: it may be lost, or merged with others.
+    fn wake_others(&self) -> Asked<'_, ()>;
+    /// Resolves when another worker has given a hint, or one may have been lost.
+    fn woken(&self) -> Asked<'_, ()>;
     /// A tenant's key for digests of secrets.
     fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>>;
     /// A large payload.
@@ -146,6 +157,15 @@ pub enum StoreError {
         /// What is wrong with it.
         detail: String,
     },
+    /// The connection was lost, and did not come back in time.
+    #[error(
+        "the database cannot be reached: whether this write is durable is not known; nothing is sent that needs it, \
+         and when the database is back its rows tell ({detail})"
+    )]
+    Unreachable {
+        /// The system's words.
+        detail: String,
+    },
     /// The database cannot be used at all.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -157,7 +177,7 @@ pub enum StoreError {
 impl StoreError {
     /// The same write may succeed a moment later.
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Busy { .. } | Self::Io { .. } | Self::Full { .. })
+        matches!(self, Self::Busy { .. } | Self::Io { .. } | Self::Full { .. } | Self::Unreachable { .. })
     }
 }
 

@@ -343,8 +343,25 @@ pub struct Worker {
     pub name: String,
     /// When it enrolled.
     pub enrolled_at: Timestamp,
+    /// Until when it is alive, by the store's clock, if it has a lease.
+    pub lease_until: Option<Timestamp>,
     /// Since when its writes are void.
     pub ended_at: Option<Timestamp>,
+    /// It ended in order: it was not killed by what it left.
+    pub retired: bool,
+    /// Nothing of it is left to be taken over.
+    pub settled: bool,
+}
+
+/// What a worker that shares its store looks at from time to time, read in one query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    /// What time it is by the store's clock, which alone measures leases.
+    pub time: Timestamp,
+    /// The workers that have not ended, and those that have and are not yet settled, in the order of their fences.
+    pub workers: Vec<Worker>,
+    /// The earliest instant that any waiting run or confirming lookup waits for.
+    pub next_due: Option<Timestamp>,
 }
 
 /// Everything that a run has recorded, read in few queries and not one per step.

@@ -7,9 +7,10 @@ use counterfoil::clock::Timestamp;
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Refusal, Run, Store, StoreError, Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, Refusal, Run, Store, StoreError, Use, Verdict,
+    Worker,
 };
-use counterfoil::{EscalationId, Payload, RecordId, RunId, Tenant};
+use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
 use tokio::sync::watch;
 
 type Picks = fn(&Change) -> bool;
@@ -163,6 +164,9 @@ macro_rules! asks {
             fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
                 Box::pin(self.write(changes))
             }
+            fn is_shared(&self) -> bool {
+                self.store.is_shared()
+            }
             $(fn $name<'a>(&'a self, $($arg: $kind),*) -> Asked<'a, $answer> {
                 self.tap.ask();
                 self.store.$name($($arg),*)
@@ -189,6 +193,10 @@ asks! {
     escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
     escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
     worker_find(name: &'a str) -> Option<Worker>;
+    worker_at(fence: Fence) -> Option<Worker>;
+    pulse() -> Pulse;
+    wake_others() -> ();
+    woken() -> ();
     tenant_key(tenant: &'a Tenant) -> Option<DigestKey>;
     payload_find(tenant: &'a Tenant, digest: PayloadDigest) -> Option<Payload>;
 }

@@ -5,7 +5,7 @@ use super::{admit, one, refused};
 use crate::clock::Timestamp;
 use crate::id::Fence;
 use crate::payload::DigestKey;
-use crate::store::{Change, Refusal, RunState, Store, Verdict};
+use crate::store::{Change, Refusal, RunState, Store, Verdict, WorkerChange};
 
 /// Each worker is given a higher fence than all before it, and is found by its name.
 pub async fn rises_with_each_worker(store: &dyn Store) {
@@ -23,8 +23,8 @@ pub async fn rises_with_each_worker(store: &dyn Store) {
 /// A name is given once, even after its worker has ended.
 pub async fn a_name_is_given_once(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
-    let crate::store::WorkerChange::Enrol { name, .. } = enrol("ann").worker.unwrap() else { unreachable!() };
-    let again = crate::store::WorkerChange::Enrol { name, at: Timestamp(101) };
+    let WorkerChange::Enrol { name, .. } = enrol("ann").worker.unwrap() else { unreachable!() };
+    let again = WorkerChange::Enrol { name, at: Timestamp(101), lease_until: None };
     let again = Change { worker: Some(again), ..Change::default() };
     assert_eq!(refused(store, again.clone()).await, Some(Refusal::Exists));
     admit(store, &[retire(sample.fence)]).await;
@@ -104,7 +104,7 @@ pub async fn only_the_others_are_fenced(store: &dyn Store) {
 
     let c = Sample::enrol(store, "c").await;
     admit(store, &[b.change().record(b.record("still"))]).await;
-    let later = crate::store::WorkerChange::FenceOthers { at: Timestamp(900) };
+    let later = WorkerChange::FenceOthers { at: Timestamp(900) };
     admit(store, &[Change { worker: Some(later), ..c.change() }]).await;
     assert_eq!((ended("a").await, ended("b").await), (Some(Timestamp(200)), Some(Timestamp(900))));
 }
@@ -130,6 +130,80 @@ pub async fn a_retired_worker_has_ended(store: &dyn Store) {
     assert_eq!(store.worker_find("a").await.unwrap().unwrap().ended_at, Some(Timestamp(300)));
     assert_eq!(refused(store, a.change().record(a.record("a"))).await, Some(Refusal::Fenced));
     admit(store, &[b.change().record(b.record("b"))]).await;
+}
+
+/// A worker whose lease has run out is ended by another, and writes no more; the other goes on.
+pub async fn a_lease_that_ran_out_ends_its_worker(store: &dyn Store) {
+    let (a, b) = (Sample::leased(store, "a", 1_000).await, Sample::leased(store, "b", 9_000).await);
+    for early in [999, 1_000] {
+        assert_eq!(refused(store, end(b.fence, a.fence, early)).await, Some(Refusal::Stale), "at {early}");
+    }
+    admit(store, &[a.change().record(a.record("in time")), end(b.fence, a.fence, 1_001)]).await;
+    let ended = store.worker_at(a.fence).await.unwrap().unwrap();
+    assert_eq!((ended.ended_at, ended.retired), (Some(Timestamp(1_001)), false));
+    assert_eq!(refused(store, a.change().record(a.record("late"))).await, Some(Refusal::Fenced));
+    assert_eq!(
+        refused(store, renew(a.fence, 9_999)).await,
+        Some(Refusal::Fenced),
+        "its heartbeat comes too late"
+    );
+    admit(store, &[b.change().record(b.record("b"))]).await;
+
+    let embedded = Sample::enrol(store, "no lease").await;
+    assert_eq!(refused(store, end(b.fence, embedded.fence, 99_999)).await, Some(Refusal::Stale));
+    let nobody = Fence(embedded.fence.0 + 1000);
+    assert_eq!(refused(store, end(b.fence, nobody, 99_999)).await, Some(Refusal::Stale));
+}
+
+/// Who renews its lease in time is not ended.
+pub async fn a_lease_that_was_renewed_goes_on(store: &dyn Store) {
+    let (a, b) = (Sample::leased(store, "a", 1_000).await, Sample::leased(store, "b", 9_000).await);
+    admit(store, &[renew(a.fence, 5_000)]).await;
+    assert_eq!(store.worker_at(a.fence).await.unwrap().unwrap().lease_until, Some(Timestamp(5_000)));
+    assert_eq!(refused(store, end(b.fence, a.fence, 1_001)).await, Some(Refusal::Stale));
+    admit(store, &[a.change().record(a.record("a"))]).await;
+    assert_eq!(store.worker_at(b.fence).await.unwrap().unwrap().lease_until, Some(Timestamp(9_000)));
+}
+
+/// Of two that end a worker one does; the same again is admitted, for its answer may have been lost. One that has
+/// retired is not ended again.
+pub async fn an_ended_worker_is_ended_once(store: &dyn Store) {
+    let (a, b) = (Sample::leased(store, "a", 1_000).await, Sample::leased(store, "b", 9_000).await);
+    let c = Sample::leased(store, "c", 9_000).await;
+    admit(store, &[end(b.fence, a.fence, 2_000)]).await;
+    assert_eq!(refused(store, end(c.fence, a.fence, 2_001)).await, Some(Refusal::Stale));
+    admit(store, &[end(b.fence, a.fence, 2_000)]).await;
+    admit(store, &[retire(b.fence)]).await;
+    let retired = store.worker_at(b.fence).await.unwrap().unwrap();
+    assert_eq!((retired.ended_at, retired.retired), (Some(Timestamp(300)), true));
+    assert_eq!(refused(store, end(c.fence, b.fence, 99_999)).await, Some(Refusal::Stale));
+}
+
+/// Workers are listed while they live, and after their end until somebody has settled them.
+pub async fn is_listed_until_it_is_settled(store: &dyn Store) {
+    let (a, b) = (Sample::leased(store, "a", 1_000).await, Sample::leased(store, "b", 9_000).await);
+    let listed = async || -> Vec<_> {
+        let pulse = store.pulse().await.unwrap();
+        pulse.workers.into_iter().map(|worker| (worker.fence, worker.ended_at)).collect()
+    };
+    let settle = |fence| sample::worker(Some(b.fence), WorkerChange::Settle { fence });
+    assert_eq!(listed().await, [(a.fence, None), (b.fence, None)]);
+    assert_eq!(refused(store, settle(a.fence)).await, Some(Refusal::Stale), "it is alive");
+    admit(store, &[end(b.fence, a.fence, 2_000)]).await;
+    assert_eq!(listed().await, [(a.fence, Some(Timestamp(2_000))), (b.fence, None)]);
+    admit(store, &[settle(a.fence)]).await;
+    admit(store, &[settle(a.fence)]).await;
+    assert_eq!(listed().await, [(b.fence, None)]);
+    assert!(store.worker_at(a.fence).await.unwrap().unwrap().settled);
+    assert_eq!(store.worker_at(Fence(b.fence.0 + 1000)).await.unwrap(), None);
+}
+
+fn end(by: Fence, fence: Fence, at: i64) -> Change {
+    sample::worker(Some(by), WorkerChange::End { fence, at: Timestamp(at) })
+}
+
+fn renew(by: Fence, until: i64) -> Change {
+    sample::worker(Some(by), WorkerChange::Renew { until: Timestamp(until) })
 }
 
 /// A change of each kind that a worker makes.

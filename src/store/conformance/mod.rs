@@ -88,6 +88,10 @@ macro_rules! conformance_cases {
                 a_change_by_nobody_is_refused,
                 only_the_others_are_fenced,
                 counts_within_the_batch,
+                a_lease_that_ran_out_ends_its_worker,
+                a_lease_that_was_renewed_goes_on,
+                an_ended_worker_is_ended_once,
+                is_listed_until_it_is_settled,
                 a_retired_worker_has_ended;
             lane:
                 a_refused_change_stops_its_lane,

@@ -46,6 +46,14 @@ impl Sample {
         Self::of(worker.fence)
     }
 
+    /// Enrols a worker of this name with a lease until then.
+    pub async fn leased(store: &dyn Store, name: &str, until: i64) -> Self {
+        let (name, at) = (name.to_owned(), Timestamp(100));
+        let enrol = WorkerChange::Enrol { name: name.clone(), at, lease_until: Some(Timestamp(until)) };
+        admit(store, &[worker(None, enrol)]).await;
+        Self::of(store.worker_find(&name).await.expect("the store works").expect("it has enrolled").fence)
+    }
+
     /// The worker with this fence.
     pub fn of(fence: Fence) -> Self {
         Self { fence, tenant: tenant("acme"), ids: Arc::new(Ids::new(fence)) }
@@ -207,7 +215,7 @@ pub fn answered(escalation: &Escalation, by: &str) -> Escalation {
 
 /// A worker's enrolment.
 pub fn enrol(name: &str) -> Change {
-    worker(None, WorkerChange::Enrol { name: name.to_owned(), at: Timestamp(100) })
+    worker(None, WorkerChange::Enrol { name: name.to_owned(), at: Timestamp(100), lease_until: None })
 }
 
 /// A worker fences all the others.
@@ -220,7 +228,8 @@ pub fn retire(by: Fence) -> Change {
     worker(Some(by), WorkerChange::Retire { at: Timestamp(300) })
 }
 
-fn worker(fence: Option<Fence>, change: WorkerChange) -> Change {
+/// A worker comes, goes, or tells of another.
+pub(crate) fn worker(fence: Option<Fence>, change: WorkerChange) -> Change {
     Change { fence, worker: Some(change), ..Change::default() }
 }
 

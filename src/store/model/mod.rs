@@ -12,9 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use self::tables::Tables;
-use super::{Asked, Change, Escalation, Evidence, History, Run, Store, StoreError, Use, Verdict, Worker};
-use crate::clock::Timestamp;
-use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use super::{
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Use, Verdict, Worker,
+};
+use crate::clock::{SharedClock, Timestamp};
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -26,7 +28,7 @@ use crate::payload::{DigestKey, Payload, PayloadDigest};
 /// use counterfoil::store::{Change, Model, Store, WorkerChange};
 ///
 /// let enrol = |name: &str| Change {
-///     worker: Some(WorkerChange::Enrol { name: name.to_owned(), at: Timestamp(0) }),
+///     worker: Some(WorkerChange::Enrol { name: name.to_owned(), at: Timestamp(0), lease_until: None }),
 ///     ..Change::default()
 /// };
 /// let model = Model::new();
@@ -44,6 +46,10 @@ pub struct Model {
     state: Mutex<State>,
     /// Wakes the commits that wait for the disk.
     synced: Notify,
+    /// By which leases are measured, if several workers share it.
+    clock: Option<SharedClock>,
+    /// Wakes the workers that are told of something.
+    hints: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +70,11 @@ impl Model {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store that several workers share, each with a lease by this clock.
+    pub fn shared(clock: SharedClock) -> Self {
+        Self { clock: Some(clock), ..Self::default() }
     }
 
     /// From now on commits are written and not durable: they stay pending until [`sync`](Self::sync).
@@ -121,7 +132,11 @@ impl Model {
             }
         }
         let durable = log.len();
-        Self { state: Mutex::new(State { tables, log, durable, ..State::default() }), synced: Notify::new() }
+        Self {
+            state: Mutex::new(State { tables, log, durable, ..State::default() }),
+            clock: self.clock.clone(),
+            ..Self::default()
+        }
     }
 
     /// The next commit writes nothing and fails with `error`. Several calls queue up.
@@ -286,6 +301,36 @@ impl Store for Model {
 
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
         self.ask(move |tables| tables.worker_find(name).cloned())
+    }
+
+    fn worker_at(&self, fence: Fence) -> Asked<'_, Option<Worker>> {
+        self.ask(move |tables| tables.worker_at(fence).cloned())
+    }
+
+    fn pulse(&self) -> Asked<'_, Pulse> {
+        let time = self.clock.as_ref().map_or(Timestamp::MIN, |clock| clock.now());
+        self.ask(move |tables| Pulse {
+            time,
+            workers: tables.workers(),
+            next_due: tables.next_due(Timestamp::MIN),
+        })
+    }
+
+    fn is_shared(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    fn wake_others(&self) -> Asked<'_, ()> {
+        self.hints.notify_waiters();
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn woken(&self) -> Asked<'_, ()> {
+        let hint = self.hints.notified();
+        Box::pin(async move {
+            hint.await;
+            Ok(())
+        })
     }
 
     fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {

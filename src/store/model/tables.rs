@@ -64,10 +64,15 @@ impl Tables {
     }
 
     fn check(&self, change: &Change) -> Result<(), Refusal> {
-        if let Some(WorkerChange::Enrol { name, .. }) = &change.worker
-            && self.worker_find(name).is_some()
-        {
-            return Err(Refusal::Exists);
+        match &change.worker {
+            Some(WorkerChange::Enrol { name, .. }) if self.worker_find(name).is_some() => {
+                return Err(Refusal::Exists);
+            }
+            Some(WorkerChange::End { fence, at }) if !self.is_expired(*fence, *at) => {
+                return Err(Refusal::Stale);
+            }
+            Some(WorkerChange::Settle { fence }) if !self.is_fenced(*fence) => return Err(Refusal::Stale),
+            _ => {}
         }
         if let Some(run) = &change.run {
             match self.runs.get(&run.id) {
@@ -107,11 +112,14 @@ impl Tables {
 
     /// The rows that tell this change from another one's are there as it would have written them.
     fn is_written(&self, change: &Change) -> bool {
-        let enrolled = match &change.worker {
-            Some(WorkerChange::Enrol { name, at }) => Some(
+        let worker = match &change.worker {
+            Some(WorkerChange::Enrol { name, at, .. }) => Some(
                 self.worker_find(name)
                     .is_some_and(|stored| stored.enrolled_at == *at && stored.ended_at.is_none()),
             ),
+            Some(WorkerChange::End { fence, at }) => {
+                Some(self.worker_at(*fence).is_some_and(|stored| stored.ended_at == Some(*at)))
+            }
             _ => None,
         };
         let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
@@ -124,7 +132,7 @@ impl Tables {
             .escalations
             .iter()
             .map(|escalation| self.escalation_find(&escalation.tenant, escalation.id) == Some(escalation));
-        let all: Vec<bool> = [enrolled, run, record, step].into_iter().flatten().chain(escalations).collect();
+        let all: Vec<bool> = [worker, run, record, step].into_iter().flatten().chain(escalations).collect();
         !all.is_empty() && all.into_iter().all(|written| written)
     }
 
@@ -171,20 +179,38 @@ impl Tables {
 
     fn write_worker(&mut self, change: &WorkerChange, by: Option<Fence>) {
         match change {
-            WorkerChange::Enrol { name, at } => {
+            WorkerChange::Enrol { name, at, lease_until } => {
                 let fence = Fence(self.workers.keys().next_back().map_or(1, |last| last.0 + 1));
-                let worker = Worker { fence, name: name.clone(), enrolled_at: *at, ended_at: None };
+                let worker = Worker {
+                    fence,
+                    name: name.clone(),
+                    enrolled_at: *at,
+                    lease_until: *lease_until,
+                    ended_at: None,
+                    retired: false,
+                    settled: false,
+                };
                 self.workers.insert(fence, worker);
             }
-            WorkerChange::FenceOthers { at } => self.end_workers(*at, |fence| Some(fence) != by),
-            WorkerChange::Retire { at } => self.end_workers(*at, |fence| Some(fence) == by),
+            WorkerChange::Renew { until } => {
+                self.each(|w| Some(w.fence) == by, |w| w.lease_until = Some(*until));
+            }
+            WorkerChange::End { fence, at } => self.end(*at, |worker| worker.fence == *fence),
+            WorkerChange::Settle { fence } => self.each(|w| w.fence == *fence, |w| w.settled = true),
+            WorkerChange::FenceOthers { at } => self.end(*at, |worker| Some(worker.fence) != by),
+            WorkerChange::Retire { at } => {
+                self.end(*at, |worker| Some(worker.fence) == by);
+                self.each(|w| Some(w.fence) == by, |w| w.retired = true);
+            }
         }
     }
 
-    fn end_workers(&mut self, at: Timestamp, which: impl Fn(Fence) -> bool) {
-        for worker in self.workers.values_mut().filter(|worker| which(worker.fence)) {
-            worker.ended_at.get_or_insert(at);
-        }
+    fn end(&mut self, at: Timestamp, which: impl Fn(&Worker) -> bool) {
+        self.each(which, |worker| _ = worker.ended_at.get_or_insert(at));
+    }
+
+    fn each(&mut self, which: impl Fn(&Worker) -> bool, change: impl Fn(&mut Worker)) {
+        self.workers.values_mut().filter(|worker| which(worker)).for_each(change);
     }
 }
 
@@ -215,6 +241,12 @@ fn step_key(step: &Step) -> (StepKind, String, String) {
 impl Tables {
     fn is_alive(&self, fence: Fence) -> bool {
         self.workers.get(&fence).is_some_and(|worker| worker.ended_at.is_none())
+    }
+
+    /// Its lease had run out at that time, and it has not ended yet.
+    fn is_expired(&self, fence: Fence, at: Timestamp) -> bool {
+        let expired = |worker: &Worker| worker.lease_until.is_some_and(|until| until < at);
+        self.worker_at(fence).is_some_and(|worker| worker.ended_at.is_none() && expired(worker))
     }
 
     fn is_fenced(&self, fence: Fence) -> bool {
@@ -331,6 +363,14 @@ impl Tables {
 
     pub(super) fn worker_find(&self, name: &str) -> Option<&Worker> {
         self.workers.values().find(|worker| worker.name == name)
+    }
+
+    pub(super) fn worker_at(&self, fence: Fence) -> Option<&Worker> {
+        self.workers.get(&fence)
+    }
+
+    pub(super) fn workers(&self) -> Vec<Worker> {
+        self.workers.values().filter(|worker| worker.ended_at.is_none() || !worker.settled).cloned().collect()
     }
 
     pub(super) fn tenant_key(&self, tenant: &Tenant) -> Option<DigestKey> {

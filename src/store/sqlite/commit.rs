@@ -164,9 +164,14 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
 /// earlier answer was lost, and the change stands.
 async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Result<bool, sqlx::Error> {
     let mut told_apart = false;
-    if let Some(WorkerChange::Enrol { name, at }) = &change.worker {
+    let worker = match &change.worker {
+        Some(WorkerChange::Enrol { name, at, .. }) => Some(worker::is_enrolled(connection, name, *at).await?),
+        Some(WorkerChange::End { fence, at }) => Some(worker::is_ended(connection, *fence, *at).await?),
+        _ => None,
+    };
+    if let Some(written) = worker {
         told_apart = true;
-        if !worker::is_enrolled(connection, name, *at).await? {
+        if !written {
             return Ok(false);
         }
     }
@@ -197,9 +202,9 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
     Ok(told_apart)
 }
 
-/// The database refused the values, not the write: constraint, mismatch, too big, or a text with a NUL inside.
+/// The database refused the values, not the write: no such row, constraint, mismatch, too big, or a text with a NUL inside.
 fn is_verdict(error: &sqlx::Error) -> bool {
-    matches!(primary_code(error), Some(18..=20))
+    matches!(error, sqlx::Error::RowNotFound) || matches!(primary_code(error), Some(18..=20))
 }
 
 fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
@@ -208,6 +213,9 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
     const UNIQUE: &str = "2067";
     const FOREIGN_KEY: &str = "787";
     const TRIGGER: &str = "1811";
+    if matches!(error, sqlx::Error::RowNotFound) {
+        return Refusal::Stale;
+    }
     let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };
     match error.code().as_deref() {
         Some(UNIQUE | PRIMARY_KEY) => Refusal::Exists,

@@ -24,9 +24,11 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
-use super::{Asked, Change, Escalation, Evidence, History, Run, Store, StoreError, Use, Verdict, Worker};
+use super::{
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Use, Verdict, Worker,
+};
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -191,6 +193,27 @@ impl Store for Sqlite {
 
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
         Box::pin(worker::find(&self.readers, name))
+    }
+
+    fn worker_at(&self, fence: Fence) -> Asked<'_, Option<Worker>> {
+        Box::pin(worker::at(&self.readers, fence))
+    }
+
+    fn pulse(&self) -> Asked<'_, Pulse> {
+        Box::pin(worker::pulse(&self.readers))
+    }
+
+    /// One process at a time: its lock tells whether the former one is alive.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn wake_others(&self) -> Asked<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn woken(&self) -> Asked<'_, ()> {
+        Box::pin(std::future::pending())
     }
 
     fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {

@@ -151,7 +151,8 @@ impl Author {
     fn enrol(&mut self) -> Change {
         if !self.names.is_empty() && self.one_in(4) {
             let taken = self.below(self.names.len());
-            let enrol = WorkerChange::Enrol { name: self.names[taken].clone(), at: Timestamp(77) };
+            let enrol =
+                WorkerChange::Enrol { name: self.names[taken].clone(), at: Timestamp(77), lease_until: None };
             return Change { worker: Some(enrol), lane: self.lane(), ..Change::default() };
         }
         self.names.push(format!("worker {}", self.names.len()));

@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::{Folder, plain, sources};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 21] = [
+const HOT: [(&str, &str); 22] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -18,6 +18,7 @@ const HOT: [(&str, &str); 21] = [
     ("INDEXED BY record_orphan WHERE status = 1", "e USING PRIMARY KEY (tenant=? AND id=?)"),
     ("FROM record WHERE confirm_at <= ?", "record USING INDEX record_confirm (confirm_at<?)"),
     ("FROM record WHERE run = ?", "record USING INDEX record_run (run=?)"),
+    ("FROM worker WHERE NOT settled", "worker USING INDEX worker_open"),
     ("FROM run WHERE id = ? AND tenant = ?", "run USING INTEGER PRIMARY KEY (rowid=?)"),
     (
         "FROM run WHERE tenant = ? AND workflow = ?",
@@ -73,6 +74,7 @@ fn may_be_scanned(what: &str) -> bool {
         || what.ends_with("VALUES CLAUSE")
         || what == "sqlite_master"
         || what == "worker"
+        || what == "worker USING INDEX worker_open"
         || what == "record USING INDEX record_orphan"
         || what == "u USING INDEX run_unsettled"
 }

@@ -46,9 +46,13 @@ mod ledger_hash;
 mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
+#[path = "../own_server/mod.rs"]
+mod own_server;
 mod payload;
 mod secrets;
 mod server;
+mod server_own;
+mod server_proxy;
 mod sim;
 mod sim_case_notice;
 mod sim_forgets;

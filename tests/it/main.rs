@@ -39,6 +39,7 @@ mod flow_wait;
 mod flow_world;
 mod group;
 mod hostile;
+mod lease_model;
 mod ledger_apply;
 mod ledger_approval;
 mod ledger_decide;

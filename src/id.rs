@@ -249,6 +249,11 @@ impl Ids {
         Self { next: std::sync::atomic::AtomicI64::new(fence.0 << 32) }
     }
 
+    /// The worker that gave an id out.
+    pub(crate) const fn giver(id: i64) -> Fence {
+        Fence(id >> 32)
+    }
+
     /// The next id.
     pub fn next(&self) -> i64 {
         self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)

@@ -16,7 +16,7 @@ use super::reconcile::{self, Confirmed};
 use super::recorded::recorded;
 use crate::clock::Timestamp;
 use crate::ledger::{Event, Record, apply};
-use crate::store::Store as _;
+use crate::store::{Store as _, StoreError};
 
 /// So many due things are taken up at once.
 const AT_ONCE: u32 = 64;
@@ -28,6 +28,12 @@ const LATEST: Duration = Duration::from_mins(1);
 pub(crate) trait Due: Send + Sync {
     /// Takes up what is due at `now`, and says whether there may be more.
     fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More>;
+    /// Takes over what ended workers left.
+    fn take_over(self: Arc<Self>) -> BoxFuture<'static, Result<(), StoreError>>;
+    /// Looks after what other workers may have brought to its end.
+    fn look(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// Stops where it is durable: this worker can write nothing any more.
+    fn stop(&self);
 }
 
 /// Whether a list of due things was cut off at its limit, and what was on it was taken up.
@@ -190,6 +196,10 @@ async fn confirm_due(core: &Arc<Core>, now: Timestamp) -> More {
     };
     let mut taken_up = 0;
     for record in records {
+        // What a living worker has sent is confirmed by that worker: only its clocks tell when the settle time is over.
+        if !matches!(core.is_anothers(record.fence).await, Ok(false)) {
+            continue;
+        }
         // Postponed before it is made: a lookup that hangs or fails is made again then, and not at once and for
         // ever; and it holds up nothing else that is due.
         let settle = settle_time(core, &record);
@@ -212,7 +222,7 @@ fn settle_time(core: &Core, record: &Record) -> Duration {
 /// The settle time may not have passed. An earlier process has written the instant by the wall clock, which may have been
 /// set forward since: what is certain is that its sends came before this process.
 fn is_early(core: &Core, record: &Record, settle: Duration) -> bool {
-    let lived = core.cut(record).until(core.clock.boot());
+    let lived = core.cut(record.fence).until(core.clock.boot());
     record.fence != core.fence && !record.was_confirmed_in_vain(settle) && lived < settle
 }
 

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 
 use super::agenda::NoteWhenDropped;
 use super::core::{Core, admitted, failed, refused};
+use super::lease::Lost;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
 use crate::clock::{Boot, Timestamp};
@@ -153,6 +154,9 @@ async fn permit(
 /// seal is durable: it may have happened. Either way the next one asks the world.
 pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -> Result<Ended, ExecError> {
     let Permit { record, unsettled } = permit;
+    // Directly before the call, behind nothing else that waits: a worker that was stopped, or could not reach its store,
+    // may have been taken over meanwhile (HAZARDS B01). It stays `started`, and whoever took over asks the world.
+    core.hold_lease().await.map_err(|Lost| refused(&op.key, Refusal::Fenced))?;
     // Between the intent's way to the disk and this line the approval may have expired.
     let (record, result) = match op.check_approval(core.now()) {
         Ok(()) => send(core, op, record).await,

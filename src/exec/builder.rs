@@ -9,6 +9,8 @@ use super::core::{Core, Parts};
 #[cfg(feature = "sqlite")]
 use super::database::Database;
 use super::orphans::take_up_orphans;
+use super::peers::Peers;
+use super::pulse::beat;
 use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::id::{Entropy, SystemEntropy};
 use crate::payload::Limits;
@@ -42,6 +44,9 @@ pub(crate) enum Place {
     Store(Arc<dyn Store>),
 }
 
+/// How long a worker that says nothing is taken for alive, unless the builder says otherwise.
+const LEASE: Duration = Duration::from_secs(10);
+
 type Wrap = Box<dyn FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send>;
 
 /// An executor to be. Errors of registration are kept and reported by [`open`](Self::open).
@@ -56,6 +61,7 @@ pub struct ExecutorBuilder {
     entropy: Arc<dyn Entropy>,
     limits: Limits,
     namespace: String,
+    lease: Duration,
 }
 
 impl ExecutorBuilder {
@@ -81,6 +87,7 @@ impl ExecutorBuilder {
             entropy: Arc::new(SystemEntropy),
             limits: Limits::default(),
             namespace: String::new(),
+            lease: LEASE,
         }
     }
 
@@ -154,6 +161,14 @@ impl ExecutorBuilder {
         self
     }
 
+    /// In a store that several workers share: how long one that says nothing is taken for alive; 10 s unless it is
+    /// said. So long after its death, at the latest, its work is taken over. One that cannot reach its store for nine
+    /// tenths of it sends nothing any more until it can.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
     /// Opens the store and enrols. Calls that an earlier process left behind are taken up at once, each by its
     /// tool's contract.
     ///
@@ -162,6 +177,7 @@ impl ExecutorBuilder {
     pub async fn open(self) -> Result<Executor, StartError> {
         let core = Core::enrol(self.open_store().await?).await?;
         tokio::spawn(run(Arc::downgrade(&core), None));
+        tokio::spawn(beat(Arc::downgrade(&core), None));
         take_up_orphans(&core).await?;
         Ok(Executor::alone(core))
     }
@@ -195,6 +211,7 @@ impl ExecutorBuilder {
             registry,
             limits: self.limits,
             namespace: self.namespace.into(),
+            lease: self.lease,
             #[cfg(feature = "sqlite")]
             database: database.map(Arc::new),
         })
@@ -215,11 +232,7 @@ impl Core {
             () = self.tracker.wait() => {}
             () = self.clock.sleep(drain) => {}
         }
-        let mut change = self.change(None);
-        change.worker = Some(crate::store::WorkerChange::Retire { at: self.now() });
-        if let Err(error) = self.group.commit_one(change).await {
-            tracing::warn!(%error, "this worker could not sign off; the next one will find it dead");
-        }
+        self.sign_off().await;
         self.group.close().await;
         #[cfg(feature = "sqlite")]
         if let Some(database) = self.database.clone() {
@@ -234,6 +247,23 @@ impl Core {
                 tracker.wait().await;
                 database.retire().await;
             });
+        }
+    }
+    /// Others take over at once what this worker leaves. Not while a call is under way in a shared store, where no lock
+    /// tells that it may send yet: then the lease runs out instead.
+    async fn sign_off(&self) {
+        if self.tracker.is_empty() || !self.is_shared() {
+            let mut change = self.change(None);
+            change.worker = Some(crate::store::WorkerChange::Retire { at: self.now() });
+            if let Err(error) = self.group.commit_one(change).await {
+                tracing::warn!(%error, "this worker could not sign off; the next one will find it dead");
+            }
+        }
+        if let Peers::Shared(shared) = &self.peers {
+            shared.lease.lose(); // ends its heartbeat
+            if let Err(error) = self.group.wake_others().await {
+                tracing::debug!(%error, "the others will find out by themselves");
+            }
         }
     }
 }

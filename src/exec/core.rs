@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
@@ -10,8 +11,10 @@ use super::agenda::Agenda;
 #[cfg(feature = "sqlite")]
 use super::database::Database;
 use super::inflight::InFlight;
+use super::lease::{Lease, Moment};
 use super::outcome::ExecError;
-use crate::clock::{Boot, SharedClock, Timestamp};
+use super::peers::{Peers, Shared};
+use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Limits, Payload, Stored};
@@ -28,9 +31,7 @@ pub(crate) struct Core {
     pub(crate) namespace: Arc<str>,
     pub(crate) fence: Fence,
     pub(crate) ids: Ids,
-    /// When the workers before this one were fenced, on this machine's boot clock: from here on settle times
-    /// of their attempts are counted.
-    pub(crate) fenced_at: Boot,
+    pub(super) peers: Peers,
     pub(super) in_flight: Arc<InFlight>,
     pub(crate) agenda: Arc<Agenda>,
     /// Calls whose callers went away, and background lookups.
@@ -63,28 +64,37 @@ pub(crate) struct Parts {
     pub(crate) registry: Registry,
     pub(crate) limits: Limits,
     pub(crate) namespace: Arc<str>,
+    /// In a shared store: how long a worker that says nothing is taken for alive.
+    pub(crate) lease: Duration,
     #[cfg(feature = "sqlite")]
     pub(crate) database: Option<Arc<Database>>,
 }
 
 impl Core {
-    /// Enrols as the one worker of an embedded store: whoever wrote before is dead, since its lock was taken.
+    /// Enrols as a worker: of an embedded store as the only one, for whoever wrote before is dead, since its lock was
+    /// taken; of a shared one beside others.
     ///
     /// # Crash
     /// Enrolment and the fencing of all others are one transaction.
     pub(crate) async fn enrol(parts: Parts) -> Result<Arc<Self>, StoreError> {
-        let Parts { group, clock, entropy, registry, limits, namespace, .. } = parts;
-        let fenced_at = clock.boot();
-        let at = clock.now();
-        // The random part tells this process from another one under the same pid.
+        let Parts { group, clock, entropy, registry, limits, namespace, lease, .. } = parts;
+        // The random part tells this process from another one under the same pid, on the same host or another one.
         let name = format!("{}-{:016x}", std::process::id(), entropy.bits());
-        let fence_others = Change { worker: Some(WorkerChange::FenceOthers { at }), ..Change::default() };
-        let enrol = Change {
-            worker: Some(WorkerChange::Enrol { name: name.clone(), at, lease_until: None }),
-            ..Change::default()
+        let at = clock.now();
+        let mut changes = Vec::new();
+        let (peers, lease_until) = if group.is_shared() {
+            let asked = Moment::of(&*clock);
+            let until = group.pulse().await?.time.after(lease);
+            (Peers::Shared(Shared::new(Lease::new(lease, asked))), Some(until))
+        } else {
+            changes.push(WorkerChange::FenceOthers { at });
+            (Peers::Alone { since: clock.boot() }, None)
         };
+        changes.push(WorkerChange::Enrol { name: name.clone(), at, lease_until });
+        let changes: Vec<_> =
+            changes.into_iter().map(|worker| Change { worker: Some(worker), ..Change::default() }).collect();
         // Not through the queue, which may cut a batch in two.
-        for verdict in group.store().commit(&[fence_others, enrol]).await? {
+        for verdict in group.store().commit(&changes).await? {
             if let Verdict::Refused(refusal) = verdict {
                 return Err(StoreError::Io { detail: format!("this worker cannot enrol: {refusal}") });
             }
@@ -102,7 +112,7 @@ impl Core {
             namespace,
             fence,
             ids: Ids::new(fence),
-            fenced_at,
+            peers,
             in_flight: Arc::default(),
             agenda: Arc::default(),
             tracker: TaskTracker::new(),
@@ -125,12 +135,6 @@ impl Core {
 
     pub(crate) fn new_lane(&self) -> Lane {
         Lane(self.lanes.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// When the sender of a recorded attempt ceased to send: an earlier worker's when it was fenced; one of
-    /// this process, whose future is gone, counts from now.
-    pub(crate) fn cut(&self, record: &Record) -> Boot {
-        if record.fence == self.fence { self.clock.boot() } else { self.fenced_at }
     }
 
     /// No new attempt is dispatched from now on.

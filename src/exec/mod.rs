@@ -11,9 +11,12 @@ mod core;
 mod database;
 mod escalate;
 mod inflight;
+mod lease;
 mod operation;
 mod orphans;
 mod outcome;
+mod peers;
+mod pulse;
 mod reconcile;
 mod recorded;
 mod request;
@@ -42,6 +45,7 @@ pub(crate) use escalate::{
 };
 pub(crate) use operation::{Asker, Operation};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
+pub(crate) use pulse::beat;
 
 pub use builder::{ExecutorBuilder, StartError};
 pub use inflight::Wait;
@@ -49,6 +53,7 @@ pub use outcome::{Answer, ExecError, Outcome};
 pub use request::ToolRequest;
 pub(crate) use shield::to_the_end;
 
+use crate::clock::Boot;
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};
 use crate::payload::Payload;
@@ -57,6 +62,8 @@ use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
 const LONG_WAIT: Duration = Duration::from_secs(5);
+/// A call that another worker has in hand is looked at again so much later.
+const ELSEWHERE: Duration = Duration::from_millis(500);
 
 /// Executes tool calls under their records, for an agent loop or a service that has no workflows.
 #[derive(Clone)]
@@ -273,22 +280,19 @@ pub(crate) async fn carry_out(
     let slot = core.in_flight.enter(&op.tenant, &op.key, wait, &*core.clock).await;
     let Some(slot) = slot else { return Ok(Answered::of(Outcome::InProgress)) };
     let abandoned = Arc::new(AtomicBool::new(false));
-    Shield::new(carrying(core, op, slot, expect, abandoned.clone()), core.tracker.clone(), abandoned).await
+    let carrier =
+        Carrier { core: core.clone(), op, abandoned: abandoned.clone(), wait, since: core.clock.boot() };
+    Shield::new(carrying(carrier, slot, expect), core.tracker.clone(), abandoned).await
 }
 
 /// Tracked although it runs in its caller's task: closing waits for it. Boxed here, so that its size is not also
 /// that of every future around it.
-fn carrying(
-    core: &Arc<Core>,
-    op: Arc<Operation>,
-    slot: Slot,
-    expect: Expect,
-    abandoned: Arc<AtomicBool>,
-) -> BoxFuture<'static, Result<Answered, ExecError>> {
-    let carrier = core.clone();
-    Box::pin(core.tracker.track_future(async move {
-        let _occupied = op.occupy(slot); // a seal takes it along: the next caller must find what is on its way
-        Carrier { core: &carrier, op: &op, abandoned: &abandoned }.carry(expect).await
+fn carrying(carrier: Carrier, slot: Slot, expect: Expect) -> BoxFuture<'static, Result<Answered, ExecError>> {
+    let tracker = carrier.core.tracker.clone();
+    Box::pin(tracker.track_future(async move {
+        // A seal takes it along: the next caller must find what is on its way.
+        let _occupied = carrier.op.occupy(slot);
+        carrier.carry(expect).await
     }))
 }
 
@@ -300,7 +304,10 @@ pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), E
     let Some(record) = found.filter(|r| r.state == State::Started && r.escalation.is_none()) else {
         return Ok(()); // settled while we waited for whoever had it in hand
     };
-    let cut = core.cut(&record);
+    if core.is_anothers(record.fence).await.map_err(|source| self::core::failed(&op.key, source))? {
+        return Ok(()); // another worker has it in hand
+    }
+    let cut = core.cut(record.fence);
     let ambiguous = Ambiguous::new(record, cut);
     match reconcile::reconcile(core, &op, ambiguous, || true).await? {
         Fate::Committed(_, ticket) => self::core::admitted(&op.key, ticket.durable().await),
@@ -308,10 +315,12 @@ pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), E
     }
 }
 
-struct Carrier<'a> {
-    core: &'a Arc<Core>,
-    op: &'a Operation,
-    abandoned: &'a AtomicBool,
+struct Carrier {
+    core: Arc<Core>,
+    op: Arc<Operation>,
+    abandoned: Arc<AtomicBool>,
+    wait: Wait,
+    since: Boot,
 }
 
 /// What is to be done next.
@@ -324,13 +333,13 @@ enum Step {
     Changed,
 }
 
-impl Carrier<'_> {
+impl Carrier {
     /// Decide, then do what was decided, until there is an outcome.
     ///
     /// What only an operation with a record needs is boxed: most calls are new, and each would have to carry the
     /// room for it.
     async fn carry(&self, expect: Expect) -> Result<Answered, ExecError> {
-        let Self { core, op, .. } = *self;
+        let Self { core, op, .. } = self;
         let mut record = match expect {
             Expect::New => None,
             Expect::Anything => core.find(&op.tenant, &op.key).await?,
@@ -357,13 +366,13 @@ impl Carrier<'_> {
     /// Nothing is recorded of it.
     async fn begin(&self) -> Result<Step, ExecError> {
         tracing::trace!(tenant = %self.op.tenant, key = %self.op.key, "new");
-        let permit = attempt::begin(self.core, self.op).await?;
+        let permit = attempt::begin(&self.core, &self.op).await?;
         Ok(permit.map_or(Step::Changed, Step::Send)) // changed: somebody else was first
     }
 
     /// There is a record.
     async fn take_up(&self, found: &Record) -> Result<Step, ExecError> {
-        let Self { core, op, .. } = *self;
+        let Self { core, op, .. } = self;
         let decision = op.decide(core, Some(found)).await?;
         tracing::trace!(tenant = %op.tenant, key = %op.key, ?decision, "decided");
         match decision {
@@ -383,7 +392,11 @@ impl Carrier<'_> {
                 Ok(permit.map_or(Step::Changed, Step::Send))
             }
             Decision::Reconcile => {
-                self.settle(Ambiguous::new(Box::new(found.clone()), core.cut(found))).await
+                self.settle(Ambiguous::new(Box::new(found.clone()), core.cut(found.fence))).await
+            }
+            Decision::InProgress if self.waits() => {
+                core.clock.sleep(ELSEWHERE).await; // another worker has it in hand
+                Ok(Step::Changed)
             }
             Decision::Parked { escalation } if reconcile::unpark(core, op, found, escalation).await? => {
                 Ok(Step::Changed)
@@ -395,7 +408,7 @@ impl Carrier<'_> {
     /// Dispatches until the outcome is known. `None`: the record has changed meanwhile, decide anew.
     async fn pursue(&self, mut permit: Permit) -> Result<Option<Answered>, ExecError> {
         loop {
-            match attempt::dispatch(self.core, self.op, permit).await? {
+            match attempt::dispatch(&self.core, &self.op, permit).await? {
                 Ended::Committed(answer, ticket) => {
                     return Ok(Some(Answered::committed(answer, ticket)));
                 }
@@ -413,7 +426,7 @@ impl Carrier<'_> {
     async fn settle(&self, ambiguous: Ambiguous) -> Result<Step, ExecError> {
         // Boxed because it is large and rare: every call would have to carry the room for it.
         let reconciling =
-            Box::pin(reconcile::reconcile(self.core, self.op, ambiguous, || self.is_abandoned()));
+            Box::pin(reconcile::reconcile(&self.core, &self.op, ambiguous, || self.is_abandoned()));
         let fate = reconciling.await?;
         Ok(match fate {
             Fate::Committed(answer, ticket) => Step::Answered(Answered::committed(answer, ticket)),
@@ -426,7 +439,7 @@ impl Carrier<'_> {
 
     /// Answers from a record that was there before.
     async fn answer(&self, decision: Decision, found: &Record) -> Result<Answered, ExecError> {
-        let Self { core, op, .. } = *self;
+        let Self { core, op, .. } = self;
         let outcome = match decision {
             Decision::Duplicate { response } => Outcome::Done(Answer {
                 response: core.load(&op.tenant, &response).await?,
@@ -448,6 +461,16 @@ impl Carrier<'_> {
             _ => Outcome::InProgress,
         };
         Ok(Answered { outcome, ticket: None, found: Some(Box::new(found.clone())) })
+    }
+
+    fn waits(&self) -> bool {
+        let waited = self.since.until(self.core.clock.boot());
+        !self.is_abandoned()
+            && match self.wait {
+                Wait::No => false,
+                Wait::AtMost(at_most) => waited < at_most,
+                Wait::ForOutcome => true,
+            }
     }
 
     fn is_abandoned(&self) -> bool {

@@ -2,14 +2,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::core::Core;
+use super::core::{Core, failed};
 use super::inflight::Slot;
 use super::outcome::ExecError;
 use super::recorded::Gone;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::ledger::{
-    Approval, ApprovalError, Decision, Facts, Key, OperationKey, Owner, Record, Request, RequestHash, decide,
+    Approval, ApprovalError, Decision, Facts, Key, OperationKey, Owner, Record, Request, RequestHash, State,
+    decide,
 };
 use crate::payload::{Payload, Stored};
 use crate::store::Lane;
@@ -104,7 +105,14 @@ impl Operation {
             request.stored_rehashed =
                 rewritten.map(|payload| RequestHash::of(self.tool.spec().name.as_str(), &payload));
         }
-        Ok(decide(record, &request, &Facts { attempt_alive: false }))
+        // Whoever asks has this process's slot: an attempt that is alive is another worker's.
+        let attempt_alive = match record {
+            Some(record) if record.state == State::Started => {
+                core.is_anothers(record.fence).await.map_err(|source| failed(&self.key, source))?
+            }
+            _ => false,
+        };
+        Ok(decide(record, &request, &Facts { attempt_alive }))
     }
 
     /// Its tool would get what its caller gave: what was rebuilt has digests in place of secrets, and must not

@@ -120,7 +120,7 @@ async fn settle(core: &Arc<Core>, op: &Operation, found: &Record) -> Result<(), 
             }
             return Ok(());
         }
-        let cut = *first_cut.get_or_insert_with(|| core.cut(&record));
+        let cut = *first_cut.get_or_insert_with(|| core.cut(record.fence));
         match reconcile::reconcile(core, op, Ambiguous::new(record, cut), || true).await? {
             Fate::Committed(_, ticket) => return admitted(&op.key, ticket.durable().await),
             Fate::Parked(_) | Fate::Send(_) => return Ok(()),

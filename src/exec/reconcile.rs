@@ -115,7 +115,7 @@ pub(super) async fn unpark(
     if asked.kind != EscalationKind::UnknownTool {
         return Ok(false);
     }
-    let search = Search::of(core, op, Ambiguous::new(Box::new(record.clone()), core.cut(record)));
+    let search = Search::of(core, op, Ambiguous::new(Box::new(record.clone()), core.cut(record.fence)));
     let next = || {
         let known = search.known(Looked::NotYet, search.remaining().is_zero(), false);
         resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known)

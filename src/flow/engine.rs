@@ -1,6 +1,7 @@
 //! The engine: starts runs, takes over what an earlier process left, wakes what waits.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -16,9 +17,9 @@ use super::run::{End, activate, unreadable};
 use super::workflow::{Workflow, Workflows};
 use crate::clock::{Clock, Timestamp};
 use crate::exec::{
-    Core, Due, ExecError, Executor, ExecutorBuilder, More, StartError, run_agenda, take_up_orphans,
+    Core, Due, ExecError, Executor, ExecutorBuilder, More, StartError, beat, run_agenda, take_up_orphans,
 };
-use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
+use crate::id::{Entropy, EscalationId, IdError, Ids, RunId, Tenant};
 use crate::payload::Limits;
 use crate::store::{EscalationKind, Lane, Run, RunState, Store, StoreError, Verdict};
 use crate::tool::{DynamicTool, Tool, ToolSpec};
@@ -40,9 +41,15 @@ pub(super) struct Inner {
     pub(super) workflows: Workflows,
     max_deaths: u32,
     active: Mutex<HashMap<RunId, Activity>>,
-    results: Mutex<HashMap<RunId, Vec<oneshot::Sender<RunState>>>>,
+    results: Mutex<HashMap<RunId, Awaited>>,
     /// Which runs wait for which answer. Only a hint: after a restart they are found by their rows.
     answers: Mutex<HashMap<EscalationId, Vec<RunId>>>,
+}
+
+/// Who waits for a run's end.
+struct Awaited {
+    tenant: Tenant,
+    waiting: Vec<oneshot::Sender<RunState>>,
 }
 
 /// A run that has a task in this process.
@@ -88,6 +95,13 @@ impl Engine {
     /// The executor of this engine, for guarded tool calls outside any workflow. It keeps the engine going.
     pub fn executor(&self) -> Executor {
         Executor::of(self.inner.core.clone(), self.inner.clone())
+    }
+
+    /// Resolves when this worker has lost its lease, in a store that several share: it was stopped for too long, or cut
+    /// off from the store, and another one has taken its work over. It sends and writes nothing any more: start another
+    /// engine, or end the process.
+    pub async fn fenced(&self) {
+        self.inner.core.fenced().await;
     }
 
     /// What the registered tools declare.
@@ -163,6 +177,12 @@ impl EngineBuilder {
         self.with(|executor| executor.namespace(namespace))
     }
 
+    /// In a store that several workers share: how long one that says nothing is taken for alive; 10 s unless it is
+    /// said. So long after its death, at the latest, its work is taken over.
+    pub fn lease(self, lease: Duration) -> Self {
+        self.with(|executor| executor.lease(lease))
+    }
+
     /// A run whose process died more often than this, without the run getting anywhere in between, is quarantined.
     pub fn max_deaths(mut self, deaths: u32) -> Self {
         self.max_deaths = deaths;
@@ -192,24 +212,37 @@ impl EngineBuilder {
             results: Mutex::default(),
             answers: Mutex::default(),
         });
-        inner.take_over().await?;
+        inner.claim_orphans().await?;
         take_up_orphans(&core).await?;
         let due: Weak<dyn Due> = Arc::downgrade(&(inner.clone() as Arc<dyn Due>));
-        tokio::spawn(run_agenda(Arc::downgrade(&core), Some(due)));
+        tokio::spawn(run_agenda(Arc::downgrade(&core), Some(due.clone())));
+        tokio::spawn(beat(Arc::downgrade(&core), Some(due)));
         Ok(Engine { inner })
     }
 }
 
 impl Inner {
     /// Claims what earlier processes left: active runs, and waiting ones whose question has been answered.
-    async fn take_over(self: &Arc<Self>) -> Result<(), StoreError> {
+    async fn claim_orphans(self: &Arc<Self>) -> Result<(), StoreError> {
+        let mut killed = HashMap::new();
         let mut after = RunId(i64::MIN);
         loop {
             let runs = self.core.group.run_orphans(after, CLAIM).await?;
             let Some(last) = runs.last() else { break };
             after = last.id;
-            self.claim(runs, |run| run.deaths += 1).await?;
+            for run in &runs {
+                if let Entry::Vacant(unknown) = killed.entry(run.fence) {
+                    let worker = self.core.group.worker_at(run.fence).await?;
+                    unknown.insert(u32::from(worker.is_none_or(|worker| !worker.retired)));
+                }
+            }
+            self.claim(runs, |run| run.deaths += killed.get(&run.fence).unwrap_or(&1)).await?;
         }
+        self.take_up_answered().await
+    }
+
+    /// Claims waiting runs whose question has been answered.
+    async fn take_up_answered(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut after = RunId(i64::MIN);
         loop {
             let runs = self.core.group.run_answered(after, CLAIM).await?;
@@ -228,12 +261,15 @@ impl Inner {
         note: impl Fn(&mut Run),
     ) -> Result<usize, StoreError> {
         let mut claimed = 0;
+        if self.core.is_shared() {
+            runs.retain(|run| self.workflows.find(run.workflow.as_str()).is_some()); // others may know it
+        }
         for run in &mut runs {
+            note(run);
             run.fence = self.core.fence;
             run.revision += 1;
             run.updated_at = self.core.now();
             run.state = RunState::Active;
-            note(run);
         }
         let changes: Vec<_> = runs.iter().map(|run| self.core.change(None).run(run.clone())).collect();
         let verdicts = self.core.group.commit(&changes).await?;
@@ -281,9 +317,12 @@ impl Inner {
                     let again = self.active().remove(&id).is_some_and(|activity| activity.again);
                     if let End::Over(state) = &end {
                         self.deliver(id, state);
+                        self.tell_starter(id).await;
                     }
                     if again {
                         Box::pin(self.wake(&tenant, id)).await;
+                    } else if self.core.is_shared() && matches!(end, End::Parked) {
+                        Box::pin(self.take_up_if_answered(id)).await;
                     }
                     return;
                 }
@@ -292,7 +331,7 @@ impl Inner {
                     tracing::warn!(%tenant, run = %id, %error, "stopped where it is durable");
                     if self.core.is_closing() || error.is_final() {
                         self.active().remove(&id);
-                        self.results().remove(&id); // whoever waits is told that this engine is done with it
+                        self.give_up(id);
                         return;
                     }
                     match error {
@@ -309,7 +348,7 @@ impl Inner {
                     Ok(Some(run)) if run.fence == self.core.fence => break Box::new(run),
                     Ok(found) => {
                         self.active().remove(&id);
-                        self.results().remove(&id); // whoever waits for it is told
+                        self.give_up(id);
                         match found {
                             Some(_) => tracing::warn!(%tenant, run = %id, "taken over by another process"),
                             None => tracing::error!(%tenant, run = %id, "its row is gone"),
@@ -373,7 +412,7 @@ impl Inner {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn results(&self) -> MutexGuard<'_, HashMap<RunId, Vec<oneshot::Sender<RunState>>>> {
+    fn results(&self) -> MutexGuard<'_, HashMap<RunId, Awaited>> {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -399,16 +438,17 @@ impl Inner {
     }
 
     /// Resolves when the run is over or halted.
-    pub(super) fn result_of(&self, id: RunId) -> oneshot::Receiver<RunState> {
+    pub(super) fn result_of(&self, tenant: &Tenant, id: RunId) -> oneshot::Receiver<RunState> {
         let (sender, receiver) = oneshot::channel();
-        self.results().entry(id).or_default().push(sender);
+        let awaited = || Awaited { tenant: tenant.clone(), waiting: Vec::new() };
+        self.results().entry(id).or_insert_with(awaited).waiting.push(sender);
         receiver
     }
 
     /// Nobody waits for this result any more.
     pub(super) fn forget_result(&self, id: RunId) {
         let mut results = self.results();
-        if let Some(waiting) = results.get_mut(&id) {
+        if let Some(Awaited { waiting, .. }) = results.get_mut(&id) {
             waiting.retain(|sender| !sender.is_closed());
             if waiting.is_empty() {
                 results.remove(&id);
@@ -422,9 +462,55 @@ impl Inner {
     }
 
     fn deliver(&self, id: RunId, state: &RunState) {
-        for waiting in self.results().remove(&id).into_iter().flatten() {
+        for waiting in self.results().remove(&id).into_iter().flat_map(|awaited| awaited.waiting) {
             let _ = waiting.send(state.clone()); // its caller may have gone
         }
+    }
+
+    /// This engine is done with a run. Whoever waits for it is told; in a shared store another worker has it, and its
+    /// end is looked for at each beat.
+    fn give_up(&self, id: RunId) {
+        if !self.core.is_shared() || self.core.is_closing() {
+            self.results().remove(&id);
+        }
+    }
+
+    /// A run that another worker began is perhaps waited for there.
+    async fn tell_starter(&self, id: RunId) {
+        if self.core.is_shared() && Ids::giver(id.0) != self.core.fence {
+            let _ = self.core.group.wake_others().await; // only a hint
+        }
+    }
+
+    /// An answer that was given elsewhere while this run was parking found it neither waiting nor here.
+    async fn take_up_if_answered(self: &Arc<Self>, id: RunId) {
+        let answered = self.core.group.run_answered(RunId(id.0 - 1), 1).await;
+        let answered = answered.map(|runs| runs.into_iter().filter(|run| run.id == id).collect());
+        let claimed = match answered {
+            Ok(runs) => self.claim(runs, |_| {}).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = claimed {
+            tracing::error!(run = %id, %error, "whether it was answered while it parked cannot be read");
+        }
+    }
+
+    /// The ends of runs that are waited for here and that other workers carry out.
+    async fn look_for_ends(&self) -> Result<(), StoreError> {
+        let awaited: Vec<_> = {
+            let active = self.active();
+            let results = self.results();
+            let elsewhere = results.iter().filter(|(id, _)| !active.contains_key(id));
+            elsewhere.map(|(id, awaited)| (awaited.tenant.clone(), *id)).collect()
+        };
+        for (tenant, id) in awaited {
+            if let Some(run) = self.core.group.run_find(&tenant, id).await?
+                && (run.state.is_final() || matches!(run.state, RunState::Halted { .. }))
+            {
+                self.deliver(id, &run.state);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn wait_for_answer(&self, escalation: EscalationId, run: RunId) {
@@ -484,5 +570,18 @@ impl Due for Inner {
             }
             More::after(taken_up, CLAIM)
         })
+    }
+
+    fn take_over(self: Arc<Self>) -> BoxFuture<'static, Result<(), StoreError>> {
+        Box::pin(async move { self.claim_orphans().await })
+    }
+
+    fn look(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.look_for_ends())
+    }
+
+    fn stop(&self) {
+        self.stop_all();
+        self.results().clear(); // whoever waits is told: nothing is looked at from here any more
     }
 }

@@ -295,7 +295,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// [`RunError::Failed`] if it failed, [`RunError::Halted`] if it waits for a decision about itself.
     pub async fn result(&self) -> Result<O, RunError> {
         // Asked for before the row is read, so that an end in between is not missed.
-        let ended = self.inner.result_of(self.id);
+        let ended = self.inner.result_of(&self.tenant, self.id);
         let state = match self.inner.ended_state(&self.tenant, self.id).await {
             // Once the engine is closing, only a run that still has its task is sure to be told about.
             Ok(None) if !self.inner.core.is_closing() || self.inner.is_active(&self.tenant, self.id) => {

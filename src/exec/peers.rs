@@ -1,0 +1,91 @@
+//! The other workers of the store, as far as this one knows them: who has ended, and since when nothing of theirs is
+//! sent any more.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::core::Core;
+use super::lease::Lease;
+use crate::clock::Boot;
+use crate::id::Fence;
+use crate::store::{Store as _, StoreError};
+
+#[derive(Debug)]
+pub(crate) enum Peers {
+    /// The store is this worker's alone: all before it were dead by then.
+    Alone {
+        /// When their lock was taken, on this machine's boot clock.
+        since: Boot,
+    },
+    /// Others live, each for as long as its lease lasts.
+    Shared(Shared),
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(super) lease: Arc<Lease>,
+    /// When this worker saw for the first time that another one had ended: by then it had ceased to send, for it
+    /// holds back before its lease ends, and it is ended only after. From here settle times are counted.
+    ended: Mutex<HashMap<Fence, Boot>>,
+}
+
+impl Shared {
+    pub(super) fn new(lease: Lease) -> Self {
+        Self { lease: Arc::new(lease), ended: Mutex::default() }
+    }
+
+    /// Another worker has ended.
+    pub(super) fn note_ended(&self, fence: Fence, now: Boot) -> Boot {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner).entry(fence).or_insert(now)
+    }
+
+    fn ended_at(&self, fence: Fence) -> Option<Boot> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(&fence).copied()
+    }
+}
+
+impl Core {
+    /// This worker may send: it has not lost its lease.
+    pub(super) async fn hold_lease(&self) -> Result<(), super::lease::Lost> {
+        match &self.peers {
+            Peers::Alone { .. } => Ok(()),
+            Peers::Shared(shared) => shared.lease.hold(&*self.clock).await,
+        }
+    }
+
+    /// When the sender of an attempt ceased to send: one of this process, whose future is gone, just now; another
+    /// worker when it was seen to have ended.
+    pub(crate) fn cut(&self, fence: Fence) -> Boot {
+        match &self.peers {
+            _ if fence == self.fence => self.clock.boot(),
+            Peers::Alone { since } => *since,
+            Peers::Shared(shared) => shared.note_ended(fence, self.clock.boot()),
+        }
+    }
+
+    /// Another worker has it in hand: it is not this one's to take up.
+    pub(crate) async fn is_anothers(&self, fence: Fence) -> Result<bool, StoreError> {
+        let Peers::Shared(shared) = &self.peers else { return Ok(false) };
+        if fence == self.fence || shared.ended_at(fence).is_some() {
+            return Ok(false);
+        }
+        let lives = self.group.worker_at(fence).await?.is_some_and(|worker| worker.ended_at.is_none());
+        if !lives {
+            shared.note_ended(fence, self.clock.boot());
+        }
+        Ok(lives)
+    }
+
+    /// Several workers may work on the store at once.
+    pub(crate) const fn is_shared(&self) -> bool {
+        matches!(self.peers, Peers::Shared(_))
+    }
+
+    /// Resolves when this worker has lost its lease: it can write nothing any more.
+    pub(crate) async fn fenced(&self) {
+        match &self.peers {
+            Peers::Alone { .. } => std::future::pending().await,
+            Peers::Shared(shared) => shared.lease.lost().await,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What a worker of a shared store does from time to time: it renews its lease, ends those whose lease has run out,
+//! and takes over what ended ones left. One heartbeat for all that it holds (DESIGN 4.7).
+//!
+//! Two statements a beat, and nothing else while nothing happens. Hints from other workers bring the next beat forward;
+//! none is needed for anything to happen in the end.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::agenda::Due;
+use super::core::Core;
+use super::lease::Moment;
+use super::orphans::take_up_orphans;
+use super::peers::{Peers, Shared};
+use crate::clock::{Boot, Timestamp};
+use crate::id::{Fence, RecordId, RunId};
+use crate::store::{Pulse, Store as _, StoreError, Verdict, Worker, WorkerChange};
+
+/// After a beat that failed.
+const AGAIN: Duration = Duration::from_millis(250);
+/// Hints that come together are one.
+const TOGETHER: Duration = Duration::from_millis(20);
+/// Who has taken a worker over has so long to finish; then others lend a hand.
+const TAKING_OVER: Duration = Duration::from_secs(30);
+/// So many are read at once.
+const PAGE: u32 = 1000;
+
+/// Runs until the core is gone or closing, or the lease is lost.
+pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
+    let mut takeovers = HashMap::new();
+    while let Some(strong) = core.upgrade() {
+        let Peers::Shared(shared) = &strong.peers else { return };
+        let mut beat =
+            Beat { core: &strong, shared, engine: engine_of(engine.as_ref()), takeovers: &mut takeovers };
+        let rest = match beat.once().await {
+            Ok(Some(rest)) => rest,
+            Ok(None) => {
+                tracing::error!(fence = %strong.fence, "this worker has lost its lease: it sends and writes nothing any more");
+                shared.lease.lose();
+                engine_of(engine.as_ref()).inspect(|engine| engine.stop());
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a heartbeat failed and is tried again");
+                AGAIN
+            }
+        };
+        let (clock, store) = (strong.clock.clone(), strong.group.store().clone());
+        let lease = shared.lease.clone();
+        drop(strong); // a sleeper must not keep a closed engine
+        tokio::select! {
+            biased; // chance is drawn in one place only, or no simulation could be repeated
+            () = clock.sleep(rest) => {}
+            _ = store.woken() => clock.sleep(TOGETHER).await,
+            () = lease.lost() => return, // the engine was shut down
+        }
+    }
+}
+
+fn engine_of(engine: Option<&Weak<dyn Due>>) -> Option<Arc<dyn Due>> {
+    engine.and_then(Weak::upgrade)
+}
+
+struct Beat<'a> {
+    core: &'a Arc<Core>,
+    shared: &'a Shared,
+    engine: Option<Arc<dyn Due>>,
+    /// When this worker last took over what each ended one left.
+    takeovers: &'a mut HashMap<Fence, Boot>,
+}
+
+impl Beat<'_> {
+    /// One beat. Says how long to rest; nothing if the lease is lost.
+    async fn once(&mut self) -> Result<Option<Duration>, StoreError> {
+        let asked = Moment::of(&*self.core.clock);
+        let pulse = self.core.group.pulse().await?;
+        let until = pulse.time.after(self.shared.lease.length());
+        if !self.tell(WorkerChange::Renew { until }).await? {
+            return Ok(None);
+        }
+        self.shared.lease.renewed(asked);
+        if let Some(due) = pulse.next_due {
+            self.core.agenda.note(due);
+        }
+        if let Some(engine) = &self.engine {
+            engine.look().await?;
+        }
+        for worker in &pulse.workers {
+            self.look_at(worker, pulse.time).await?;
+        }
+        Ok(Some(self.rest(&pulse)))
+    }
+
+    /// Writes past the queue, where it would wait behind what it is to keep alive. Whether it was admitted.
+    async fn tell(&self, worker: WorkerChange) -> Result<bool, StoreError> {
+        let mut change = self.core.change(None);
+        change.worker = Some(worker);
+        let verdicts = self.core.group.store().commit(&[change]).await?;
+        Ok(verdicts.first().is_some_and(Verdict::is_admitted))
+    }
+
+    async fn look_at(&mut self, worker: &Worker, time: Timestamp) -> Result<(), StoreError> {
+        if worker.fence == self.core.fence {
+            return Ok(());
+        }
+        let now = self.core.clock.boot();
+        let is_mine = match worker.ended_at {
+            None if worker.lease_until.is_some_and(|until| until < time) => {
+                if !self.tell(WorkerChange::End { fence: worker.fence, at: time }).await? {
+                    return Ok(()); // it is alive after all, or another one was faster
+                }
+                tracing::warn!(fence = %worker.fence, name = worker.name, "another worker's lease has run out: its work is taken over");
+                true
+            }
+            None => return Ok(()),
+            // One that left in order has left it to everybody.
+            Some(_) => worker.retired,
+        };
+        self.shared.note_ended(worker.fence, self.core.clock.boot());
+        let is_due = match self.takeovers.get(&worker.fence) {
+            None => is_mine,
+            Some(last) => last.until(now) > TAKING_OVER,
+        };
+        if is_due {
+            self.take_over().await?;
+            self.takeovers.insert(worker.fence, now);
+        }
+        // One that another has ended is that one's to take over: it has so long from now.
+        self.takeovers.entry(worker.fence).or_insert(now);
+        if self.is_settled(worker.fence).await?
+            && self.tell(WorkerChange::Settle { fence: worker.fence }).await?
+        {
+            self.takeovers.remove(&worker.fence);
+        }
+        Ok(())
+    }
+
+    /// What ended workers left is this one's now, as far as no other was faster.
+    async fn take_over(&self) -> Result<(), StoreError> {
+        if let Some(engine) = self.engine.clone() {
+            engine.take_over().await?;
+        }
+        take_up_orphans(self.core).await
+    }
+
+    /// Nothing of an ended worker waits for somebody to take it over.
+    async fn is_settled(&self, fence: Fence) -> Result<bool, StoreError> {
+        let is_whole = |listed: usize| u32::try_from(listed).is_ok_and(|listed| listed < PAGE);
+        let runs = self.core.group.run_orphans(RunId(i64::MIN), PAGE).await?;
+        if !is_whole(runs.len()) || runs.iter().any(|run| run.fence == fence) {
+            return Ok(false);
+        }
+        let records = self.core.group.record_orphans(RecordId(i64::MIN), PAGE).await?;
+        Ok(is_whole(records.len()) && !records.iter().any(|record| record.fence == fence))
+    }
+
+    /// Until the next beat, or until the next lease of another worker runs out. A little is drawn, so that workers that
+    /// were started together do not come together for ever.
+    fn rest(&self, pulse: &Pulse) -> Duration {
+        let others = pulse.workers.iter().filter(|w| w.fence != self.core.fence && w.ended_at.is_none());
+        let next_end = others.filter_map(|worker| worker.lease_until).min();
+        // Between nine and ten tenths of two fifths: a beat that fails can be made up for before the lease runs out.
+        let tenths = u32::try_from(self.core.entropy.bits() % 100).unwrap_or(0) + 900;
+        let beat = self.shared.lease.length() * 2 / 5 * tenths / 1000;
+        next_end.map_or(beat, |end| beat.min(pulse.time.until(end) + TOGETHER))
+    }
+}

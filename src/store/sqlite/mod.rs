@@ -33,7 +33,7 @@ use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 pub use open::Options;
-pub use transaction::TransactionError;
+pub use super::transaction::TransactionError;
 #[cfg(feature = "sim")]
 pub(crate) use {commit::rollback, transaction::carry_out};
 

@@ -76,7 +76,7 @@ CREATE UNIQUE INDEX record_key ON record (tenant, key);
 -- of the table instead of none (no HOT update). So what is open outside of runs has a column of its own.
 CREATE INDEX record_run ON record (tenant, run) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (loose) WHERE loose IS NOT NULL;
-CREATE INDEX record_confirm ON record (confirm_at) WHERE confirm_at IS NOT NULL;
+CREATE INDEX record_confirm ON record (confirm_at, id) WHERE confirm_at IS NOT NULL;
 
 -- What fenced workers learned too late: appended beside the record, never a change of it.
 CREATE TABLE evidence (

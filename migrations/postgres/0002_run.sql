@@ -24,7 +24,7 @@ CREATE UNIQUE INDEX run_key ON run (tenant, workflow, key) WHERE key IS NOT NULL
 CREATE INDEX run_active ON run (id) WHERE state = 1;
 CREATE INDEX run_answered ON run (id) WHERE state = 2 AND wake_at IS NULL;
 CREATE INDEX run_unsettled ON run (id) WHERE unsettled;
-CREATE INDEX run_due ON run (wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX run_due ON run (wake_at, id) WHERE wake_at IS NOT NULL;
 
 -- Checkpoints, found by their run.
 CREATE TABLE step (

@@ -87,5 +87,6 @@ pub(crate) async fn fresh() -> Kept<Postgres> {
 
 /// The server of the tests.
 pub(crate) fn url() -> String {
-    std::env::var("TEST_DATABASE_URL").expect("TEST_DATABASE_URL names a PostgreSQL server: `./test` starts one")
+    std::env::var("TEST_DATABASE_URL")
+        .expect("TEST_DATABASE_URL names a PostgreSQL server: `./test` starts one")
 }

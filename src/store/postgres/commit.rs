@@ -147,7 +147,8 @@ impl Writer {
         let mut again = false;
         loop {
             // A batch is a statement or two; one that must be judged is many, each with the server's own limit.
-            let limit = options.answer_timeout * 2 + options.answer_timeout / 50 * u32::try_from(changes.len()).unwrap_or(u32::MAX);
+            let limit = options.answer_timeout * 2
+                + options.answer_timeout / 50 * u32::try_from(changes.len()).unwrap_or(u32::MAX);
             let tried = within(limit, self.try_commit(store, changes, again)).await;
             let trouble = match tried {
                 Some(Ok(verdicts)) => return Ok(verdicts),
@@ -202,7 +203,11 @@ impl Writer {
         } else {
             write_all(connection, statements, &all).await?
         };
-        if whole { Ok(vec![Verdict::Admitted; changes.len()]) } else { judge(connection, statements, changes).await }
+        if whole {
+            Ok(vec![Verdict::Admitted; changes.len()])
+        } else {
+            judge(connection, statements, changes).await
+        }
     }
 
     /// A connection with nothing under way: connects if there is none, and ends what an earlier write left open. Its
@@ -326,7 +331,8 @@ async fn judge(
             judged.judge(one, &changes[one], verdict.map_or(Verdict::Admitted, Verdict::Refused));
         } else if !open.is_empty() {
             // The batch as a whole has been tried already.
-            let whole = part.len() < changes.len() && admit_all(connection, statements, changes, &open).await?;
+            let whole =
+                part.len() < changes.len() && admit_all(connection, statements, changes, &open).await?;
             if whole {
                 open.iter().for_each(|one| judged.judge(*one, &changes[*one], Verdict::Admitted));
             } else {
@@ -529,14 +535,13 @@ async fn refusal(
         Objection::Values(message) => return Ok(Refusal::Invalid(message)),
         Objection::Rows(table) => table,
     };
-    // A new row whose place is free can only have found its key taken.
-    let first = match (table.as_str(), &change.run, &change.record) {
-        ("run", Some(run), _) => run.revision == 1 && !run::is_there(connection, run).await?,
-        ("record", _, Some(record)) => record.revision == 1 && !record::is_there(connection, record).await?,
+    let taken = match (table.as_str(), &change.run, &change.record) {
+        ("run", Some(run), _) => run::is_taken(connection, run).await?,
+        ("record", _, Some(record)) => record::is_taken(connection, record).await?,
         ("step", ..) => true,
         _ => false,
     };
-    Ok(if first { Refusal::Exists } else { Refusal::Stale })
+    Ok(if taken { Refusal::Exists } else { Refusal::Stale })
 }
 
 /// For the test that prepares and explains them.

@@ -71,7 +71,9 @@ impl Connector {
                 }
                 Ok(None) => trouble = format!("{trouble}{} is a standby; ", host.get_host()),
                 Err(StoreError::Open(error)) => return Err(error.into()),
-                Err(error) => trouble = format!("{trouble}{}:{}: {error}; ", host.get_host(), host.get_port()),
+                Err(error) => {
+                    trouble = format!("{trouble}{}:{}: {error}; ", host.get_host(), host.get_port())
+                }
             }
         }
         Err(StoreError::Unreachable { detail: trouble.trim_end_matches("; ").to_owned() })
@@ -191,8 +193,9 @@ fn hosts(url: &str) -> Result<Vec<PgConnectOptions>, OpenError> {
     let (user, hosts) = authority.rfind('@').map_or(("", authority), |at| authority.split_at(at + 1));
     let tail = without_session_attrs(tail)?;
     let parse = |host: &str| {
-        let options: PgConnectOptions =
-            format!("{scheme}://{user}{host}{tail}").parse().map_err(|e: sqlx::Error| unusable(&e.to_string()))?;
+        let options: PgConnectOptions = format!("{scheme}://{user}{host}{tail}")
+            .parse()
+            .map_err(|e: sqlx::Error| unusable(&e.to_string()))?;
         let name = options.get_application_name().unwrap_or("counterfoil").to_owned();
         let options = options.application_name(&name).statement_cache_capacity(super::statement::KEPT);
         Ok(options.disable_statement_logging())
@@ -208,7 +211,9 @@ fn without_session_attrs(tail: &str) -> Result<String, OpenError> {
         match parameter.strip_prefix("target_session_attrs=") {
             None => kept.push(parameter),
             Some("read-write" | "primary" | "any") => {}
-            Some(other) => return Err(unusable(&format!("target_session_attrs={other} finds no host to write to"))),
+            Some(other) => {
+                return Err(unusable(&format!("target_session_attrs={other} finds no host to write to")));
+            }
         }
     }
     let mark = if kept.is_empty() { "" } else { "?" };
@@ -267,9 +272,13 @@ mod tests {
     fn a_url_may_name_several_hosts() {
         let found = |url: &str| -> Vec<_> {
             let hosts = hosts(url).unwrap();
-            hosts.iter().map(|h| (h.get_host().to_owned(), h.get_port(), h.get_database().map(str::to_owned))).collect()
+            hosts
+                .iter()
+                .map(|h| (h.get_host().to_owned(), h.get_port(), h.get_database().map(str::to_owned)))
+                .collect()
         };
-        let of = |host: &str, port, database: Option<&str>| (host.to_owned(), port, database.map(str::to_owned));
+        let of =
+            |host: &str, port, database: Option<&str>| (host.to_owned(), port, database.map(str::to_owned));
         assert_eq!(found("postgres://u:p@a:1/d"), [of("a", 1, Some("d"))]);
         assert_eq!(
             found("postgres://u:p@a:1,b:2/d?target_session_attrs=read-write&application_name=x"),

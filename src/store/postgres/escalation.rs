@@ -52,9 +52,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
             .number(escalation.opened_at.0);
     });
     batch.insert(&ANSWER, &old, |escalation, row| {
-        row.text(escalation.tenant.as_str())
-            .number(escalation.id.0)
-            .some_text(answer(escalation).as_deref());
+        row.text(escalation.tenant.as_str()).number(escalation.id.0).some_text(answer(escalation).as_deref());
     });
 }
 

@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Connector, Patience};
-use super::pool::Pool;
 use super::failure;
+use super::pool::Pool;
 use crate::id::{Entropy as _, SystemEntropy};
 use crate::store::StoreError;
 
@@ -42,7 +42,8 @@ impl Hints {
         connector: Arc<Connector>,
         connection: &mut PgConnection,
     ) -> Result<Self, StoreError> {
-        let row = sqlx::query("SELECT current_schema()").fetch_one(connection).await.map_err(|e| failure(&e))?;
+        let row =
+            sqlx::query("SELECT current_schema()").fetch_one(connection).await.map_err(|e| failure(&e))?;
         let schema: Option<String> = row.try_get(0).map_err(|e| failure(&e))?;
         let mut channel = format!("counterfoil {}", schema.unwrap_or_default());
         while channel.len() > 63 {

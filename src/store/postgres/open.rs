@@ -98,7 +98,9 @@ impl Default for Options {
 pub(super) async fn open(url: &str, options: Options) -> Result<Postgres, StoreError> {
     let connector = Arc::new(Connector::new(url, options)?);
     let mut connection = connector.connect(Purpose::Ledger).await.map_err(|error| match error {
-        StoreError::Unreachable { detail } => OpenError::Unreachable { path: connector.place(), detail }.into(),
+        StoreError::Unreachable { detail } => {
+            OpenError::Unreachable { path: connector.place(), detail }.into()
+        }
         StoreError::Io { detail } => OpenError::Unusable { path: connector.place(), detail }.into(),
         error => error,
     })?;
@@ -115,7 +117,8 @@ pub(super) async fn open(url: &str, options: Options) -> Result<Postgres, StoreE
         }
     }
     let hints = listen::Hints::new(connector.clone(), &mut connection).await?;
-    let writer = Writer { connection: Some(connection), statements: Statements::default(), unfinished: false };
+    let writer =
+        Writer { connection: Some(connection), statements: Statements::default(), unfinished: false };
     let pool = |purpose, size| Pool::new(connector.clone(), purpose, size);
     Ok(Postgres {
         writer: Mutex::new(Some(writer)),
@@ -132,7 +135,10 @@ async fn warn_of_fsync(connector: &Connector, connection: &mut PgConnection) -> 
     let fsync: Option<String> = row.and_then(|row| row.try_get(0)).map_err(|e| failure(&e))?;
     if fsync.as_deref() == Some("off") {
         let database = connector.place();
-        tracing::warn!(database, "fsync is off: a power failure of the server may lose or damage what was committed");
+        tracing::warn!(
+            database,
+            "fsync is off: a power failure of the server may lose or damage what was committed"
+        );
     }
     Ok(())
 }
@@ -170,15 +176,18 @@ async fn migrate(connector: &Connector, connection: &mut PgConnection) -> Result
     prepare_schema(connector, connection).await?;
     let applied = applied(connection).await?;
     refuse_strange(connector, &applied)?;
-    for migration in MIGRATIONS.iter().filter(|migration| applied.iter().all(|a| a.number != migration.number)) {
+    for migration in
+        MIGRATIONS.iter().filter(|migration| applied.iter().all(|a| a.number != migration.number))
+    {
         connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         // Plain: a DDL statement may take longer than any of ours.
         connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0").await?;
-        let done = sqlx::query("INSERT INTO migration (number, name, digest, works_from) VALUES ($1, $2, $3, $4)")
-            .bind(migration.number)
-            .bind(migration.name)
-            .bind(digest(migration.sql))
-            .bind(migration.works_from);
+        let done =
+            sqlx::query("INSERT INTO migration (number, name, digest, works_from) VALUES ($1, $2, $3, $4)")
+                .bind(migration.number)
+                .bind(migration.name)
+                .bind(digest(migration.sql))
+                .bind(migration.works_from);
         done.execute(&mut *connection).await?;
         sqlx::raw_sql(migration.sql).execute(&mut *connection).await?;
         connection.execute("COMMIT").await?;
@@ -243,8 +252,7 @@ fn refuse_strange(connector: &Connector, applied: &[Applied]) -> Result<(), Migr
             }
             None if found.number > latest() && found.works_from <= latest() => {}
             None => {
-                let error =
-                    OpenError::FromTheFuture { path: path(), found: found.number, known: latest() };
+                let error = OpenError::FromTheFuture { path: path(), found: found.number, known: latest() };
                 return Err(MigrateError::Open(error));
             }
         }

@@ -115,7 +115,8 @@ impl Pool {
     pub(super) async fn lend(&self) -> Result<Lent<'_>, Trouble> {
         let limit = self.connector.options.retry_for;
         let busy = || {
-            let detail = format!("no connection was free for {limit:?}: raise `readers` or the server's limit");
+            let detail =
+                format!("no connection was free for {limit:?}: raise `readers` or the server's limit");
             Trouble { error: StoreError::Busy { detail }, may_pass: false }
         };
         let room = within(limit, self.room.acquire()).await.ok_or_else(busy)?;

@@ -290,7 +290,11 @@ fn read(row: &PgRow) -> Result<Record, StoreError> {
         request: c.parse_text(Stored::from_column)?,
         request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
         input_version: c.count()?,
-        owner: Owner { run: c.take::<Option<i64>>()?.map(RunId), step: c.some_text()?, call_id: c.some_text()? },
+        owner: Owner {
+            run: c.take::<Option<i64>>()?.map(RunId),
+            step: c.some_text()?,
+            call_id: c.some_text()?,
+        },
         fence: Fence(c.take()?),
         revision: c.count()?,
         attempts: c.count()?,
@@ -339,9 +343,8 @@ pub(super) async fn find(
     tenant: &Tenant,
     key: &OperationKey,
 ) -> Result<Option<Record>, StoreError> {
-    let query = || {
-        sqlx::query(select!("WHERE tenant = $1 AND key = $2")).bind(tenant.as_str()).bind(key.as_str())
-    };
+    let query =
+        || sqlx::query(select!("WHERE tenant = $1 AND key = $2")).bind(tenant.as_str()).bind(key.as_str());
     pool.optional(query).await?.as_ref().map(read).transpose()
 }
 
@@ -374,17 +377,25 @@ pub(super) async fn unconfirmed(
     limit: u32,
 ) -> Result<Vec<Record>, StoreError> {
     let query = || {
-        sqlx::query(select!("WHERE confirm_at <= $1 ORDER BY confirm_at LIMIT $2"))
+        sqlx::query(select!("WHERE confirm_at <= $1 ORDER BY confirm_at, id LIMIT $2"))
             .bind(until.0)
             .bind(i64::from(limit))
     };
     Ok(sound(&pool.all(query).await?, read))
 }
 
-/// Some record stands at this place.
-pub(super) async fn is_there(connection: &mut PgConnection, record: &Record) -> Result<bool, sqlx::Error> {
-    let query = sqlx::query(AT).bind(record.tenant.as_str()).bind(record.id.0);
-    query.fetch_optional(connection).await.map(|row| row.is_some())
+/// Another record has its key, and none its place.
+pub(super) async fn is_taken(connection: &mut PgConnection, record: &Record) -> Result<bool, sqlx::Error> {
+    sqlx::query(
+        "SELECT 1 FROM record WHERE tenant = $1 AND key = $2 \
+         AND NOT EXISTS (SELECT 1 FROM record o WHERE o.tenant = $1 AND o.id = $3)",
+    )
+    .bind(record.tenant.as_str())
+    .bind(record.key.as_str())
+    .bind(record.id.0)
+    .fetch_optional(connection)
+    .await
+    .map(|row| row.is_some())
 }
 
 /// The row stands as this change would have written it: it was written before, and its answer was lost. The
@@ -465,7 +476,9 @@ pub(super) static INSERT_EVIDENCE: Insert = Insert {
 
 pub(super) fn write_evidence(changes: &[&Change], batch: &mut Batch) {
     let mut rows: Vec<_> = changes.iter().filter_map(|c| c.evidence.as_deref()).collect();
-    rows.sort_by_key(|evidence| (evidence.tenant.as_str(), evidence.record, evidence.fence, evidence.attempt));
+    rows.sort_by_key(|evidence| {
+        (evidence.tenant.as_str(), evidence.record, evidence.fence, evidence.attempt)
+    });
     batch.insert(&INSERT_EVIDENCE, &rows, |evidence, row| {
         row.text(evidence.tenant.as_str())
             .number(evidence.record.0)

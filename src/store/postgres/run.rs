@@ -236,7 +236,7 @@ pub(super) async fn answered(pool: &Pool, after: RunId, limit: u32) -> Result<Ve
 
 pub(super) async fn due(pool: &Pool, until: Timestamp, limit: u32) -> Result<Vec<Run>, StoreError> {
     let query = || {
-        sqlx::query(select!("WHERE wake_at <= $1 ORDER BY wake_at LIMIT $2"))
+        sqlx::query(select!("WHERE wake_at <= $1 ORDER BY wake_at, id LIMIT $2"))
             .bind(until.0)
             .bind(i64::from(limit))
     };
@@ -332,10 +332,19 @@ async fn uses(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Vec<PastUse>, S
         .collect()
 }
 
-/// Some run stands at this place.
-pub(super) async fn is_there(connection: &mut PgConnection, run: &Run) -> Result<bool, sqlx::Error> {
-    let query = sqlx::query(AT).bind(run.tenant.as_str()).bind(run.id.0);
-    query.fetch_optional(connection).await.map(|row| row.is_some())
+/// Another run has its start key, and none its place.
+pub(super) async fn is_taken(connection: &mut PgConnection, run: &Run) -> Result<bool, sqlx::Error> {
+    sqlx::query(
+        "SELECT 1 FROM run WHERE tenant = $1 AND workflow = $2 AND key = $3 \
+         AND NOT EXISTS (SELECT 1 FROM run o WHERE o.tenant = $1 AND o.id = $4)",
+    )
+    .bind(run.tenant.as_str())
+    .bind(run.workflow.as_str())
+    .bind(run.key.as_deref().map(|key| super::escaped(key).into_owned()))
+    .bind(run.id.0)
+    .fetch_optional(connection)
+    .await
+    .map(|row| row.is_some())
 }
 
 /// The row stands as this change would have written it (see `record::is_written`).

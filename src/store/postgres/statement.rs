@@ -327,7 +327,9 @@ fn text(shape: &Shape) -> String {
         (_, true) => format!("WITH {with} SELECT 1"),
         (true, false) => format!("WITH {with} SELECT {}", sums.join(", ")),
         // A constant 1/0 would be divided when the statement is planned.
-        (false, false) => format!("WITH {with} SELECT 1 / CASE WHEN {} THEN 1 ELSE 0 END", sums.join(" AND ")),
+        (false, false) => {
+            format!("WITH {with} SELECT 1 / CASE WHEN {} THEN 1 ELSE 0 END", sums.join(" AND "))
+        }
     }
 }
 
@@ -350,7 +352,9 @@ fn cte(insert: &Insert, next: &mut usize) -> String {
     }
     let Insert { name, table, tail, .. } = insert;
     let returning = insert.holds.map(|holds| format!(" RETURNING {holds} AS holds")).unwrap_or_default();
-    format!("{name} AS (INSERT INTO {table} ({names}) SELECT *{constants} FROM unnest({arrays}) {tail}{returning})")
+    format!(
+        "{name} AS (INSERT INTO {table} ({names}) SELECT *{constants} FROM unnest({arrays}) {tail}{returning})"
+    )
 }
 
 /// Every text that a batch of one change can have, for the test that prepares them all.
@@ -359,7 +363,8 @@ pub(super) fn texts(inserts: &[&'static Insert]) -> Vec<String> {
     let shapes = inserts.iter().copied().flat_map(one);
     shapes
         .flat_map(|inserts| {
-            [(true, false), (false, true)].map(|(fenced, judged)| text(&Shape { inserts: inserts.clone(), fenced, judged }))
+            [(true, false), (false, true)]
+                .map(|(fenced, judged)| text(&Shape { inserts: inserts.clone(), fenced, judged }))
         })
         .collect()
 }
@@ -369,7 +374,14 @@ mod tests {
     use super::{Batch, Insert, KEPT, Kind, Statements};
 
     static INSERTS: [Insert; 10] = [const {
-        Insert { name: "n", table: "t", columns: &[("a", Kind::Number)], constants: &[], tail: "", holds: Some("true") }
+        Insert {
+            name: "n",
+            table: "t",
+            columns: &[("a", Kind::Number)],
+            constants: &[],
+            tail: "",
+            holds: Some("true"),
+        }
     }; 10];
 
     // HAZARDS: whatever comes, what is kept has a limit; and what comes again is the same.

@@ -83,12 +83,18 @@ impl Postgres {
         }
     }
 
-    async fn try_begin(&self, change: &Change, limit: Duration) -> Result<Result<Lent<'_>, Refusal>, Trouble> {
+    async fn try_begin(
+        &self,
+        change: &Change,
+        limit: Duration,
+    ) -> Result<Result<Lent<'_>, Refusal>, Trouble> {
         let mut lent = self.guests.lend().await?;
         let begun = {
             let connection = &mut lent.connection;
             let answer_limit = self.connector.options.answer_timeout * 2;
-            within(answer_limit, begin(connection, change, limit)).await.ok_or_else(|| Trouble::late(answer_limit))?
+            within(answer_limit, begin(connection, change, limit))
+                .await
+                .ok_or_else(|| Trouble::late(answer_limit))?
         };
         match begun {
             Ok(None) => Ok(Ok(lent)),
@@ -128,7 +134,9 @@ impl Postgres {
                 lent.give_back();
                 Ok(found)
             }
-            Some(Err(error)) => Err(Trouble { may_pass: fate(&error) != Fate::Final, error: failure(&error) }),
+            Some(Err(error)) => {
+                Err(Trouble { may_pass: fate(&error) != Fate::Final, error: failure(&error) })
+            }
             None => Err(Trouble::late(limit)),
         }
     }
@@ -164,11 +172,7 @@ async fn begin(
 
 /// The mark and its value are there. If so, this ends with a write of its own: where commits wait for a standby, one
 /// that is seen need not have reached it.
-async fn find_out(
-    connection: &mut PgConnection,
-    change: &Change,
-    step: &Step,
-) -> Result<bool, sqlx::Error> {
+async fn find_out(connection: &mut PgConnection, change: &Change, step: &Step) -> Result<bool, sqlx::Error> {
     sqlx::raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *connection).await?;
     let free = commit::write_or_refuse(connection, &mut Statements::default(), change).await?.is_none();
     let written = !free && step::is_written(connection, step).await?;

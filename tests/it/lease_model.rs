@@ -1,10 +1,11 @@
 //! The protocol of leases and fences, as a model that is tried in every order of its steps: a worker, the one that
 //! takes over, and one operation that must not happen twice. The store and the executor do what is written here.
 //!
-//! A worker is a process: one that restarts is another worker, and one more would only repeat what the second does. Each step may come late or never: a worker that is
-//! killed, stopped or cut off is one whose steps are not taken while time passes and others take theirs. All clocks
-//! run at one rate, and no two are compared. A request arrives in less than the settle time after its sender has
-//! looked at its lease, or not at all: the one promise about the outside, without which nothing keeps invariant 3.
+//! A worker is a process: one that restarts is another worker, and one more would only repeat what the second does.
+//! Each step may come late or never: a worker that is killed, stopped or cut off is one whose steps are not taken
+//! while time passes and others take theirs. All clocks run at one rate, and no two are compared. A request arrives in
+//! less than the settle time after its sender has looked at its lease, or not at all: the one promise about the
+//! outside, without which nothing keeps invariant 3.
 //!
 //! What holds the protocol up is listed as [`Rule`]; a test takes away each, and the checker must find what goes wrong.
 

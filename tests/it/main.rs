@@ -50,6 +50,7 @@ mod ledger_retry;
 #[path = "../own_server/mod.rs"]
 mod own_server;
 mod payload;
+mod postgres;
 mod secrets;
 mod server;
 mod server_own;

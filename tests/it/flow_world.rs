@@ -74,8 +74,13 @@ impl World {
 
     /// An engine with all tools of this world.
     pub(crate) fn engine(self: &Arc<Self>) -> EngineBuilder {
+        self.with_tools(Engine::sqlite(self.path()))
+    }
+
+    /// An engine on another store, with all tools.
+    pub(crate) fn with_tools(self: &Arc<Self>, engine: EngineBuilder) -> EngineBuilder {
         let tap = self.tap.clone();
-        Engine::sqlite(self.path())
+        engine
             .wrap_store(move |store| tap.around(store))
             .tool(Post(self.clone()))
             .tool(Pay(self.clone()))

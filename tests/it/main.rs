@@ -67,5 +67,6 @@ mod sim_world;
 mod sqlite;
 mod tenants;
 mod tidy;
+mod transfer;
 mod watched;
 mod world;

@@ -470,7 +470,7 @@ impl Inner {
     /// This engine is done with a run. Whoever waits for it is told; in a shared store another worker has it, and its
     /// end is looked for at each beat.
     fn give_up(&self, id: RunId) {
-        if !self.core.is_shared() || self.core.is_closing() {
+        if !self.core.hears_of_others() || self.core.is_closing() {
             self.results().remove(&id);
         }
     }

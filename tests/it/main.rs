@@ -61,4 +61,5 @@ mod sqlite;
 mod tenants;
 mod tidy;
 mod watched;
+mod workers;
 mod world;

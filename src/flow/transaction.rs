@@ -91,7 +91,7 @@ impl Ctx {
                 return Ok(output);
             }
             Err(TransactionError::Closure(failure)) => failure,
-            Err(error @ TransactionError::TooSlow { .. }) => {
+            Err(error @ (TransactionError::TooSlow { .. } | TransactionError::Spoilt { .. })) => {
                 Failure::coded(FailureCode::Transaction, error.to_string())
             }
             Err(error @ TransactionError::EndedInside) => {

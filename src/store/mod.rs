@@ -9,9 +9,13 @@ pub mod conformance;
 mod delegate;
 mod group;
 mod model;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod transaction;
 
 use std::fmt;
 
@@ -234,6 +238,43 @@ pub enum OpenError {
         path: String,
         /// The filesystem.
         kind: &'static str,
+    },
+    /// No host of it accepts connections that can write.
+    #[error("{path} cannot be reached: {detail}; check the URL, and that the server is up")]
+    Unreachable {
+        /// Hosts and database.
+        path: String,
+        /// The system's words.
+        detail: String,
+    },
+    /// The server says that a commit is done before it is on disk.
+    #[error(
+        "{path} has synchronous_commit = {found}: what is answered as committed may be lost when the server crashes, \
+         and a call whose start is lost is made again; set it to `on`, or allow it in the options of the store"
+    )]
+    WeakDurability {
+        /// Hosts and database.
+        path: String,
+        /// The setting.
+        found: String,
+    },
+    /// Another host may be promoted that lacks the last commits.
+    #[error(
+        "{path} names several hosts, and synchronous_standby_names is empty: when a standby is promoted, the last \
+         commits of the primary may be lost, and a call whose start is lost is made again; configure a synchronous \
+         standby, or allow it in the options of the store"
+    )]
+    AsynchronousStandby {
+        /// Hosts and database.
+        path: String,
+    },
+    /// It has a table of migrations that is not of this engine.
+    #[error("{path} holds something else: {detail}; choose another schema")]
+    Strange {
+        /// Hosts and database.
+        path: String,
+        /// What differs.
+        detail: String,
     },
     /// The SQLite library has the WAL-reset bug.
     #[error(

@@ -36,7 +36,13 @@ async fn group_over_sqlite() -> Kept<Group> {
     Kept { store: grouped(store), folder }
 }
 
+async fn group_over_postgres() -> crate::postgres::Kept<Group> {
+    crate::postgres::fresh().await.map(|store| grouped(store))
+}
+
 counterfoil::conformance!(model, ready(Box::new(Model::new())));
 counterfoil::conformance!(sqlite, fresh_sqlite());
 counterfoil::conformance!(grouped_model, ready(Box::new(grouped(Model::new()))));
 counterfoil::conformance!(grouped_sqlite, group_over_sqlite());
+counterfoil::conformance!(postgres, crate::postgres::fresh());
+counterfoil::conformance!(grouped_postgres, group_over_postgres());

@@ -1,4 +1,4 @@
-//! Random histories, fed to SQLite and to the model: both must give the same verdicts and hold the same state.
+//! Random histories, fed to a database and to the model: both must give the same verdicts and hold the same state.
 //!
 //! A history is made from a seed, which a failure prints: `COUNTERFOIL_SEED=7 cargo test differential` runs it
 //! alone, and `COUNTERFOIL_SEEDS=500` runs more of them. The test refuses to pass unless every kind of change
@@ -8,6 +8,7 @@
 mod author;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 
 use counterfoil::store::conformance::state::{Names, State};
 use counterfoil::store::sqlite::Sqlite;
@@ -20,12 +21,26 @@ const SEEDS: u64 = 8;
 
 #[tokio::test]
 async fn sqlite_and_the_model_agree() {
+    histories(async || {
+        let folder = tempfile::tempdir().unwrap();
+        (Box::new(Sqlite::open(folder.path().join("test.db")).await.unwrap()), folder)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn postgres_and_the_model_agree() {
+    histories(async || (crate::postgres::fresh().await, ())).await;
+}
+
+async fn histories<S: Deref<Target: Store + Sized>, K>(fresh: impl AsyncFn() -> (S, K)) {
     let number = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().expect("a number"));
     let (first, count) = (number("COUNTERFOIL_SEED"), number("COUNTERFOIL_SEEDS"));
     let count = count.unwrap_or(if first.is_some() { 1 } else { SEEDS });
     let mut tally = BTreeMap::new();
     for seed in (first.unwrap_or(1)..).take(usize::try_from(count).unwrap()) {
-        history(seed, &mut tally).await;
+        let (store, _kept) = fresh().await;
+        history(seed, &*store, &mut tally).await;
     }
     if first.is_none() {
         assert_all_was_tried(&tally);
@@ -33,21 +48,15 @@ async fn sqlite_and_the_model_agree() {
 }
 
 /// Runs one history. Counts how each kind of change fared.
-async fn history(seed: u64, tally: &mut BTreeMap<(Kind, &'static str), usize>) {
-    let folder = tempfile::tempdir().unwrap();
-    let sqlite = Sqlite::open(folder.path().join("test.db")).await.unwrap();
+async fn history(seed: u64, store: &dyn Store, tally: &mut BTreeMap<(Kind, &'static str), usize>) {
     let model = Model::new();
     let mut author = Author::new(seed);
     let mut names = Names::default();
     for number in 0..BATCHES {
         let (kinds, batch): (Vec<_>, Vec<_>) = author.batch().into_iter().unzip();
         let at = format!("seed {seed}, batch {number}: {batch:#?}");
-        let verdicts = sqlite.commit(&batch).await.unwrap();
-        assert_eq!(
-            unworded(&verdicts),
-            unworded(&model.commit(&batch).await.unwrap()),
-            "sqlite, model; {at}"
-        );
+        let verdicts = store.commit(&batch).await.unwrap();
+        assert_eq!(unworded(&verdicts), unworded(&model.commit(&batch).await.unwrap()), "store, model; {at}");
         for (kind, verdict) in kinds.into_iter().zip(&verdicts) {
             *tally.entry((kind, name(verdict))).or_default() += 1;
         }
@@ -57,13 +66,13 @@ async fn history(seed: u64, tally: &mut BTreeMap<(Kind, &'static str), usize>) {
             touched.learn(change);
             names.learn(change);
         }
-        let difference = State::of(&sqlite, &touched).await.difference(&State::of(&model, &touched).await);
-        assert!(difference.is_empty(), "sqlite, model: {}\n{at}", difference.join("\n"));
+        let difference = State::of(store, &touched).await.difference(&State::of(&model, &touched).await);
+        assert!(difference.is_empty(), "store, model: {}\n{at}", difference.join("\n"));
         author.learn(&batch, &verdicts, &model).await;
     }
-    let state = State::of(&sqlite, &names).await;
+    let state = State::of(store, &names).await;
     let difference = state.difference(&State::of(&model, &names).await);
-    assert!(difference.is_empty(), "seed {seed}: sqlite, model: {}", difference.join("\n"));
+    assert!(difference.is_empty(), "seed {seed}: store, model: {}", difference.join("\n"));
     let difference = state.difference(&State::of(&model.crash(), &names).await);
     assert!(difference.is_empty(), "seed {seed}: before, after the model's crash: {}", difference.join("\n"));
 }

@@ -47,6 +47,7 @@ mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
 mod payload;
+mod postgres;
 mod secrets;
 mod sim;
 mod sim_case_notice;

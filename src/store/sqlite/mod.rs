@@ -32,8 +32,8 @@ use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
+pub use super::transaction::TransactionError;
 pub use open::Options;
-pub use transaction::TransactionError;
 #[cfg(feature = "sim")]
 pub(crate) use {commit::rollback, transaction::carry_out};
 

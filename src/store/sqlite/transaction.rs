@@ -12,37 +12,8 @@ use sqlx::sqlite::SqliteConnection;
 use super::{Sqlite, StoreError, commit, failure};
 use crate::clock::Clock;
 use crate::payload::Payload;
-use crate::store::{Change, Refusal, Step};
-
-/// Why nothing of a transaction was kept.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransactionError<E> {
-    /// The closure returned an error: its changes were rolled back.
-    #[error("the transaction's closure failed: its changes were rolled back")]
-    Closure(E),
-    /// The checkpoint was refused: nothing was run.
-    #[error("the transaction was not run: {0}")]
-    Refused(Refusal),
-    /// The closure took too long: its changes were rolled back.
-    #[error(
-        "the transaction took longer than {limit:?}: its changes were rolled back; other writers wait meanwhile"
-    )]
-    TooSlow {
-        /// The limit.
-        limit: Duration,
-    },
-    /// The closure ended the transaction itself. What it had committed by then is durable, and nobody can say
-    /// what that is.
-    #[error(
-        "the closure ended the transaction itself (COMMIT or ROLLBACK inside): what it committed is durable, \
-             its result is not recorded; check the tables by hand, and let the engine end transactions"
-    )]
-    EndedInside,
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
+use crate::store::transaction::TransactionError;
+use crate::store::{Change, Step};
 
 impl Sqlite {
     /// Runs `work` in the ledger's own database and records its result as `step`, in one transaction.

@@ -167,7 +167,10 @@ impl Author {
             record.owner.step = Some(self.text());
         }
         if self.one_in(10) {
-            record.id = self.record(worker).id; // somebody else's place
+            // Somebody else's place. Of the same tenant: workers give each place once, and where rows are placed by
+            // their tenant, nobody could tell.
+            let taken = self.record(worker);
+            (record.id, record.tenant) = (taken.id, taken.tenant);
         }
         record.confirm_at = self.instant();
         record.scope = Some(self.text());
@@ -192,7 +195,7 @@ impl Author {
         if self.one_in(6) {
             record.revision = u32::try_from(self.below(5)).unwrap();
         }
-        if self.one_in(12) {
+        if self.one_in(12) && record.revision != 1 {
             record.tenant = sample::tenant("another");
         }
         record
@@ -218,7 +221,8 @@ impl Author {
             if self.one_in(4) { worker.run_without_key() } else { worker.run(&self.below(20).to_string()) };
         run.state = if self.one_in(2) { RunState::Active } else { self.run_state() };
         if self.one_in(10) {
-            run.id = self.run(worker).id;
+            let taken = self.run(worker);
+            (run.id, run.tenant) = (taken.id, taken.tenant);
         }
         run
     }
@@ -230,7 +234,7 @@ impl Author {
         if self.one_in(6) {
             run.revision = u32::try_from(self.below(5)).unwrap();
         }
-        if self.one_in(12) {
+        if self.one_in(12) && run.revision != 1 {
             run.tenant = sample::tenant("another");
         }
         run

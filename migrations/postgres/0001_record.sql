@@ -1,0 +1,114 @@
+-- The same tables as in SQLite's migration of this number. What differs here, and why:
+-- * The tenant comes first in every primary and unique key, so that a distributed PostgreSQL can place rows by it.
+-- * No triggers, sequences, foreign keys: see docs/databases.md for the rules. What they do in SQLite, the statements
+--   do here: a row that is sent to move another one on, and finds none, shows it, and the statement aborts.
+-- * Text is compared by bytes (COLLATE "C"). A collation of the operating system may change with its update, and a
+--   unique index in the old order no longer finds what is there: a silent duplicate.
+-- * PostgreSQL cannot store a NUL in text: it stands as U+0001 '0', and U+0001 as U+0001 '1'.
+
+-- A worker is one engine process. It enrols and is given the next fence; every write it makes is admitted
+-- only while its row says that it has not ended. Whoever takes its work over ends it first.
+CREATE TABLE worker (
+    fence       BIGINT NOT NULL PRIMARY KEY,
+    name        TEXT COLLATE "C" NOT NULL UNIQUE,
+    enrolled_at BIGINT NOT NULL,               -- microseconds UTC, like every instant here
+    lease_until BIGINT,                        -- by this database's clock; NULL: its lock tells whether it lives
+    ended_at    BIGINT,
+    retired     BOOLEAN NOT NULL,              -- it ended in order
+    settled     BOOLEAN NOT NULL               -- nothing of it is left to be taken over
+) WITH (fillfactor = 50);                      -- leases are renewed for ever: room for that in the page
+CREATE INDEX worker_open ON worker (fence) WHERE NOT settled;
+
+-- The last fence that was given. It is never given again, not even after its worker's row is gone.
+CREATE TABLE fence (
+    id   BIGINT NOT NULL PRIMARY KEY,
+    last BIGINT NOT NULL
+);
+INSERT INTO fence (id, last) VALUES (1, 0);
+
+-- A tenant's own key for digests of secrets.
+CREATE TABLE tenant (
+    tenant     TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    digest_key BYTEA NOT NULL CHECK (length(digest_key) = 32)
+);
+
+-- A record is inserted as started before its call is dispatched, and changed when its outcome is known.
+-- The id is a place, given in order of arrival. Identity is (tenant, key).
+-- The CHECKs repeat the state machine: a damaged row is not written. They are no way to refuse a change, for
+-- PostgreSQL writes the row that violates one into the server's log.
+CREATE TABLE record (
+    id            BIGINT NOT NULL,
+    tenant        TEXT COLLATE "C" NOT NULL,
+    key           TEXT COLLATE "C" NOT NULL,
+    operation     TEXT COLLATE "C" NOT NULL,
+    class         BIGINT NOT NULL,
+    request       TEXT COLLATE "C" NOT NULL,   -- canonical JSON, or '@' and a digest in the payload table
+    request_hash  BYTEA NOT NULL CHECK (length(request_hash) = 33),
+    input_version BIGINT NOT NULL,
+    run           BIGINT,
+    step          TEXT COLLATE "C",
+    call_id       TEXT COLLATE "C",
+    fence         BIGINT NOT NULL,
+    loose         BIGINT,                      -- its fence while it is started outside any run
+    revision      BIGINT NOT NULL,             -- below zero on the way in: see store/postgres/record.rs
+    attempts      BIGINT NOT NULL,
+    spent         BIGINT NOT NULL DEFAULT 0,
+    status        BIGINT NOT NULL CHECK (status BETWEEN 1 AND 6),
+    basis         BIGINT NOT NULL,
+    outcome       TEXT COLLATE "C",            -- response, failure or reason, by status
+    compensation  TEXT COLLATE "C",
+    external_ref  TEXT COLLATE "C",
+    scope         TEXT COLLATE "C",
+    escalation    BIGINT,
+    not_before    BIGINT,
+    confirm_at    BIGINT,
+    created_at    BIGINT NOT NULL,
+    updated_at    BIGINT NOT NULL,
+    in_doubt      BOOLEAN NOT NULL DEFAULT false, -- an earlier attempt of unknown fate went before this one
+    PRIMARY KEY (tenant, id),
+    CHECK (NOT in_doubt OR status = 1),
+    CHECK ((status = 1) = (outcome IS NULL)),
+    CHECK ((status IN (4, 6)) = (compensation IS NOT NULL)),
+    CHECK (loose IS NULL OR (run IS NULL AND status = 1))
+);
+CREATE UNIQUE INDEX record_key ON record (tenant, key);
+-- No index may name the status, not even as its condition: an outcome would then have to be written to every index
+-- of the table instead of none (no HOT update). So what is open outside of runs has a column of its own.
+CREATE INDEX record_run ON record (tenant, run) WHERE run IS NOT NULL;
+CREATE INDEX record_orphan ON record (loose) WHERE loose IS NOT NULL;
+CREATE INDEX record_confirm ON record (confirm_at, id) WHERE confirm_at IS NOT NULL;
+
+-- What fenced workers learned too late: appended beside the record, never a change of it.
+CREATE TABLE evidence (
+    tenant       TEXT COLLATE "C" NOT NULL,
+    record       BIGINT NOT NULL,
+    fence        BIGINT NOT NULL,
+    attempt      BIGINT NOT NULL,
+    response     TEXT COLLATE "C" NOT NULL,
+    external_ref TEXT COLLATE "C",
+    at           BIGINT NOT NULL,
+    PRIMARY KEY (tenant, record, fence, attempt)
+);
+
+-- Payloads that are too large for their rows, by content.
+CREATE TABLE payload (
+    tenant TEXT COLLATE "C" NOT NULL,
+    digest BYTEA NOT NULL,
+    body   TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant, digest)
+);
+
+-- Open questions, and their answers.
+CREATE TABLE escalation (
+    tenant    TEXT COLLATE "C" NOT NULL,
+    id        BIGINT NOT NULL,
+    record    BIGINT,
+    run       BIGINT,
+    kind      BIGINT NOT NULL,                 -- below zero on the way in: see store/postgres/escalation.rs
+    question  TEXT COLLATE "C" NOT NULL,
+    opened_at BIGINT NOT NULL,
+    answer    TEXT COLLATE "C",
+    PRIMARY KEY (tenant, id)
+);
+CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;
+CREATE INDEX escalation_run ON escalation (tenant, run) WHERE answer IS NULL AND run IS NOT NULL;

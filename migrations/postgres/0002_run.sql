@@ -1,0 +1,51 @@
+-- A run is one row while it lives; what it did is in its steps and records.
+CREATE TABLE run (
+    id         BIGINT NOT NULL,
+    tenant     TEXT COLLATE "C" NOT NULL,
+    workflow   TEXT COLLATE "C" NOT NULL,
+    version    BIGINT NOT NULL,
+    key        TEXT COLLATE "C",
+    input      TEXT COLLATE "C" NOT NULL,
+    input_hash BYTEA NOT NULL CHECK (length(input_hash) = 33),
+    state      BIGINT NOT NULL CHECK (state BETWEEN 1 AND 5),
+    wake_at    BIGINT,
+    outcome    TEXT COLLATE "C",
+    fence      BIGINT NOT NULL,
+    revision   BIGINT NOT NULL,                -- below zero on the way in: see store/postgres/run.rs
+    deaths     BIGINT NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    unsettled  BOOLEAN NOT NULL,               -- calls that it dropped were under way when it ended
+    PRIMARY KEY (tenant, id),
+    CHECK ((state >= 3) = (outcome IS NOT NULL)),
+    CHECK (wake_at IS NULL OR state = 2)
+);
+CREATE UNIQUE INDEX run_key ON run (tenant, workflow, key) WHERE key IS NOT NULL;
+CREATE INDEX run_active ON run (id) WHERE state = 1;
+CREATE INDEX run_answered ON run (id) WHERE state = 2 AND wake_at IS NULL;
+CREATE INDEX run_unsettled ON run (id) WHERE unsettled;
+CREATE INDEX run_due ON run (wake_at, id) WHERE wake_at IS NOT NULL;
+
+-- Checkpoints, found by their run.
+CREATE TABLE step (
+    tenant     TEXT COLLATE "C" NOT NULL,
+    run        BIGINT NOT NULL,
+    kind       BIGINT NOT NULL,
+    name       TEXT COLLATE "C" NOT NULL,
+    id         TEXT COLLATE "C" NOT NULL,
+    input_hash BYTEA,
+    value      TEXT COLLATE "C",
+    at         BIGINT NOT NULL,
+    PRIMARY KEY (tenant, run, kind, name, id)
+);
+
+-- Runs that were answered from a record which they do not own.
+CREATE TABLE use (
+    tenant TEXT COLLATE "C" NOT NULL,
+    run    BIGINT NOT NULL,
+    record BIGINT NOT NULL,
+    step   TEXT COLLATE "C" NOT NULL,
+    at     BIGINT NOT NULL,
+    PRIMARY KEY (tenant, run, record)
+);
+CREATE INDEX use_record ON use (tenant, record);

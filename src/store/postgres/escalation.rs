@@ -1,0 +1,109 @@
+//! Table `escalation`: open questions, and their answers.
+
+use sqlx::postgres::{PgConnection, PgRow};
+
+use super::pool::Pool;
+use super::statement::{Batch, Insert, Kind};
+use super::{Columns, StoreError};
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::store::{Change, Escalation, EscalationKind};
+
+/// A new question.
+pub(super) static INSERT: Insert = Insert {
+    name: "question_new",
+    table: "escalation",
+    columns: &[
+        ("tenant", Kind::Text),
+        ("id", Kind::Number),
+        ("record", Kind::Number),
+        ("run", Kind::Number),
+        ("kind", Kind::Number),
+        ("question", Kind::Text),
+        ("opened_at", Kind::Number),
+    ],
+    constants: &[],
+    tail: "ON CONFLICT DO NOTHING",
+    holds: Some("true"),
+};
+
+/// An answer may only fall on a question that is still open: the first one stands. By way of a row that is never
+/// inserted, with its kind's sign turned: see `record`.
+pub(super) static ANSWER: Insert = Insert {
+    name: "question_answered",
+    table: "escalation",
+    columns: &[("tenant", Kind::Text), ("id", Kind::Number), ("answer", Kind::Text)],
+    constants: &[("kind", "-1"), ("question", "''"), ("opened_at", "0")],
+    tail: "ON CONFLICT (tenant, id) DO UPDATE SET answer = excluded.answer WHERE escalation.answer IS NULL",
+    holds: Some("kind > 0"),
+};
+
+pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
+    let mut rows: Vec<_> = changes.iter().flat_map(|change| &change.escalations).collect();
+    rows.sort_by_key(|escalation| (escalation.tenant.as_str(), escalation.id));
+    let (new, old): (Vec<_>, Vec<_>) = rows.into_iter().partition(|escalation| escalation.answer.is_none());
+    batch.insert(&INSERT, &new, |escalation, row| {
+        row.text(escalation.tenant.as_str())
+            .number(escalation.id.0)
+            .some_number(escalation.record.map(|id| id.0))
+            .some_number(escalation.run.map(|id| id.0))
+            .number(escalation.kind.code())
+            .text(&escalation.question)
+            .number(escalation.opened_at.0);
+    });
+    batch.insert(&ANSWER, &old, |escalation, row| {
+        row.text(escalation.tenant.as_str()).number(escalation.id.0).some_text(answer(escalation).as_deref());
+    });
+}
+
+fn answer(escalation: &Escalation) -> Option<String> {
+    escalation.answer.as_ref().and_then(|answer| serde_json::to_string(answer).ok())
+}
+
+fn read(row: &PgRow) -> Result<Escalation, StoreError> {
+    let mut c = Columns::of("escalation", row);
+    Ok(Escalation {
+        id: EscalationId(c.take()?),
+        tenant: c.parse_text(|text| Tenant::new(text).ok())?,
+        record: c.take::<Option<i64>>()?.map(RecordId),
+        run: c.take::<Option<i64>>()?.map(RunId),
+        kind: c.parse(EscalationKind::from_code)?,
+        question: c.text()?,
+        opened_at: Timestamp(c.take()?),
+        answer: c.parse_some_text(|text| serde_json::from_str(&text).ok())?,
+    })
+}
+
+const FIND: &str = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+                    WHERE tenant = $1 AND id = $2";
+
+pub(super) async fn find(
+    pool: &Pool,
+    tenant: &Tenant,
+    id: EscalationId,
+) -> Result<Option<Escalation>, StoreError> {
+    let query = || sqlx::query(FIND).bind(tenant.as_str()).bind(id.0);
+    pool.optional(query).await?.as_ref().map(read).transpose()
+}
+
+pub(super) async fn open(pool: &Pool, tenant: &Tenant, limit: u32) -> Result<Vec<Escalation>, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+             WHERE tenant = $1 AND answer IS NULL ORDER BY id LIMIT $2",
+        )
+        .bind(tenant.as_str())
+        .bind(i64::from(limit))
+    };
+    pool.all(query).await?.iter().map(read).collect()
+}
+
+/// The row stands as this change would have written it (see `record::is_written`).
+pub(super) async fn is_written(
+    connection: &mut PgConnection,
+    escalation: &Escalation,
+) -> Result<bool, sqlx::Error> {
+    let query = sqlx::query(FIND).bind(escalation.tenant.as_str()).bind(escalation.id.0);
+    let row = query.fetch_optional(connection).await?;
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *escalation)))
+}

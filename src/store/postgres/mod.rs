@@ -1,0 +1,432 @@
+//! The shared store: PostgreSQL, one connection per process that writes, several beside it.
+//!
+//! One writer, so that batches of one run never overtake one another. A file per table; `commit` puts their rows into
+//! one statement, which is one transaction and one round trip.
+//!
+//! Several processes work on one database at once. What they write of one row is put in order by the row's revision,
+//! and a worker that has ended writes nothing: each batch holds its worker's row until it is durable.
+
+mod commit;
+mod connect;
+mod escalation;
+mod listen;
+mod open;
+mod payload;
+mod pool;
+mod record;
+mod run;
+mod statement;
+mod step;
+mod transaction;
+mod worker;
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use sqlx::Connection as _;
+use sqlx::postgres::{PgConnection, PgRow};
+use tokio::sync::Mutex;
+
+use super::{
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Use, Verdict, Worker,
+};
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
+use crate::ledger::{OperationKey, Record};
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+use connect::Connector;
+use pool::{Pool, Statement};
+
+pub use super::transaction::TransactionError;
+pub use open::Options;
+
+/// The migrations in their order, for hosts that run them with a tool of their own.
+pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
+    open::MIGRATIONS.iter().map(|migration| (migration.number, migration.name, migration.sql))
+}
+
+/// The statements that write, put together as they are sent. For tests that prepare and explain them.
+#[doc(hidden)]
+pub fn statements() -> Vec<String> {
+    commit::statements()
+}
+
+/// The shared store.
+#[derive(Debug)]
+pub struct Postgres {
+    connector: Arc<Connector>,
+    /// None once it is closed.
+    writer: Mutex<Option<Writer>>,
+    readers: Pool,
+    /// For the user's own transactions, which may take their time.
+    guests: Pool,
+    hints: listen::Hints,
+}
+
+/// The one connection that writes.
+#[derive(Debug)]
+struct Writer {
+    /// None after it was lost, until the next write.
+    connection: Option<PgConnection>,
+    statements: statement::Statements,
+    /// A write was begun and its end not seen: its future was dropped, or it failed. The next one waits for its end,
+    /// and rolls back first.
+    unfinished: bool,
+}
+
+impl Postgres {
+    /// Opens the database at `url` and brings its schema up to date. The URL may name several hosts:
+    /// `postgres://user@one,two:5433/database` writes to whichever of them is the primary.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] if it cannot be reached, if it was written by a newer version, if its tables are not those
+    /// of this engine, or if what it answers as committed may be lost.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Self::open_with(url, Options::default()).await
+    }
+
+    /// Opens the database with other than the default options.
+    pub async fn open_with(url: &str, options: Options) -> Result<Self, StoreError> {
+        open::open(url, options).await
+    }
+
+    /// Hosts, database and schema, without the password.
+    pub fn place(&self) -> String {
+        self.connector.place()
+    }
+
+    /// Waits for the write that is under way, and closes all connections. From then on everything is answered with
+    /// [`StoreError::Closed`].
+    pub async fn close(&self) {
+        self.retire().await;
+        self.readers.close().await;
+        self.hints.close();
+    }
+
+    /// Ends writing. What is there can still be read through this store.
+    pub(crate) async fn retire(&self) {
+        if let Some(writer) = self.writer.lock().await.take()
+            && let Some(connection) = writer.connection
+            && let Err(error) = connection.close().await
+        {
+            tracing::warn!(%error, database = self.place(), "the database was not closed in order");
+        }
+        self.guests.close().await;
+    }
+}
+
+impl Store for Postgres {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        Box::pin(commit::commit(self, changes))
+    }
+
+    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
+        Box::pin(record::find(&self.readers, tenant, key))
+    }
+
+    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
+        Box::pin(record::at(&self.readers, tenant, id))
+    }
+
+    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>> {
+        Box::pin(record::orphans(&self.readers, after, limit))
+    }
+
+    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+        Box::pin(record::unconfirmed(&self.readers, until, limit))
+    }
+
+    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
+        Box::pin(record::uses(&self.readers, tenant, id))
+    }
+
+    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
+        Box::pin(record::evidence(&self.readers, tenant, id))
+    }
+
+    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
+        Box::pin(run::find(&self.readers, tenant, id))
+    }
+
+    fn run_keyed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        workflow: &'a str,
+        key: &'a str,
+    ) -> Asked<'a, Option<Run>> {
+        Box::pin(run::keyed(&self.readers, tenant, workflow, key))
+    }
+
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
+        Box::pin(run::history(&self.readers, tenant, id))
+    }
+
+    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        Box::pin(run::orphans(&self.readers, after, limit))
+    }
+
+    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        Box::pin(run::answered(&self.readers, after, limit))
+    }
+
+    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
+        Box::pin(run::due(&self.readers, until, limit))
+    }
+
+    fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        Box::pin(run::next_due(&self.readers, after))
+    }
+
+    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
+        Box::pin(run::list(&self.readers, tenant, after, limit))
+    }
+
+    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
+        Box::pin(escalation::find(&self.readers, tenant, id))
+    }
+
+    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
+        Box::pin(escalation::open(&self.readers, tenant, limit))
+    }
+
+    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
+        Box::pin(worker::find(&self.readers, name))
+    }
+
+    fn worker_at(&self, fence: Fence) -> Asked<'_, Option<Worker>> {
+        Box::pin(worker::at(&self.readers, fence))
+    }
+
+    fn pulse(&self) -> Asked<'_, Pulse> {
+        Box::pin(worker::pulse(&self.readers))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn wake_others(&self) -> Asked<'_, ()> {
+        Box::pin(self.hints.give(&self.readers))
+    }
+
+    fn woken(&self) -> Asked<'_, ()> {
+        Box::pin(self.hints.wait())
+    }
+
+    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
+        Box::pin(payload::tenant_key(&self.readers, tenant))
+    }
+
+    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
+        Box::pin(payload::find(&self.readers, tenant, digest))
+    }
+}
+
+/// A damaged row is named and passed over: it must not take the others of its list with it.
+fn sound<T>(rows: &[PgRow], read: impl Fn(&PgRow) -> Result<T, StoreError>) -> Vec<T> {
+    let sound = |row| read(row).inspect_err(|error| tracing::error!(%error, "left out of a list")).ok();
+    rows.iter().filter_map(sound).collect()
+}
+
+/// The next page of a list in the order of its first column. One of which all rows are damaged is passed over: an
+/// empty one would say that the list ends here.
+async fn next_sound<T>(
+    pool: &Pool,
+    mut after: i64,
+    page: impl Fn(i64) -> Statement,
+    read: impl Fn(&PgRow) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    use sqlx::Row as _;
+    loop {
+        let rows = pool.all(|| page(after)).await?;
+        let Some(last) = rows.last() else { return Ok(Vec::new()) };
+        after = last.try_get_unchecked(0).map_err(|e| failure(&e))?;
+        let sound = sound(&rows, &read);
+        if !sound.is_empty() {
+            return Ok(sound);
+        }
+    }
+}
+
+/// What becomes of a statement that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// The database refused the values, not the write.
+    Verdict,
+    /// It was rolled back for reasons that pass: the same again may succeed, on the same connection.
+    Again,
+    /// The connection is of no use any more. Whether the statement took effect is not known.
+    Lost,
+    /// The same again would fail again.
+    Final,
+}
+
+/// Sorts errors by SQLSTATE (postgresql.org/docs/current/errcodes-appendix.html).
+fn fate(error: &sqlx::Error) -> Fate {
+    let Some(error) = error.as_database_error() else {
+        let lost = matches!(error, sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::Tls(_));
+        return if lost { Fate::Lost } else { Fate::Final };
+    };
+    match error.code().as_deref().unwrap_or_default() {
+        // Division by zero: see `statement`. Unique keys, other constraints; values; rows that are too long.
+        code if ["21", "22", "23", "54"].iter().any(|class| code.starts_with(class)) => Fate::Verdict,
+        // Serialization, deadlock; lock timeout; a statement that was cancelled or took too long; memory.
+        "40001" | "40P01" | "55P03" | "57014" | "53200" => Fate::Again,
+        // The connection, the server's end or its beginning, too many clients, a transaction that was idle, a host that
+        // has become a standby, statements that a pooler in between has forgotten.
+        "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25P03" | "25006" | "26000" | "08P01" => Fate::Lost,
+        code if code.starts_with("08") => Fate::Lost,
+        _ => Fate::Final,
+    }
+}
+
+/// Sorts the driver's errors by what a caller does about them. The text has no values in it: PostgreSQL keeps these
+/// apart from the message.
+fn failure(error: &sqlx::Error) -> StoreError {
+    let detail = error.to_string();
+    let code = error.as_database_error().and_then(|error| error.code().map(Cow::into_owned));
+    match (fate(error), code.as_deref()) {
+        (_, Some("53100")) => StoreError::Full { detail },
+        (Fate::Again, _) => StoreError::Busy { detail },
+        (Fate::Lost, _) => StoreError::Unreachable { detail },
+        _ => StoreError::Io { detail },
+    }
+}
+
+/// PostgreSQL cannot store a NUL in text. It stands as U+0001 '0', and U+0001 as U+0001 '1': two texts that differ
+/// stay different.
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(|byte| byte <= 1) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\0' => escaped.push_str("\u{1}0"),
+            '\u{1}' => escaped.push_str("\u{1}1"),
+            c => escaped.push(c),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// The other way round; nothing if no escaped text is like that.
+fn unescaped(text: String) -> Option<String> {
+    if !text.contains('\u{1}') {
+        return Some(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1}' => match chars.next() {
+                Some('0') => plain.push('\0'),
+                Some('1') => plain.push('\u{1}'),
+                _ => return None,
+            },
+            c => plain.push(c),
+        }
+    }
+    Some(plain)
+}
+
+/// Reads a row's columns in their order, telling damage from trouble.
+struct Columns<'r> {
+    row: &'r PgRow,
+    next: usize,
+    what: &'static str,
+}
+
+impl<'r> Columns<'r> {
+    const fn of(what: &'static str, row: &'r PgRow) -> Self {
+        Self { row, next: 0, what }
+    }
+
+    fn take<T>(&mut self) -> Result<T, StoreError>
+    where
+        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+    {
+        use sqlx::Row as _;
+        let index = self.next;
+        self.next += 1;
+        // The tables have checked the types when the row was written.
+        self.row.try_get_unchecked(index).map_err(|e| self.damaged(e))
+    }
+
+    fn parse<T, U>(&mut self, read: impl FnOnce(T) -> Option<U>) -> Result<U, StoreError>
+    where
+        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+    {
+        let value = self.take()?;
+        read(value).ok_or_else(|| self.damaged(UNKNOWN))
+    }
+
+    fn parse_some<T, U>(&mut self, read: impl FnOnce(T) -> Option<U>) -> Result<Option<U>, StoreError>
+    where
+        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+    {
+        let value: Option<T> = self.take()?;
+        value.map(|value| read(value).ok_or_else(|| self.damaged(UNKNOWN))).transpose()
+    }
+
+    fn text(&mut self) -> Result<String, StoreError> {
+        self.parse(unescaped)
+    }
+
+    fn some_text(&mut self) -> Result<Option<String>, StoreError> {
+        self.parse_some(unescaped)
+    }
+
+    fn parse_text<U>(&mut self, read: impl FnOnce(String) -> Option<U>) -> Result<U, StoreError> {
+        self.parse(|text| unescaped(text).and_then(read))
+    }
+
+    fn parse_some_text<U>(
+        &mut self,
+        read: impl FnOnce(String) -> Option<U>,
+    ) -> Result<Option<U>, StoreError> {
+        self.parse_some(|text| unescaped(text).and_then(read))
+    }
+
+    /// A number that counts.
+    fn count(&mut self) -> Result<u32, StoreError> {
+        self.parse(|number: i64| u32::try_from(number).ok())
+    }
+
+    /// The next column has a value.
+    fn is_some<T>(&self) -> bool
+    where
+        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+    {
+        use sqlx::Row as _;
+        matches!(self.row.try_get_unchecked::<Option<T>, _>(self.next), Ok(Some(_)))
+    }
+
+    fn damaged(&self, detail: impl std::fmt::Display) -> StoreError {
+        use sqlx::Row as _;
+        let mut row = self.what.to_owned();
+        if let Ok(first) = self.row.try_get_unchecked::<i64, _>(0) {
+            let _ = write!(row, " {first:x}");
+        }
+        StoreError::Corrupt { row, detail: detail.to_string() }
+    }
+}
+
+const UNKNOWN: &str = "a value that no version of this engine writes";
+
+#[cfg(test)]
+mod tests {
+    use super::{escaped, unescaped};
+
+    #[test]
+    fn every_text_can_be_stored_and_comes_back() {
+        for text in ["", "a", "\0", "\u{1}", "a\0b\u{1}0\u{1}", "\u{1}1\0\0", "ä\u{2}"] {
+            let stored = escaped(text).into_owned();
+            assert!(!stored.contains('\0'), "{text:?}");
+            assert_eq!(unescaped(stored).as_deref(), Some(text));
+        }
+        assert_eq!(unescaped("a\u{1}".into()), None);
+        assert_eq!(unescaped("a\u{1}x".into()), None);
+    }
+}

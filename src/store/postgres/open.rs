@@ -1,0 +1,269 @@
+//! Opening: what is refused, and migrations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Executor as _, Row as _};
+use tokio::sync::Mutex;
+
+use super::connect::{Connector, Patience, Purpose};
+use super::pool::Pool;
+use super::statement::Statements;
+use super::{Fate, Postgres, Writer, failure, fate, listen};
+use crate::payload::{Payload, hex};
+use crate::store::{OpenError, StoreError};
+
+/// One step of the schema. Never edit a released one.
+pub(super) struct Migration {
+    pub(super) number: i64,
+    pub(super) name: &'static str,
+    pub(super) sql: &'static str,
+    /// The lowest schema version whose engine can work on a database that has this migration. It is written beside the
+    /// migration, so that old engines, which do not know it, can tell: during an update old and new workers share the
+    /// database. A migration that only adds names the version before it; one that takes away what old engines use
+    /// names itself, and comes one release after they stopped using it.
+    works_from: i64,
+}
+
+/// All migrations in their order.
+pub(super) const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        number: 1,
+        name: "record",
+        sql: include_str!("../../../migrations/postgres/0001_record.sql"),
+        works_from: 1,
+    },
+    Migration {
+        number: 2,
+        name: "run",
+        sql: include_str!("../../../migrations/postgres/0002_run.sql"),
+        works_from: 2,
+    },
+];
+
+/// How to open the database.
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is one independent choice of the user")]
+pub struct Options {
+    /// The schema that holds the tables, made if it is missing, `counterfoil` by default: it is put first in the search
+    /// path. With none, the first schema in the search path of the role.
+    pub schema: Option<String>,
+    /// Connections for reading, opened as they are needed.
+    pub readers: u32,
+    /// Connections for the user's own transactions, opened as they are needed.
+    pub guests: u32,
+    /// Another URL to listen for hints on: through a pooler that shares connections between clients nothing is heard.
+    pub listener: Option<String>,
+    /// Tell other workers at once when there is something for them, by `NOTIFY`. Without it they look from time to time.
+    pub notify: bool,
+    /// Go on although the server acknowledges commits that are not on disk yet (`synchronous_commit` weaker than `on`).
+    /// After a crash of the server a call that was made may then be unknown, and be made again.
+    pub allow_async_commit: bool,
+    /// Go on although no standby confirms commits (`synchronous_standby_names` is empty) while the URL names several
+    /// hosts. After a standby was promoted a call that was made may then be unknown, and be made again.
+    pub allow_async_standby: bool,
+    /// The server is a distributed one: each transaction keeps to one tenant, and nothing is asked for that such
+    /// servers lack. Designed for, not tested on any.
+    pub distributed: bool,
+    /// How long a host may take to accept a connection.
+    pub connect_timeout: Duration,
+    /// How long a write waits for another session that has locked its rows, before it is tried anew.
+    pub lock_timeout: Duration,
+    /// How long a statement may take. One that takes longer is cancelled and tried anew.
+    pub answer_timeout: Duration,
+    /// How long everything is tried again while the database cannot be reached, or no connection is free.
+    pub retry_for: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            schema: Some("counterfoil".into()),
+            readers: 4,
+            guests: 4,
+            listener: None,
+            notify: true,
+            allow_async_commit: false,
+            allow_async_standby: false,
+            distributed: false,
+            connect_timeout: Duration::from_secs(5),
+            lock_timeout: Duration::from_secs(5),
+            answer_timeout: Duration::from_secs(15),
+            retry_for: Duration::from_secs(30),
+        }
+    }
+}
+
+pub(super) async fn open(url: &str, options: Options) -> Result<Postgres, StoreError> {
+    let connector = Arc::new(Connector::new(url, options)?);
+    let mut connection = connector.connect(Purpose::Ledger).await.map_err(|error| match error {
+        StoreError::Unreachable { detail } => {
+            OpenError::Unreachable { path: connector.place(), detail }.into()
+        }
+        StoreError::Io { detail } => OpenError::Unusable { path: connector.place(), detail }.into(),
+        error => error,
+    })?;
+    connector.refuse_async_standby(&mut connection).await?;
+    warn_of_fsync(&connector, &mut connection).await?;
+    let mut patience = Patience::of(connector.options.retry_for);
+    while let Err(error) = migrate(&connector, &mut connection).await {
+        // Another process made the same step at the same time.
+        let MigrateError::Driver(error) = error else { return Err(error.into_store(&connector)) };
+        let raced = matches!(fate(&error), Fate::Again | Fate::Verdict) || code(&error).starts_with("42P0");
+        let _ = connection.execute("ROLLBACK").await; // if it is lost, the next statement says so
+        if !raced || !patience.again().await {
+            return Err(MigrateError::Driver(error).into_store(&connector));
+        }
+    }
+    let hints = listen::Hints::new(connector.clone(), &mut connection).await?;
+    let writer =
+        Writer { connection: Some(connection), statements: Statements::default(), unfinished: false };
+    let pool = |purpose, size| Pool::new(connector.clone(), purpose, size);
+    Ok(Postgres {
+        writer: Mutex::new(Some(writer)),
+        readers: pool(Purpose::Ledger, connector.options.readers),
+        guests: pool(Purpose::Guest, connector.options.guests),
+        hints,
+        connector,
+    })
+}
+
+/// For tests, mostly. Nobody can tell a server in memory from one that risks its data.
+async fn warn_of_fsync(connector: &Connector, connection: &mut PgConnection) -> Result<(), StoreError> {
+    let row = sqlx::query("SELECT current_setting('fsync', true)").fetch_one(connection).await;
+    let fsync: Option<String> = row.and_then(|row| row.try_get(0)).map_err(|e| failure(&e))?;
+    if fsync.as_deref() == Some("off") {
+        let database = connector.place();
+        tracing::warn!(
+            database,
+            "fsync is off: a power failure of the server may lose or damage what was committed"
+        );
+    }
+    Ok(())
+}
+
+fn latest() -> i64 {
+    MIGRATIONS.iter().map(|migration| migration.number).max().unwrap_or(0)
+}
+
+enum MigrateError {
+    Driver(sqlx::Error),
+    Open(OpenError),
+}
+
+impl From<sqlx::Error> for MigrateError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl MigrateError {
+    fn into_store(self, connector: &Connector) -> StoreError {
+        match self {
+            Self::Open(error) => error.into(),
+            Self::Driver(error) if fate(&error) == Fate::Final => {
+                OpenError::Unusable { path: connector.place(), detail: error.to_string() }.into()
+            }
+            Self::Driver(error) => failure(&error),
+        }
+    }
+}
+
+/// Each migration is one transaction, which begins with its row in the table of migrations: whoever inserts it makes
+/// the migration, and others wait for its end. So there is no lock to be had, or to be left behind.
+async fn migrate(connector: &Connector, connection: &mut PgConnection) -> Result<(), MigrateError> {
+    prepare_schema(connector, connection).await?;
+    let applied = applied(connection).await?;
+    refuse_strange(connector, &applied)?;
+    for migration in
+        MIGRATIONS.iter().filter(|migration| applied.iter().all(|a| a.number != migration.number))
+    {
+        connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        // Plain: a DDL statement may take longer than any of ours.
+        connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0").await?;
+        let done =
+            sqlx::query("INSERT INTO migration (number, name, digest, works_from) VALUES ($1, $2, $3, $4)")
+                .bind(migration.number)
+                .bind(migration.name)
+                .bind(digest(migration.sql))
+                .bind(migration.works_from);
+        done.execute(&mut *connection).await?;
+        sqlx::raw_sql(migration.sql).execute(&mut *connection).await?;
+        connection.execute("COMMIT").await?;
+    }
+    Ok(())
+}
+
+async fn prepare_schema(connector: &Connector, connection: &mut PgConnection) -> Result<(), MigrateError> {
+    if let Some(schema) = &connector.options.schema {
+        let there = sqlx::query("SELECT 1 FROM pg_namespace WHERE nspname = $1").bind(schema.clone());
+        if there.fetch_optional(&mut *connection).await?.is_none() {
+            let create = format!("CREATE SCHEMA IF NOT EXISTS {schema}"); // a plain identifier: see `connect`
+            sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut *connection).await?;
+        }
+    }
+    // Not IF NOT EXISTS alone: a role that may not create anything can still work on tables that are there.
+    let there = sqlx::query(
+        "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = current_schema() AND c.relname = 'migration'",
+    );
+    if there.fetch_optional(&mut *connection).await?.is_none() {
+        let create = "CREATE TABLE IF NOT EXISTS migration (number BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, \
+                      digest TEXT NOT NULL, works_from BIGINT NOT NULL)";
+        connection.execute(create).await?;
+    }
+    Ok(())
+}
+
+/// A migration that the database has.
+struct Applied {
+    number: i64,
+    name: String,
+    digest: String,
+    works_from: i64,
+}
+
+async fn applied(connection: &mut PgConnection) -> Result<Vec<Applied>, sqlx::Error> {
+    let rows = sqlx::query("SELECT number, name, digest, works_from FROM migration ORDER BY number");
+    let read = |row: &sqlx::postgres::PgRow| {
+        Ok(Applied {
+            number: row.try_get(0)?,
+            name: row.try_get(1)?,
+            digest: row.try_get(2)?,
+            works_from: row.try_get(3)?,
+        })
+    };
+    rows.fetch_all(connection).await?.iter().map(read).collect()
+}
+
+/// The tables are ours, and not from a future that this engine cannot work with.
+fn refuse_strange(connector: &Connector, applied: &[Applied]) -> Result<(), MigrateError> {
+    let path = || connector.place();
+    for found in applied {
+        match MIGRATIONS.iter().find(|migration| migration.number == found.number) {
+            Some(known) if known.name == found.name && digest(known.sql) == found.digest => {}
+            Some(known) => {
+                let detail = format!(
+                    "its migration {} is {:?} and not {:?} of this engine, or its text differs",
+                    found.number, found.name, known.name
+                );
+                return Err(MigrateError::Open(OpenError::Strange { path: path(), detail }));
+            }
+            None if found.number > latest() && found.works_from <= latest() => {}
+            None => {
+                let error = OpenError::FromTheFuture { path: path(), found: found.number, known: latest() };
+                return Err(MigrateError::Open(error));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn digest(sql: &str) -> String {
+    hex(&Payload::stored(sql).digest().0)
+}
+
+fn code(error: &sqlx::Error) -> String {
+    error.as_database_error().and_then(|error| error.code()).unwrap_or_default().into_owned()
+}

@@ -1,0 +1,63 @@
+//! Tables `payload` and `tenant`.
+
+use super::pool::Pool;
+use super::statement::{Batch, Insert, Kind};
+use super::{Columns, StoreError};
+use crate::id::Tenant;
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::store::Change;
+
+/// Content-addressed: what is there already is the same.
+pub(super) static INSERT: Insert = Insert {
+    name: "payloads",
+    table: "payload",
+    columns: &[("tenant", Kind::Text), ("digest", Kind::Bytes), ("body", Kind::Text)],
+    constants: &[],
+    tail: "ON CONFLICT DO NOTHING",
+    holds: None,
+};
+
+/// The first key of a tenant stays.
+pub(super) static INSERT_TENANT: Insert = Insert {
+    name: "tenants",
+    table: "tenant",
+    columns: &[("tenant", Kind::Text), ("digest_key", Kind::Bytes)],
+    constants: &[],
+    tail: "ON CONFLICT DO NOTHING",
+    holds: None,
+};
+
+pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
+    let rows = changes.iter().flat_map(|c| &c.payloads);
+    let mut rows: Vec<_> = rows.map(|(tenant, payload)| (tenant, payload.digest().0, payload)).collect();
+    rows.sort_by_key(|(tenant, digest, _)| (tenant.as_str(), *digest));
+    batch.insert(&INSERT, &rows, |(tenant, digest, payload), row| {
+        row.text(tenant.as_str()).bytes(digest).text(payload.as_str());
+    });
+    let mut rows: Vec<_> = changes.iter().filter_map(|c| c.tenant_key.as_ref()).collect();
+    rows.sort_by_key(|(tenant, _)| tenant.as_str());
+    batch.insert(&INSERT_TENANT, &rows, |(tenant, key), row| {
+        row.text(tenant.as_str()).bytes(key.bytes());
+    });
+}
+
+pub(super) async fn find(
+    pool: &Pool,
+    tenant: &Tenant,
+    digest: PayloadDigest,
+) -> Result<Option<Payload>, StoreError> {
+    let query = || {
+        sqlx::query("SELECT body FROM payload WHERE tenant = $1 AND digest = $2")
+            .bind(tenant.as_str())
+            .bind(&digest.0[..])
+    };
+    let row = pool.optional(query).await?;
+    row.map(|row| Ok(Payload::stored(Columns::of("payload", &row).text()?))).transpose()
+}
+
+pub(super) async fn tenant_key(pool: &Pool, tenant: &Tenant) -> Result<Option<DigestKey>, StoreError> {
+    let query = || sqlx::query("SELECT digest_key FROM tenant WHERE tenant = $1").bind(tenant.as_str());
+    let row = pool.optional(query).await?;
+    row.map(|row| Columns::of("tenant", &row).parse(|bytes: &[u8]| bytes.try_into().ok().map(DigestKey::new)))
+        .transpose()
+}

@@ -1,0 +1,174 @@
+//! Connections beside the one that writes: for reading, for heartbeats, for the user's own transactions.
+//!
+//! A connection is lent and given back. One whose borrower was dropped halfway, or failed, is not given back but
+//! closed: so nobody is ever handed a connection in the middle of something.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sqlx::Connection as _;
+use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::query::Query;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::connect::{Connector, Patience, Purpose, within};
+use super::{Fate, failure, fate};
+use crate::store::StoreError;
+
+/// A statement with its arguments.
+pub(super) type Statement = Query<'static, sqlx::Postgres, PgArguments>;
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    connector: Arc<Connector>,
+    purpose: Purpose,
+    free: Mutex<Vec<PgConnection>>,
+    room: Semaphore,
+    closed: AtomicBool,
+}
+
+/// A connection that is in use.
+pub(super) struct Lent<'p> {
+    pool: &'p Pool,
+    pub(super) connection: PgConnection,
+    _room: SemaphorePermit<'p>,
+}
+
+impl Lent<'_> {
+    /// Nothing is under way on it any more.
+    pub(super) fn give_back(self) {
+        if !self.pool.closed.load(Ordering::Relaxed) {
+            self.pool.free().push(self.connection);
+        }
+    }
+}
+
+impl Pool {
+    pub(super) fn new(connector: Arc<Connector>, purpose: Purpose, size: u32) -> Self {
+        let room = Semaphore::new(size.max(1) as usize);
+        Self { connector, purpose, free: Mutex::default(), room, closed: AtomicBool::new(false) }
+    }
+
+    /// All rows of a query.
+    pub(super) async fn all(&self, query: impl Fn() -> Statement) -> Result<Vec<PgRow>, StoreError> {
+        let mut patience = Patience::of(self.connector.options.retry_for);
+        loop {
+            let error = match self.try_all(query()).await {
+                Ok(rows) => return Ok(rows),
+                Err(error) => error,
+            };
+            if !error.may_pass || !patience.again().await {
+                return Err(error.error);
+            }
+            tracing::debug!(error = %error.error, "a query failed and is tried again");
+        }
+    }
+
+    /// Once, and never mind.
+    pub(super) async fn once(&self, query: Statement) -> Result<(), StoreError> {
+        self.try_all(query).await.map(drop).map_err(|trouble| trouble.error)
+    }
+
+    async fn try_all(&self, query: Statement) -> Result<Vec<PgRow>, Trouble> {
+        let mut lent = self.lend().await?;
+        let limit = self.connector.options.answer_timeout * 2; // the server's own limit comes first
+        match within(limit, query.fetch_all(&mut lent.connection)).await {
+            Some(Ok(rows)) => {
+                lent.give_back();
+                Ok(rows)
+            }
+            Some(Err(error)) => Err(self.trouble(lent, &error)),
+            None => Err(Trouble::late(limit)),
+        }
+    }
+
+    /// The one row of a query, if there is one.
+    pub(super) async fn optional(&self, query: impl Fn() -> Statement) -> Result<Option<PgRow>, StoreError> {
+        Ok(self.all(query).await?.pop())
+    }
+
+    /// Writes, and tells how many rows. The same again must do no harm, for it is tried again.
+    pub(super) async fn execute(&self, query: impl Fn() -> Statement) -> Result<u64, StoreError> {
+        let mut patience = Patience::of(self.connector.options.retry_for);
+        loop {
+            let mut lent = match self.lend().await {
+                Ok(lent) => lent,
+                Err(error) if error.may_pass && patience.again().await => continue,
+                Err(error) => return Err(error.error),
+            };
+            let limit = self.connector.options.answer_timeout * 2;
+            let error = match within(limit, query().execute(&mut lent.connection)).await {
+                Some(Ok(done)) => {
+                    lent.give_back();
+                    return Ok(done.rows_affected());
+                }
+                Some(Err(error)) => self.trouble(lent, &error),
+                None => Trouble::late(limit),
+            };
+            if !error.may_pass || !patience.again().await {
+                return Err(error.error);
+            }
+        }
+    }
+
+    /// Waits for its turn, with a limit, and then for a connection.
+    pub(super) async fn lend(&self) -> Result<Lent<'_>, Trouble> {
+        let limit = self.connector.options.retry_for;
+        let busy = || {
+            let detail =
+                format!("no connection was free for {limit:?}: raise `readers` or the server's limit");
+            Trouble { error: StoreError::Busy { detail }, may_pass: false }
+        };
+        let room = within(limit, self.room.acquire()).await.ok_or_else(busy)?;
+        let room = room.map_err(|_| Trouble { error: StoreError::Closed, may_pass: false })?;
+        let free = self.free().pop();
+        let connection = match free {
+            Some(connection) => connection,
+            None => self.connector.connect(self.purpose).await.map_err(Trouble::of)?,
+        };
+        Ok(Lent { pool: self, connection, _room: room })
+    }
+
+    /// What to do about an error, and about the connection that it came from.
+    pub(super) fn trouble(&self, lent: Lent<'_>, error: &sqlx::Error) -> Trouble {
+        let fate = fate(error);
+        match fate {
+            Fate::Lost => self.free().clear(), // the others have most likely died with it
+            _ if error.as_database_error().is_some() => lent.give_back(),
+            _ => {}
+        }
+        Trouble { error: failure(error), may_pass: fate != Fate::Final }
+    }
+
+    /// Closes what is free, and everything else as it comes back.
+    pub(super) async fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.room.close();
+        let free = std::mem::take(&mut *self.free());
+        for connection in free {
+            let _ = connection.close().await; // nothing was under way on it
+        }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<PgConnection>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An error, and whether the same may succeed a moment later.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    pub(super) error: StoreError,
+    pub(super) may_pass: bool,
+}
+
+impl Trouble {
+    pub(super) fn of(error: StoreError) -> Self {
+        Self { may_pass: error.is_transient(), error }
+    }
+
+    pub(super) fn late(limit: std::time::Duration) -> Self {
+        let detail = format!("no answer within {limit:?}");
+        Self { error: StoreError::Unreachable { detail }, may_pass: true }
+    }
+}

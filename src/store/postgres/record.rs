@@ -1,0 +1,522 @@
+//! Table `record`, and what refers to it: `use` and `evidence`.
+
+use sqlx::postgres::{PgConnection, PgRow};
+
+use super::pool::Pool;
+use super::statement::{Batch, Insert, Kind, Row};
+use super::{Columns, StoreError, next_sound, sound};
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
+use crate::payload::{Payload, Stored};
+use crate::store::{Change, EscalationKind, Evidence, Use};
+
+/// Inserts a record at revision 1. One whose key or place is taken is not written, and missed when rows are counted.
+pub(super) static INSERT: Insert = Insert {
+    name: "record_new",
+    table: "record",
+    columns: &[
+        ("id", Kind::Number),
+        ("tenant", Kind::Text),
+        ("key", Kind::Text),
+        ("operation", Kind::Text),
+        ("class", Kind::Number),
+        ("request", Kind::Text),
+        ("request_hash", Kind::Bytes),
+        ("input_version", Kind::Number),
+        ("run", Kind::Number),
+        ("step", Kind::Text),
+        ("call_id", Kind::Text),
+        ("created_at", Kind::Number),
+        ("fence", Kind::Number),
+        ("loose", Kind::Number),
+        ("revision", Kind::Number),
+        ("attempts", Kind::Number),
+        ("status", Kind::Number),
+        ("basis", Kind::Number),
+        ("outcome", Kind::Text),
+        ("external_ref", Kind::Text),
+        ("updated_at", Kind::Number),
+        ("spent", Kind::Number),
+        ("compensation", Kind::Text),
+        ("scope", Kind::Text),
+        ("escalation", Kind::Number),
+        ("not_before", Kind::Number),
+        ("confirm_at", Kind::Number),
+        ("in_doubt", Kind::Flag),
+    ],
+    constants: &[],
+    tail: "ON CONFLICT DO NOTHING",
+    holds: Some("true"),
+};
+
+/// The same for one with nothing unusual about it, as nearly all are: what it leaves at its default is not sent.
+pub(super) static INSERT_USUAL: Insert = Insert {
+    name: "record_new_usual",
+    table: "record",
+    columns: &[
+        ("id", Kind::Number),
+        ("tenant", Kind::Text),
+        ("key", Kind::Text),
+        ("operation", Kind::Text),
+        ("class", Kind::Number),
+        ("request", Kind::Text),
+        ("request_hash", Kind::Bytes),
+        ("input_version", Kind::Number),
+        ("run", Kind::Number),
+        ("step", Kind::Text),
+        ("created_at", Kind::Number),
+        ("fence", Kind::Number),
+        ("loose", Kind::Number),
+        ("updated_at", Kind::Number),
+    ],
+    constants: &[("revision", "1"), ("attempts", "1"), ("status", "1"), ("basis", FIRST_BASIS)],
+    tail: "ON CONFLICT DO NOTHING",
+    holds: Some("true"),
+};
+
+/// The code of [`Basis::Answer`], with which records begin.
+const FIRST_BASIS: &str = "0";
+
+/// Moves a record on by exactly one revision, by way of a row that is never meant to be inserted: that is the one form
+/// of an update whose plan cannot go wrong, for the conflict is found by the key. Its revision comes with the sign
+/// turned; should there be no row to move on, the one that was made up shows it, and the statement aborts.
+pub(super) static MOVE: Insert = Insert {
+    name: "record_moved",
+    table: "record",
+    columns: &[
+        ("id", Kind::Number),
+        ("tenant", Kind::Text),
+        ("key", Kind::Text),
+        ("fence", Kind::Number),
+        ("loose", Kind::Number),
+        ("revision", Kind::Number),
+        ("attempts", Kind::Number),
+        ("status", Kind::Number),
+        ("basis", Kind::Number),
+        ("outcome", Kind::Text),
+        ("external_ref", Kind::Text),
+        ("updated_at", Kind::Number),
+        ("spent", Kind::Number),
+        ("compensation", Kind::Text),
+        ("scope", Kind::Text),
+        ("escalation", Kind::Number),
+        ("not_before", Kind::Number),
+        ("confirm_at", Kind::Number),
+        ("in_doubt", Kind::Flag),
+    ],
+    constants: NEVER_STORED,
+    tail: MOVE_ON,
+    holds: Some("revision > 0"),
+};
+
+/// The same for one with nothing unusual about it.
+pub(super) static MOVE_USUAL: Insert = Insert {
+    name: "record_moved_usual",
+    table: "record",
+    columns: &[
+        ("id", Kind::Number),
+        ("tenant", Kind::Text),
+        ("key", Kind::Text),
+        ("fence", Kind::Number),
+        ("loose", Kind::Number),
+        ("revision", Kind::Number),
+        ("attempts", Kind::Number),
+        ("status", Kind::Number),
+        ("basis", Kind::Number),
+        ("outcome", Kind::Text),
+        ("external_ref", Kind::Text),
+        ("updated_at", Kind::Number),
+    ],
+    constants: NEVER_STORED,
+    tail: MOVE_ON,
+    holds: Some("revision > 0"),
+};
+
+/// What an update cannot change, and the way over an insert asks for.
+const NEVER_STORED: &[(&str, &str)] = &[
+    ("operation", "''"),
+    ("class", "0"),
+    ("request", "''"),
+    ("request_hash", "decode(repeat('00', 33), 'hex')"),
+    ("input_version", "0"),
+    ("created_at", "0"),
+];
+
+/// All that a later revision may change. A usual row's unbound columns arrive here as their defaults.
+const MOVE_ON: &str = "ON CONFLICT (tenant, id) DO UPDATE SET fence = excluded.fence, loose = excluded.loose, \
+    revision = -excluded.revision, attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, \
+    basis = excluded.basis, outcome = excluded.outcome, compensation = excluded.compensation, \
+    external_ref = excluded.external_ref, scope = excluded.scope, escalation = excluded.escalation, \
+    in_doubt = excluded.in_doubt, not_before = excluded.not_before, confirm_at = excluded.confirm_at, \
+    updated_at = excluded.updated_at \
+    WHERE record.revision = -excluded.revision - 1 AND record.key = excluded.key";
+
+pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
+    let mut rows: Vec<_> = changes.iter().filter_map(|change| change.record.as_deref()).collect();
+    rows.sort_by_key(|record| (record.tenant.as_str(), record.key.as_str()));
+    let (new, old): (Vec<_>, Vec<_>) = rows.into_iter().partition(|record| record.revision == 1);
+    let (usual, others): (Vec<_>, Vec<_>) = new.into_iter().partition(|record| is_usual_start(record));
+    batch.insert(&INSERT_USUAL, &usual, |record, row| {
+        bind_request(record, row);
+        row.number(record.created_at.0);
+        bind_worker(record, row);
+        row.number(record.updated_at.0);
+    });
+    batch.insert(&INSERT, &others, |record, row| {
+        bind_request(record, row);
+        row.some_text(record.owner.call_id.as_deref());
+        row.number(record.created_at.0);
+        bind_worker(record, row);
+        bind_outcome(record, i64::from(record.revision), row);
+        bind_unusual(record, row);
+    });
+    let (usual, others): (Vec<_>, Vec<_>) = old.into_iter().partition(|record| is_usual(record));
+    batch.insert(&MOVE_USUAL, &usual, |record, row| bind_move(record, row));
+    batch.insert(&MOVE, &others, |record, row| {
+        bind_move(record, row);
+        bind_unusual(record, row);
+    });
+}
+
+/// Every column that a usual record does not send has its default.
+fn is_usual(record: &Record) -> bool {
+    record.spent == 0
+        && !matches!(record.state, State::Compensated { .. })
+        && record.scope.is_none()
+        && record.escalation.is_none()
+        && record.not_before.is_none()
+        && record.confirm_at.is_none()
+        && !record.in_doubt
+}
+
+fn is_usual_start(record: &Record) -> bool {
+    is_usual(record)
+        && record.state == State::Started
+        && record.attempts == 1
+        && record.basis == Basis::Answer
+        && record.external_ref.is_none()
+        && record.owner.call_id.is_none()
+}
+
+fn bind_request(record: &Record, row: &mut Row<'_>) {
+    row.number(record.id.0)
+        .text(record.tenant.as_str())
+        .text(record.key.as_str())
+        .text(record.operation.as_str())
+        .number(record.class.code())
+        .text(&record.request.column())
+        .bytes(&record.request_hash.column())
+        .number(i64::from(record.input_version))
+        .some_number(record.owner.run.map(|run| run.0))
+        .some_text(record.owner.step.as_deref());
+}
+
+fn bind_worker(record: &Record, row: &mut Row<'_>) {
+    let loose = record.owner.run.is_none() && record.state == State::Started;
+    row.number(record.fence.0).some_number(loose.then_some(record.fence.0));
+}
+
+fn bind_move(record: &Record, row: &mut Row<'_>) {
+    row.number(record.id.0).text(record.tenant.as_str()).text(record.key.as_str());
+    bind_worker(record, row);
+    bind_outcome(record, -i64::from(record.revision), row);
+}
+
+fn bind_outcome(record: &Record, revision: i64, row: &mut Row<'_>) {
+    let (status, outcome, _) = state_columns(&record.state);
+    row.number(revision)
+        .number(i64::from(record.attempts))
+        .number(status)
+        .number(record.basis.code())
+        .some_text(outcome.as_deref())
+        .some_text(record.external_ref.as_deref())
+        .number(record.updated_at.0);
+}
+
+fn bind_unusual(record: &Record, row: &mut Row<'_>) {
+    let (_, _, compensation) = state_columns(&record.state);
+    row.number(i64::from(record.spent))
+        .some_text(compensation.as_deref())
+        .some_text(record.scope.as_deref())
+        .some_number(record.escalation.map(|id| id.0))
+        .some_number(record.not_before.map(|at| at.0))
+        .some_number(record.confirm_at.map(|at| at.0))
+        .flag(record.in_doubt);
+}
+
+type StateColumns = (i64, Option<std::sync::Arc<str>>, Option<std::sync::Arc<str>>);
+
+/// Status 6 is "compensated in part"; the others are the state's own codes.
+fn state_columns(state: &State) -> StateColumns {
+    let code = state.code();
+    match state {
+        State::Started => (code, None, None),
+        State::Committed { response } => (code, Some(response.column()), None),
+        State::Failed { failure } => {
+            let text = serde_json::to_string(failure).unwrap_or_default();
+            (code, Some(text.into()), None)
+        }
+        State::Compensated { response, compensation, whole } => {
+            (if *whole { code } else { 6 }, Some(response.column()), Some(compensation.column()))
+        }
+        State::Abandoned { reason } => (code, Some(reason.as_str().into()), None),
+    }
+}
+
+fn state(status: i64, outcome: Option<String>, compensation: Option<String>) -> Option<State> {
+    Some(match (status, outcome, compensation) {
+        (1, None, None) => State::Started,
+        (2, Some(response), None) => State::Committed { response: Stored::from_column(response)? },
+        (3, Some(failure), None) => State::Failed { failure: serde_json::from_str(&failure).ok()? },
+        (4 | 6, Some(response), Some(compensation)) => State::Compensated {
+            response: Stored::from_column(response)?,
+            compensation: Stored::from_column(compensation)?,
+            whole: status == 4,
+        },
+        (5, Some(reason), None) => State::Abandoned { reason },
+        _ => return None,
+    })
+}
+
+fn read(row: &PgRow) -> Result<Record, StoreError> {
+    let mut c = Columns::of("record", row);
+    let mut record = Record {
+        id: RecordId(c.take()?),
+        tenant: c.parse_text(|text| Tenant::new(text).ok())?,
+        key: OperationKey::stored(c.text()?),
+        operation: c.parse_text(|text| Name::new(text).ok())?,
+        class: c.parse(EffectClass::from_code)?,
+        request: c.parse_text(Stored::from_column)?,
+        request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+        input_version: c.count()?,
+        owner: Owner {
+            run: c.take::<Option<i64>>()?.map(RunId),
+            step: c.some_text()?,
+            call_id: c.some_text()?,
+        },
+        fence: Fence(c.take()?),
+        revision: c.count()?,
+        attempts: c.count()?,
+        spent: c.count()?,
+        state: State::Started, // its columns follow
+        basis: Basis::Answer,
+        in_doubt: false,
+        external_ref: None,
+        scope: None,
+        escalation: None,
+        not_before: None,
+        confirm_at: None,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+    };
+    let status = c.take()?;
+    record.basis = c.parse(Basis::from_code)?;
+    let (outcome, compensation) = (c.some_text()?, c.some_text()?);
+    record.state = state(status, outcome, compensation)
+        .ok_or_else(|| c.damaged(format!("status {status} does not fit its outcome")))?;
+    record.external_ref = c.some_text()?;
+    record.scope = c.some_text()?;
+    record.escalation = c.take::<Option<i64>>()?.map(EscalationId);
+    record.not_before = c.take::<Option<i64>>()?.map(Timestamp);
+    record.confirm_at = c.take::<Option<i64>>()?.map(Timestamp);
+    record.created_at = Timestamp(c.take()?);
+    record.updated_at = Timestamp(c.take()?);
+    record.in_doubt = c.take()?;
+    Ok(record)
+}
+
+/// All queries read the same columns.
+macro_rules! select {
+    ($tail:literal) => {
+        concat!(
+            "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, step, \
+             call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
+             scope, escalation, not_before, confirm_at, created_at, updated_at, in_doubt FROM record ",
+            $tail
+        )
+    };
+}
+
+pub(super) async fn find(
+    pool: &Pool,
+    tenant: &Tenant,
+    key: &OperationKey,
+) -> Result<Option<Record>, StoreError> {
+    let query =
+        || sqlx::query(select!("WHERE tenant = $1 AND key = $2")).bind(tenant.as_str()).bind(key.as_str());
+    pool.optional(query).await?.as_ref().map(read).transpose()
+}
+
+const AT: &str = select!("WHERE tenant = $1 AND id = $2");
+
+pub(super) async fn at(pool: &Pool, tenant: &Tenant, id: RecordId) -> Result<Option<Record>, StoreError> {
+    let query = || sqlx::query(AT).bind(tenant.as_str()).bind(id.0);
+    pool.optional(query).await?.as_ref().map(read).transpose()
+}
+
+/// Those of runs are found by their runs: an index of all started records would be written twice for each call.
+pub(super) async fn orphans(pool: &Pool, after: RecordId, limit: u32) -> Result<Vec<Record>, StoreError> {
+    let page = |after: i64| {
+        let query = sqlx::query(select!(
+            "WHERE (tenant, id) IN (SELECT tenant, id FROM record WHERE loose IS NOT NULL \
+             UNION ALL SELECT c.tenant, c.id FROM run u JOIN record c ON c.tenant = u.tenant AND c.run = u.id \
+             WHERE u.unsettled AND c.status = 1) AND id > $1 \
+             AND EXISTS (SELECT 1 FROM worker w WHERE w.fence = record.fence AND w.ended_at IS NOT NULL) \
+             AND (escalation IS NULL OR EXISTS (SELECT 1 FROM escalation e WHERE e.tenant = record.tenant \
+             AND e.id = record.escalation AND e.answer IS NULL AND e.kind = $2)) ORDER BY id LIMIT $3"
+        ));
+        query.bind(after).bind(EscalationKind::UnknownTool.code()).bind(i64::from(limit))
+    };
+    next_sound(pool, after.0, page, read).await
+}
+
+pub(super) async fn unconfirmed(
+    pool: &Pool,
+    until: Timestamp,
+    limit: u32,
+) -> Result<Vec<Record>, StoreError> {
+    let query = || {
+        sqlx::query(select!("WHERE confirm_at <= $1 ORDER BY confirm_at, id LIMIT $2"))
+            .bind(until.0)
+            .bind(i64::from(limit))
+    };
+    Ok(sound(&pool.all(query).await?, read))
+}
+
+/// Another record has its key, and none its place.
+pub(super) async fn is_taken(connection: &mut PgConnection, record: &Record) -> Result<bool, sqlx::Error> {
+    sqlx::query(
+        "SELECT 1 FROM record WHERE tenant = $1 AND key = $2 \
+         AND NOT EXISTS (SELECT 1 FROM record o WHERE o.tenant = $1 AND o.id = $3)",
+    )
+    .bind(record.tenant.as_str())
+    .bind(record.key.as_str())
+    .bind(record.id.0)
+    .fetch_optional(connection)
+    .await
+    .map(|row| row.is_some())
+}
+
+/// The row stands as this change would have written it: it was written before, and its answer was lost. The
+/// whole row, because one worker may compute two changes from the same revision; the later one is stale.
+pub(super) async fn is_written(connection: &mut PgConnection, record: &Record) -> Result<bool, sqlx::Error> {
+    let query = sqlx::query(AT).bind(record.tenant.as_str()).bind(record.id.0);
+    let row = query.fetch_optional(connection).await?;
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *record)))
+}
+
+/// The same use again says nothing new.
+pub(super) static INSERT_USE: Insert = Insert {
+    name: "uses",
+    table: "use",
+    columns: &[
+        ("tenant", Kind::Text),
+        ("run", Kind::Number),
+        ("record", Kind::Number),
+        ("step", Kind::Text),
+        ("at", Kind::Number),
+    ],
+    constants: &[],
+    tail: "ON CONFLICT DO NOTHING",
+    holds: None,
+};
+
+pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
+    let mut rows: Vec<_> = changes.iter().filter_map(|c| c.used.as_deref()).collect();
+    rows.sort_by_key(|used| (used.tenant.as_str(), used.run, used.record));
+    batch.insert(&INSERT_USE, &rows, |used, row| {
+        row.text(used.tenant.as_str())
+            .number(used.run.0)
+            .number(used.record.0)
+            .text(&used.step)
+            .number(used.at.0);
+    });
+}
+
+pub(super) async fn uses(pool: &Pool, tenant: &Tenant, id: RecordId) -> Result<Vec<Use>, StoreError> {
+    let query = || {
+        sqlx::query("SELECT record, run, step, at FROM use WHERE tenant = $1 AND record = $2 ORDER BY run")
+            .bind(tenant.as_str())
+            .bind(id.0)
+    };
+    pool.all(query)
+        .await?
+        .iter()
+        .map(|row| {
+            let mut c = Columns::of("use", row);
+            Ok(Use {
+                tenant: tenant.clone(),
+                record: RecordId(c.take()?),
+                run: RunId(c.take()?),
+                step: c.text()?,
+                at: Timestamp(c.take()?),
+            })
+        })
+        .collect()
+}
+
+/// No fence: a fenced worker may change nothing, but what it learned must not be lost.
+pub(super) static INSERT_EVIDENCE: Insert = Insert {
+    name: "evidences",
+    table: "evidence",
+    columns: &[
+        ("tenant", Kind::Text),
+        ("record", Kind::Number),
+        ("fence", Kind::Number),
+        ("attempt", Kind::Number),
+        ("response", Kind::Text),
+        ("external_ref", Kind::Text),
+        ("at", Kind::Number),
+    ],
+    constants: &[],
+    tail: "ON CONFLICT DO NOTHING",
+    holds: None,
+};
+
+pub(super) fn write_evidence(changes: &[&Change], batch: &mut Batch) {
+    let mut rows: Vec<_> = changes.iter().filter_map(|c| c.evidence.as_deref()).collect();
+    rows.sort_by_key(|evidence| {
+        (evidence.tenant.as_str(), evidence.record, evidence.fence, evidence.attempt)
+    });
+    batch.insert(&INSERT_EVIDENCE, &rows, |evidence, row| {
+        row.text(evidence.tenant.as_str())
+            .number(evidence.record.0)
+            .number(evidence.fence.0)
+            .number(i64::from(evidence.attempt))
+            .text(evidence.response.as_str())
+            .some_text(evidence.external_ref.as_deref())
+            .number(evidence.at.0);
+    });
+}
+
+pub(super) async fn evidence(
+    pool: &Pool,
+    tenant: &Tenant,
+    id: RecordId,
+) -> Result<Vec<Evidence>, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT record, fence, attempt, response, external_ref, at FROM evidence \
+             WHERE tenant = $1 AND record = $2 ORDER BY at, fence, attempt",
+        )
+        .bind(tenant.as_str())
+        .bind(id.0)
+    };
+    pool.all(query)
+        .await?
+        .iter()
+        .map(|row| {
+            let mut c = Columns::of("evidence", row);
+            Ok(Evidence {
+                tenant: tenant.clone(),
+                record: RecordId(c.take()?),
+                fence: Fence(c.take()?),
+                attempt: c.count()?,
+                response: Payload::stored(c.text()?),
+                external_ref: c.some_text()?,
+                at: Timestamp(c.take()?),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,355 @@
+//! Table `run`, and a run's whole history.
+
+use sqlx::postgres::{PgConnection, PgRow};
+
+use super::pool::{Pool, Statement};
+use super::statement::{Batch, Insert, Kind, Row};
+use super::{Columns, StoreError, next_sound, sound, step};
+use crate::clock::Timestamp;
+use crate::id::{Fence, Name, RecordId, RunId, Tenant};
+use crate::ledger::{OperationKey, RequestHash};
+use crate::payload::{Payload, Stored};
+use crate::store::{Change, EscalationKind, History, PastCall, PastUse, Run, RunState};
+
+/// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
+pub(super) static INSERT: Insert = Insert {
+    name: "run_new",
+    table: "run",
+    columns: &[
+        ("id", Kind::Number),
+        ("tenant", Kind::Text),
+        ("workflow", Kind::Text),
+        ("version", Kind::Number),
+        ("key", Kind::Text),
+        ("input", Kind::Text),
+        ("input_hash", Kind::Bytes),
+        ("created_at", Kind::Number),
+        ("state", Kind::Number),
+        ("wake_at", Kind::Number),
+        ("outcome", Kind::Text),
+        ("fence", Kind::Number),
+        ("revision", Kind::Number),
+        ("deaths", Kind::Number),
+        ("updated_at", Kind::Number),
+        ("unsettled", Kind::Flag),
+    ],
+    constants: &[],
+    tail: "ON CONFLICT DO NOTHING",
+    holds: Some("true"),
+};
+
+/// By way of a row that is never inserted, with its revision's sign turned: see `record`.
+pub(super) static MOVE: Insert = Insert {
+    name: "run_moved",
+    table: "run",
+    columns: &[
+        ("id", Kind::Number),
+        ("tenant", Kind::Text),
+        ("state", Kind::Number),
+        ("wake_at", Kind::Number),
+        ("outcome", Kind::Text),
+        ("fence", Kind::Number),
+        ("revision", Kind::Number),
+        ("deaths", Kind::Number),
+        ("updated_at", Kind::Number),
+        ("unsettled", Kind::Flag),
+    ],
+    constants: &[
+        ("workflow", "''"),
+        ("version", "0"),
+        ("input", "''"),
+        ("input_hash", "decode(repeat('00', 33), 'hex')"),
+        ("created_at", "0"),
+    ],
+    tail: "ON CONFLICT (tenant, id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
+           outcome = excluded.outcome, fence = excluded.fence, revision = -excluded.revision, \
+           deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled \
+           WHERE run.revision = -excluded.revision - 1",
+    holds: Some("revision > 0"),
+};
+
+/// New ones by their start keys, and then the others by their places: so any two workers lock them in one order.
+pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
+    let rows = changes.iter().filter_map(|change| change.run.as_deref());
+    let (mut new, mut old): (Vec<_>, Vec<_>) = rows.partition(|run| run.revision == 1);
+    new.sort_by_key(|run| (run.tenant.as_str(), run.workflow.as_str(), &run.key, run.id));
+    old.sort_by_key(|run| (run.tenant.as_str(), run.id));
+    batch.insert(&INSERT, &new, |run, row| {
+        row.number(run.id.0)
+            .text(run.tenant.as_str())
+            .text(run.workflow.as_str())
+            .number(i64::from(run.version))
+            .some_text(run.key.as_deref())
+            .text(&run.input.column())
+            .bytes(&run.input_hash.column())
+            .number(run.created_at.0);
+        bind_state(run, i64::from(run.revision), row);
+    });
+    batch.insert(&MOVE, &old, |run, row| {
+        row.number(run.id.0).text(run.tenant.as_str());
+        bind_state(run, -i64::from(run.revision), row);
+    });
+}
+
+fn bind_state(run: &Run, revision: i64, row: &mut Row<'_>) {
+    let (wake_at, outcome) = match &run.state {
+        RunState::Active => (None, None),
+        RunState::Waiting { until } => (until.map(|at| at.0), None),
+        RunState::Succeeded { output } => (None, Some(output.column())),
+        RunState::Failed { failure } | RunState::Halted { failure } => (None, Some(failure.text())),
+    };
+    row.number(run.state.code())
+        .some_number(wake_at)
+        .some_text(outcome.as_deref())
+        .number(run.fence.0)
+        .number(revision)
+        .number(i64::from(run.deaths))
+        .number(run.updated_at.0)
+        .flag(run.unsettled);
+}
+
+/// Takes over what can be had: rows that another worker is writing at this moment are passed over instead of waited
+/// for, so that workers that wake for the same runs neither queue up nor deadlock. Gives the places of those taken.
+/// The rows are found by their primary key, one by one: joins by hash and merge are off on this connection.
+pub(super) const CLAIM: &str = "WITH w AS (SELECT fence FROM worker WHERE fence = $1 AND ended_at IS NULL FOR KEY SHARE), \
+    u AS (SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], \
+    $8::bigint[], $9::bigint[], $10::bigint[], $11::boolean[]) \
+    AS u (id, tenant, state, wake_at, outcome, fence, revision, deaths, updated_at, unsettled)), \
+    c AS (SELECT r.tenant, r.id FROM u CROSS JOIN w JOIN run r ON r.tenant = u.tenant AND r.id = u.id \
+    WHERE r.revision = u.revision - 1 FOR UPDATE OF r SKIP LOCKED) \
+    UPDATE run SET state = u.state, wake_at = u.wake_at, outcome = u.outcome, fence = u.fence, \
+    revision = u.revision, deaths = u.deaths, updated_at = u.updated_at, unsettled = u.unsettled \
+    FROM u JOIN c ON c.tenant = u.tenant AND c.id = u.id \
+    WHERE run.tenant = c.tenant AND run.id = c.id RETURNING run.tenant, run.id";
+
+/// The arguments of [`CLAIM`] after the first are the columns of this, which is no statement.
+pub(super) static CLAIMED: Insert = Insert { name: "claimed", constants: &[], tail: "", holds: None, ..MOVE };
+
+/// Adds the runs to be taken over.
+pub(super) fn write_claims(runs: &[&Run], batch: &mut Batch) {
+    let mut runs = runs.to_vec();
+    runs.sort_by_key(|run| (run.tenant.as_str(), run.id));
+    batch.insert(&CLAIMED, &runs, |run, row| {
+        row.number(run.id.0).text(run.tenant.as_str());
+        bind_state(run, i64::from(run.revision), row);
+    });
+}
+
+fn read(row: &PgRow) -> Result<Run, StoreError> {
+    let mut c = Columns::of("run", row);
+    let mut run = Run {
+        id: RunId(c.take()?),
+        tenant: c.parse_text(|text| Tenant::new(text).ok())?,
+        workflow: c.parse_text(|text| Name::new(text).ok())?,
+        version: c.count()?,
+        key: c.some_text()?,
+        input: c.parse_text(Stored::from_column)?,
+        input_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+        state: RunState::Active, // its columns follow
+        fence: Fence(0),
+        revision: 0,
+        deaths: 0,
+        unsettled: false,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+    };
+    let code: i64 = c.take()?;
+    let until = c.take::<Option<i64>>()?.map(Timestamp);
+    let outcome = c.some_text()?;
+    run.state = state(code, until, outcome)
+        .ok_or_else(|| c.damaged(format!("state {code} does not fit its outcome")))?;
+    run.fence = Fence(c.take()?);
+    run.revision = c.count()?;
+    run.deaths = c.count()?;
+    run.created_at = Timestamp(c.take()?);
+    run.updated_at = Timestamp(c.take()?);
+    run.unsettled = c.take()?;
+    Ok(run)
+}
+
+fn state(code: i64, until: Option<Timestamp>, outcome: Option<String>) -> Option<RunState> {
+    Some(match (code, until, outcome) {
+        (1, None, None) => RunState::Active,
+        (2, until, None) => RunState::Waiting { until },
+        (3, None, Some(output)) => RunState::Succeeded { output: Stored::from_column(output)? },
+        (4, None, Some(failure)) => RunState::Failed { failure: Payload::stored(failure) },
+        (5, None, Some(failure)) => RunState::Halted { failure: Payload::stored(failure) },
+        _ => return None,
+    })
+}
+
+/// All queries read the same columns.
+macro_rules! select {
+    ($tail:literal) => {
+        concat!(
+            "SELECT id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
+             revision, deaths, created_at, updated_at, unsettled FROM run ",
+            $tail
+        )
+    };
+}
+
+const AT: &str = select!("WHERE tenant = $1 AND id = $2");
+
+pub(super) async fn find(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Option<Run>, StoreError> {
+    one(pool, || sqlx::query(AT).bind(tenant.as_str()).bind(id.0)).await
+}
+
+pub(super) async fn keyed(
+    pool: &Pool,
+    tenant: &Tenant,
+    workflow: &str,
+    key: &str,
+) -> Result<Option<Run>, StoreError> {
+    let query = || {
+        sqlx::query(select!("WHERE tenant = $1 AND workflow = $2 AND key = $3"))
+            .bind(tenant.as_str())
+            .bind(super::escaped(workflow).into_owned())
+            .bind(super::escaped(key).into_owned())
+    };
+    one(pool, query).await
+}
+
+pub(super) async fn orphans(pool: &Pool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let page = |after: i64| {
+        let query = sqlx::query(select!(
+            "WHERE state = 1 AND id > $1 AND EXISTS (SELECT 1 FROM worker w WHERE w.fence = run.fence \
+             AND w.ended_at IS NOT NULL) ORDER BY id LIMIT $2"
+        ));
+        query.bind(after).bind(i64::from(limit))
+    };
+    next_sound(pool, after.0, page, read).await
+}
+
+pub(super) async fn answered(pool: &Pool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let page = |after: i64| {
+        let query = sqlx::query(select!(
+            "WHERE state = 2 AND wake_at IS NULL AND id > $1 AND NOT EXISTS (SELECT 1 FROM escalation e \
+             WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL \
+             AND e.kind IN ($2, $3)) ORDER BY id LIMIT $4"
+        ));
+        let [asked, gone] = EscalationKind::PARKING.map(EscalationKind::code);
+        query.bind(after).bind(asked).bind(gone).bind(i64::from(limit))
+    };
+    next_sound(pool, after.0, page, read).await
+}
+
+pub(super) async fn due(pool: &Pool, until: Timestamp, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let query = || {
+        sqlx::query(select!("WHERE wake_at <= $1 ORDER BY wake_at, id LIMIT $2"))
+            .bind(until.0)
+            .bind(i64::from(limit))
+    };
+    Ok(sound(&pool.all(query).await?, read))
+}
+
+pub(super) async fn next_due(pool: &Pool, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT least((SELECT min(wake_at) FROM run WHERE wake_at > $1), \
+             (SELECT min(confirm_at) FROM record WHERE confirm_at > $1))",
+        )
+        .bind(after.0)
+    };
+    let Some(row) = pool.optional(query).await? else { return Ok(None) };
+    Ok(Columns::of("due", &row).take::<Option<i64>>()?.map(Timestamp))
+}
+
+pub(super) async fn list(
+    pool: &Pool,
+    tenant: &Tenant,
+    after: RunId,
+    limit: u32,
+) -> Result<Vec<Run>, StoreError> {
+    let page = |after: i64| {
+        let query = sqlx::query(select!("WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3"));
+        query.bind(tenant.as_str()).bind(after).bind(i64::from(limit))
+    };
+    next_sound(pool, after.0, page, read).await
+}
+
+async fn one(pool: &Pool, query: impl Fn() -> Statement) -> Result<Option<Run>, StoreError> {
+    pool.optional(query).await?.as_ref().map(read).transpose()
+}
+
+/// Three queries, whatever the number of steps.
+pub(super) async fn history(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<History, StoreError> {
+    Ok(History {
+        steps: step::of_run(pool, tenant, id).await?,
+        calls: calls(pool, tenant, id).await?,
+        uses: uses(pool, tenant, id).await?,
+    })
+}
+
+/// Only what resume needs of a record, and the response only of those that have one.
+async fn calls(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Vec<PastCall>, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT id, key, operation, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+             FROM record WHERE tenant = $1 AND run = $2",
+        )
+        .bind(tenant.as_str())
+        .bind(id.0)
+    };
+    pool.all(query)
+        .await?
+        .iter()
+        .map(|row| {
+            let mut c = Columns::of("record", row);
+            Ok(PastCall {
+                record: RecordId(c.take()?),
+                key: OperationKey::stored(c.text()?),
+                operation: c.text()?,
+                step: c.some_text()?.unwrap_or_default(),
+                request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+                response: c.parse_some_text(Stored::from_column)?,
+            })
+        })
+        .collect()
+}
+
+async fn uses(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Vec<PastUse>, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT r.id, r.key, r.operation, u.step FROM use u JOIN record r ON r.tenant = u.tenant \
+             AND r.id = u.record WHERE u.tenant = $1 AND u.run = $2",
+        )
+        .bind(tenant.as_str())
+        .bind(id.0)
+    };
+    pool.all(query)
+        .await?
+        .iter()
+        .map(|row| {
+            let mut c = Columns::of("use", row);
+            Ok(PastUse {
+                record: RecordId(c.take()?),
+                key: OperationKey::stored(c.text()?),
+                operation: c.text()?,
+                step: c.text()?,
+            })
+        })
+        .collect()
+}
+
+/// Another run has its start key, and none its place.
+pub(super) async fn is_taken(connection: &mut PgConnection, run: &Run) -> Result<bool, sqlx::Error> {
+    sqlx::query(
+        "SELECT 1 FROM run WHERE tenant = $1 AND workflow = $2 AND key = $3 \
+         AND NOT EXISTS (SELECT 1 FROM run o WHERE o.tenant = $1 AND o.id = $4)",
+    )
+    .bind(run.tenant.as_str())
+    .bind(run.workflow.as_str())
+    .bind(run.key.as_deref().map(|key| super::escaped(key).into_owned()))
+    .bind(run.id.0)
+    .fetch_optional(connection)
+    .await
+    .map(|row| row.is_some())
+}
+
+/// The row stands as this change would have written it (see `record::is_written`).
+pub(super) async fn is_written(connection: &mut PgConnection, run: &Run) -> Result<bool, sqlx::Error> {
+    let query = sqlx::query(AT).bind(run.tenant.as_str()).bind(run.id.0);
+    let row = query.fetch_optional(connection).await?;
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *run)))
+}

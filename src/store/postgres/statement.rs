@@ -1,0 +1,407 @@
+//! One statement for a whole batch: a CTE per table, each `INSERT … SELECT … FROM unnest($1, $2, …)`, so that a
+//! batch of any size has the same text, one round trip and one sync.
+//!
+//! **A mismatch aborts the statement.** Each CTE returns the rows that it wrote; where these are fewer than were
+//! sent, or the worker has ended, the outermost SELECT divides by zero and nothing of the batch is written. So a
+//! batch without refusals, which is nearly every batch, costs one statement and no reading back; a batch with one
+//! is judged change by change. No constraint is violated on purpose: PostgreSQL would write the row, payloads and
+//! all, into the server's log.
+//!
+//! Never `UPDATE … FROM unnest`: its plan is made while the table is empty, and kept: a sequential scan.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgTypeInfo};
+use sqlx::{Arguments as _, Encode, Postgres, Type};
+
+use super::escaped;
+use crate::id::Fence;
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Number,
+    Bytes,
+    Flag,
+}
+
+/// One table's part of the statement. There is one of each, so that its place tells it apart.
+#[derive(Debug)]
+pub(super) struct Insert {
+    /// The CTE's name.
+    pub(super) name: &'static str,
+    pub(super) table: &'static str,
+    pub(super) columns: &'static [(&'static str, Kind)],
+    /// Columns that have the same value in all rows.
+    pub(super) constants: &'static [(&'static str, &'static str)],
+    /// After the rows.
+    pub(super) tail: &'static str,
+    /// What must be true of each row that was written, and there must be as many as were sent. Without it what is
+    /// there already may stay.
+    pub(super) holds: Option<&'static str>,
+}
+
+impl PartialEq for Insert {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Insert {}
+
+impl Hash for Insert {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::ptr::hash(self, state); // its text is long, and looked up for each batch
+    }
+}
+
+/// A batch under construction.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// The workers that must be alive.
+    fences: Vec<i64>,
+    parts: Vec<Part>,
+}
+
+struct Part {
+    insert: &'static Insert,
+    columns: Vec<Column>,
+    rows: i64,
+}
+
+impl Batch {
+    /// Written only if these workers are alive, each named once.
+    pub(super) fn by(fences: Vec<i64>) -> Self {
+        Self { fences, parts: Vec::new() }
+    }
+
+    /// Adds the rows of one table, in the order of their keys: two workers that write the same rows must lock them in
+    /// one order.
+    pub(super) fn insert<T>(&mut self, insert: &'static Insert, rows: &[T], bind: impl Fn(&T, &mut Row<'_>)) {
+        if rows.is_empty() {
+            return;
+        }
+        let mut columns: Vec<_> = insert.columns.iter().map(|(_, kind)| Column::of(*kind)).collect();
+        for row in rows {
+            let mut values = Row { columns: &mut columns, next: 0 };
+            bind(row, &mut values);
+            debug_assert_eq!(values.next, insert.columns.len(), "a value per column: {}", insert.name);
+        }
+        self.parts.push(Part { insert, columns, rows: i64::try_from(rows.len()).unwrap_or(i64::MAX) });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.fences.is_empty()
+    }
+
+    /// The tables whose rows are counted, in the order in which a judged statement tells of them.
+    pub(super) fn counted(&self) -> Vec<&'static str> {
+        self.parts.iter().filter(|part| part.insert.holds.is_some()).map(|part| part.insert.table).collect()
+    }
+
+    fn shape(&self, judged: bool) -> Shape {
+        let inserts = self.parts.iter().map(|part| part.insert).collect();
+        Shape { inserts, fenced: !self.fences.is_empty(), judged }
+    }
+
+    /// The arguments of a statement that takes runs over: the worker, and the columns of the runs.
+    pub(super) fn claiming(self, fence: Fence) -> Result<PgArguments, sqlx::Error> {
+        let mut arguments = PgArguments::default();
+        arguments.add(fence.0).map_err(sqlx::Error::Encode)?;
+        for column in self.parts.into_iter().flat_map(|part| part.columns) {
+            arguments.add(column).map_err(sqlx::Error::Encode)?;
+        }
+        Ok(arguments)
+    }
+
+    /// The arguments in the order in which the text numbers them.
+    fn arguments(self) -> Result<PgArguments, sqlx::Error> {
+        let mut arguments = PgArguments::default();
+        let mut counts = Vec::new();
+        if !self.fences.is_empty() {
+            counts.push(i64::try_from(self.fences.len()).unwrap_or(i64::MAX));
+            arguments.add(self.fences).map_err(sqlx::Error::Encode)?;
+        }
+        for part in self.parts {
+            for column in part.columns {
+                arguments.add(column).map_err(sqlx::Error::Encode)?;
+            }
+            if part.insert.holds.is_some() {
+                counts.push(part.rows);
+            }
+        }
+        for count in counts {
+            arguments.add(count).map_err(sqlx::Error::Encode)?;
+        }
+        Ok(arguments)
+    }
+}
+
+/// The values of one row, in the order of its columns.
+pub(super) struct Row<'a> {
+    columns: &'a mut [Column],
+    next: usize,
+}
+
+impl Row<'_> {
+    pub(super) fn text(&mut self, value: &str) -> &mut Self {
+        self.some_text(Some(value))
+    }
+
+    pub(super) fn some_text(&mut self, value: Option<&str>) -> &mut Self {
+        match value {
+            Some(text) => self.add(Kind::Text, Some(escaped(text).as_bytes())),
+            None => self.add(Kind::Text, None),
+        }
+    }
+
+    pub(super) fn number(&mut self, value: i64) -> &mut Self {
+        self.add(Kind::Number, Some(&value.to_be_bytes()))
+    }
+
+    pub(super) fn some_number(&mut self, value: Option<i64>) -> &mut Self {
+        match value {
+            Some(value) => self.number(value),
+            None => self.add(Kind::Number, None),
+        }
+    }
+
+    pub(super) fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.add(Kind::Bytes, Some(value))
+    }
+
+    pub(super) fn some_bytes(&mut self, value: Option<&[u8]>) -> &mut Self {
+        self.add(Kind::Bytes, value)
+    }
+
+    pub(super) fn flag(&mut self, value: bool) -> &mut Self {
+        self.add(Kind::Flag, Some(&[u8::from(value)]))
+    }
+
+    fn add(&mut self, kind: Kind, value: Option<&[u8]>) -> &mut Self {
+        if let Some(column) = self.columns.get_mut(self.next) {
+            debug_assert_eq!(column.kind, kind, "column {}", self.next);
+            column.add(value);
+        }
+        self.next += 1;
+        self
+    }
+}
+
+/// All values of one column, as they go over the wire: one array, without a copy of each value.
+struct Column {
+    kind: Kind,
+    values: i32,
+    has_null: bool,
+    bytes: Vec<u8>,
+}
+
+impl Column {
+    const fn of(kind: Kind) -> Self {
+        Self { kind, values: 0, has_null: false, bytes: Vec::new() }
+    }
+
+    fn add(&mut self, value: Option<&[u8]>) {
+        self.values = self.values.saturating_add(1);
+        let Some(value) = value else {
+            self.has_null = true;
+            self.bytes.extend((-1_i32).to_be_bytes());
+            return;
+        };
+        // A value beyond 2 GB is beyond the limits of a payload by far; the array would be refused below.
+        self.bytes.extend(i32::try_from(value.len()).unwrap_or(i32::MAX).to_be_bytes());
+        self.bytes.extend_from_slice(value);
+    }
+}
+
+impl Type<Postgres> for Column {
+    fn type_info() -> PgTypeInfo {
+        <Vec<i64> as Type<Postgres>>::type_info() // `produces` tells the real one
+    }
+}
+
+impl Encode<'_, Postgres> for Column {
+    /// The binary form of an array (src/backend/utils/adt/arrayfuncs.c, `array_recv`): dimensions, whether there are
+    /// NULLs, the type of the elements, length, lower bound, then each element with its length before it.
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        let element: i32 = match self.kind {
+            Kind::Text => 25,
+            Kind::Number => 20,
+            Kind::Bytes => 17,
+            Kind::Flag => 16,
+        };
+        for word in [1, i32::from(self.has_null), element, self.values, 1] {
+            buffer.extend(&word.to_be_bytes());
+        }
+        buffer.extend(&self.bytes);
+        Ok(IsNull::No)
+    }
+
+    fn produces(&self) -> Option<PgTypeInfo> {
+        Some(match self.kind {
+            Kind::Text => <Vec<String> as Type<Postgres>>::type_info(),
+            Kind::Number => <Vec<i64> as Type<Postgres>>::type_info(),
+            Kind::Bytes => <Vec<Vec<u8>> as Type<Postgres>>::type_info(),
+            Kind::Flag => <Vec<bool> as Type<Postgres>>::type_info(),
+        })
+    }
+
+    fn size_hint(&self) -> usize {
+        20 + self.bytes.len()
+    }
+}
+
+/// So many texts are kept, as are prepared statements by the driver. The shapes that come again and again are few.
+pub(super) const KEPT: usize = 256;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shape {
+    inserts: Vec<&'static Insert>,
+    fenced: bool,
+    judged: bool,
+}
+
+/// The texts of batches that have been seen, so that each is put together once.
+#[derive(Debug, Default)]
+pub(super) struct Statements(HashMap<Shape, Arc<str>>);
+
+impl Statements {
+    /// The statement that writes all of a batch or, with an error, nothing.
+    pub(super) fn whole(&mut self, batch: Batch) -> Result<(Arc<str>, PgArguments), sqlx::Error> {
+        Ok((self.kept(batch.shape(false)), batch.arguments()?))
+    }
+
+    /// The statement that writes what it can of a batch, and tells of each counted part whether it is all of it. Only
+    /// inside a savepoint.
+    pub(super) fn judged(&mut self, batch: Batch) -> Result<(Arc<str>, PgArguments), sqlx::Error> {
+        Ok((self.kept(batch.shape(true)), batch.arguments()?))
+    }
+
+    fn kept(&mut self, shape: Shape) -> Arc<str> {
+        if let Some(sql) = self.0.get(&shape) {
+            return sql.clone();
+        }
+        let sql: Arc<str> = text(&shape).into();
+        if self.0.len() >= KEPT {
+            self.0.clear(); // the shapes in use are back soon
+        }
+        self.0.insert(shape, sql.clone());
+        sql
+    }
+}
+
+/// FOR KEY SHARE makes whoever ends this worker wait for a batch that is under way, and a later batch see that it has
+/// ended: without it a batch could become durable after the other one has looked. It does not conflict with a
+/// heartbeat, which changes no key.
+const ALIVE: &str = "w AS (SELECT fence FROM worker WHERE fence = ANY($1) AND ended_at IS NULL \
+                     ORDER BY fence FOR KEY SHARE)";
+
+fn text(shape: &Shape) -> String {
+    let mut next = 1;
+    let mut ctes = Vec::new();
+    let mut counted = Vec::new();
+    if shape.fenced {
+        next += 1;
+        ctes.push(ALIVE.to_owned());
+        counted.push("(SELECT count(*) FROM w)");
+    }
+    let counts: Vec<_> = shape.inserts.iter().filter(|insert| insert.holds.is_some()).collect();
+    let counts: Vec<_> =
+        counts.iter().map(|insert| format!("(SELECT count(*) FROM {} WHERE holds)", insert.name)).collect();
+    for insert in &shape.inserts {
+        ctes.push(cte(insert, &mut next));
+    }
+    let sums = counted.into_iter().map(str::to_owned).chain(counts).map(|count| {
+        next += 1;
+        format!("{count} = ${}", next - 1)
+    });
+    let sums: Vec<_> = sums.collect();
+    let with = ctes.join(", ");
+    match (shape.judged, sums.is_empty()) {
+        (_, true) => format!("WITH {with} SELECT 1"),
+        (true, false) => format!("WITH {with} SELECT {}", sums.join(", ")),
+        // A constant 1/0 would be divided when the statement is planned.
+        (false, false) => {
+            format!("WITH {with} SELECT 1 / CASE WHEN {} THEN 1 ELSE 0 END", sums.join(" AND "))
+        }
+    }
+}
+
+fn cte(insert: &Insert, next: &mut usize) -> String {
+    let names = insert.columns.iter().map(|(name, _)| *name);
+    let names: Vec<_> = names.chain(insert.constants.iter().map(|(name, _)| *name)).collect();
+    let names = names.join(", ");
+    let constants: String = insert.constants.iter().map(|(_, value)| format!(", {value}")).collect();
+    let mut arrays = String::new();
+    for (_, kind) in insert.columns {
+        let kind = match kind {
+            Kind::Text => "text",
+            Kind::Number => "bigint",
+            Kind::Bytes => "bytea",
+            Kind::Flag => "boolean",
+        };
+        let comma = if arrays.is_empty() { "" } else { ", " };
+        let _ = write!(arrays, "{comma}${next}::{kind}[]");
+        *next += 1;
+    }
+    let Insert { name, table, tail, .. } = insert;
+    let returning = insert.holds.map(|holds| format!(" RETURNING {holds} AS holds")).unwrap_or_default();
+    format!(
+        "{name} AS (INSERT INTO {table} ({names}) SELECT *{constants} FROM unnest({arrays}) {tail}{returning})"
+    )
+}
+
+/// Every text that a batch of one change can have, for the test that prepares them all.
+pub(super) fn texts(inserts: &[&'static Insert]) -> Vec<String> {
+    let one = |insert| [vec![insert], inserts.to_vec()];
+    let shapes = inserts.iter().copied().flat_map(one);
+    shapes
+        .flat_map(|inserts| {
+            [(true, false), (false, true)]
+                .map(|(fenced, judged)| text(&Shape { inserts: inserts.clone(), fenced, judged }))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, Insert, KEPT, Kind, Statements};
+
+    static INSERTS: [Insert; 10] = [const {
+        Insert {
+            name: "n",
+            table: "t",
+            columns: &[("a", Kind::Number)],
+            constants: &[],
+            tail: "",
+            holds: Some("true"),
+        }
+    }; 10];
+
+    // HAZARDS: whatever comes, what is kept has a limit; and what comes again is the same.
+    #[test]
+    fn the_texts_that_are_kept_have_a_limit() {
+        let batch = |shape: usize| {
+            let mut batch = Batch::by(vec![1]);
+            for (bit, insert) in INSERTS.iter().enumerate().filter(|(bit, _)| (shape >> bit) & 1 == 1) {
+                batch.insert(insert, &[bit], |_, row| {
+                    row.number(1);
+                });
+            }
+            batch
+        };
+        let mut statements = Statements::default();
+        for shape in 0..1024 {
+            let (first, _) = statements.whole(batch(shape)).unwrap();
+            let (again, _) = statements.whole(batch(shape)).unwrap();
+            assert!(std::sync::Arc::ptr_eq(&first, &again), "put together once");
+            assert!(statements.0.len() <= KEPT, "{} texts are kept", statements.0.len());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Exactly once, literally: the user's own changes and the checkpoint in one transaction (DESIGN 4.6).
+//!
+//! On the concrete store and not in the trait: only here is the caller's connection type known. On a connection of its
+//! own: the closure may take its time, and the writer goes on meanwhile.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Executor as _};
+
+use super::connect::{Patience, Purpose, within};
+use super::pool::{Lent, Trouble};
+use super::statement::Statements;
+use super::{Fate, Postgres, StoreError, TransactionError, commit, failure, fate, step, worker};
+use crate::clock::Clock;
+use crate::payload::{Payload, Stored};
+use crate::store::{Change, Refusal, Step};
+
+impl Postgres {
+    /// Runs `work` in the ledger's own database and records its result as `step`, in one transaction.
+    ///
+    /// The step is written first, without a value, so that a closure which commits by itself leaves a mark
+    /// that resume can see, instead of changes that would be made twice.
+    ///
+    /// # Crash
+    /// Before it returns: changes and checkpoint are both there, or neither. After: both.
+    #[doc(hidden)]
+    pub async fn transaction<T, E, F>(
+        &self,
+        mut change: Change,
+        step: Step,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Result<T, TransactionError<E>>
+    where
+        F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    {
+        change.step = Some(Box::new(step.clone()));
+        let mut lent = self.begin(&change, limit).await?;
+        let connection = &mut lent.connection;
+        let (value, payload) = carry_out(connection, limit, clock, work).await?;
+        let step = Step { value: Some(Stored::Inline(payload)), ..step };
+        // Only now, or whoever takes this worker's place would have to wait for the closure.
+        if let Some(fence) = change.fence
+            && !worker::is_alive(connection, fence).await.map_err(|e| failure(&e))?
+        {
+            return Err(TransactionError::Refused(Refusal::Fenced));
+        }
+        step::fill(connection, &step).await.map_err(|e| failure(&e))?;
+        // Nothing above is durable if it failed: the connection is not given back, and the server rolls back. Here that
+        // is not known.
+        let answer = within(self.connector.options.answer_timeout * 2, connection.execute("COMMIT")).await;
+        match answer {
+            Some(Ok(_)) => {}
+            Some(Err(error)) if fate(&error) != Fate::Lost => return Err(failure(&error).into()),
+            _ => {
+                drop(lent);
+                self.find_out(&change, &step).await?;
+                return Ok(value);
+            }
+        }
+        if self.is_as_new(&mut lent.connection).await {
+            lent.give_back();
+        }
+        Ok(value)
+    }
+
+    /// Begins a transaction with its mark, on a connection that nobody else uses.
+    async fn begin<E>(&self, change: &Change, limit: Duration) -> Result<Lent<'_>, TransactionError<E>> {
+        let mut patience = Patience::of(self.connector.options.retry_for);
+        loop {
+            let trouble = match self.try_begin(change, limit).await {
+                Ok(Ok(lent)) => return Ok(lent),
+                Ok(Err(refusal)) => return Err(TransactionError::Refused(refusal)),
+                Err(trouble) => trouble,
+            };
+            if !trouble.may_pass || !patience.again().await {
+                return Err(trouble.error.into());
+            }
+        }
+    }
+
+    async fn try_begin(
+        &self,
+        change: &Change,
+        limit: Duration,
+    ) -> Result<Result<Lent<'_>, Refusal>, Trouble> {
+        let mut lent = self.guests.lend().await?;
+        let begun = {
+            let connection = &mut lent.connection;
+            let answer_limit = self.connector.options.answer_timeout * 2;
+            within(answer_limit, begin(connection, change, limit))
+                .await
+                .ok_or_else(|| Trouble::late(answer_limit))?
+        };
+        match begun {
+            Ok(None) => Ok(Ok(lent)),
+            Ok(Some(refusal)) => Ok(Err(refusal)),
+            Err(error) => {
+                // Not given back: its transaction is open.
+                Err(Trouble { may_pass: fate(&error) != Fate::Final, error: failure(&error) })
+            }
+        }
+    }
+
+    /// The answer to COMMIT was lost. The mark tells: whoever writes it again waits for the transaction that may still
+    /// be under way, and then finds it, or not.
+    async fn find_out(&self, change: &Change, step: &Step) -> Result<(), StoreError> {
+        let mut patience = Patience::of(self.connector.options.retry_for);
+        loop {
+            let trouble = match self.try_find_out(change, step).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    let detail = "the connection was lost, and the server rolled the transaction back".into();
+                    return Err(StoreError::Io { detail });
+                }
+                Err(trouble) => trouble,
+            };
+            if !trouble.may_pass || !patience.again().await {
+                return Err(trouble.error);
+            }
+        }
+    }
+
+    async fn try_find_out(&self, change: &Change, step: &Step) -> Result<bool, Trouble> {
+        let mut lent = self.guests.lend().await?;
+        let limit = self.connector.options.answer_timeout * 2;
+        let found = within(limit, find_out(&mut lent.connection, change, step)).await;
+        match found {
+            Some(Ok(found)) => {
+                lent.give_back();
+                Ok(found)
+            }
+            Some(Err(error)) => {
+                Err(Trouble { may_pass: fate(&error) != Fate::Final, error: failure(&error) })
+            }
+            None => Err(Trouble::late(limit)),
+        }
+    }
+
+    /// Takes away what a closure may have left on its connection: settings, locks, temporary tables.
+    async fn is_as_new(&self, connection: &mut PgConnection) -> bool {
+        const CLEAN: &str = "RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; CLOSE ALL";
+        !self.connector.options.distributed
+            && sqlx::raw_sql(CLEAN).execute(&mut *connection).await.is_ok()
+            && self.connector.set_up(connection, Purpose::Guest).await.is_ok()
+    }
+}
+
+async fn begin(
+    connection: &mut PgConnection,
+    change: &Change,
+    limit: Duration,
+) -> Result<Option<Refusal>, sqlx::Error> {
+    // What this process gives up, the server gives up, too: should it be stopped or cut off, its locks do not stay.
+    let limit = (limit + Duration::from_secs(1)).as_millis();
+    let begin = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {limit}; \
+         SET LOCAL idle_in_transaction_session_timeout = {limit}"
+    );
+    sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
+    match change.fence {
+        Some(fence) if !worker::may_write(connection, fence).await? => return Ok(Some(Refusal::Fenced)),
+        None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
+        _ => {}
+    }
+    commit::write_or_refuse(connection, &mut Statements::default(), change).await
+}
+
+/// The mark and its value are there. If so, this ends with a write of its own: where commits wait for a standby, one
+/// that is seen need not have reached it.
+async fn find_out(connection: &mut PgConnection, change: &Change, step: &Step) -> Result<bool, sqlx::Error> {
+    sqlx::raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *connection).await?;
+    let free = commit::write_or_refuse(connection, &mut Statements::default(), change).await?.is_none();
+    let written = !free && step::is_written(connection, step).await?;
+    if written && let Some(fence) = change.fence {
+        worker::is_alive(connection, fence).await?;
+    }
+    connection.execute(if written { "COMMIT" } else { "ROLLBACK" }).await?;
+    Ok(written)
+}
+
+/// Runs the closure in the transaction that is open, and makes sure that it still is.
+async fn carry_out<T, E, F>(
+    connection: &mut PgConnection,
+    limit: Duration,
+    clock: &dyn Clock,
+    work: F,
+) -> Result<(T, Payload), TransactionError<E>>
+where
+    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+{
+    connection.execute("SAVEPOINT counterfoil").await.map_err(|e| failure(&e))?;
+    let worked = {
+        let mut work = work(connection).fuse();
+        let mut late = clock.sleep(limit).fuse();
+        futures_util::select_biased! {
+            worked = work => worked,
+            () = late => return Err(TransactionError::TooSlow { limit }),
+        }
+    };
+    const ABORTED: &str = "25P02";
+    let Err(error) = connection.execute("RELEASE counterfoil").await else {
+        return worked.map_err(TransactionError::Closure);
+    };
+    // Neither the closure's success nor its failure may be recorded: both hang on the connection.
+    if fate(&error) == Fate::Lost {
+        return Err(failure(&error).into());
+    }
+    let code = error.as_database_error().and_then(|error| error.code());
+    match (worked, code.as_deref()) {
+        // One of its statements failed, and PostgreSQL rolls everything back, whatever COMMIT answers.
+        (Err(error), Some(ABORTED)) => Err(TransactionError::Closure(error)),
+        (Ok(_), Some(ABORTED)) => Err(TransactionError::Spoilt { detail: error.to_string() }),
+        // The savepoint is gone if the closure ended the transaction, even if it began another one.
+        _ => Err(TransactionError::EndedInside),
+    }
+}

@@ -1,0 +1,46 @@
+//! What can become of a transaction that the ledger shares with the user's own tables (DESIGN 4.6).
+//!
+//! Not a part of the store's trait: only the concrete stores know the caller's connection type.
+
+use std::time::Duration;
+
+use super::{Refusal, StoreError};
+
+/// Why nothing of a transaction was kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError<E> {
+    /// The closure returned an error: its changes were rolled back.
+    #[error("the transaction's closure failed: its changes were rolled back")]
+    Closure(E),
+    /// The checkpoint was refused: nothing was run.
+    #[error("the transaction was not run: {0}")]
+    Refused(Refusal),
+    /// The closure took too long: its changes were rolled back.
+    #[error(
+        "the transaction took longer than {limit:?}: its changes were rolled back; other writers wait meanwhile"
+    )]
+    TooSlow {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The closure ended the transaction itself. What it had committed by then is durable, and nobody can say
+    /// what that is.
+    #[error(
+        "the closure ended the transaction itself (COMMIT or ROLLBACK inside): what it committed is durable, \
+             its result is not recorded; check the tables by hand, and let the engine end transactions"
+    )]
+    EndedInside,
+    /// A statement of the closure failed, and the closure went on as if it had not: its changes were rolled back.
+    #[error(
+        "a statement of the transaction's closure failed and the closure did not say so: its changes were rolled back \
+         ({detail}); return the errors of its statements"
+    )]
+    Spoilt {
+        /// The database's words.
+        detail: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -14,7 +14,6 @@ pub mod postgres;
 mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod transaction;
 
 use std::fmt;
@@ -25,6 +24,7 @@ pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use model::Model;
+pub use transaction::TransactionError;
 pub use rows::{
     Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Pulse, Resolution,
     Run, RunState, Step, StepKind, Use, Worker,

@@ -33,7 +33,8 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
         let Peers::Shared(shared) = &strong.peers else { return };
         let mut beat =
             Beat { core: &strong, shared, engine: engine_of(engine.as_ref()), takeovers: &mut takeovers };
-        let rest = match beat.once().await {
+        let asked = Moment::of(&*strong.clock);
+        let rest = match beat.once(asked).await {
             Ok(Some(rest)) => rest,
             Ok(None) => {
                 tracing::error!(fence = %strong.fence, "this worker has lost its lease: it sends and writes nothing any more");
@@ -46,6 +47,7 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
                 AGAIN
             }
         };
+        let rest = rest.saturating_sub(asked.until(Moment::of(&*strong.clock)));
         let (clock, store) = (strong.clock.clone(), strong.group.store().clone());
         let lease = shared.lease.clone();
         drop(strong); // a sleeper must not keep a closed engine
@@ -71,9 +73,8 @@ struct Beat<'a> {
 }
 
 impl Beat<'_> {
-    /// One beat. Says how long to rest; nothing if the lease is lost.
-    async fn once(&mut self) -> Result<Option<Duration>, StoreError> {
-        let asked = Moment::of(&*self.core.clock);
+    /// One beat. Says how long after it the next one comes; nothing if the lease is lost.
+    async fn once(&mut self, asked: Moment) -> Result<Option<Duration>, StoreError> {
         let pulse = self.core.group.pulse().await?;
         let until = pulse.time.after(self.shared.lease.length());
         if !self.tell(WorkerChange::Renew { until }).await? {

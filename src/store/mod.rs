@@ -14,7 +14,6 @@ pub mod postgres;
 mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod transaction;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 pub mod transfer;
@@ -31,6 +30,7 @@ pub use rows::{
     Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Pulse, Resolution,
     Run, RunState, Step, StepKind, Use, Worker,
 };
+pub use transaction::TransactionError;
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};

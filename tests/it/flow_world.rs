@@ -74,12 +74,12 @@ impl World {
 
     /// An engine with all tools of this world.
     pub(crate) fn engine(self: &Arc<Self>) -> EngineBuilder {
-        self.with_tools(Engine::sqlite(self.path()))
+        self.equip(Engine::sqlite(self.path()), &self.tap)
     }
 
-    /// An engine on another store, with all tools.
-    pub(crate) fn with_tools(self: &Arc<Self>, engine: EngineBuilder) -> EngineBuilder {
-        let tap = self.tap.clone();
+    /// The same on any store, behind this tap.
+    pub(crate) fn equip(self: &Arc<Self>, engine: EngineBuilder, tap: &Tap) -> EngineBuilder {
+        let tap = tap.clone();
         engine
             .wrap_store(move |store| tap.around(store))
             .tool(Post(self.clone()))

@@ -69,4 +69,5 @@ mod tenants;
 mod tidy;
 mod transfer;
 mod watched;
+mod workers;
 mod world;

@@ -137,7 +137,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     // A store that outlives the processes on it.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let store = Arc::new(runtime.block_on(schema.open()));
-    let engine = world.with_tools(Engine::store(store.clone())).workflow("case", 1, flow.clone());
+    let engine = world.equip(Engine::store(store.clone()), &world.tap).workflow("case", 1, flow.clone());
     world.release("post before cut off");
     let third = Process::start(&world, engine);
     for (tenant, runs) in TENANTS.iter().zip(&runs) {

@@ -34,6 +34,8 @@ mod alive;
 mod harness;
 #[path = "kill/points.rs"]
 mod points;
+#[path = "kill/soak.rs"]
+mod soak;
 #[path = "kill/syscall.rs"]
 mod syscall;
 

@@ -24,11 +24,11 @@ pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use model::Model;
-pub use transaction::TransactionError;
 pub use rows::{
     Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Pulse, Resolution,
     Run, RunState, Step, StepKind, Use, Worker,
 };
+pub use transaction::TransactionError;
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};

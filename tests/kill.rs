@@ -38,6 +38,8 @@ mod points;
 mod soak;
 #[path = "kill/syscall.rs"]
 mod syscall;
+#[path = "kill/zombie.rs"]
+mod zombie;
 
 use std::future::Future;
 use std::path::Path;

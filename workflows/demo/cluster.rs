@@ -154,6 +154,7 @@ pub async fn storm(program: &Program, folder: &Path, ledger: &Ledger, plan: &Pla
             cases,
             from,
             lasting: plan.storm,
+            stop: None,
             lease: plan.lease,
             settle: plan.settle,
         };

@@ -2,17 +2,20 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counterfoil::Engine;
 use counterfoil::clock::{Clock as _, SystemClock, Timestamp};
 use counterfoil::flow::EngineBuilder;
+use counterfoil::sim::{CrashPoint, Watch};
 use counterfoil::store::Store;
 #[cfg(feature = "postgres")]
 use counterfoil::store::postgres::{Options, Postgres};
 use counterfoil::store::sqlite::Sqlite;
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 use tokio::signal::unix::{SignalKind, signal};
@@ -78,6 +81,8 @@ pub struct Shift {
     pub cases: Vec<String>,
     pub from: Timestamp,
     pub lasting: Duration,
+    /// Stand still when this crash point is first crossed, until somebody lets it go on.
+    pub stop: Option<String>,
     /// See `Engine::lease`.
     pub lease: Duration,
     /// See [`Provider`].
@@ -107,11 +112,35 @@ fn engine(shift: &Shift, provider: Provider) -> EngineBuilder {
     engine.lease(shift.lease).tool(SendLookup { provider })
 }
 
+/// Stands still at a crash point, as a process does that is suspended, or swapped out, or in a paused machine.
+struct StopAt {
+    point: CrashPoint,
+    stopped: AtomicBool,
+}
+
+impl Watch for StopAt {
+    fn at(&self, point: CrashPoint) {
+        if point == self.point && !self.stopped.swap(true, Ordering::AcqRel) {
+            // Every thread of it, until SIGCONT. That it cannot be sent is no reason to go on.
+            if let Err(error) = kill_process(getpid(), Signal::STOP) {
+                panic!("this process cannot stop itself: {error}");
+            }
+            // Another thread may be the one that takes the signal, and this one must not run on meanwhile.
+            #[allow(clippy::disallowed_methods, reason = "a real process that really stands still")]
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
 pub async fn work(shift: &Shift) -> Result<i32, Failed> {
     let mut term = signal(SignalKind::terminate())?;
     let mut provider = Provider::new(Place::Http(Http::new(&shift.provider)?), shift.settle);
     provider.patience = Duration::from_secs(2);
-    let engine = engine(shift, provider).start().await?;
+    let mut engine = engine(shift, provider);
+    if let Some(point) = &shift.stop {
+        engine = engine.watch(Arc::new(StopAt { point: point.parse()?, stopped: AtomicBool::new(false) }));
+    }
+    let engine = engine.start().await?;
     say(&Message::Working)?;
     let tenant = engine.tenant(TENANT)?;
     let through = async {
@@ -144,7 +173,10 @@ pub async fn work(shift: &Shift) -> Result<i32, Failed> {
     };
     tokio::select! {
         () = through => unreachable!("it waits to be told to go"),
-        () = engine.fenced() => Ok(FENCED),
+        () = engine.fenced() => {
+            engine.shutdown(Duration::from_secs(3)).await; // an answer that is still to come is kept as evidence
+            Ok(FENCED)
+        }
         _ = term.recv() => {
             engine.shutdown(Duration::from_secs(3)).await;
             Ok(0)

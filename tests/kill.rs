@@ -34,8 +34,12 @@ mod alive;
 mod harness;
 #[path = "kill/points.rs"]
 mod points;
+#[path = "kill/soak.rs"]
+mod soak;
 #[path = "kill/syscall.rs"]
 mod syscall;
+#[path = "kill/zombie.rs"]
+mod zombie;
 
 use std::future::Future;
 use std::path::Path;

@@ -111,7 +111,8 @@ impl Engine {
     }
 
     /// Resolves when this worker has lost its lease, in a store that several share: it was stopped for too long, or cut
-    /// off from the store, and another one has taken its work over. It sends and writes nothing any more: start another
+    /// off from the store, and another one has taken its work over. It sends and changes nothing any more.
+    /// [Shut it down](Self::shutdown), so that answers which are still to come are kept as evidence; then start another
     /// engine, or end the process.
     pub async fn fenced(&self) {
         self.inner.core.fenced().await;

@@ -30,6 +30,7 @@ fn soak(workers: usize, runs: usize, ledger: impl FnOnce(&std::path::Path) -> Le
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(folder.path());
     let program = Program::this(&["child", "--exact", "--nocapture"]).unwrap();
+    run(async { ledger.prepare().await.unwrap() });
     let tally = run(async { storm(&program, folder.path(), &ledger, &plan).await.unwrap() });
     eprintln!("{tally:#?}");
     assert!(tally.is_clean(), "COUNTERFOIL_SEED={seed}: {tally:#?}");

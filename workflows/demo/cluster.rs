@@ -88,7 +88,7 @@ impl Dice {
 }
 
 /// One worker's place, and who fills it.
-struct Post<'a> {
+pub struct Post<'a> {
     program: &'a Program,
     shift: Shift,
     process: Process,
@@ -132,17 +132,30 @@ impl<'a> Post<'a> {
 }
 
 /// When which process was killed.
-type Deaths = BTreeMap<u32, Timestamp>;
+pub type Deaths = BTreeMap<u32, Timestamp>;
 
 /// Carries a plan out.
 pub async fn storm(program: &Program, folder: &Path, ledger: &Ledger, plan: &Plan) -> Result<Tally, Failed> {
+    at_work(program, folder, ledger, plan, async |posts, tally, deaths| {
+        disturb(posts, plan, tally, deaths).await
+    })
+    .await
+}
+
+/// Lets workers begin and carry out runs while something happens to them, then leaves them in peace, and counts.
+pub async fn at_work(
+    program: &Program,
+    folder: &Path,
+    ledger: &Ledger,
+    plan: &Plan,
+    happens: impl AsyncFnOnce(&mut [Post<'_>], &mut Tally, &mut Deaths) -> Result<(), Failed>,
+) -> Result<Tally, Failed> {
     let contract = Class::Lookup.provider();
     let late = u64::try_from(LATE.as_millis())?;
     let behaviour = Behaviour { contract, apply_late_ms: late, ..Behaviour::default() };
     let world = World::start(program, &folder.join("provider.db"), &behaviour).await?;
     let mut tally = Tally { runs: plan.runs, ..Tally::default() };
     let mut deaths = Deaths::new();
-    ledger.prepare().await?;
     let mut posts = Vec::new();
     let from = SystemClock.now();
     for number in 0..plan.workers {
@@ -160,7 +173,7 @@ pub async fn storm(program: &Program, folder: &Path, ledger: &Ledger, plan: &Pla
         };
         posts.push(Post::fill(program, shift)?);
     }
-    disturb(&mut posts, plan, &mut tally, &mut deaths).await?;
+    happens(&mut posts, &mut tally, &mut deaths).await?;
     finish(&mut posts, plan).await?;
     for post in posts {
         post.process.signal(Signal::TERM)?;

@@ -77,6 +77,7 @@ pub(super) async fn demo(asked: Asked) -> Result<ExitCode, Failed> {
         plan.workers, plan.runs, plan.storm, plan.seed
     );
     let ledger = Ledger::Postgres { url, schema };
+    ledger.prepare().await?;
     let tally = storm(&Program::this(&[])?, folder.path(), &ledger, &plan).await?;
     let mut out = std::io::stdout().lock();
     if json {

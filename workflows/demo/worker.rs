@@ -58,13 +58,14 @@ impl Ledger {
         }
     }
 
-    /// The store, to look at.
+    /// The store, only to look at: what it may lose is no concern.
     pub async fn open(&self) -> Result<Arc<dyn Store>, Failed> {
         Ok(match self {
             Self::Sqlite(path) => Arc::new(Sqlite::open(path).await?),
             #[cfg(feature = "postgres")]
             Self::Postgres { url, schema } => {
-                let options = Options { schema: Some(schema.clone()), ..Options::default() };
+                let schema = Some(schema.clone());
+                let options = Options { schema, allow_async_standby: true, ..Options::default() };
                 Arc::new(Postgres::open_with(url, options).await?)
             }
         })

@@ -58,7 +58,12 @@ impl Drop for Schema {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let mut connection = PgConnection::connect(&url).await?;
-                let sql = format!("SET lock_timeout = '5s'; DROP SCHEMA IF EXISTS {name} CASCADE");
+                // Sessions that the test has dropped may not have ended yet.
+                let sql = format!(
+                    "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
+                     WHERE c.relnamespace = to_regnamespace('{name}') AND l.pid <> pg_backend_pid(); \
+                     SET lock_timeout = '5s'; DROP SCHEMA IF EXISTS {name} CASCADE"
+                );
                 sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await?;
                 connection.close().await
             })

@@ -20,9 +20,9 @@ fn facts_2_to_4_the_drivers_transactions_are_not_used() {
             "begin_with",
             "sqlx::Transaction",
             "Transaction<'",
-            "Acquire",
+            "sqlx::Acquire",
+            "Acquire as _",
             "PgPool,",
-            ".acquire().await?;",
         ] {
             assert!(!text.contains(word), "{file} uses {word}");
         }

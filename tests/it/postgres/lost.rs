@@ -2,6 +2,7 @@
 //! (HAZARDS G01, G02, G06).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counterfoil::store::conformance::sample::{Sample, enrol};
@@ -9,11 +10,10 @@ use counterfoil::store::postgres::{Options, Postgres};
 use counterfoil::store::{Change, Group, Refusal, Run, RunState, Store, StoreError, Verdict};
 use counterfoil::{RunId, SystemClock};
 
-use super::proxy::{Loss, Proxy};
+use super::proxy::{COMMIT, Loss, Proxy};
 use super::{Schema, number, run};
 
-async fn store(schema: &Schema, proxy: &Proxy, options: Options) -> Postgres {
-    drop(schema);
+async fn store(proxy: &Proxy, options: Options) -> Postgres {
     Postgres::open_with(&proxy.url(), options).await.unwrap()
 }
 
@@ -28,7 +28,7 @@ const LOSSES: [Loss; 2] = [Loss::Request, Loss::Answer];
 #[tokio::test]
 async fn a_lost_batch_is_found_or_written() {
     let (schema, proxy) = (Schema::new(), Proxy::new().await);
-    let store = store(&schema, &proxy, schema.options()).await;
+    let store = store(&proxy, schema.options()).await;
     let sample = Sample::enrol(&store, "ann").await;
     for (i, loss) in LOSSES.into_iter().cycle().take(6).enumerate() {
         let (record, owner) = (sample.record(&format!("lost {i}")), sample.run_without_key());
@@ -51,13 +51,13 @@ async fn a_lost_batch_is_found_or_written() {
 #[tokio::test]
 async fn a_lost_judgement_is_made_again() {
     let (schema, proxy) = (Schema::new(), Proxy::new().await);
-    let store = store(&schema, &proxy, schema.options()).await;
+    let store = store(&proxy, schema.options()).await;
     let sample = Sample::enrol(&store, "ann").await;
     admitted(&store, &[sample.change().record(sample.record("taken"))], "before").await;
     for (i, loss) in LOSSES.into_iter().enumerate() {
         let record = sample.record(&format!("lost {i}"));
         let batch = [sample.change().record(record.clone()), sample.change().record(sample.record("taken"))];
-        proxy.lose(loss, "COMMIT");
+        proxy.lose(loss, COMMIT);
         let verdicts = store.commit(&batch).await.unwrap();
         assert_eq!(verdicts, [Verdict::Admitted, Verdict::Refused(Refusal::Exists)], "{loss:?}");
         assert_eq!(store.record_at(&sample.tenant, record.id).await.unwrap(), Some(record), "{loss:?}");
@@ -69,10 +69,10 @@ async fn a_lost_judgement_is_made_again() {
 #[tokio::test]
 async fn a_lost_enrolment_gives_one_fence() {
     let (schema, proxy) = (Schema::new(), Proxy::new().await);
-    let store = store(&schema, &proxy, schema.options()).await;
+    let store = store(&proxy, schema.options()).await;
     for loss in LOSSES {
         let name = format!("{loss:?}");
-        proxy.lose(loss, "COMMIT");
+        proxy.lose(loss, COMMIT);
         admitted(&store, &[enrol(&name)], &name).await;
         assert!(store.worker_find(&name).await.unwrap().is_some());
     }
@@ -85,7 +85,7 @@ async fn a_lost_enrolment_gives_one_fence() {
 #[tokio::test]
 async fn a_lost_claim_is_ours() {
     let (schema, proxy) = (Schema::new(), Proxy::new().await);
-    let store = store(&schema, &proxy, schema.options()).await;
+    let store = store(&proxy, schema.options()).await;
     let sample = Sample::enrol(&store, "ann").await;
     for loss in LOSSES {
         let runs: Vec<_> = (0..3).map(|_| sample.run_without_key()).collect();
@@ -107,7 +107,7 @@ async fn a_lost_claim_is_ours() {
 #[tokio::test]
 async fn a_lost_question_is_asked_again() {
     let (schema, proxy) = (Schema::new(), Proxy::new().await);
-    let store = store(&schema, &proxy, schema.options()).await;
+    let store = store(&proxy, schema.options()).await;
     let sample = Sample::enrol(&store, "ann").await;
     let record = sample.record("a");
     admitted(&store, &[sample.change().record(record.clone())], "before").await;
@@ -125,7 +125,7 @@ async fn a_lost_question_is_asked_again() {
 async fn silence_is_no_answer() {
     let (schema, proxy) = (Schema::new(), Proxy::new().await);
     let quick = Options { answer_timeout: Duration::from_millis(300), ..schema.options() };
-    let store = store(&schema, &proxy, quick).await;
+    let store = store(&proxy, quick).await;
     let sample = Sample::enrol(&store, "ann").await;
     let record = sample.record("a");
     proxy.lose(Loss::Silence, record.key.as_str());
@@ -142,7 +142,7 @@ async fn a_database_that_stays_away_is_reported_honestly() {
     for loss in LOSSES {
         let (schema, proxy) = (Schema::new(), Proxy::new().await);
         let impatient = Options { retry_for: Duration::from_millis(200), ..schema.options() };
-        let store = store(&schema, &proxy, impatient).await;
+        let store = store(&proxy, impatient).await;
         let sample = Sample::enrol(&store, "ann").await;
         let record = sample.record("a");
         proxy.lose(loss, record.key.as_str());
@@ -181,42 +181,44 @@ async fn terminated_backends_lose_nothing() {
     let store = Arc::new(schema.open().await);
     let sample = Sample::enrol(&*store, "ann").await;
     let group = Group::new(store.clone(), Arc::new(SystemClock));
+    let enough = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..8)
         .map(|writer| {
-            let (group, sample) = (group.clone(), sample.clone());
+            let (group, sample, enough) = (group.clone(), sample.clone(), enough.clone());
             tokio::spawn(async move {
-                for i in 0..40 {
-                    let record = sample.record(&format!("{writer} {i}"));
+                let mut written = 0;
+                while !enough.load(Ordering::SeqCst) {
+                    let record = sample.record(&format!("{writer} {written}"));
                     let start = group.submit(sample.change().record(record.clone()));
-                    assert!(start.durable().await.unwrap().is_admitted(), "start {writer} {i}");
+                    assert!(start.durable().await.unwrap().is_admitted(), "start {writer} {written}");
                     let outcome = group.submit(sample.change().record(sample.committed(&record)));
-                    assert!(outcome.durable().await.unwrap().is_admitted(), "outcome {writer} {i}");
+                    assert!(outcome.durable().await.unwrap().is_admitted(), "outcome {writer} {written}");
+                    written += 1;
                 }
+                written
             })
         })
         .collect();
     let mut other = schema.plain().await;
+    let kill = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE state = 'active' \
+         AND pid <> pg_backend_pid() AND query LIKE 'WITH w AS%' \
+         AND pid IN (SELECT pid FROM pg_locks WHERE relation = '{}.record'::regclass)",
+        schema.name()
+    );
     let mut killed = 0;
-    while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
-        let kill = format!(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE state = 'active' \
-             AND pid <> pg_backend_pid() AND query LIKE 'WITH w AS%' AND query LIKE '%record%' \
-             AND pid IN (SELECT pid FROM pg_locks WHERE relation = '{}.record'::regclass)",
-            schema.name()
-        );
-        killed += number(&mut other, kill).await;
-        tokio::task::yield_now().await;
+    while killed < 8 && !writers.iter().any(tokio::task::JoinHandle::is_finished) {
+        killed += number(&mut other, kill.as_str()).await;
     }
+    enough.store(true, Ordering::SeqCst);
+    let mut written = 0;
     for writer in writers {
-        writer.await.unwrap();
+        written += writer.await.unwrap();
     }
     group.close().await;
-    assert!(killed > 0, "nothing was hit");
-    assert_eq!(
-        number(&mut other, "SELECT count(*) FROM record WHERE status = 2 AND revision = 2").await,
-        320
-    );
-    assert_eq!(number(&mut other, "SELECT count(*) FROM record").await, 320);
+    let committed = "SELECT count(*) FROM record WHERE status = 2 AND revision = 2";
+    assert_eq!(number(&mut other, committed).await, written);
+    assert_eq!(number(&mut other, "SELECT count(*) FROM record").await, written);
 }
 
 /// A statement of ours that another session cancels is written again.

@@ -134,15 +134,15 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
 
 /// The plan of a statement for all arguments that it may ever have.
 async fn explain(connection: &mut PgConnection, sql: &str) -> String {
-    run(connection, "DEALLOCATE ALL").await;
     let prepared =
         sqlx::raw_sql(AssertSqlSafe(format!("PREPARE it AS {sql}"))).execute(&mut *connection).await;
     prepared.unwrap_or_else(|error| panic!("{sql}\n{error}"));
-    let count = "SELECT coalesce(array_length(parameter_types, 1), 0)::bigint FROM pg_prepared_statements";
+    let count = "SELECT coalesce(array_length(parameter_types, 1), 0)::bigint FROM pg_prepared_statements WHERE name = 'it'";
     let count = usize::try_from(number(connection, count).await).unwrap();
     let arguments = if count == 0 { String::new() } else { format!("({})", vec!["NULL"; count].join(", ")) };
     let explain = format!("EXPLAIN (COSTS OFF) EXECUTE it{arguments}");
-    let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(connection).await.unwrap();
+    let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *connection).await.unwrap();
+    run(connection, "DEALLOCATE it").await;
     rows.iter().map(|row| row.get::<String, _>(0) + "\n").collect()
 }
 

@@ -8,6 +8,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
+/// A commit as it goes over the wire: it is the whole of its message. (READ COMMITTED is not meant.)
+pub(super) const COMMIT: &str = "COMMIT\0";
+
 /// What is lost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {

@@ -13,7 +13,7 @@ use serde_json::json;
 use sqlx::Executor as _;
 use sqlx::postgres::PgConnection;
 
-use super::proxy::{Loss, Proxy};
+use super::proxy::{COMMIT, Loss, Proxy};
 use super::{Schema, number, run};
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -221,7 +221,7 @@ async fn a_lost_commit_is_found_out() {
     for (loss, written) in [(Loss::Request, false), (Loss::Answer, true)] {
         let mut scene = scene().await;
         let step = mark(&scene.sample, &scene.owner, "1");
-        scene.proxy.lose(loss, "COMMIT");
+        scene.proxy.lose(loss, COMMIT);
         let result = transaction(&scene.store, &scene.sample, &step, LIMIT, statements(INSERT)).await;
         assert_eq!(scene.proxy.lost(), 1);
         if written {

@@ -30,12 +30,20 @@ macro_rules! for_each_class {
 mod agrees;
 #[path = "kill/alive.rs"]
 mod alive;
+#[path = "kill/failover.rs"]
+mod failover;
 #[path = "../workflows/demo/harness.rs"]
 mod harness;
+#[path = "own_server/mod.rs"]
+mod own_server;
 #[path = "kill/points.rs"]
 mod points;
+#[path = "kill/soak.rs"]
+mod soak;
 #[path = "kill/syscall.rs"]
 mod syscall;
+#[path = "kill/zombie.rs"]
+mod zombie;
 
 use std::future::Future;
 use std::path::Path;

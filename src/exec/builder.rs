@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::Executor;
 use super::agenda::run;
 use super::core::{Core, Parts};
-#[cfg(feature = "sqlite")]
 use super::database::Database;
 use super::orphans::take_up_orphans;
 use super::peers::Peers;
@@ -41,6 +40,8 @@ pub enum StartError {
 pub(crate) enum Place {
     #[cfg(feature = "sqlite")]
     Sqlite(std::path::PathBuf),
+    #[cfg(feature = "postgres")]
+    Postgres(String, Box<crate::store::postgres::Options>),
     Store(Arc<dyn Store>),
 }
 
@@ -53,7 +54,6 @@ type Wrap = Box<dyn FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send>;
 #[must_use]
 pub struct ExecutorBuilder {
     place: Place,
-    #[cfg(feature = "sqlite")]
     database: Option<Database>,
     wrap: Option<Wrap>,
     registry: Result<Registry, RegisterError>,
@@ -71,6 +71,18 @@ impl ExecutorBuilder {
         Self::at(Place::Sqlite(path.into()))
     }
 
+    /// On a PostgreSQL database, beside other workers. The URL may name several hosts, of which one is the primary.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(url: impl Into<String>) -> Self {
+        Self::postgres_with(url, crate::store::postgres::Options::default())
+    }
+
+    /// The same with other than the default options.
+    #[cfg(feature = "postgres")]
+    pub fn postgres_with(url: impl Into<String>, options: crate::store::postgres::Options) -> Self {
+        Self::at(Place::Postgres(url.into(), Box::new(options)))
+    }
+
     /// On any store.
     pub fn store(store: Arc<dyn Store>) -> Self {
         Self::at(Place::Store(store))
@@ -79,7 +91,6 @@ impl ExecutorBuilder {
     fn at(place: Place) -> Self {
         Self {
             place,
-            #[cfg(feature = "sqlite")]
             database: None,
             wrap: None,
             registry: Ok(Registry::default()),
@@ -184,21 +195,25 @@ impl ExecutorBuilder {
 
     /// Opens the store behind its queue; this worker is not yet enrolled.
     #[cfg_attr(
-        not(feature = "sqlite"),
-        allow(clippy::unused_async, reason = "only a file takes time to open")
+        not(any(feature = "sqlite", feature = "postgres")),
+        allow(clippy::unused_async, reason = "only a database takes time to open")
     )]
     pub(crate) async fn open_store(self) -> Result<Parts, StartError> {
         let registry = self.registry?;
-        #[cfg(feature = "sqlite")]
         let (store, database): (Arc<dyn Store>, _) = match self.place {
             Place::Store(store) => (store, self.database),
+            #[cfg(feature = "sqlite")]
             Place::Sqlite(path) => {
                 let sqlite = Arc::new(crate::store::sqlite::Sqlite::open(path).await?);
                 (sqlite.clone(), Some(Database::Sqlite(sqlite)))
             }
+            #[cfg(feature = "postgres")]
+            Place::Postgres(url, options) => {
+                let postgres = crate::store::postgres::Postgres::open_with(&url, *options).await?;
+                let postgres = Arc::new(postgres);
+                (postgres.clone(), Some(Database::Postgres(postgres)))
+            }
         };
-        #[cfg(not(feature = "sqlite"))]
-        let Place::Store(store) = self.place;
         let store = match self.wrap {
             Some(wrap) => wrap(store),
             None => store,
@@ -212,7 +227,6 @@ impl ExecutorBuilder {
             limits: self.limits,
             namespace: self.namespace.into(),
             lease: self.lease,
-            #[cfg(feature = "sqlite")]
             database: database.map(Arc::new),
         })
     }
@@ -234,7 +248,6 @@ impl Core {
         }
         self.sign_off().await;
         self.group.close().await;
-        #[cfg(feature = "sqlite")]
         if let Some(database) = self.database.clone() {
             if self.tracker.is_empty() {
                 return database.retire().await;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use super::agenda::Agenda;
-#[cfg(feature = "sqlite")]
 use super::database::Database;
 use super::inflight::InFlight;
 use super::lease::{Lease, Moment};
@@ -40,7 +39,6 @@ pub(crate) struct Core {
     closing: AtomicBool,
     tenant_keys: Mutex<HashMap<Tenant, DigestKey>>,
     /// What can be shared with the user's own tables.
-    #[cfg(feature = "sqlite")]
     pub(crate) database: Option<Arc<Database>>,
 }
 
@@ -66,7 +64,6 @@ pub(crate) struct Parts {
     pub(crate) namespace: Arc<str>,
     /// In a shared store: how long a worker that says nothing is taken for alive.
     pub(crate) lease: Duration,
-    #[cfg(feature = "sqlite")]
     pub(crate) database: Option<Arc<Database>>,
 }
 
@@ -119,7 +116,6 @@ impl Core {
             lanes: AtomicU64::new(1),
             closing: AtomicBool::new(false),
             tenant_keys: Mutex::default(),
-            #[cfg(feature = "sqlite")]
             database: parts.database,
         }))
     }

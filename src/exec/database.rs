@@ -1,55 +1,113 @@
 //! The database in which the ledger shares its transactions with the user's own tables. Not a part of the store's
 //! trait: only here is it known what kind of connection the user is given.
 
+use std::future::Future;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use sqlx::sqlite::SqliteConnection;
 
 use crate::clock::Clock;
 use crate::payload::Payload;
-use crate::store::sqlite::{Sqlite, TransactionError};
-use crate::store::{Change, Step};
+#[cfg(feature = "postgres")]
+use crate::store::postgres::Postgres;
+#[cfg(feature = "sqlite")]
+use crate::store::sqlite::Sqlite;
+use crate::store::{Change, Step, TransactionError};
 
 /// One for each kind of database that can be shared.
-pub(crate) enum Database {
+pub enum Database {
     /// The ledger's own file.
+    #[cfg(feature = "sqlite")]
     Sqlite(Arc<Sqlite>),
+    /// The ledger's own server.
+    #[cfg(feature = "postgres")]
+    Postgres(Arc<Postgres>),
     /// The tables of a simulation, beside its disk.
-    #[cfg(feature = "sim")]
+    #[cfg(all(feature = "sim", feature = "sqlite"))]
     Simulated(crate::sim::Database),
 }
 
 impl Database {
-    /// Runs `work` and records its result as `step`, in one transaction.
+    /// Ends writing, and gives a file free.
+    pub(super) async fn retire(&self) {
+        match *self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(ref sqlite) => sqlite.retire().await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(ref postgres) => postgres.retire().await,
+            #[cfg(all(feature = "sim", feature = "sqlite"))]
+            Self::Simulated(_) => {}
+        }
+    }
+}
+
+/// A transaction to be: what it records, and for how long it may run.
+pub struct Shared<'a> {
+    /// By whom, and in which lane.
+    pub(crate) change: Change,
+    /// The checkpoint of its result.
+    pub(crate) step: Step,
+    pub(crate) limit: Duration,
+    pub(crate) clock: &'a dyn Clock,
+}
+
+/// A connection to the ledger's own database, as [`Ctx::transaction`](crate::Ctx::transaction) gives it to its closure:
+/// sqlx's `SqliteConnection` or `PgConnection`, as the engine's store is. No other type can be one.
+pub trait OwnConnection: Sized + Send {
+    /// Runs `work` and records its result, in one transaction. `None` if the database is of another kind.
     ///
     /// # Crash
     /// Before it returns: changes and checkpoint are both there, or neither. After: both.
-    pub(crate) async fn transaction<T, E, F>(
-        &self,
-        change: Change,
-        step: Step,
-        limit: Duration,
-        clock: &dyn Clock,
+    #[doc(hidden)]
+    fn transaction<T, E, F>(
+        database: &Database,
+        shared: Shared<'_>,
         work: F,
-    ) -> Result<T, TransactionError<E>>
+    ) -> impl Future<Output = Option<Result<T, TransactionError<E>>>>
     where
-        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>;
+}
+
+#[cfg(feature = "sqlite")]
+impl OwnConnection for sqlx::sqlite::SqliteConnection {
+    async fn transaction<T, E, F>(
+        database: &Database,
+        shared: Shared<'_>,
+        work: F,
+    ) -> Option<Result<T, TransactionError<E>>>
+    where
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>,
     {
-        match self {
-            Self::Sqlite(sqlite) => sqlite.transaction(change, step, limit, clock, work).await,
+        let Shared { change, step, limit, clock } = shared;
+        match database {
+            Database::Sqlite(sqlite) => Some(sqlite.transaction(change, step, limit, clock, work).await),
+            #[cfg(feature = "postgres")]
+            Database::Postgres(_) => None,
             #[cfg(feature = "sim")]
-            Self::Simulated(database) => database.transaction(change, step, limit, clock, work).await,
+            Database::Simulated(tables) => Some(tables.transaction(change, step, limit, clock, work).await),
         }
     }
+}
 
-    /// Ends writing and gives the file free.
-    pub(super) async fn retire(&self) {
-        match self {
-            Self::Sqlite(sqlite) => sqlite.retire().await,
-            #[cfg(feature = "sim")]
-            Self::Simulated(_) => {}
+#[cfg(feature = "postgres")]
+impl OwnConnection for sqlx::postgres::PgConnection {
+    async fn transaction<T, E, F>(
+        database: &Database,
+        shared: Shared<'_>,
+        work: F,
+    ) -> Option<Result<T, TransactionError<E>>>
+    where
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    {
+        let Shared { change, step, limit, clock } = shared;
+        match database {
+            Database::Postgres(postgres) => {
+                Some(postgres.transaction(change, step, limit, clock, work).await)
+            }
+            #[cfg(feature = "sqlite")]
+            _ => None,
         }
     }
 }

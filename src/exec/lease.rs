@@ -21,7 +21,7 @@ impl Moment {
         Self { boot: clock.boot(), wall: clock.now() }
     }
 
-    fn until(self, later: Self) -> Duration {
+    pub(super) fn until(self, later: Self) -> Duration {
         self.boot.until(later.boot).max(self.wall.until(later.wall))
     }
 }
@@ -60,11 +60,15 @@ impl Lease {
         self.changed.notify_waiters();
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        self.since().is_none()
+    }
+
     /// Resolves when the lease is lost.
     pub(super) async fn lost(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.since().is_none() {
+            if self.is_lost() {
                 return;
             }
             changed.await;

@@ -7,7 +7,6 @@ mod agenda;
 mod attempt;
 mod builder;
 mod core;
-#[cfg(feature = "sqlite")]
 mod database;
 mod escalate;
 mod inflight;
@@ -40,6 +39,7 @@ pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, More, run as run_agenda};
 #[cfg(all(feature = "sim", feature = "sqlite"))]
 pub(crate) use database::Database;
+pub(crate) use database::Shared;
 pub(crate) use escalate::{
     answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
 };
@@ -48,6 +48,7 @@ pub(crate) use orphans::{follow_dropped, take_up_orphans};
 pub(crate) use pulse::beat;
 
 pub use builder::{ExecutorBuilder, StartError};
+pub use database::OwnConnection;
 pub use inflight::Wait;
 pub use outcome::{Answer, ExecError, Outcome};
 pub use request::ToolRequest;
@@ -104,6 +105,12 @@ impl Executor {
     #[cfg(feature = "sqlite")]
     pub fn sqlite(path: impl Into<std::path::PathBuf>) -> ExecutorBuilder {
         ExecutorBuilder::sqlite(path)
+    }
+
+    /// An executor on a PostgreSQL database, beside other workers, to be given its tools.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(url: impl Into<String>) -> ExecutorBuilder {
+        ExecutorBuilder::postgres(url)
     }
 
     /// Executes one tool call: at once, or not at all if it happened before.

@@ -81,6 +81,11 @@ impl Core {
         matches!(self.peers, Peers::Shared(_))
     }
 
+    /// Other workers carry on what this one leaves, and it will hear of it.
+    pub(crate) fn hears_of_others(&self) -> bool {
+        matches!(&self.peers, Peers::Shared(shared) if !shared.lease.is_lost())
+    }
+
     /// Resolves when this worker has lost its lease: it can write nothing any more.
     pub(crate) async fn fenced(&self) {
         match &self.peers {

@@ -28,12 +28,13 @@ const PAGE: u32 = 1000;
 
 /// Runs until the core is gone or closing, or the lease is lost.
 pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
-    let mut takeovers = HashMap::new();
+    let mut memory = Memory::default();
     while let Some(strong) = core.upgrade() {
         let Peers::Shared(shared) = &strong.peers else { return };
         let mut beat =
-            Beat { core: &strong, shared, engine: engine_of(engine.as_ref()), takeovers: &mut takeovers };
-        let rest = match beat.once().await {
+            Beat { core: &strong, shared, engine: engine_of(engine.as_ref()), memory: &mut memory };
+        let asked = Moment::of(&*strong.clock);
+        let rest = match beat.once(asked).await {
             Ok(Some(rest)) => rest,
             Ok(None) => {
                 tracing::error!(fence = %strong.fence, "this worker has lost its lease: it sends and writes nothing any more");
@@ -46,6 +47,7 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
                 AGAIN
             }
         };
+        let rest = rest.saturating_sub(asked.until(Moment::of(&*strong.clock)));
         let (clock, store) = (strong.clock.clone(), strong.group.store().clone());
         let lease = shared.lease.clone();
         drop(strong); // a sleeper must not keep a closed engine
@@ -66,14 +68,35 @@ struct Beat<'a> {
     core: &'a Arc<Core>,
     shared: &'a Shared,
     engine: Option<Arc<dyn Due>>,
+    memory: &'a mut Memory,
+}
+
+/// What is known from one beat to the next.
+#[derive(Default)]
+struct Memory {
     /// When this worker last took over what each ended one left.
-    takeovers: &'a mut HashMap<Fence, Boot>,
+    takeovers: HashMap<Fence, Boot>,
+    /// The last beat that reached the store.
+    last: Option<Moment>,
+    /// The first one after the store had been away for longer than a lease.
+    back: Option<Moment>,
+}
+
+impl Memory {
+    /// A beat has reached the store. Whether leases that have run out say anything: when the store was away, none could
+    /// be renewed, and whoever comes back first would end all others. They have as long as a lease lasts.
+    fn may_end_others(&mut self, asked: Moment, lease: Duration) -> bool {
+        if self.last.is_some_and(|last| last.until(asked) > lease) {
+            self.back = Some(asked);
+        }
+        self.last = Some(asked);
+        self.back.is_none_or(|back| back.until(asked) >= lease)
+    }
 }
 
 impl Beat<'_> {
-    /// One beat. Says how long to rest; nothing if the lease is lost.
-    async fn once(&mut self) -> Result<Option<Duration>, StoreError> {
-        let asked = Moment::of(&*self.core.clock);
+    /// One beat. Says how long after it the next one comes; nothing if the lease is lost.
+    async fn once(&mut self, asked: Moment) -> Result<Option<Duration>, StoreError> {
         let pulse = self.core.group.pulse().await?;
         let until = pulse.time.after(self.shared.lease.length());
         if !self.tell(WorkerChange::Renew { until }).await? {
@@ -86,10 +109,11 @@ impl Beat<'_> {
         if let Some(engine) = &self.engine {
             engine.look().await?;
         }
+        let may_end = self.memory.may_end_others(asked, self.shared.lease.length());
         for worker in &pulse.workers {
-            self.look_at(worker, pulse.time).await?;
+            self.look_at(worker, pulse.time, may_end).await?;
         }
-        Ok(Some(self.rest(&pulse)))
+        Ok(Some(self.rest(&pulse, may_end)))
     }
 
     /// Writes past the queue, where it would wait behind what it is to keep alive. Whether it was admitted.
@@ -100,13 +124,13 @@ impl Beat<'_> {
         Ok(verdicts.first().is_some_and(Verdict::is_admitted))
     }
 
-    async fn look_at(&mut self, worker: &Worker, time: Timestamp) -> Result<(), StoreError> {
+    async fn look_at(&mut self, worker: &Worker, time: Timestamp, may_end: bool) -> Result<(), StoreError> {
         if worker.fence == self.core.fence {
             return Ok(());
         }
         let now = self.core.clock.boot();
         let is_mine = match worker.ended_at {
-            None if worker.lease_until.is_some_and(|until| until < time) => {
+            None if may_end && worker.lease_until.is_some_and(|until| until < time) => {
                 if !self.tell(WorkerChange::End { fence: worker.fence, at: time }).await? {
                     return Ok(()); // it is alive after all, or another one was faster
                 }
@@ -118,20 +142,20 @@ impl Beat<'_> {
             Some(_) => worker.retired,
         };
         self.shared.note_ended(worker.fence, self.core.clock.boot());
-        let is_due = match self.takeovers.get(&worker.fence) {
+        let is_due = match self.memory.takeovers.get(&worker.fence) {
             None => is_mine,
             Some(last) => last.until(now) > TAKING_OVER,
         };
         if is_due {
             self.take_over().await?;
-            self.takeovers.insert(worker.fence, now);
+            self.memory.takeovers.insert(worker.fence, now);
         }
         // One that another has ended is that one's to take over: it has so long from now.
-        self.takeovers.entry(worker.fence).or_insert(now);
+        self.memory.takeovers.entry(worker.fence).or_insert(now);
         if self.is_settled(worker.fence).await?
             && self.tell(WorkerChange::Settle { fence: worker.fence }).await?
         {
-            self.takeovers.remove(&worker.fence);
+            self.memory.takeovers.remove(&worker.fence);
         }
         Ok(())
     }
@@ -157,9 +181,9 @@ impl Beat<'_> {
 
     /// Until the next beat, or until the next lease of another worker runs out. A little is drawn, so that workers that
     /// were started together do not come together for ever.
-    fn rest(&self, pulse: &Pulse) -> Duration {
+    fn rest(&self, pulse: &Pulse, may_end: bool) -> Duration {
         let others = pulse.workers.iter().filter(|w| w.fence != self.core.fence && w.ended_at.is_none());
-        let next_end = others.filter_map(|worker| worker.lease_until).min();
+        let next_end = others.filter_map(|worker| worker.lease_until).min().filter(|_| may_end);
         // Between nine and ten tenths of two fifths: a beat that fails can be made up for before the lease runs out.
         let tenths = u32::try_from(self.core.entropy.bits() % 100).unwrap_or(0) + 900;
         let beat = self.shared.lease.length() * 2 / 5 * tenths / 1000;

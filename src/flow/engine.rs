@@ -82,6 +82,19 @@ impl Engine {
         EngineBuilder::on(ExecutorBuilder::sqlite(path))
     }
 
+    /// An engine on a PostgreSQL database, beside other workers, to be given its workflows and tools. The URL may name
+    /// several hosts, of which one is the primary.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(url: impl Into<String>) -> EngineBuilder {
+        EngineBuilder::on(ExecutorBuilder::postgres(url))
+    }
+
+    /// The same with other than the default options.
+    #[cfg(feature = "postgres")]
+    pub fn postgres_with(url: impl Into<String>, options: crate::store::postgres::Options) -> EngineBuilder {
+        EngineBuilder::on(ExecutorBuilder::postgres_with(url, options))
+    }
+
     /// An engine on any store. It has no `ctx.transaction`: that needs a store whose connection type is known.
     pub fn store(store: Arc<dyn Store>) -> EngineBuilder {
         EngineBuilder::on(ExecutorBuilder::store(store))
@@ -98,7 +111,8 @@ impl Engine {
     }
 
     /// Resolves when this worker has lost its lease, in a store that several share: it was stopped for too long, or cut
-    /// off from the store, and another one has taken its work over. It sends and writes nothing any more: start another
+    /// off from the store, and another one has taken its work over. It sends and changes nothing any more.
+    /// [Shut it down](Self::shutdown), so that answers which are still to come are kept as evidence; then start another
     /// engine, or end the process.
     pub async fn fenced(&self) {
         self.inner.core.fenced().await;
@@ -470,7 +484,7 @@ impl Inner {
     /// This engine is done with a run. Whoever waits for it is told; in a shared store another worker has it, and its
     /// end is looked for at each beat.
     fn give_up(&self, id: RunId) {
-        if !self.core.is_shared() || self.core.is_closing() {
+        if !self.core.hears_of_others() || self.core.is_closing() {
             self.results().remove(&id);
         }
     }

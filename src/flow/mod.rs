@@ -14,7 +14,6 @@ mod replay;
 mod resume;
 mod run;
 mod select;
-#[cfg(feature = "sqlite")]
 mod transaction;
 mod workflow;
 

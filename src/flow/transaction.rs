@@ -6,32 +6,33 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sqlx::sqlite::SqliteConnection;
 
 use super::ctx::{Ctx, Label};
 use super::failure::{Failure, FailureCode};
 use super::live::{Stop, misuse};
 use super::replay::Kind;
-use crate::exec::ExecError;
+use crate::exec::{ExecError, OwnConnection, Shared};
 use crate::payload::Payload;
-use crate::store::sqlite::TransactionError;
-use crate::store::{EscalationKind, Step};
+use crate::store::{EscalationKind, Step, TransactionError};
 
 /// Other writers wait while a transaction runs.
 const LIMIT: Duration = Duration::from_secs(5);
+const NO_DATABASE: &str =
+    "this engine's store has no transactions on such a connection: it is another database, or none";
 
 impl Ctx {
     /// Runs a closure on the ledger's own database, in one transaction with the record of its result.
     ///
-    /// The closure gets the connection and must leave the transaction open: no COMMIT, no ROLLBACK. It has five
+    /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` as the engine's store is, and must leave the transaction open: no COMMIT, no ROLLBACK. It has five
     /// seconds, and no context. An error it returns rolls its changes back, and is recorded.
     ///
     /// # Crash
     /// Changes and record are both there, or neither.
-    pub async fn transaction<T, F>(&self, label: impl Into<Label>, work: F) -> Result<T, Failure>
+    pub async fn transaction<C, T, F>(&self, label: impl Into<Label>, work: F) -> Result<T, Failure>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
-        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>>,
+        C: OwnConnection,
+        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, Failure>>,
     {
         let open = self.open(Kind::Transaction, label)?;
         if let Some(past) = self.live.recorded(&open).await {
@@ -39,7 +40,7 @@ impl Ctx {
             return outcome;
         }
         let Some(database) = &self.live.engine.core.database else {
-            return Err(misuse("this engine's store is not a SQLite file: it has no transactions of yours"));
+            return Err(misuse(NO_DATABASE));
         };
         self.live.released(&open, None).await;
         if let Err(error) = self.live.flushed().await {
@@ -60,28 +61,29 @@ impl Ctx {
             let _resting = open.rest();
             let change = core.change(Some(self.live.lane));
             let live = self.live.clone();
-            database
-                .transaction(change, step, LIMIT, &*core.clock, |connection| {
-                    let mut work = {
+            let shared = Shared { change, step, limit: LIMIT, clock: &*core.clock };
+            C::transaction(database, shared, |connection: &mut C| {
+                let mut work = {
+                    let _inside = live.inside();
+                    work(connection)
+                };
+                #[cfg(feature = "sim")]
+                let core = core.clone();
+                Box::pin(async move {
+                    let output = poll_fn(|cx| {
                         let _inside = live.inside();
-                        work(connection)
-                    };
-                    #[cfg(feature = "sim")]
-                    let core = core.clone();
-                    Box::pin(async move {
-                        let output = poll_fn(|cx| {
-                            let _inside = live.inside();
-                            work.as_mut().poll(cx)
-                        })
-                        .await?;
-                        let payload = Payload::of(&Ok::<_, Failure>(&output))?;
-                        #[cfg(feature = "sim")]
-                        core.registry.at(crate::sim::CrashPoint::BeforeTransaction);
-                        Ok((output, payload))
+                        work.as_mut().poll(cx)
                     })
+                    .await?;
+                    let payload = Payload::of(&Ok::<_, Failure>(&output))?;
+                    #[cfg(feature = "sim")]
+                    core.registry.at(crate::sim::CrashPoint::BeforeTransaction);
+                    Ok((output, payload))
                 })
-                .await
+            })
+            .await
         };
+        let Some(committed) = committed else { return Err(misuse(NO_DATABASE)) };
         let failure = match committed {
             Ok(output) => {
                 #[cfg(feature = "sim")]

@@ -31,7 +31,7 @@ struct Open {
 }
 
 /// The tables, and the disk that a process writes its checkpoints to.
-pub(crate) struct Database {
+pub struct Database {
     tables: Tables,
     disk: Arc<dyn Store>,
 }

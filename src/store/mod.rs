@@ -14,8 +14,9 @@ pub mod postgres;
 mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod transaction;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
+pub mod transfer;
 
 use std::fmt;
 
@@ -29,6 +30,7 @@ pub use rows::{
     Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Pulse, Resolution,
     Run, RunState, Step, StepKind, Use, Worker,
 };
+pub use transaction::TransactionError;
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -210,6 +212,26 @@ pub enum OpenError {
         found: i64,
         /// The newest version that this engine knows.
         known: i64,
+    },
+    /// Its rows were moved to another database.
+    #[error(
+        "{path} was moved to PostgreSQL and given up: start the engine there; on this file it would do again what is \
+         done there"
+    )]
+    GivenUp {
+        /// The file.
+        path: String,
+    },
+    /// Its rows are being moved into it.
+    #[error(
+        "{path} is being filled by `counterfoil move` (from the file of {source_name}), and nothing can work on it \
+         before that is done: make the same move again, and it goes on from there"
+    )]
+    Filling {
+        /// Hosts and database.
+        path: String,
+        /// The file, by its first worker and its last fence.
+        source_name: String,
     },
     /// The file is somebody else's.
     #[error("{path} is the database of another application (id {found:#x}): choose another file")]

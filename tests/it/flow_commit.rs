@@ -96,7 +96,7 @@ fn it_has_a_time_limit() {
     let (world, hands) = (world(), Hands::default());
     let flow = flow!(world, |ctx, _n: u32| {
         let inner = world.clone();
-        let late = ctx.transaction::<u32, _>("slow", move |connection| {
+        let late = ctx.transaction::<_, u32, _>("slow", move |connection| {
             Box::pin(async move {
                 sql(connection, "INSERT INTO mine VALUES (1)").await?;
                 inner.hold("slow");
@@ -153,7 +153,7 @@ fn other_runs_writes_are_neither_in_it_nor_lost_with_it() {
     let world = world();
     let open = flow!(world, |ctx, _n: u32| {
         let inner = world.clone();
-        let rolled_back = ctx.transaction::<u32, _>("t", move |connection| {
+        let rolled_back = ctx.transaction::<_, u32, _>("t", move |connection| {
             Box::pin(async move {
                 sql(connection, "INSERT INTO mine VALUES (1)").await?;
                 inner.pass("inside").await;

@@ -191,7 +191,10 @@ fn the_context_is_refused_inside_a_transaction() {
     let world = bank();
     let code = flow!(world, |ctx, _input: ()| {
         let inner = ctx.clone();
-        ctx.transaction("book", |_| Box::pin(async move { post(&inner, "note").await })).await
+        ctx.transaction("book", |_: &mut SqliteConnection| {
+            Box::pin(async move { post(&inner, "note").await })
+        })
+        .await
     });
     let process = life(&world, code.clone());
     let error = process.on(async { process.acme().run(code, ()).await }).unwrap_err();

@@ -74,8 +74,13 @@ impl World {
 
     /// An engine with all tools of this world.
     pub(crate) fn engine(self: &Arc<Self>) -> EngineBuilder {
-        let tap = self.tap.clone();
-        Engine::sqlite(self.path())
+        self.equip(Engine::sqlite(self.path()), &self.tap)
+    }
+
+    /// The same on any store, behind this tap.
+    pub(crate) fn equip(self: &Arc<Self>, engine: EngineBuilder, tap: &Tap) -> EngineBuilder {
+        let tap = tap.clone();
+        engine
             .wrap_store(move |store| tap.around(store))
             .tool(Post(self.clone()))
             .tool(Pay(self.clone()))

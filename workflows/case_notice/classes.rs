@@ -1,8 +1,10 @@
 //! The same tool for providers that offer less. What they offer is all that changes: how a notice is sent, and
 //! whether there is anything to ask afterwards. The workflow stays the same.
 
+use std::future::Future;
 use std::path::Path;
 
+use counterfoil::exec::OwnConnection;
 use counterfoil::flow::{EngineBuilder, ForTenant, RunError, RunHandle};
 use counterfoil::ledger::{Contract, Finding, KeyError, OperationKey, Package, RetryPolicy};
 use counterfoil::tool::contract::Contract as _;
@@ -10,21 +12,44 @@ use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, c
 use counterfoil::{Ctx, Engine, Failure, Key, Tenant};
 
 use serde::{Deserialize, Serialize};
+use sqlx::SqliteConnection;
 
 use super::client::Provider;
 use super::{Case, Notice, Receipt, SendNotice, approve, case_notice, close, draft, package, provider};
 
 /// The workflow of the file above, with another tool.
-pub async fn case_notice_by<T>(ctx: Ctx, case: Case) -> Result<Receipt, Failure>
+pub async fn case_notice_by<T, C>(ctx: Ctx, case: Case) -> Result<Receipt, Failure>
 where
     T: Tool<Input = Notice, Output = Receipt> + NeedsApproval,
+    C: CaseFile,
 {
     let notice = ctx.step("draft", &case, draft).await?;
     let approval = ctx.step("approve", &notice, approve).await??;
     let receipt = ctx.call::<T>(notice).approved_by(&approval).await?;
     let id = receipt.id.clone();
-    ctx.transaction("close", |ledger| Box::pin(close(ledger, case.id, id))).await?;
+    ctx.transaction("close", |ledger: &mut C| Box::pin(ledger.close(case.id, id))).await?;
     Ok(receipt)
+}
+
+/// The case file, in whichever database the ledger is.
+pub trait CaseFile: OwnConnection + 'static {
+    fn close(&mut self, case: String, receipt: String) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+impl CaseFile for SqliteConnection {
+    async fn close(&mut self, case: String, receipt: String) -> Result<(), Failure> {
+        close(self, case, receipt).await
+    }
+}
+
+/// Its table is there already: two that make one at once are in each other's way.
+#[cfg(feature = "postgres")]
+impl CaseFile for sqlx::PgConnection {
+    async fn close(&mut self, case: String, receipt: String) -> Result<(), Failure> {
+        let row =
+            sqlx::query("INSERT INTO closed_case (id, receipt) VALUES ($1, $2)").bind(case).bind(receipt);
+        row.execute(self).await.map(drop).map_err(|error| Failure::new(format!("the case file: {error}")))
+    }
 }
 
 /// A tool for each contract: its declaration, how it sends, and `Reconcile` where the provider can be asked.
@@ -120,16 +145,16 @@ macro_rules! with_tool {
         match $class {
             Class::ReplaysKeyWithLookup => with_tool!(@ case_notice, SendNotice, $workflow, $tool, $body),
             Class::ReplaysKey | Class::IgnoresKey => {
-                with_tool!(@ case_notice_by::<SendReplaysKey>, SendReplaysKey, $workflow, $tool, $body)
+                with_tool!(@ case_notice_by::<SendReplaysKey, sqlx::SqliteConnection>, SendReplaysKey, $workflow, $tool, $body)
             }
             Class::RejectsKey => {
-                with_tool!(@ case_notice_by::<SendRejectsKey>, SendRejectsKey, $workflow, $tool, $body)
+                with_tool!(@ case_notice_by::<SendRejectsKey, sqlx::SqliteConnection>, SendRejectsKey, $workflow, $tool, $body)
             }
             Class::NaturalKey => {
-                with_tool!(@ case_notice_by::<SendNaturalKey>, SendNaturalKey, $workflow, $tool, $body)
+                with_tool!(@ case_notice_by::<SendNaturalKey, sqlx::SqliteConnection>, SendNaturalKey, $workflow, $tool, $body)
             }
-            Class::Lookup => with_tool!(@ case_notice_by::<SendLookup>, SendLookup, $workflow, $tool, $body),
-            Class::Blind => with_tool!(@ case_notice_by::<SendBlind>, SendBlind, $workflow, $tool, $body),
+            Class::Lookup => with_tool!(@ case_notice_by::<SendLookup, sqlx::SqliteConnection>, SendLookup, $workflow, $tool, $body),
+            Class::Blind => with_tool!(@ case_notice_by::<SendBlind, sqlx::SqliteConnection>, SendBlind, $workflow, $tool, $body),
         }
     };
     (@ $function:expr, $type:ident, $workflow:ident, $tool:ident, $body:expr) => {{

@@ -6,12 +6,16 @@
 //! | `trial` | a scenario carried out, and what the provider counted |
 //! | `process` | the parent's side: start a process, hear from it, kill it |
 //! | `role` | the child's side: a life of the workflow, of the naive loop, or the provider |
+//! | `cluster` | many workers on one ledger, killed and stopped at random |
+//! | `worker` | the child's side of it: one worker |
 //! | `naive` | the retry loop that the other column shows |
 #![allow(missing_docs, unreachable_pub, reason = "included by an example and by a test")]
 #![allow(dead_code, reason = "each of the two uses another part")]
 
 #[path = "../case_notice.rs"]
 pub mod case_notice;
+#[path = "cluster.rs"]
+pub mod cluster;
 #[path = "naive.rs"]
 pub mod naive;
 #[path = "process.rs"]
@@ -22,6 +26,8 @@ pub mod role;
 pub mod scenario;
 #[path = "trial.rs"]
 pub mod trial;
+#[path = "worker.rs"]
+pub mod worker;
 
 /// Whatever goes wrong outside the thing that is tried.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;

@@ -2,11 +2,16 @@
 //! every point where that makes a difference, for every kind of provider. It is started again each time, and in
 //! the end the *provider* says how many notices it has sent. Beside it a naive retry loop dies the same deaths.
 //!
+//! `cargo demo --postgres` shows many workers on one PostgreSQL, killed and stopped at random.
+//!
 //! `cargo demo` prints a table; `cargo demo --json` a line of JSON per row, and one for the summary. The exit status is
 //! 1 if counterfoil has let a notice go out twice, or not at all, without saying so.
 
 #[path = "harness.rs"]
 mod harness;
+mod many;
+#[path = "../../tests/own_server/mod.rs"]
+mod own_server;
 mod table;
 
 use std::collections::BTreeMap;
@@ -16,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock};
+use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -49,16 +55,24 @@ struct Row {
 
 fn main() -> ExitCode {
     role::play_if_child();
-    let json = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
-        [] => false,
-        [flag] if flag == "--json" => true,
-        _ => {
-            eprintln!("usage: cargo demo [--json]");
-            return ExitCode::from(2);
-        }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let usage = |why: &str| {
+        eprintln!(
+            "{why}usage: cargo demo [--json]\n       cargo demo --postgres[=URL] [--workers N] [--runs N] [--seconds N] [--seed N] [--json]"
+        );
+        ExitCode::from(2)
+    };
+    let shown: BoxFuture<'static, Result<ExitCode, Failed>> = match arguments.as_slice() {
+        [] => Box::pin(demo(false)),
+        [flag] if flag == "--json" => Box::pin(demo(true)),
+        [first, ..] if first.starts_with("--postgres") => match many::Asked::read(&arguments) {
+            Ok(asked) => Box::pin(many::demo(asked)),
+            Err(why) => return usage(&format!("{why}\n")),
+        },
+        _ => return usage(""),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime.map_err(Failed::from).and_then(|runtime| runtime.block_on(demo(json))) {
+    match runtime.map_err(Failed::from).and_then(|runtime| runtime.block_on(shown)) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("the demo failed: {error}");

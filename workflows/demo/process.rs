@@ -101,7 +101,7 @@ impl Process {
                 Message::Lived(lived) => report = Some(lived),
                 Message::Looped { succeeded } => looped = Some(succeeded),
                 Message::Owned { message } => owned = Some(message),
-                Message::Listening { .. } => {}
+                Message::Listening { .. } | Message::Working | Message::Through => {}
             }
         }
         Ok(Death { status: self.child.wait().await?, known_after, report, looped, owned })
@@ -110,6 +110,21 @@ impl Process {
     /// `kill -9`, and certain that it is dead.
     pub async fn kill(mut self) -> Result<(), Failed> {
         Ok(self.child.kill().await?)
+    }
+
+    /// The same, for whoever needs its place again.
+    pub async fn kill_and_wait(&mut self) -> Result<(), Failed> {
+        Ok(self.child.kill().await?)
+    }
+
+    /// Its number, while it lives.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// It has ended by itself.
+    pub fn has_ended(&mut self) -> Result<bool, Failed> {
+        Ok(self.child.try_wait()?.is_some())
     }
 
     /// Sends it a signal.

@@ -19,7 +19,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::case_notice::classes::{Class, operation};
 use super::case_notice::client::{Http, Place, Provider};
 use super::case_notice::{Case, Receipt, provider};
-use super::{Failed, naive};
+use super::worker::Shift;
+use super::{Failed, naive, worker};
 
 /// The environment variable that makes a process a child.
 pub const ROLE: &str = "COUNTERFOIL_ROLE";
@@ -39,6 +40,8 @@ pub enum Role {
     Life(Order),
     /// One life of the naive loop.
     Naive(Order),
+    /// One of many workers.
+    Worker(Shift),
 }
 
 /// What a life has to do.
@@ -89,6 +92,10 @@ pub enum Message {
     Known,
     /// The life is over.
     Lived(Report),
+    /// A worker is at work.
+    Working,
+    /// All runs that this worker has begun have ended.
+    Through,
     /// The naive loop is through, or has given up.
     Looped { succeeded: bool },
 }
@@ -169,6 +176,7 @@ fn play(role: &str) -> Result<i32, Failed> {
             Role::Provider { db } => serve(&db).await,
             Role::Life(order) => live(&order).await,
             Role::Naive(order) => naive::live(&order).await,
+            Role::Worker(shift) => worker::work(&shift).await,
         }
     })
 }

@@ -1,6 +1,8 @@
 //! The command line: a file for each command. Which workflows there are is said by the program that calls
 //! [`main`], for a library knows none.
 
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
+mod move_;
 mod simulate;
 
 use std::process::ExitCode;
@@ -21,11 +23,16 @@ struct Arguments {
 enum Command {
     /// Crashes workflows in a simulated world wherever a process can die, and counts what happened
     Simulate(Options),
+    /// Moves everything from a SQLite file to an empty PostgreSQL database, checks it, and gives the file up
+    #[cfg(all(feature = "sqlite", feature = "postgres"))]
+    Move(move_::Options),
 }
 
 /// Does what the arguments of this process say, for a program that knows these workflows.
 pub fn main(suite: Suite) -> ExitCode {
     match Arguments::parse().command {
         Command::Simulate(options) => suite.command("counterfoil simulate").run(&options),
+        #[cfg(all(feature = "sqlite", feature = "postgres"))]
+        Command::Move(options) => move_::run(options),
     }
 }

@@ -18,6 +18,8 @@ mod run;
 mod statement;
 mod step;
 mod transaction;
+#[cfg(feature = "sqlite")]
+mod transfer;
 mod worker;
 
 use std::borrow::Cow;
@@ -40,6 +42,8 @@ use pool::{Pool, Statement};
 
 pub use super::transaction::TransactionError;
 pub use open::Options;
+#[cfg(feature = "sqlite")]
+pub(super) use transfer::Target;
 
 /// The migrations in their order, for hosts that run them with a tool of their own.
 pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {

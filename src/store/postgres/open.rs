@@ -42,6 +42,18 @@ pub(super) const MIGRATIONS: [Migration; 2] = [
     },
 ];
 
+/// A mark among the migrations: the database is being filled by a move, and no engine opens it until that is done. One
+/// that does not know the mark takes it for a migration of the future.
+pub(super) const FILLING: i64 = 1_000_000;
+
+/// What a database is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opening {
+    ToWork,
+    #[cfg(feature = "sqlite")]
+    ToFill,
+}
+
 /// How to open the database.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one independent choice of the user")]
@@ -97,25 +109,7 @@ impl Default for Options {
 
 pub(super) async fn open(url: &str, options: Options) -> Result<Postgres, StoreError> {
     let connector = Arc::new(Connector::new(url, options)?);
-    let mut connection = connector.connect(Purpose::Ledger).await.map_err(|error| match error {
-        StoreError::Unreachable { detail } => {
-            OpenError::Unreachable { path: connector.place(), detail }.into()
-        }
-        StoreError::Io { detail } => OpenError::Unusable { path: connector.place(), detail }.into(),
-        error => error,
-    })?;
-    connector.refuse_async_standby(&mut connection).await?;
-    warn_of_fsync(&connector, &mut connection).await?;
-    let mut patience = Patience::of(connector.options.retry_for);
-    while let Err(error) = migrate(&connector, &mut connection).await {
-        // Another process made the same step at the same time.
-        let MigrateError::Driver(error) = error else { return Err(error.into_store(&connector)) };
-        let raced = matches!(fate(&error), Fate::Again | Fate::Verdict) || code(&error).starts_with("42P0");
-        let _ = connection.execute("ROLLBACK").await; // if it is lost, the next statement says so
-        if !raced || !patience.again().await {
-            return Err(MigrateError::Driver(error).into_store(&connector));
-        }
-    }
+    let mut connection = prepare(&connector, Purpose::Ledger, Opening::ToWork).await?;
     let hints = listen::Hints::new(connector.clone(), &mut connection).await?;
     let writer =
         Writer { connection: Some(connection), statements: Statements::default(), unfinished: false };
@@ -127,6 +121,34 @@ pub(super) async fn open(url: &str, options: Options) -> Result<Postgres, StoreE
         hints,
         connector,
     })
+}
+
+/// A first connection to a database that is not refused, with its schema up to date.
+pub(super) async fn prepare(
+    connector: &Connector,
+    purpose: Purpose,
+    opening: Opening,
+) -> Result<PgConnection, StoreError> {
+    let mut connection = connector.connect(purpose).await.map_err(|error| match error {
+        StoreError::Unreachable { detail } => {
+            OpenError::Unreachable { path: connector.place(), detail }.into()
+        }
+        StoreError::Io { detail } => OpenError::Unusable { path: connector.place(), detail }.into(),
+        error => error,
+    })?;
+    connector.refuse_async_standby(&mut connection).await?;
+    warn_of_fsync(connector, &mut connection).await?;
+    let mut patience = Patience::of(connector.options.retry_for);
+    while let Err(error) = migrate(connector, &mut connection, opening).await {
+        // Another process made the same step at the same time.
+        let MigrateError::Driver(error) = error else { return Err(error.into_store(connector)) };
+        let raced = matches!(fate(&error), Fate::Again | Fate::Verdict) || code(&error).starts_with("42P0");
+        let _ = connection.execute("ROLLBACK").await; // if it is lost, the next statement says so
+        if !raced || !patience.again().await {
+            return Err(MigrateError::Driver(error).into_store(connector));
+        }
+    }
+    Ok(connection)
 }
 
 /// For tests, mostly. Nobody can tell a server in memory from one that risks its data.
@@ -172,9 +194,16 @@ impl MigrateError {
 
 /// Each migration is one transaction, which begins with its row in the table of migrations: whoever inserts it makes
 /// the migration, and others wait for its end. So there is no lock to be had, or to be left behind.
-async fn migrate(connector: &Connector, connection: &mut PgConnection) -> Result<(), MigrateError> {
+async fn migrate(
+    connector: &Connector,
+    connection: &mut PgConnection,
+    opening: Opening,
+) -> Result<(), MigrateError> {
     prepare_schema(connector, connection).await?;
-    let applied = applied(connection).await?;
+    let mut applied = applied(connection).await?;
+    if opening != Opening::ToWork {
+        applied.retain(|found| found.number != FILLING);
+    }
     refuse_strange(connector, &applied)?;
     for migration in
         MIGRATIONS.iter().filter(|migration| applied.iter().all(|a| a.number != migration.number))
@@ -249,6 +278,10 @@ fn refuse_strange(connector: &Connector, applied: &[Applied]) -> Result<(), Migr
                     found.number, found.name, known.name
                 );
                 return Err(MigrateError::Open(OpenError::Strange { path: path(), detail }));
+            }
+            None if found.number == FILLING => {
+                let error = OpenError::Filling { path: path(), source_name: found.digest.clone() };
+                return Err(MigrateError::Open(error));
             }
             None if found.number > latest() && found.works_from <= latest() => {}
             None => {

@@ -14,6 +14,8 @@ mod run;
 mod statement;
 mod step;
 mod transaction;
+#[cfg(feature = "postgres")]
+mod transfer;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -34,6 +36,8 @@ use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 pub use super::transaction::TransactionError;
 pub use open::Options;
+#[cfg(feature = "postgres")]
+pub(super) use transfer::Source;
 #[cfg(feature = "sim")]
 pub(crate) use {commit::rollback, transaction::carry_out};
 

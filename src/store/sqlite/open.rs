@@ -17,6 +17,9 @@ use crate::store::{OpenError, StoreError};
 /// "CFOI": marks the file as ours.
 const APPLICATION_ID: i64 = 0x4346_4f49;
 
+/// The schema version of a file whose rows were moved to another database: no engine, old or new, opens it.
+pub(super) const GIVEN_UP: i64 = 1_000_000;
+
 /// Number, name and text of each migration, in their order. Never edit a released one.
 pub(super) const MIGRATIONS: [(i64, &str, &str); 2] = [
     (1, "record", include_str!("../../../migrations/sqlite/0001_record.sql")),
@@ -39,6 +42,20 @@ impl Default for Options {
 }
 
 pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreError> {
+    open_unless(|version| version == GIVEN_UP, path, options).await.map(|(store, _)| store)
+}
+
+/// Opens a file to move its rows elsewhere, also one whose rows have been moved. Returns its schema version, too.
+#[cfg(feature = "postgres")]
+pub(super) async fn open_to_move(path: &Path, options: Options) -> Result<(Sqlite, i64), StoreError> {
+    open_unless(|_| false, path, options).await
+}
+
+async fn open_unless(
+    refused: fn(i64) -> bool,
+    path: &Path,
+    options: Options,
+) -> Result<(Sqlite, i64), StoreError> {
     refuse_network_filesystem(path)?;
     let lock = Lock::take(path)?;
     let connect = SqliteConnectOptions::new()
@@ -50,6 +67,9 @@ pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreE
     let mut writer = connect.clone().connect().await.map_err(|e| unusable(path, &e))?;
     refuse_unsafe_library(path, &mut writer).await?;
     let version = refuse_foreign(path, &mut writer).await?;
+    if refused(version) {
+        return Err(OpenError::GivenUp { path: path.display().to_string() }.into());
+    }
     prepare_file(path, &mut writer).await?;
     if version < latest() {
         migrate(&mut writer).await.map_err(|e| unusable(path, &e))?;
@@ -63,7 +83,7 @@ pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreE
         .connect_lazy_with(connect.read_only(true).pragma("query_only", "ON").row_buffer_size(512));
     let writer = Writer { connection: writer, statements: Statements::default(), unfinished: false };
     let (writer, lock) = (Mutex::new(Some(writer)), std::sync::Mutex::new(Some(lock)));
-    Ok(Sqlite { path: path.to_owned(), writer, readers, lock })
+    Ok((Sqlite { path: path.to_owned(), writer, readers, lock }, version))
 }
 
 fn latest() -> i64 {
@@ -111,7 +131,7 @@ async fn refuse_foreign(path: &Path, writer: &mut SqliteConnection) -> Result<i6
     if id != APPLICATION_ID && (id != 0 || tables > 0) {
         return Err(OpenError::Foreign { path, found: id }.into());
     }
-    if version > latest() {
+    if version > latest() && version != GIVEN_UP {
         return Err(OpenError::FromTheFuture { path, found: version, known: latest() }.into());
     }
     Ok(version)

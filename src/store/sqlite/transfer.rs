@@ -1,0 +1,119 @@
+//! This file as the source of a move to another database.
+
+use std::path::Path;
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{AssertSqlSafe, Executor as _};
+
+use super::open::{GIVEN_UP, Options, open_to_move};
+use super::{Columns, Sqlite, StoreError, failure};
+use crate::clock::Timestamp;
+use crate::store::transfer::table::{Column, Kind, Row, Rows, Table, Value};
+
+/// A file that is being moved. It holds the lock, so no engine works on it.
+pub(in crate::store) struct Source {
+    store: Sqlite,
+    given_up: bool,
+}
+
+impl Source {
+    pub(in crate::store) async fn open(path: &Path) -> Result<Self, StoreError> {
+        let (store, version) = open_to_move(path, Options::default()).await?;
+        Ok(Self { store, given_up: version == GIVEN_UP })
+    }
+
+    /// A former move came to its end, or nearly.
+    pub(in crate::store) const fn is_given_up(&self) -> bool {
+        self.given_up
+    }
+
+    /// Tells this file from others, and from itself after an engine worked on it again: its first worker's name has a
+    /// random part, and each engine takes a new fence.
+    pub(in crate::store) async fn identity(&self) -> Result<String, StoreError> {
+        let first = sqlx::query("SELECT name FROM worker ORDER BY fence LIMIT 1");
+        let row = first.fetch_optional(&self.store.readers).await.map_err(|e| failure(&e))?;
+        let name: Option<String> = row.map(|row| Columns::of("worker", &row).take()).transpose()?;
+        Ok(format!("{} up to {}", name.as_deref().unwrap_or("nobody"), self.last_fence().await?))
+    }
+
+    /// The last fence that was given, even if its worker's row is gone.
+    pub(in crate::store) async fn last_fence(&self) -> Result<i64, StoreError> {
+        self.number("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'worker'".to_owned())
+            .await
+    }
+
+    pub(in crate::store) async fn end_workers(&self, at: Timestamp) -> Result<(), StoreError> {
+        self.write(format!("UPDATE worker SET ended_at = {} WHERE ended_at IS NULL", at.0)).await
+    }
+
+    pub(in crate::store) async fn count(&self, table: &Table) -> Result<u64, StoreError> {
+        let count = self.number(format!("SELECT count(*) FROM {}", table.name)).await?;
+        Ok(u64::try_from(count).unwrap_or_default())
+    }
+
+    /// The rows behind the one with this key.
+    pub(in crate::store) fn rows(&self, table: &'static Table, after: Option<Row>) -> Rows<'_> {
+        let key = table.key.join(", ");
+        let places = vec!["?"; table.key.len()].join(", ");
+        let behind = if after.is_some() { format!("WHERE ({key}) > ({places})") } else { String::new() };
+        let columns: Vec<_> = table.columns.iter().map(|column| expression(table, *column)).collect();
+        let sql = format!("SELECT {} FROM {} {behind} ORDER BY {key}", columns.join(", "), table.name);
+        let query = after.unwrap_or_default().into_iter().fold(sqlx::query(AssertSqlSafe(sql)), bind);
+        let rows = query.fetch(&self.store.readers).map_err(|e| failure(&e));
+        rows.map(move |row| row.and_then(|row| read(table, &row))).boxed()
+    }
+
+    /// From here on no engine opens this file.
+    pub(in crate::store) async fn give_up(&self) -> Result<(), StoreError> {
+        self.write(format!("PRAGMA user_version = {GIVEN_UP}")).await
+    }
+
+    pub(in crate::store) async fn close(&self) {
+        self.store.close().await;
+    }
+
+    async fn number(&self, sql: String) -> Result<i64, StoreError> {
+        let query = sqlx::query(AssertSqlSafe(sql));
+        let row = query.fetch_one(&self.store.readers).await.map_err(|e| failure(&e))?;
+        Columns::of("number", &row).take()
+    }
+
+    async fn write(&self, sql: String) -> Result<(), StoreError> {
+        let mut writer = self.store.writer.lock().await;
+        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
+        writer.connection.execute(AssertSqlSafe(sql)).await.map(drop).map_err(|e| failure(&e))
+    }
+}
+
+/// Where an index tells here what is open outside of runs, PostgreSQL has a column.
+fn expression(table: &Table, column: Column) -> &'static str {
+    match (table.name, column.name) {
+        ("record", "loose") => "CASE WHEN run IS NULL AND status = 1 THEN fence END",
+        (_, name) => name,
+    }
+}
+
+type Statement = Query<'static, sqlx::Sqlite, SqliteArguments>;
+
+fn bind(query: Statement, value: Value) -> Statement {
+    match value {
+        Value::Null => query.bind(None::<i64>),
+        Value::Number(number) => query.bind(number),
+        Value::Text(text) => query.bind(text),
+        Value::Bytes(bytes) => query.bind(bytes),
+    }
+}
+
+fn read(table: &'static Table, row: &SqliteRow) -> Result<Row, StoreError> {
+    let mut columns = Columns::of(table.name, row);
+    let read = |column: &Column| {
+        Ok(match column.kind {
+            Kind::Number | Kind::Flag => Value::number(columns.take()?),
+            Kind::Text => Value::text(columns.take()?),
+            Kind::Bytes => Value::bytes(columns.take()?),
+        })
+    };
+    table.columns.iter().map(read).collect()
+}

@@ -1,0 +1,277 @@
+//! Moves everything from a SQLite file to a PostgreSQL database (SCALE-8): all tenants, with what they have under way.
+//!
+//! Nobody works on either side meanwhile. The file is locked, as an engine locks it; the database says that it is
+//! being filled, and no engine opens it. At the end both sides are read again and compared by digest; only then the
+//! database is released, and just before that the file is given up: no engine opens it any more, or the same run
+//! would go on in two places.
+//!
+//! A move that was cut off is made again: rows are written in the order of their keys, so what is there tells where to
+//! go on. Tables of the user's own are not moved: what `ctx.transaction` wrote is for the user to take along.
+
+pub(super) mod table;
+
+use std::path::Path;
+
+use futures_util::TryStreamExt as _;
+
+use super::postgres::{Options, Target};
+use super::sqlite::Source;
+use super::{OpenError, StoreError};
+use crate::clock::{Clock as _, SystemClock};
+use table::{Rows, TABLES, Table, TableDigest, Value};
+
+/// So many rows, or bytes, are written in one statement.
+const ROWS: usize = 1000;
+const BYTES: usize = 4 << 20;
+/// Progress is told so often while a table is compared.
+const TOLD: u64 = 1000;
+
+/// How far a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub stage: Stage,
+    /// With which table.
+    pub table: &'static str,
+    /// Rows done.
+    pub rows: u64,
+    /// Rows to be done.
+    pub of: u64,
+}
+
+/// What a move does with a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its rows are written.
+    Copy,
+    /// Its rows are read on both sides and compared.
+    Verify,
+}
+
+impl Stage {
+    /// A word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Verify => "verify",
+        }
+    }
+}
+
+/// What was moved: each table with its rows and the digest that both sides have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The tables in the order in which they were moved.
+    pub tables: Vec<MovedTable>,
+}
+
+/// A table that is the same on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedTable {
+    /// Its name.
+    pub table: &'static str,
+    /// How many rows it has.
+    pub rows: u64,
+    /// SHA-256 of all its values, in the order of its key.
+    pub digest: String,
+}
+
+/// Why a move ended. Nothing is lost by it: the file is as it was, and works as before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// There is no such file.
+    #[error("{path} does not exist: name the file that the engine worked on")]
+    NoSource {
+        /// The path.
+        path: String,
+    },
+    /// The file was moved before.
+    #[error(
+        "{path} has been moved already, and {place} is not where this move left off: nothing was changed"
+    )]
+    AlreadyMoved {
+        /// The file.
+        path: String,
+        /// The database.
+        place: String,
+    },
+    /// Somebody has worked with the database.
+    #[error(
+        "{place} is not empty (table {table} has rows): nothing was changed; move into a new database or schema"
+    )]
+    NotEmpty {
+        /// The database.
+        place: String,
+        /// A table with rows.
+        table: &'static str,
+    },
+    /// The database holds part of another move.
+    #[error(
+        "{place} holds part of a move of another file, or of this one before an engine worked on it again ({found}, \
+         and not {expected}): nothing was changed; drop the schema and move again"
+    )]
+    AnotherMove {
+        /// The database.
+        place: String,
+        /// What is being moved there.
+        found: String,
+        /// What was to be moved.
+        expected: String,
+    },
+    /// The two sides are not the same.
+    #[error(
+        "table {table} differs: {rows_from} rows with digest {from} in the file, {rows_to} with {to} in the \
+         database; the file is as it was, and the database stays closed to engines: drop the schema and move again"
+    )]
+    Differs {
+        /// The table.
+        table: &'static str,
+        /// Rows in the file.
+        rows_from: u64,
+        /// Their digest.
+        from: String,
+        /// Rows in the database.
+        rows_to: u64,
+        /// Their digest.
+        to: String,
+    },
+    /// One of the databases failed, or cannot be opened.
+    #[error("the move stopped: {0}; make the same move again, and it goes on from there")]
+    Store(#[source] StoreError),
+    /// One of the databases cannot be opened.
+    #[error("nothing was moved: {0}")]
+    Open(#[source] OpenError),
+}
+
+impl From<StoreError> for MoveError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Open(error) => Self::Open(error),
+            error => Self::Store(error),
+        }
+    }
+}
+
+/// Moves everything from the SQLite file at `from` to the PostgreSQL database at `to`, and tells how far it is. Start
+/// the engine on the database after that; the file is given up.
+///
+/// # Crash
+/// Whenever it is cut off, the same move goes on where it was. Until it has returned, no engine opens the database;
+/// until everything is there and compared, the file can still be worked on, but then the move has to start anew.
+///
+/// # Errors
+/// [`MoveError::Open`] if a living engine has the file, or if one of the two was refused as an engine would
+/// refuse it. The others say what to do.
+pub async fn move_all(
+    from: impl AsRef<Path>,
+    to: &str,
+    options: Options,
+    mut progress: impl FnMut(Progress),
+) -> Result<Moved, MoveError> {
+    let from = from.as_ref();
+    let path = || from.display().to_string();
+    if !from.try_exists().unwrap_or(true) {
+        return Err(MoveError::NoSource { path: path() });
+    }
+    let source = Source::open(from).await?;
+    let mut target = Target::open(to, options).await?;
+    // Their lock was taken, so they are dead. The database has no such lock: there, somebody has to say it.
+    source.end_workers(SystemClock.now()).await?;
+    begin(&source, &mut target, &path).await?;
+    let mut moved = Moved { tables: Vec::new() };
+    for table in &TABLES {
+        copy(&source, &mut target, table, &mut progress).await?;
+    }
+    for table in &TABLES {
+        moved.tables.push(verify(&source, &mut target, table, &mut progress).await?);
+    }
+    // In this order: between the two, neither of them can be worked on, and the same move ends it.
+    source.give_up().await?;
+    target.release().await?;
+    source.close().await;
+    Ok(moved)
+}
+
+/// The tables and columns that are moved. For a test that compares them with those of both databases.
+#[doc(hidden)]
+pub fn columns() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TABLES.iter().flat_map(|table| table.columns.iter().map(|column| (table.name, column.name)))
+}
+
+/// Makes the database this move's own, or finds that it is already.
+async fn begin(source: &Source, target: &mut Target, path: &impl Fn() -> String) -> Result<(), MoveError> {
+    let expected = source.identity().await?;
+    let place = target.place();
+    match target.filled_from().await? {
+        Some(found) if found == expected => Ok(()),
+        Some(found) => Err(MoveError::AnotherMove { place, found, expected }),
+        None if source.is_given_up() => Err(MoveError::AlreadyMoved { path: path(), place }),
+        None => match target.fill_from(&expected, source.last_fence().await?).await? {
+            Some(table) => Err(MoveError::NotEmpty { place, table }),
+            None => Ok(()),
+        },
+    }
+}
+
+async fn copy(
+    source: &Source,
+    target: &mut Target,
+    table: &'static Table,
+    progress: &mut impl FnMut(Progress),
+) -> Result<(), MoveError> {
+    let of = source.count(table).await?;
+    let last = target.last(table).await?;
+    let mut rows = if last.is_some() { target.count(table).await? } else { 0 };
+    progress(Progress { stage: Stage::Copy, table: table.name, rows, of });
+    let mut batch = Vec::new();
+    let mut size = 0;
+    let mut stream = source.rows(table, last);
+    loop {
+        let row = stream.try_next().await?;
+        let ended = row.is_none();
+        if let Some(row) = row {
+            size += row.iter().map(Value::len).sum::<usize>();
+            batch.push(row);
+        }
+        if !batch.is_empty() && (ended || batch.len() >= ROWS || size >= BYTES) {
+            rows += batch.len() as u64;
+            target.insert(table, std::mem::take(&mut batch)).await?;
+            size = 0;
+            progress(Progress { stage: Stage::Copy, table: table.name, rows, of });
+        }
+        if ended {
+            return Ok(());
+        }
+    }
+}
+
+async fn verify(
+    source: &Source,
+    target: &mut Target,
+    table: &'static Table,
+    progress: &mut impl FnMut(Progress),
+) -> Result<MovedTable, MoveError> {
+    let of = source.count(table).await?;
+    let mut told = |rows| {
+        if rows == of || rows % TOLD == 0 {
+            progress(Progress { stage: Stage::Verify, table: table.name, rows, of });
+        }
+    };
+    let (rows_from, from) = digest(source.rows(table, None), |_| ()).await?;
+    let (rows_to, to) = digest(target.rows(table), &mut told).await?;
+    if from != to {
+        return Err(MoveError::Differs { table: table.name, rows_from, from, rows_to, to });
+    }
+    Ok(MovedTable { table: table.name, rows: rows_to, digest: to })
+}
+
+async fn digest(mut rows: Rows<'_>, mut told: impl FnMut(u64)) -> Result<(u64, String), StoreError> {
+    let mut digest = TableDigest::default();
+    told(0);
+    while let Some(row) = rows.try_next().await? {
+        digest.add(&row);
+        told(digest.rows());
+    }
+    Ok((digest.rows(), digest.finish()))
+}

@@ -1,0 +1,254 @@
+//! What a database holds, table by table, as a list: the same rows of the same values on both sides.
+
+use futures_util::stream::BoxStream;
+use sha2::{Digest as _, Sha256};
+
+use crate::payload::hex;
+use crate::store::StoreError;
+
+/// A table that is moved.
+#[derive(Debug)]
+pub(in crate::store) struct Table {
+    pub(in crate::store) name: &'static str,
+    /// What its rows are read in the order of. No two are equal.
+    pub(in crate::store) key: &'static [&'static str],
+    pub(in crate::store) columns: &'static [Column],
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) struct Column {
+    pub(in crate::store) name: &'static str,
+    pub(in crate::store) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Kind {
+    Number,
+    Flag,
+    Text,
+    Bytes,
+}
+
+/// A value of any column. A flag is 0 or 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Value {
+    Null,
+    Number(i64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// The values of a row, in the order of its table's columns.
+pub(in crate::store) type Row = Vec<Value>;
+
+/// Rows as they are read, in the order of their table's key.
+pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
+
+/// All tables. A test compares the columns with those of both databases.
+pub(in crate::store) const TABLES: [Table; 9] = [
+    Table {
+        name: "worker",
+        key: &["fence"],
+        columns: &[
+            number("fence"),
+            text("name"),
+            number("enrolled_at"),
+            number("lease_until"),
+            number("ended_at"),
+            flag("retired"),
+            flag("settled"),
+        ],
+    },
+    Table { name: "tenant", key: &["tenant"], columns: &[text("tenant"), bytes("digest_key")] },
+    Table {
+        name: "payload",
+        key: &["tenant", "digest"],
+        columns: &[text("tenant"), bytes("digest"), text("body")],
+    },
+    Table {
+        name: "record",
+        key: &["id"],
+        columns: &[
+            number("id"),
+            text("tenant"),
+            text("key"),
+            text("operation"),
+            number("class"),
+            text("request"),
+            bytes("request_hash"),
+            number("input_version"),
+            number("run"),
+            text("step"),
+            text("call_id"),
+            number("fence"),
+            number("loose"),
+            number("revision"),
+            number("attempts"),
+            number("spent"),
+            number("status"),
+            number("basis"),
+            text("outcome"),
+            text("compensation"),
+            text("external_ref"),
+            text("scope"),
+            number("escalation"),
+            number("not_before"),
+            number("confirm_at"),
+            number("created_at"),
+            number("updated_at"),
+            flag("in_doubt"),
+        ],
+    },
+    Table {
+        name: "evidence",
+        key: &["tenant", "record", "fence", "attempt"],
+        columns: &[
+            text("tenant"),
+            number("record"),
+            number("fence"),
+            number("attempt"),
+            text("response"),
+            text("external_ref"),
+            number("at"),
+        ],
+    },
+    Table {
+        name: "run",
+        key: &["id"],
+        columns: &[
+            number("id"),
+            text("tenant"),
+            text("workflow"),
+            number("version"),
+            text("key"),
+            text("input"),
+            bytes("input_hash"),
+            number("state"),
+            number("wake_at"),
+            text("outcome"),
+            number("fence"),
+            number("revision"),
+            number("deaths"),
+            number("created_at"),
+            number("updated_at"),
+            flag("unsettled"),
+        ],
+    },
+    Table {
+        name: "step",
+        key: &["tenant", "run", "kind", "name", "id"],
+        columns: &[
+            text("tenant"),
+            number("run"),
+            number("kind"),
+            text("name"),
+            text("id"),
+            bytes("input_hash"),
+            text("value"),
+            number("at"),
+        ],
+    },
+    Table {
+        name: "use",
+        key: &["tenant", "run", "record"],
+        columns: &[text("tenant"), number("run"), number("record"), text("step"), number("at")],
+    },
+    Table {
+        name: "escalation",
+        key: &["tenant", "id"],
+        columns: &[
+            text("tenant"),
+            number("id"),
+            number("record"),
+            number("run"),
+            number("kind"),
+            text("question"),
+            number("opened_at"),
+            text("answer"),
+        ],
+    },
+];
+
+const fn number(name: &'static str) -> Column {
+    Column { name, kind: Kind::Number }
+}
+
+const fn flag(name: &'static str) -> Column {
+    Column { name, kind: Kind::Flag }
+}
+
+const fn text(name: &'static str) -> Column {
+    Column { name, kind: Kind::Text }
+}
+
+const fn bytes(name: &'static str) -> Column {
+    Column { name, kind: Kind::Bytes }
+}
+
+impl Table {
+    /// The columns of the key with their kinds.
+    pub(in crate::store) fn key_columns(&self) -> impl Iterator<Item = Column> {
+        self.key.iter().filter_map(|name| self.columns.iter().find(|column| column.name == *name)).copied()
+    }
+
+    /// All columns, as SQL lists them.
+    pub(in crate::store) fn names(&self) -> String {
+        self.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Value {
+    pub(in crate::store) fn number(value: Option<i64>) -> Self {
+        value.map_or(Self::Null, Self::Number)
+    }
+
+    pub(in crate::store) fn text(value: Option<String>) -> Self {
+        value.map_or(Self::Null, Self::Text)
+    }
+
+    pub(in crate::store) fn bytes(value: Option<Vec<u8>>) -> Self {
+        value.map_or(Self::Null, Self::Bytes)
+    }
+
+    /// How much room it takes, nearly.
+    pub(in crate::store) fn len(&self) -> usize {
+        match self {
+            Self::Null | Self::Number(_) => 8,
+            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// The digest of a table: of all values of all rows, in the order of the key.
+#[derive(Default)]
+pub(in crate::store) struct TableDigest {
+    hash: Sha256,
+    rows: u64,
+}
+
+impl TableDigest {
+    /// Each value goes in with its kind and its length, so that no two rows look alike.
+    pub(in crate::store) fn add(&mut self, row: &Row) {
+        self.rows += 1;
+        for value in row {
+            let (kind, bytes): (u8, &[u8]) = match value {
+                Value::Null => (0, &[]),
+                Value::Number(number) => (1, &number.to_be_bytes()),
+                Value::Text(text) => (2, text.as_bytes()),
+                Value::Bytes(bytes) => (3, bytes),
+            };
+            self.hash.update([kind]);
+            self.hash.update((bytes.len() as u64).to_be_bytes());
+            self.hash.update(bytes);
+        }
+    }
+
+    pub(in crate::store) const fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(in crate::store) fn finish(self) -> String {
+        hex(&self.hash.finalize())
+    }
+}

@@ -37,7 +37,7 @@ async fn group_over_sqlite() -> Kept<Group> {
 }
 
 async fn group_over_postgres() -> crate::postgres::Kept<Group> {
-    crate::postgres::fresh().await.map(|store| grouped(store))
+    crate::postgres::fresh().await.map(grouped)
 }
 
 counterfoil::conformance!(model, ready(Box::new(Model::new())));

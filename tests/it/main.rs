@@ -64,6 +64,7 @@ mod sim_scenarios;
 mod sim_suite;
 mod sim_transaction;
 mod sim_world;
+mod source;
 mod sqlite;
 mod tenants;
 mod tidy;

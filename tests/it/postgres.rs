@@ -1,5 +1,14 @@
 //! What only the PostgreSQL store can get wrong: the driver, the server, the network.
 
+mod catalogue;
+mod facts;
+mod lost;
+mod open;
+mod plan;
+mod proxy;
+mod shared;
+mod transaction;
+
 use std::ops::Deref;
 
 use counterfoil::store::StoreError;
@@ -49,7 +58,12 @@ impl Drop for Schema {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let mut connection = PgConnection::connect(&url).await?;
-                let sql = format!("SET lock_timeout = '5s'; DROP SCHEMA IF EXISTS {name} CASCADE");
+                // Sessions that the test has dropped may not have ended yet.
+                let sql = format!(
+                    "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
+                     WHERE c.relnamespace = to_regnamespace('{name}') AND l.pid <> pg_backend_pid(); \
+                     SET lock_timeout = '5s'; DROP SCHEMA IF EXISTS {name} CASCADE"
+                );
                 sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await?;
                 connection.close().await
             })
@@ -83,6 +97,21 @@ impl<S> Deref for Kept<S> {
 pub(crate) async fn fresh() -> Kept<Postgres> {
     let schema = Schema::new();
     Kept { store: schema.open().await, schema }
+}
+
+/// Runs statements as they stand.
+async fn run(connection: &mut PgConnection, sql: impl Into<String>) {
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql.into())).execute(connection).await.unwrap();
+}
+
+/// The one number that a query gives.
+async fn number(connection: &mut PgConnection, sql: impl Into<String>) -> i64 {
+    sqlx::query_scalar(sqlx::AssertSqlSafe(sql.into())).fetch_one(connection).await.unwrap()
+}
+
+/// The texts of the files that hold the store's SQL, with their names.
+fn sources() -> Vec<(String, String)> {
+    crate::source::files("src/store/postgres")
 }
 
 /// The server of the tests.

@@ -60,14 +60,5 @@ async fn number(connection: &mut SqliteConnection, sql: impl Into<String>) -> i6
 
 /// The texts of the files that hold the store's SQL, with their names.
 fn sources() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let read = |path: PathBuf| {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        (name, std::fs::read_to_string(path).unwrap())
-    };
-    let mut sources: Vec<_> = files.map(read).collect();
-    sources.sort();
-    assert!(sources.len() > 5, "the store's files have moved");
-    sources
+    crate::source::files("src/store/sqlite")
 }

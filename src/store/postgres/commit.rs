@@ -244,7 +244,7 @@ async fn write_all(
     let [wave] = waves.as_slice() else {
         connection.execute(BEGIN).await?;
         for wave in &waves {
-            if !write_wave(connection, statements, wave, true).await? {
+            if !write_wave(connection, statements, wave).await? {
                 connection.execute("ROLLBACK").await?;
                 return Ok(false);
             }
@@ -252,7 +252,7 @@ async fn write_all(
         connection.execute("COMMIT").await?;
         return Ok(true);
     };
-    write_wave(connection, statements, wave, true).await
+    write_wave(connection, statements, wave).await
 }
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
@@ -261,10 +261,8 @@ async fn write_wave(
     connection: &mut PgConnection,
     statements: &mut Statements,
     changes: &[&Change],
-    fenced: bool,
 ) -> Result<bool, sqlx::Error> {
-    let fences = if fenced { fences(changes) } else { Vec::new() };
-    let batch = batch(Batch::by(fences), changes);
+    let batch = batch(Batch::by(fences(changes)), changes);
     if batch.is_empty() {
         return Ok(true);
     }
@@ -323,7 +321,8 @@ async fn judge(
 ) -> Result<Vec<Verdict>, sqlx::Error> {
     connection.execute(BEGIN).await?;
     let mut judged = Judged { verdicts: vec![None; changes.len()], stopped: HashSet::new() };
-    let mut parts = vec![0..changes.len()];
+    let mut parts = Vec::new();
+    parts.push(0..changes.len());
     while let Some(part) = parts.pop() {
         let open = judged.open(changes, part.clone());
         if let [one] = open[..] {
@@ -334,7 +333,9 @@ async fn judge(
             let whole =
                 part.len() < changes.len() && admit_all(connection, statements, changes, &open).await?;
             if whole {
-                open.iter().for_each(|one| judged.judge(*one, &changes[*one], Verdict::Admitted));
+                for one in open {
+                    judged.judge(one, &changes[one], Verdict::Admitted);
+                }
             } else {
                 let middle = part.start + part.len() / 2;
                 parts.extend([middle..part.end, part.start..middle]);
@@ -388,7 +389,7 @@ async fn admit_all(
     }
     connection.execute("SAVEPOINT one").await?;
     for wave in waves(&changes) {
-        if !write_wave(connection, statements, &wave, true).await? {
+        if !write_wave(connection, statements, &wave).await? {
             connection.execute("ROLLBACK TO one; RELEASE one").await?;
             return Ok(false);
         }

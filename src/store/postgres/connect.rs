@@ -1,5 +1,6 @@
 //! Connections: to whichever of several hosts is the primary, set up so that a commit that is answered is durable.
 
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -72,7 +73,11 @@ impl Connector {
                 Ok(None) => trouble = format!("{trouble}{} is a standby; ", host.get_host()),
                 Err(StoreError::Open(error)) => return Err(error.into()),
                 Err(error) => {
-                    trouble = format!("{trouble}{}:{}: {error}; ", host.get_host(), host.get_port())
+                    let detail = match error {
+                        StoreError::Unreachable { detail } | StoreError::Io { detail } => detail,
+                        error => error.to_string(),
+                    };
+                    trouble = format!("{trouble}{}:{}: {detail}; ", host.get_host(), host.get_port());
                 }
             }
         }
@@ -114,7 +119,7 @@ impl Connector {
              set_config('synchronous_commit', current_setting('synchronous_commit'), false)",
         );
         let mut set = |name: &str, value: &str| {
-            sql.push_str(&format!(", set_config('{name}', '{value}', false)"));
+            let _ = write!(sql, ", set_config('{name}', '{value}', false)");
         };
         // A server that waits for a client which is gone holds locks: rows, and the worker's own.
         set("lock_timeout", &options.lock_timeout.as_millis().to_string());
@@ -132,6 +137,7 @@ impl Connector {
             if !options.distributed {
                 // Plans are made once and kept, perhaps while a table was still empty. Each of our statements has
                 // its index, and every join of ours is by key.
+                set("plan_cache_mode", "force_generic_plan");
                 for planner in ["enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"] {
                     set(planner, "off");
                 }

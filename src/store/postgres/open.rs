@@ -298,5 +298,5 @@ fn digest(sql: &str) -> String {
 }
 
 fn code(error: &sqlx::Error) -> String {
-    error.as_database_error().and_then(|error| error.code()).unwrap_or_default().into_owned()
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned()
 }

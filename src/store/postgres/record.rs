@@ -138,7 +138,7 @@ const NEVER_STORED: &[(&str, &str)] = &[
     ("operation", "''"),
     ("class", "0"),
     ("request", "''"),
-    ("request_hash", "decode(repeat('00', 33), 'hex')"),
+    ("request_hash", "''"),
     ("input_version", "0"),
     ("created_at", "0"),
 ];

@@ -58,7 +58,7 @@ pub(super) static MOVE: Insert = Insert {
         ("workflow", "''"),
         ("version", "0"),
         ("input", "''"),
-        ("input_hash", "decode(repeat('00', 33), 'hex')"),
+        ("input_hash", "''"),
         ("created_at", "0"),
     ],
     tail: "ON CONFLICT (tenant, id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \

@@ -1,4 +1,4 @@
-//! One statement for a whole batch: a CTE per table, each `INSERT … SELECT … FROM unnest($1, $2, …)`, so that a
+//! One statement for a whole batch: a CTE per table, each `INSERT … SELECT unnest($1), unnest($2), …`, so that a
 //! batch of any size has the same text, one round trip and one sync.
 //!
 //! **A mismatch aborts the statement.** Each CTE returns the rows that it wrote; where these are fewer than were
@@ -10,7 +10,6 @@
 //! Never `UPDATE … FROM unnest`: its plan is made while the table is empty, and kept: a sequential scan.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -100,6 +99,11 @@ impl Batch {
         self.parts.is_empty() && self.fences.is_empty()
     }
 
+    /// One row of each table, as when a single run is at work. All or none, or each combination would be a text to keep.
+    fn is_single(&self) -> bool {
+        self.parts.iter().all(|part| part.rows == 1)
+    }
+
     /// The tables whose rows are counted, in the order in which a judged statement tells of them.
     pub(super) fn counted(&self) -> Vec<&'static str> {
         self.parts.iter().filter(|part| part.insert.holds.is_some()).map(|part| part.insert.table).collect()
@@ -107,14 +111,15 @@ impl Batch {
 
     fn shape(&self, judged: bool) -> Shape {
         let inserts = self.parts.iter().map(|part| part.insert).collect();
-        Shape { inserts, fenced: !self.fences.is_empty(), judged }
+        Shape { inserts, single: self.is_single(), fences: self.fences.len().min(2), judged }
     }
 
     /// The arguments of a statement that takes runs over: the worker, and the columns of the runs.
     pub(super) fn claiming(self, fence: Fence) -> Result<PgArguments, sqlx::Error> {
         let mut arguments = PgArguments::default();
         arguments.add(fence.0).map_err(sqlx::Error::Encode)?;
-        for column in self.parts.into_iter().flat_map(|part| part.columns) {
+        for mut column in self.parts.into_iter().flat_map(|part| part.columns) {
+            column.array = true;
             arguments.add(column).map_err(sqlx::Error::Encode)?;
         }
         Ok(arguments)
@@ -122,17 +127,23 @@ impl Batch {
 
     /// The arguments in the order in which the text numbers them.
     fn arguments(self) -> Result<PgArguments, sqlx::Error> {
+        let single = self.is_single();
         let mut arguments = PgArguments::default();
         let mut counts = Vec::new();
-        if !self.fences.is_empty() {
-            counts.push(i64::try_from(self.fences.len()).unwrap_or(i64::MAX));
-            arguments.add(self.fences).map_err(sqlx::Error::Encode)?;
+        match self.fences[..] {
+            [] => {}
+            [one] => arguments.add(one).map_err(sqlx::Error::Encode)?,
+            _ => {
+                counts.push(i64::try_from(self.fences.len()).unwrap_or(i64::MAX));
+                arguments.add(self.fences).map_err(sqlx::Error::Encode)?;
+            }
         }
         for part in self.parts {
-            for column in part.columns {
+            for mut column in part.columns {
+                column.array = !single;
                 arguments.add(column).map_err(sqlx::Error::Encode)?;
             }
-            if part.insert.holds.is_some() {
+            if part.insert.holds.is_some() && !single {
                 counts.push(part.rows);
             }
         }
@@ -194,9 +205,11 @@ impl Row<'_> {
     }
 }
 
-/// All values of one column, as they go over the wire: one array, without a copy of each value.
+/// All values of one column, as they go over the wire: one array, without a copy of each value; or the one value of a
+/// single row, which spares the server the array.
 struct Column {
     kind: Kind,
+    array: bool,
     values: i32,
     has_null: bool,
     bytes: Vec<u8>,
@@ -204,7 +217,7 @@ struct Column {
 
 impl Column {
     const fn of(kind: Kind) -> Self {
-        Self { kind, values: 0, has_null: false, bytes: Vec::new() }
+        Self { kind, array: true, values: 0, has_null: false, bytes: Vec::new() }
     }
 
     fn add(&mut self, value: Option<&[u8]>) {
@@ -230,6 +243,11 @@ impl Encode<'_, Postgres> for Column {
     /// The binary form of an array (src/backend/utils/adt/arrayfuncs.c, `array_recv`): dimensions, whether there are
     /// NULLs, the type of the elements, length, lower bound, then each element with its length before it.
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        if !self.array {
+            let Some(value) = self.bytes.get(4..).filter(|_| !self.has_null) else { return Ok(IsNull::Yes) };
+            buffer.extend(value);
+            return Ok(IsNull::No);
+        }
         let element: i32 = match self.kind {
             Kind::Text => 25,
             Kind::Number => 20,
@@ -244,11 +262,15 @@ impl Encode<'_, Postgres> for Column {
     }
 
     fn produces(&self) -> Option<PgTypeInfo> {
-        Some(match self.kind {
-            Kind::Text => <Vec<String> as Type<Postgres>>::type_info(),
-            Kind::Number => <Vec<i64> as Type<Postgres>>::type_info(),
-            Kind::Bytes => <Vec<Vec<u8>> as Type<Postgres>>::type_info(),
-            Kind::Flag => <Vec<bool> as Type<Postgres>>::type_info(),
+        Some(match (self.kind, self.array) {
+            (Kind::Text, true) => <Vec<String> as Type<Postgres>>::type_info(),
+            (Kind::Number, true) => <Vec<i64> as Type<Postgres>>::type_info(),
+            (Kind::Bytes, true) => <Vec<Vec<u8>> as Type<Postgres>>::type_info(),
+            (Kind::Flag, true) => <Vec<bool> as Type<Postgres>>::type_info(),
+            (Kind::Text, false) => <String as Type<Postgres>>::type_info(),
+            (Kind::Number, false) => <i64 as Type<Postgres>>::type_info(),
+            (Kind::Bytes, false) => <Vec<u8> as Type<Postgres>>::type_info(),
+            (Kind::Flag, false) => <bool as Type<Postgres>>::type_info(),
         })
     }
 
@@ -263,7 +285,10 @@ pub(super) const KEPT: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Shape {
     inserts: Vec<&'static Insert>,
-    fenced: bool,
+    /// One row of each.
+    single: bool,
+    /// None, one, or more.
+    fences: usize,
     judged: bool,
 }
 
@@ -299,46 +324,47 @@ impl Statements {
 /// FOR KEY SHARE makes whoever ends this worker wait for a batch that is under way, and a later batch see that it has
 /// ended: without it a batch could become durable after the other one has looked. It does not conflict with a
 /// heartbeat, which changes no key.
-const ALIVE: &str = "w AS (SELECT fence FROM worker WHERE fence = ANY($1) AND ended_at IS NULL \
-                     ORDER BY fence FOR KEY SHARE)";
+const ALIVE: &str = "w AS (SELECT fence FROM worker WHERE fence = $1 AND ended_at IS NULL FOR KEY SHARE)";
+const ALL_ALIVE: &str = "w AS (SELECT fence FROM worker WHERE fence = ANY($1) AND ended_at IS NULL \
+                         ORDER BY fence FOR KEY SHARE)";
 
 fn text(shape: &Shape) -> String {
     let mut next = 1;
-    let mut ctes = Vec::new();
-    let mut counted = Vec::new();
-    if shape.fenced {
+    let (mut ctes, mut checks) = (Vec::new(), Vec::new());
+    if shape.fences > 0 {
         next += 1;
-        ctes.push(ALIVE.to_owned());
-        counted.push("(SELECT count(*) FROM w)");
+        ctes.push(if shape.fences == 1 { ALIVE } else { ALL_ALIVE }.to_owned());
+        checks.push(("w", "", shape.fences == 1));
     }
-    let counts: Vec<_> = shape.inserts.iter().filter(|insert| insert.holds.is_some()).collect();
-    let counts: Vec<_> =
-        counts.iter().map(|insert| format!("(SELECT count(*) FROM {} WHERE holds)", insert.name)).collect();
     for insert in &shape.inserts {
-        ctes.push(cte(insert, &mut next));
+        ctes.push(cte(insert, shape.single, &mut next));
+        if insert.holds.is_some() {
+            checks.push((insert.name, " WHERE holds", shape.single));
+        }
     }
-    let sums = counted.into_iter().map(str::to_owned).chain(counts).map(|count| {
+    let check = |(name, holds, single)| {
+        if single {
+            return format!("EXISTS (SELECT FROM {name}{holds})");
+        }
         next += 1;
-        format!("{count} = ${}", next - 1)
-    });
-    let sums: Vec<_> = sums.collect();
+        format!("(SELECT count(*) FROM {name}{holds}) = ${}", next - 1)
+    };
+    let checks: Vec<_> = checks.into_iter().map(check).collect();
     let with = ctes.join(", ");
-    match (shape.judged, sums.is_empty()) {
+    match (shape.judged, checks.is_empty()) {
         (_, true) => format!("WITH {with} SELECT 1"),
-        (true, false) => format!("WITH {with} SELECT {}", sums.join(", ")),
+        (true, false) => format!("WITH {with} SELECT {}", checks.join(", ")),
         // A constant 1/0 would be divided when the statement is planned.
         (false, false) => {
-            format!("WITH {with} SELECT 1 / CASE WHEN {} THEN 1 ELSE 0 END", sums.join(" AND "))
+            format!("WITH {with} SELECT 1 / CASE WHEN {} THEN 1 ELSE 0 END", checks.join(" AND "))
         }
     }
 }
 
-fn cte(insert: &Insert, next: &mut usize) -> String {
+fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
     let names = insert.columns.iter().map(|(name, _)| *name);
     let names: Vec<_> = names.chain(insert.constants.iter().map(|(name, _)| *name)).collect();
-    let names = names.join(", ");
-    let constants: String = insert.constants.iter().map(|(_, value)| format!(", {value}")).collect();
-    let mut arrays = String::new();
+    let mut values = Vec::new();
     for (_, kind) in insert.columns {
         let kind = match kind {
             Kind::Text => "text",
@@ -346,27 +372,25 @@ fn cte(insert: &Insert, next: &mut usize) -> String {
             Kind::Bytes => "bytea",
             Kind::Flag => "boolean",
         };
-        let comma = if arrays.is_empty() { "" } else { ", " };
-        let _ = write!(arrays, "{comma}${next}::{kind}[]");
+        // In the list of a SELECT, arrays are taken apart in step, and nothing is stored in between as behind FROM.
+        values.push(if single { format!("${next}::{kind}") } else { format!("unnest(${next}::{kind}[])") });
         *next += 1;
     }
+    values.extend(insert.constants.iter().map(|(_, value)| (*value).to_owned()));
+    let (names, values) = (names.join(", "), values.join(", "));
     let Insert { name, table, tail, .. } = insert;
     let returning = insert.holds.map(|holds| format!(" RETURNING {holds} AS holds")).unwrap_or_default();
-    format!(
-        "{name} AS (INSERT INTO {table} ({names}) SELECT *{constants} FROM unnest({arrays}) {tail}{returning})"
-    )
+    format!("{name} AS (INSERT INTO {table} ({names}) SELECT {values} {tail}{returning})")
 }
 
-/// Every text that a batch of one change can have, for the test that prepares them all.
+/// Texts with every part in every form, for the test that prepares and explains them.
 pub(super) fn texts(inserts: &[&'static Insert]) -> Vec<String> {
-    let one = |insert| [vec![insert], inserts.to_vec()];
-    let shapes = inserts.iter().copied().flat_map(one);
-    shapes
-        .flat_map(|inserts| {
-            [(true, false), (false, true)]
-                .map(|(fenced, judged)| text(&Shape { inserts: inserts.clone(), fenced, judged }))
-        })
-        .collect()
+    let each = inserts.iter().map(|insert| vec![*insert]).chain([inserts.to_vec()]);
+    let forms = |inserts: Vec<_>| {
+        [(true, 0, true), (false, 0, true), (true, 1, false), (false, 1, false), (false, 2, false)]
+            .map(|(single, fences, judged)| text(&Shape { inserts: inserts.clone(), single, fences, judged }))
+    };
+    each.flat_map(forms).collect()
 }
 
 #[cfg(test)]

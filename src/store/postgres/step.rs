@@ -77,7 +77,7 @@ pub(super) async fn is_written(connection: &mut PgConnection, step: &Step) -> Re
     .bind(step.kind.code())
     .bind(escaped(&step.name))
     .bind(escaped(&step.id))
-    .bind(step.input_hash.map(|hash| hash.column().to_vec()))
+    .bind(step.input_hash.map(|hash| hash.column()))
     .bind(step.value.as_ref().map(|value| escaped(&value.column()).into_owned()))
     .fetch_optional(connection)
     .await

@@ -39,7 +39,7 @@ impl Postgres {
         F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
     {
         change.step = Some(Box::new(step.clone()));
-        let mut lent = self.begin(&change, limit).await?;
+        let mut lent = self.start(&change, limit).await?;
         let connection = &mut lent.connection;
         let (value, payload) = carry_out(connection, limit, clock, work).await?;
         let step = Step { value: Some(Stored::Inline(payload)), ..step };
@@ -69,10 +69,10 @@ impl Postgres {
     }
 
     /// Begins a transaction with its mark, on a connection that nobody else uses.
-    async fn begin<E>(&self, change: &Change, limit: Duration) -> Result<Lent<'_>, TransactionError<E>> {
+    async fn start<E>(&self, change: &Change, limit: Duration) -> Result<Lent<'_>, TransactionError<E>> {
         let mut patience = Patience::of(self.connector.options.retry_for);
         loop {
-            let trouble = match self.try_begin(change, limit).await {
+            let trouble = match self.try_start(change, limit).await {
                 Ok(Ok(lent)) => return Ok(lent),
                 Ok(Err(refusal)) => return Err(TransactionError::Refused(refusal)),
                 Err(trouble) => trouble,
@@ -83,7 +83,7 @@ impl Postgres {
         }
     }
 
-    async fn try_begin(
+    async fn try_start(
         &self,
         change: &Change,
         limit: Duration,
@@ -183,6 +183,9 @@ async fn find_out(connection: &mut PgConnection, change: &Change, step: &Step) -
     Ok(written)
 }
 
+/// A statement failed in this transaction, and it can only be rolled back.
+const ABORTED: &str = "25P02";
+
 /// Runs the closure in the transaction that is open, and makes sure that it still is.
 async fn carry_out<T, E, F>(
     connection: &mut PgConnection,
@@ -202,7 +205,6 @@ where
             () = late => return Err(TransactionError::TooSlow { limit }),
         }
     };
-    const ABORTED: &str = "25P02";
     let Err(error) = connection.execute("RELEASE counterfoil").await else {
         return worked.map_err(TransactionError::Closure);
     };
@@ -210,7 +212,7 @@ where
     if fate(&error) == Fate::Lost {
         return Err(failure(&error).into());
     }
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     match (worked, code.as_deref()) {
         // One of its statements failed, and PostgreSQL rolls everything back, whatever COMMIT answers.
         (Err(error), Some(ABORTED)) => Err(TransactionError::Closure(error)),

@@ -1,12 +1,12 @@
 //! Every statement prepares, and none reads a whole table (DESIGN 4.9: an idle engine costs next to nothing).
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::{Folder, plain, sources};
+use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
 const HOT: [(&str, &str); 22] = [
@@ -109,41 +109,4 @@ fn statements(source: &str) -> Vec<String> {
 fn with_rows(head: &str, columns: usize, tail: &str) -> String {
     let row = format!("({})", vec!["?"; columns].join(","));
     format!("{head} FROM (VALUES {row},{row}) WHERE column1 IS NOT NULL {tail}")
-}
-
-/// The string literals of a source file: what stands before each, its text, what stands behind.
-fn literals(source: &str) -> Vec<(&str, String, &str)> {
-    let mut found = Vec::new();
-    let mut rest = 0;
-    while let Some(start) = source[rest..].find(['"', '/']).map(|at| at + rest) {
-        if source[start..].starts_with("//") {
-            rest = start + source[start..].find('\n').unwrap();
-            continue;
-        }
-        rest = start + 1;
-        if source[start..].starts_with('/') {
-            continue;
-        }
-        let mut text = String::new();
-        let mut chars = source[rest..].char_indices();
-        let end = loop {
-            match chars.next().unwrap() {
-                (at, '"') => break rest + at,
-                (_, '\\') => match chars.next().unwrap().1 {
-                    '\n' => {
-                        let skip = chars.as_str().len() - chars.as_str().trim_start().len();
-                        for _ in 0..skip {
-                            chars.next();
-                        }
-                    }
-                    'n' => text.push('\n'),
-                    escaped => write!(text, "{escaped}").unwrap(),
-                },
-                (_, c) => text.push(c),
-            }
-        };
-        found.push((source[..start].trim_end(), text, &source[end + 1..]));
-        rest = end + 1;
-    }
-    found
 }

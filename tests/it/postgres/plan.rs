@@ -1,0 +1,223 @@
+//! Every statement prepares, and none that runs all the time reads a whole table: with empty tables, when plans are
+//! made that are kept for long, and with full ones.
+//!
+//! `COUNTERFOIL_FULL=1` fills in a million records and a hundred thousand waiting runs instead of a tenth of that.
+
+use std::collections::BTreeMap;
+
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Row as _};
+
+use super::{Schema, number, run, sources};
+use crate::source::literals;
+
+/// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
+/// looked up in it.
+const HOT: [(&str, &[&str]); 24] = [
+    ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
+    ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
+    (
+        "FROM record WHERE (tenant, id) IN",
+        &[
+            "record_orphan on record",
+            "run_unsettled on run u",
+            "record_run on record c",
+            "(tenant = u.tenant) AND (run = u.id)",
+            "record_pkey on record",
+            "escalation_",
+        ],
+    ),
+    ("FROM record WHERE confirm_at <= $1", &["record_confirm on record", "confirm_at <= $1"]),
+    ("FROM record WHERE tenant = $1 AND run = $2", &["record_run on record", "(tenant = $1) AND (run = $2)"]),
+    ("FROM run WHERE tenant = $1 AND id = $2", &["run_pkey on run", "(tenant = $1) AND (id = $2)"]),
+    (
+        "FROM run WHERE tenant = $1 AND workflow = $2 AND key = $3 ",
+        &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
+    ),
+    (
+        "updated_at, unsettled FROM run WHERE tenant = $1 AND workflow = $2",
+        &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
+    ),
+    ("FROM run WHERE state = 1", &["run_active on run", "id > $1", "worker_"]),
+    (
+        "FROM run WHERE state = 2",
+        &[
+            "run_answered on run",
+            "id > $1",
+            "escalation_run on escalation e",
+            "(tenant = run.tenant) AND (run = run.id)",
+        ],
+    ),
+    ("FROM run WHERE wake_at <= $1", &["run_due on run", "wake_at <= $1"]),
+    ("FROM run WHERE tenant = $1 AND id > $2", &["run_pkey on run", "(tenant = $1) AND (id > $2)"]),
+    (
+        "least((SELECT min(wake_at) FROM run WHERE wake_at > $1)",
+        &["run_due on run", "record_confirm on record"],
+    ),
+    ("p.time, p.due", &["run_due on run", "record_confirm on record", "worker_open on worker w"]),
+    (
+        "FROM use u JOIN record r",
+        &[
+            "use_pkey on use u",
+            "(tenant = $1) AND (run = $2)",
+            "record_pkey on record r",
+            "(tenant = $1) AND (id = u.record)",
+        ],
+    ),
+    ("FROM use WHERE tenant = $1 AND record = $2", &["use_record on use", "(tenant = $1) AND (record = $2)"]),
+    ("FROM evidence WHERE tenant = $1", &["evidence_pkey on evidence", "(tenant = $1) AND (record = $2)"]),
+    ("FROM step WHERE tenant = $1 AND run = $2", &["step_pkey on step", "(tenant = $1) AND (run = $2)"]),
+    (
+        "FROM escalation WHERE tenant = $1 AND id = $2",
+        &["escalation_pkey on escalation", "(tenant = $1) AND (id = $2)"],
+    ),
+    (
+        "FROM escalation WHERE tenant = $1 AND answer IS NULL",
+        &["escalation_open on escalation", "tenant = $1"],
+    ),
+    ("FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
+    ("UPDATE worker SET lease_until", &["worker_pkey on worker", "fence = $2"]),
+    (
+        "UPDATE run SET state",
+        &[
+            "run_pkey on run r",
+            "(tenant = u.tenant) AND (id = u.id)",
+            "run_pkey on run",
+            "(tenant = c.tenant) AND (id = c.id)",
+        ],
+    ),
+    (
+        "(SELECT count(*) FROM record_moved_usual WHERE holds)",
+        &["Conflict Arbiter Indexes: record_pkey", "worker_pkey on worker", "fence = ANY ($1)"],
+    ),
+];
+
+#[tokio::test]
+async fn every_statement_prepares_and_none_reads_a_whole_table() {
+    let schema = Schema::new();
+    drop(schema.open().await);
+    let mut connection = schema.plain().await;
+    // As the store's own connections are; and each plan is one for all arguments.
+    run(
+        &mut connection,
+        "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; \
+         SET plan_cache_mode = force_generic_plan",
+    )
+    .await;
+    assert_plans(&mut connection, "empty").await;
+    fill(&mut connection).await;
+    assert_plans(&mut connection, "full").await;
+}
+
+async fn assert_plans(connection: &mut PgConnection, tables: &str) {
+    let mut plans = BTreeMap::new();
+    for sql in statements() {
+        let plan = explain(connection, &sql).await;
+        assert!(!plan.contains("Seq Scan"), "{tables} tables: {sql}\n{plan}");
+        plans.insert(sql, plan);
+    }
+    assert!(plans.len() >= 60, "found only {} statements: has their form changed?", plans.len());
+    for (part, needed) in HOT {
+        let found: Vec<_> = plans.iter().filter(|(sql, _)| sql.contains(part)).collect();
+        assert!(!found.is_empty(), "no statement has {part}");
+        for (sql, plan) in found {
+            for words in needed {
+                let plain = plan.replace("::text", "").replace("::bigint", "");
+                assert!(plain.contains(words), "{tables} tables: {sql}\nshould have: {words}\nhas:\n{plan}");
+            }
+            let sorts =
+                plan.contains("Sort Key") && !part.contains("(tenant, id) IN") && !part.contains("evidence");
+            assert!(!sorts, "{tables} tables: {sql}: sorts:\n{plan}");
+        }
+    }
+}
+
+/// The plan of a statement for all arguments that it may ever have.
+async fn explain(connection: &mut PgConnection, sql: &str) -> String {
+    let prepared =
+        sqlx::raw_sql(AssertSqlSafe(format!("PREPARE it AS {sql}"))).execute(&mut *connection).await;
+    prepared.unwrap_or_else(|error| panic!("{sql}\n{error}"));
+    let count = "SELECT coalesce(array_length(parameter_types, 1), 0)::bigint FROM pg_prepared_statements WHERE name = 'it'";
+    let count = usize::try_from(number(connection, count).await).unwrap();
+    let arguments = if count == 0 { String::new() } else { format!("({})", vec!["NULL"; count].join(", ")) };
+    let explain = format!("EXPLAIN (COSTS OFF) EXECUTE it{arguments}");
+    let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *connection).await.unwrap();
+    run(connection, "DEALLOCATE it").await;
+    rows.iter().map(|row| row.get::<String, _>(0) + "\n").collect()
+}
+
+/// The statements of the store's files, and those that it puts together.
+fn statements() -> Vec<String> {
+    let mut statements = counterfoil::store::postgres::statements();
+    for (file, text) in sources() {
+        if file == "connect.rs" || file == "open.rs" {
+            continue; // these set up, and may look where they like
+        }
+        let (mut select, mut last) = (String::new(), String::new());
+        for (before, text, _) in literals(&text) {
+            if before.ends_with("concat!(") {
+                select = text;
+            } else if before.ends_with("select!(") {
+                last = format!("{select}{text}");
+                statements.push(last.clone());
+            } else if ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "]
+                .iter()
+                .any(|verb| text.starts_with(verb))
+                && !before.ends_with("format!(")
+            {
+                statements.push(text);
+            }
+        }
+        let _ = last;
+    }
+    statements
+}
+
+async fn fill(connection: &mut PgConnection) {
+    let full = std::env::var_os("COUNTERFOIL_FULL").is_some();
+    let runs = if full { 100_000 } else { 10_000 };
+    let records = runs * 10;
+    let hash = "decode(repeat('01', 33), 'hex')";
+    let tenant = "(ARRAY['acme', 'globex', 'initech'])[1 + i % 3]";
+    for sql in [
+        "INSERT INTO worker (fence, name, enrolled_at, ended_at, retired, settled) \
+         SELECT i, 'worker ' || i, 0, CASE WHEN i < 290 THEN 1 END, true, i < 280 FROM generate_series(1, 300) i"
+            .to_owned(),
+        format!(
+            "INSERT INTO run (id, tenant, workflow, version, key, input, input_hash, state, wake_at, fence, revision, \
+             deaths, created_at, updated_at, unsettled) SELECT i, {tenant}, 'order', 1, 'start ' || i, '{{}}', {hash}, \
+             CASE WHEN i % 1000 = 0 THEN 1 ELSE 2 END, CASE WHEN i % 1000 > 10 THEN i * 1000 END, 1 + i % 300, 1, 0, 0, 0, \
+             i % 5000 = 0 FROM generate_series(1, {runs}) i"
+        ),
+        format!(
+            "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, step, \
+             fence, loose, revision, attempts, status, basis, outcome, created_at, updated_at, confirm_at) \
+             SELECT i, {tenant}, 'pay:' || i, 'pay', 1, '{{}}', {hash}, 1, CASE WHEN i % 20 > 0 THEN 1 + (i / 10) END, 'pay/1', \
+             1 + i % 300, CASE WHEN i % 2000 = 0 THEN 1 + i % 300 END, 1, 1, CASE WHEN i % 2000 = 0 THEN 1 ELSE 2 END, 0, \
+             CASE WHEN i % 2000 > 0 THEN '{{}}' END, 0, 0, CASE WHEN i % 1000 = 1 THEN i END FROM generate_series(1, {records}) i"
+        ),
+        format!(
+            "INSERT INTO step (tenant, run, kind, name, id, value, at) SELECT {tenant}, 1 + i / 5, 1, 'load', '' || i, \
+             '{{}}', 0 FROM generate_series(1, {records}) i"
+        ),
+        format!(
+            "INSERT INTO use (tenant, run, record, step, at) SELECT {tenant}, 1 + i / 2, i, 'pay/1', 0 \
+             FROM generate_series(1, {runs}) i"
+        ),
+        format!(
+            "INSERT INTO escalation (tenant, id, record, run, kind, question, opened_at, answer) SELECT {tenant}, i, i, \
+             i, 1, '?', 0, CASE WHEN i % 100 > 0 THEN '{{}}' END FROM generate_series(1, {runs}) i"
+        ),
+        format!(
+            "INSERT INTO evidence (tenant, record, fence, attempt, response, at) SELECT {tenant}, i, 1, 1, '{{}}', 0 \
+             FROM generate_series(1, {runs}) i"
+        ),
+        format!(
+            "INSERT INTO payload (tenant, digest, body) SELECT {tenant}, decode(md5('' || i), 'hex'), '{{}}' \
+             FROM generate_series(1, {runs}) i"
+        ),
+        "ANALYZE".to_owned(),
+    ] {
+        run(connection, sql).await;
+    }
+}

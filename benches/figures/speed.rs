@@ -211,7 +211,7 @@ fn open(runtime: &Runtime, home: &Home, name: &str, work: Work) -> Result<Bench,
             #[cfg(feature = "postgres")]
             Work::Pgbench(_) => {
                 raw::open(&place).await.close().await; // for its table
-                return Pgbench::of(&place).map(Bench::Pgbench);
+                Pgbench::of(&place).map(Bench::Pgbench)
             }
             _ => Ok(Bench::Engine(subject::engine(&place).await)),
         }

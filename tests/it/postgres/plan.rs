@@ -115,7 +115,9 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
             }
             let plan = plan.replace("::text", "").replace("::bigint", "");
             let sql: String = sql.chars().take(400).collect();
-            for words in needed.iter().filter(|words| !plan.contains(**words)) {
+            // An index may be read by way of a bitmap, and its table is then named elsewhere.
+            let lacks = |words: &&&str| !words.split(" on ").take(1).all(|index| plan.contains(index));
+            for words in needed.iter().filter(lacks) {
                 wrong.push(format!("{sql}\nshould have: {words}\nhas:\n{plan}"));
             }
             if plan.contains("Sort Key") && !MAY_SORT.iter().any(|may| sql.contains(may)) {

@@ -18,7 +18,7 @@ pub(crate) fn run(task: &ChildTask) -> Result<(), Box<dyn Error>> {
         "plain" => in_run(task, subject::plain),
         "asynchronous" => in_run(task, subject::asynchronous),
         "raw-inserts" => multi_thread().block_on(async {
-            let mut raw = raw::open(&task.db).await;
+            let mut raw = raw::open(&task.db.clone().into()).await;
             raw.inserts(task.n).await;
             done()?;
             raw.close().await;
@@ -31,7 +31,7 @@ pub(crate) fn run(task: &ChildTask) -> Result<(), Box<dyn Error>> {
 /// One run of `n` steps.
 fn in_run(task: &ChildTask, workflow: impl Workflow<u32, usize>) -> Result<(), Box<dyn Error>> {
     multi_thread().block_on(async {
-        let engine = subject::engine(&task.db).await;
+        let engine = subject::engine(&task.db.clone().into()).await;
         engine.tenant(subject::TENANT)?.run(workflow, task.n).await?;
         done()?;
         engine.shutdown(Duration::ZERO).await;
@@ -42,7 +42,7 @@ fn in_run(task: &ChildTask, workflow: impl Workflow<u32, usize>) -> Result<(), B
 /// So many runs at once, each of `n` guarded calls.
 fn in_engine(task: &ChildTask, runs: usize) -> Result<(), Box<dyn Error>> {
     multi_thread().block_on(async {
-        let engine = subject::engine(&task.db).await;
+        let engine = subject::engine(&task.db.clone().into()).await;
         subject::guarded_runs(&engine, runs, task.n).await;
         done()?;
         engine.shutdown(Duration::ZERO).await;

@@ -48,7 +48,7 @@ pub(crate) fn bytes(options: &Options) -> Result<Vec<Finding>, String> {
 
 /// The sizes of a database with ten runs of so many calls and steps.
 async fn engine_file(db: &Path, calls: u32, steps: u32) -> Sizes {
-    let engine = subject::engine(db).await;
+    let engine = subject::engine(&db.to_owned().into()).await;
     let tenant = engine.tenant(TENANT).expect("a tenant");
     for _ in 0..RUNS {
         tenant.run(subject::guarded, calls).await.expect("a run");
@@ -61,7 +61,7 @@ async fn engine_file(db: &Path, calls: u32, steps: u32) -> Sizes {
 }
 
 async fn raw_file(db: &Path) -> Sizes {
-    let raw = raw::open(db).await.group(10, N).await;
+    let raw = raw::open(&db.to_owned().into()).await.group(10, N).await;
     let wal_mb = size(&wal(db)) / 1e6;
     raw.close().await;
     Sizes { db: truncated(db).await, wal_mb }
@@ -69,7 +69,7 @@ async fn raw_file(db: &Path) -> Sizes {
 
 /// The size of a database whose WAL has been cut to nothing.
 async fn truncated(db: &Path) -> f64 {
-    let mut connection = raw::connect(db).await;
+    let mut connection = raw::sqlite::connect(db).await;
     sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await.expect("a checkpoint");
     connection.close().await.expect("closed");
     size(db)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use counterfoil::clock::Timestamp;
+use counterfoil::flow::ForTenant;
 use counterfoil::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
@@ -14,6 +15,7 @@ use counterfoil::store::{
 use futures_util::future::try_join_all;
 
 use crate::options::Options;
+use crate::place::{Database, Home, Place};
 use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
@@ -22,34 +24,43 @@ const RUNS: usize = 1000;
 const MINUTE: Duration = Duration::from_mins(1);
 
 pub(crate) fn statements(options: &Options) -> Result<Vec<Finding>, String> {
-    let folder = options.folder();
-    let asked = multi_thread().block_on(async {
-        let asked = Arc::new(AtomicU64::new(0));
-        let counted = asked.clone();
-        let engine = subject::builder(&folder.path().join("idle.db"))
-            .wrap_store(|store| Arc::new(Counting { store, asked: counted }))
-            .start()
-            .await
-            .expect("an engine");
-        let tenant = engine.tenant(TENANT).expect("a tenant");
-        let started = try_join_all((0..RUNS).map(|_| tenant.run(subject::nap, 1).start())).await;
-        assert_eq!(started.expect("runs").len(), RUNS);
-        loop {
-            let runs = tenant.runs(None).await.expect("the runs");
-            if runs.iter().filter(|run| matches!(run.state, RunState::Waiting { .. })).count() == RUNS {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        let before = asked.load(Ordering::SeqCst);
-        tokio::time::sleep(MINUTE).await;
-        let asked = asked.load(Ordering::SeqCst) - before;
-        engine.shutdown(Duration::ZERO).await;
-        asked
-    });
+    let home = Home::of(Database::Sqlite, options)?;
+    let asked = multi_thread().block_on(asked_a_minute(&home.place("idle"), RUNS, MINUTE));
     let measure = format!("statements per minute of an idle engine with {RUNS} waiting runs");
-    let subject = Values::new("a minute", vec![asked as f64]);
+    let subject = Values::new("a minute", vec![asked]);
     Ok(vec![Finding::absolute("idle", measure, subject, None).at_most(60.0, 0.0)])
+}
+
+/// What an engine asks of its store while so many runs wait, and nothing else happens.
+pub(crate) async fn asked_a_minute(place: &Place, runs: usize, window: Duration) -> f64 {
+    let asked = Arc::new(AtomicU64::new(0));
+    let counted = asked.clone();
+    let engine = subject::builder(place)
+        .wrap_store(|store| Arc::new(Counting { store, asked: counted }))
+        .start()
+        .await
+        .expect("an engine");
+    let tenant = engine.tenant(TENANT).expect("a tenant");
+    let started = try_join_all((0..runs).map(|_| tenant.run(subject::nap, 1).start())).await;
+    assert_eq!(started.expect("runs").len(), runs);
+    while waiting(&tenant).await < runs {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let before = asked.load(Ordering::SeqCst);
+    tokio::time::sleep(window).await;
+    let asked = asked.load(Ordering::SeqCst) - before;
+    engine.shutdown(Duration::ZERO).await;
+    asked as f64 * MINUTE.as_secs_f64() / window.as_secs_f64()
+}
+
+async fn waiting(tenant: &ForTenant) -> usize {
+    let (mut waiting, mut after) = (0, None);
+    loop {
+        let runs = tenant.runs(after).await.expect("the runs");
+        let Some(last) = runs.last() else { return waiting };
+        after = Some(last.id);
+        waiting += runs.iter().filter(|run| matches!(run.state, RunState::Waiting { .. })).count();
+    }
 }
 
 /// Counts what a store is asked, reads and writes alike.

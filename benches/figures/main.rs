@@ -1,16 +1,18 @@
-//! The figures of the core on SQLite, as ratios against raw sqlx, from one run on one disk.
+//! The figures of the core, on SQLite and on PostgreSQL, as ratios against raw sqlx, from one run on one disk.
 //!
 //! ```sh
 //! cargo bench                       # every row
 //! cargo bench -- --only guarded     # rows whose name begins so
 //! cargo bench --features sim -- --only simulator
+//! .ci/with-postgres --durable cargo bench --features postgres -- --only postgres
 //! ```
 //!
 //! `--rounds N` (5), `--dir PATH` (a folder beside the binary: never a RAM disk), `--json`.
 //!
 //! Each round measures the subject and its raw line one after the other, and takes their ratio; what is printed
 //! is the median of the rounds with the least and the greatest. The first round is thrown away: it grows the WAL
-//! to its steady size, so these are figures of a database in use and not of a new one.
+//! to its steady size, so these are figures of a database in use and not of a new one. The PostgreSQL is the one that
+//! `TEST_DATABASE_URL` names; it must sync, as with `--durable`.
 
 #![allow(missing_docs, reason = "a program")]
 #![allow(clippy::unnecessary_wraps, reason = "all rows of the table have one form")]
@@ -23,6 +25,11 @@ mod child;
 mod disk;
 mod idle;
 mod options;
+#[cfg(feature = "postgres")]
+mod pgbench;
+mod place;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod process;
 mod raw;
 mod report;
@@ -59,6 +66,20 @@ const ROWS: &[Row] = &[
     ("simulator", simulator::schedules),
     #[cfg(feature = "sim")]
     ("simulator-case-notice", simulator::case_notice),
+    #[cfg(feature = "postgres")]
+    ("postgres-guarded", postgres::guarded),
+    #[cfg(feature = "postgres")]
+    ("postgres-commits", postgres::commits),
+    #[cfg(feature = "postgres")]
+    ("postgres-runs-64", postgres::runs_64),
+    #[cfg(feature = "postgres")]
+    ("postgres-two-tx", postgres::two_transactions),
+    #[cfg(feature = "postgres")]
+    ("postgres-resume-plain", postgres::resume_plain),
+    #[cfg(feature = "postgres")]
+    ("postgres-resume-guarded", postgres::resume_guarded),
+    #[cfg(feature = "postgres")]
+    ("postgres-idle", postgres::idle),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,11 +1,11 @@
 //! Rows about resuming: what a recorded step adds to the time from opening the engine until the run is where it was.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
 use crate::options::Options;
+use crate::place::{Database, Home, Place};
 use crate::raw;
 use crate::report::{Finding, Values, median};
 use crate::speed::multi_thread;
@@ -15,32 +15,38 @@ use crate::subject::{self, TENANT};
 const REPEATS: usize = 5;
 
 #[derive(Clone, Copy)]
-enum Recorded {
+pub(crate) enum Recorded {
     Plain,
     Guarded,
 }
 
 pub(crate) fn plain(options: &Options) -> Result<Vec<Finding>, String> {
     let finding = |n| {
-        let (subject, raw) = measure(options, Recorded::Plain, n);
+        let (subject, raw) = measure(options, Database::Sqlite, Recorded::Plain, n)?;
         let measure = format!("resume, extra time per plain step ÷ raw read of a row, {n} steps");
-        Finding::ratio("resume-plain", measure, subject, raw).at_most(3.0, 1.6)
+        Ok(Finding::ratio("resume-plain", measure, subject, raw).at_most(3.0, 1.6))
     };
-    Ok([1000, 10_000].map(finding).into())
+    [1000, 10_000].into_iter().map(finding).collect()
 }
 
 pub(crate) fn guarded(options: &Options) -> Result<Vec<Finding>, String> {
     let finding = |n| {
-        let (subject, raw) = measure(options, Recorded::Guarded, n);
+        let (subject, raw) = measure(options, Database::Sqlite, Recorded::Guarded, n)?;
         let measure = format!("resume, extra time per guarded call ÷ raw read of a row, {n} calls");
-        Finding::ratio("resume-guarded", measure, subject, raw).at_most(4.0, 2.6)
+        Ok(Finding::ratio("resume-guarded", measure, subject, raw).at_most(4.0, 2.6))
     };
-    Ok([1000, 10_000].map(finding).into())
+    [1000, 10_000].into_iter().map(finding).collect()
 }
 
-fn measure(options: &Options, recorded: Recorded, n: u32) -> (Values, Values) {
-    let folder = options.folder();
-    let [long, empty, rows] = ["long.db", "empty.db", "rows.db"].map(|name| folder.path().join(name));
+/// Microseconds per step, and per row read raw, in each round.
+pub(crate) fn measure(
+    options: &Options,
+    database: Database,
+    recorded: Recorded,
+    n: u32,
+) -> Result<(Values, Values), String> {
+    let home = Home::of(database, options)?;
+    let [long, empty, rows] = ["long", "empty", "rows"].map(|name| home.place(name));
     let runtime = multi_thread();
     runtime.block_on(async {
         record(&long, recorded, n).await;
@@ -60,12 +66,12 @@ fn measure(options: &Options, recorded: Recorded, n: u32) -> (Values, Values) {
             baseline.push(median(&read) * 1e6 / f64::from(n));
         }
     }
-    (Values::new("µs", subjects), Values::new("µs", baseline))
+    Ok((Values::new("µs", subjects), Values::new("µs", baseline)))
 }
 
 /// Leaves an active run with `n` recorded steps behind.
-async fn record(db: &Path, recorded: Recorded, n: u32) {
-    let engine = subject::engine(db).await;
+async fn record(place: &Place, recorded: Recorded, n: u32) {
+    let engine = subject::engine(place).await;
     let tenant = engine.tenant(TENANT).expect("a tenant");
     let arrived = subject::arrival();
     let started = match recorded {
@@ -78,13 +84,13 @@ async fn record(db: &Path, recorded: Recorded, n: u32) {
 }
 
 /// From the start of an engine until the run is where it was.
-fn resume(runtime: &Runtime, db: &Path) -> Duration {
+fn resume(runtime: &Runtime, place: &Place) -> Duration {
     let arrived = subject::arrival();
     let resumed = runtime.spawn({
-        let db = db.to_owned();
+        let place = place.clone();
         async move {
             let start = Instant::now();
-            let engine = subject::engine(&db).await;
+            let engine = subject::engine(&place).await;
             let end = arrived.await.expect("the run is resumed");
             engine.shutdown(Duration::ZERO).await;
             end - start
@@ -94,11 +100,11 @@ fn resume(runtime: &Runtime, db: &Path) -> Duration {
 }
 
 /// All rows in one query, decoded, on a connection that has not read them before, as the engine's has not.
-fn read(runtime: &Runtime, db: &Path, n: u32) -> Duration {
+fn read(runtime: &Runtime, place: &Place, n: u32) -> Duration {
     let reading = runtime.spawn({
-        let db = db.to_owned();
+        let place = place.clone();
         async move {
-            let mut raw = raw::open(&db).await;
+            let mut raw = raw::open(&place).await;
             let start = Instant::now();
             let rows = raw.read().await;
             let elapsed = start.elapsed();

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use counterfoil::Engine;
-use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::options::Options;
+#[cfg(feature = "postgres")]
+use crate::pgbench::{CONNECTIONS, Pgbench};
+use crate::place::{Database, Home};
 use crate::raw::{self, Raw};
 use crate::report::{Finding, Values};
 use crate::subject::{self, TENANT};
@@ -16,65 +18,91 @@ type Findings = Result<Vec<Finding>, String>;
 /// A round is cut into slices of subject and raw line in turn, so that both meet the disk in the same mood.
 const SLICES: usize = 5;
 
+const SQLITE: Database = Database::Sqlite;
+
 /// What is done in a slice, and how often.
 #[derive(Clone, Copy)]
-enum Work {
+pub(crate) enum Work {
     RawInserts(u32),
     RawTwoTransactions(u32),
-    RawGroup { tasks: u32, rows: u32 },
+    RawGroup {
+        tasks: u32,
+        rows: u32,
+    },
     Guarded(u32),
     Plain(u32),
     Asynchronous(u32),
-    GuardedRuns { runs: usize, calls: u32 },
+    GuardedRuns {
+        runs: usize,
+        calls: u32,
+    },
+    /// Two-transaction steps of pgbench, so many on each of its connections.
+    #[cfg(feature = "postgres")]
+    Pgbench(u32),
 }
 
 /// What it is done with: a database of its own, kept open over all rounds.
 enum Bench {
     Raw(Option<Raw>),
     Engine(Engine),
+    #[cfg(feature = "postgres")]
+    Pgbench(Pgbench),
 }
 
 /// What it took, over all slices of a round.
 #[derive(Default)]
-struct Taken {
+pub(crate) struct Taken {
     count: f64,
     seconds: f64,
     processor_seconds: f64,
 }
 
 pub(crate) fn guarded(options: &Options) -> Findings {
-    on_each_runtime(options, Work::Guarded(200), Work::RawInserts(200), |runtime, subject, raw| {
+    on_each_runtime(options, SQLITE, Work::Guarded(200), Work::RawInserts(200), |runtime, subject, raw| {
         let measure = format!("sequential guarded calls ÷ raw one-row inserts, {runtime}");
         Finding::ratio("guarded", measure, per_second(subject), per_second(raw)).at_least(0.70, 0.82)
     })
 }
 
 pub(crate) fn guarded_two_transactions(options: &Options) -> Findings {
-    on_each_runtime(options, Work::Guarded(200), Work::RawTwoTransactions(100), |runtime, subject, raw| {
-        let measure = format!("sequential guarded calls ÷ raw two-transaction steps, {runtime}");
-        Finding::ratio("guarded-two-tx", measure, per_second(subject), per_second(raw)).at_least(1.3, 1.6)
-    })
+    on_each_runtime(
+        options,
+        SQLITE,
+        Work::Guarded(200),
+        Work::RawTwoTransactions(100),
+        |runtime, subject, raw| {
+            let measure = format!("sequential guarded calls ÷ raw two-transaction steps, {runtime}");
+            Finding::ratio("guarded-two-tx", measure, per_second(subject), per_second(raw)).at_least(1.3, 1.6)
+        },
+    )
 }
 
 pub(crate) fn plain(options: &Options) -> Findings {
-    on_each_runtime(options, Work::Plain(5000), Work::RawInserts(200), |runtime, subject, raw| {
+    on_each_runtime(options, SQLITE, Work::Plain(5000), Work::RawInserts(200), |runtime, subject, raw| {
         let measure = format!("sequential plain steps ÷ raw one-row inserts, {runtime}");
         Finding::ratio("plain", measure, per_second(subject), per_second(raw)).at_least(8.0, 20.0)
     })
 }
 
 pub(crate) fn asynchronous(options: &Options) -> Findings {
-    on_each_runtime(options, Work::Asynchronous(200), Work::RawInserts(200), |runtime, subject, raw| {
-        let measure = format!("sequential asynchronous steps ÷ raw one-row inserts, {runtime}");
-        Finding::ratio("async", measure, per_second(subject), per_second(raw)).at_least(0.70, 0.85)
-    })
+    on_each_runtime(
+        options,
+        SQLITE,
+        Work::Asynchronous(200),
+        Work::RawInserts(200),
+        |runtime, subject, raw| {
+            let measure = format!("sequential asynchronous steps ÷ raw one-row inserts, {runtime}");
+            Finding::ratio("async", measure, per_second(subject), per_second(raw)).at_least(0.70, 0.85)
+        },
+    )
 }
 
-const RAW_GROUP: Work = Work::RawGroup { tasks: 64, rows: 6400 };
+pub(crate) const RAW_GROUP: Work = Work::RawGroup { tasks: 64, rows: 6400 };
 
 pub(crate) fn runs_64(options: &Options) -> Findings {
     on_each_runtime(
         options,
+        SQLITE,
         Work::GuardedRuns { runs: 64, calls: 100 },
         RAW_GROUP,
         |runtime, subject, raw| {
@@ -87,6 +115,7 @@ pub(crate) fn runs_64(options: &Options) -> Findings {
 pub(crate) fn runs_1000(options: &Options) -> Findings {
     on_each_runtime(
         options,
+        SQLITE,
         Work::GuardedRuns { runs: 1000, calls: 10 },
         RAW_GROUP,
         |runtime, subject, raw| {
@@ -97,13 +126,13 @@ pub(crate) fn runs_1000(options: &Options) -> Findings {
 }
 
 pub(crate) fn cpu(options: &Options) -> Findings {
-    on_each_runtime(options, Work::Guarded(200), Work::RawInserts(200), |runtime, subject, raw| {
+    on_each_runtime(options, SQLITE, Work::Guarded(200), Work::RawInserts(200), |runtime, subject, raw| {
         let measure = format!("CPU per guarded call ÷ CPU per raw insert, {runtime}");
         Finding::ratio("cpu", measure, processor(subject), processor(raw)).at_most(1.9, 1.5)
     })
 }
 
-fn per_second(taken: &[Taken]) -> Values {
+pub(crate) fn per_second(taken: &[Taken]) -> Values {
     Values::new("/s", taken.iter().map(|taken| taken.count / taken.seconds).collect())
 }
 
@@ -111,21 +140,22 @@ fn processor(taken: &[Taken]) -> Values {
     Values::new("µs", taken.iter().map(|taken| taken.processor_seconds * 1e6 / taken.count).collect())
 }
 
-fn on_each_runtime(
+pub(crate) fn on_each_runtime(
     options: &Options,
+    database: Database,
     subject: Work,
     raw: Work,
     finding: impl Fn(&str, &[Taken], &[Taken]) -> Finding,
 ) -> Findings {
     let runtimes = [("current_thread", current_thread()), ("multi_thread", multi_thread())];
-    let findings = runtimes.map(|(name, runtime)| {
-        let (subject, raw) = in_turn(options, &runtime, subject, raw);
-        finding(name, &subject, &raw)
+    let measured = runtimes.into_iter().map(|(name, runtime)| {
+        let (subject, raw) = in_turn(options, database, &runtime, subject, raw)?;
+        Ok(finding(name, &subject, &raw))
     });
-    Ok(findings.into())
+    measured.collect()
 }
 
-fn current_thread() -> Runtime {
+pub(crate) fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
@@ -135,15 +165,21 @@ pub(crate) fn multi_thread() -> Runtime {
 }
 
 /// Subject and raw line in turn, in each round but the one that warms up.
-fn in_turn(options: &Options, runtime: &Runtime, subject: Work, raw: Work) -> (Vec<Taken>, Vec<Taken>) {
-    let folder = options.folder();
-    let mut benches = [open(runtime, &folder, "subject", subject), open(runtime, &folder, "raw", raw)];
+fn in_turn(
+    options: &Options,
+    database: Database,
+    runtime: &Runtime,
+    subject: Work,
+    raw: Work,
+) -> Result<(Vec<Taken>, Vec<Taken>), String> {
+    let home = Home::of(database, options)?;
+    let mut benches = [open(runtime, &home, "subject", subject)?, open(runtime, &home, "raw", raw)?];
     let (mut subjects, mut raws) = (Vec::new(), Vec::new());
     for round in 0..=options.rounds {
         let mut taken = [Taken::default(), Taken::default()];
         for _ in 0..SLICES {
             for ((bench, work), taken) in benches.iter_mut().zip([subject, raw]).zip(&mut taken) {
-                measure(runtime, bench, work, taken);
+                measure(runtime, bench, work, taken)?;
             }
         }
         if round > 0 {
@@ -157,25 +193,32 @@ fn in_turn(options: &Options, runtime: &Runtime, subject: Work, raw: Work) -> (V
             match bench {
                 Bench::Engine(engine) => engine.shutdown(Duration::ZERO).await,
                 Bench::Raw(raw) => raw.expect("it is given back").close().await,
+                #[cfg(feature = "postgres")]
+                Bench::Pgbench(_) => {}
             }
         }
     });
-    (subjects, raws)
+    Ok((subjects, raws))
 }
 
-fn open(runtime: &Runtime, folder: &TempDir, name: &str, work: Work) -> Bench {
-    let db = folder.path().join(format!("{name}.db"));
+fn open(runtime: &Runtime, home: &Home, name: &str, work: Work) -> Result<Bench, String> {
+    let place = home.place(name);
     runtime.block_on(async {
         match work {
             Work::RawInserts(_) | Work::RawTwoTransactions(_) | Work::RawGroup { .. } => {
-                Bench::Raw(Some(raw::open(&db).await))
+                Ok(Bench::Raw(Some(raw::open(&place).await)))
             }
-            _ => Bench::Engine(subject::engine(&db).await),
+            #[cfg(feature = "postgres")]
+            Work::Pgbench(_) => {
+                raw::open(&place).await.close().await; // for its table
+                Pgbench::of(&place).map(Bench::Pgbench)
+            }
+            _ => Ok(Bench::Engine(subject::engine(&place).await)),
         }
     })
 }
 
-fn measure(runtime: &Runtime, bench: &mut Bench, work: Work, taken: &mut Taken) {
+fn measure(runtime: &Runtime, bench: &mut Bench, work: Work, taken: &mut Taken) -> Result<(), String> {
     let (processor, start) = (processor_time(), Instant::now());
     let count = match bench {
         Bench::Engine(engine) => drive(runtime, engine.clone(), work),
@@ -185,10 +228,19 @@ fn measure(runtime: &Runtime, bench: &mut Bench, work: Work, taken: &mut Taken) 
             *slot = Some(raw);
             count
         }
+        // It says itself how long it took without connecting.
+        #[cfg(feature = "postgres")]
+        Bench::Pgbench(pgbench) => {
+            let Work::Pgbench(each) = work else { unreachable!("work of another") };
+            taken.count += f64::from(CONNECTIONS * each);
+            taken.seconds += pgbench.seconds(each)?;
+            return Ok(());
+        }
     };
     taken.count += f64::from(count);
     taken.seconds += start.elapsed().as_secs_f64();
     taken.processor_seconds += processor_time().saturating_sub(processor).as_secs_f64();
+    Ok(())
 }
 
 /// As a task, like the engine's runs.

@@ -3,7 +3,6 @@
 //! *Guarded call*: `ctx.call` of an in-process tool of class `Lookup`, 100 bytes there and 100 back.
 //! *Plain step*: `ctx.step` of a closure with the same result.
 
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,8 @@ use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect
 use counterfoil::{Ctx, Engine, Failure};
 use futures_util::future::try_join_all;
 use tokio::sync::oneshot;
+
+use crate::place::Place;
 
 pub(crate) const TENANT: &str = "acme";
 
@@ -98,8 +99,8 @@ async fn stay() -> Result<usize, Failure> {
     std::future::pending().await
 }
 
-pub(crate) fn builder(db: &Path) -> EngineBuilder {
-    Engine::sqlite(db)
+pub(crate) fn builder(place: &Place) -> EngineBuilder {
+    on(place)
         .tool(Touch)
         .workflow("guarded", 1, guarded)
         .workflow("plain", 1, plain)
@@ -110,8 +111,22 @@ pub(crate) fn builder(db: &Path) -> EngineBuilder {
         .max_deaths(u32::MAX) // a run is resumed over and over
 }
 
-pub(crate) async fn engine(db: &Path) -> Engine {
-    builder(db).start().await.expect("an engine on the measured disk")
+fn on(place: &Place) -> EngineBuilder {
+    match place {
+        Place::File(db) => Engine::sqlite(db),
+        #[cfg(feature = "postgres")]
+        Place::Schema { url, name } => {
+            let options = counterfoil::store::postgres::Options {
+                schema: Some(name.clone()),
+                ..counterfoil::store::postgres::Options::default()
+            };
+            Engine::postgres_with(url, options)
+        }
+    }
+}
+
+pub(crate) async fn engine(place: &Place) -> Engine {
+    builder(place).start().await.expect("an engine on the measured disk")
 }
 
 /// So many runs at once, each of so many guarded calls, until all results are durable.

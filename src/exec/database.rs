@@ -31,6 +31,10 @@ pub enum Database {
 
 impl Database {
     /// Ends writing, and gives a file free.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        allow(clippy::unused_async, reason = "there is none to end")
+    )]
     pub(super) async fn retire(&self) {
         match *self {
             #[cfg(feature = "sqlite")]

@@ -172,7 +172,7 @@ impl Registry {
     }
 
     /// The one durable boundary that passes neither store nor tool: a transaction on the concrete store.
-    #[cfg(all(feature = "sim", feature = "sqlite"))]
+    #[cfg(feature = "sim")]
     pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
         if let Some(watch) = &self.watch {
             watch.at(point);

@@ -206,6 +206,14 @@ impl Process {
             .expect("the test hangs: what it waits for does not happen")
     }
 
+    /// Does something in this process beside what else it does.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.runtime.spawn(work)
+    }
+
     /// Dies where it stands. Returns when nothing of it is left, so that its lock is free.
     pub(crate) fn crash(self) {
         let Self { engine, runtime, .. } = self;

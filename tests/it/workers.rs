@@ -30,7 +30,7 @@ const REST: Duration = Duration::from_millis(3_600);
 const MOMENT: Duration = Duration::from_millis(20);
 
 /// Chance that is the same to what takes it by the hundred, and new to what must be unique.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tenths;
 
 static DRAWN: AtomicU64 = AtomicU64::new(0);
@@ -61,7 +61,7 @@ impl Cluster {
     /// A worker behind a tap of its own.
     fn tapped<W: Workflow<(), u32>>(&self, code: W, tap: &Tap) -> Process {
         let engine = self.world.equip(Engine::store(self.store.clone()), tap);
-        let engine = engine.clock(self.hands.clone()).entropy(Tenths::default()).lease(LEASE);
+        let engine = engine.clock(self.hands.clone()).entropy(Tenths).lease(LEASE);
         Process::start(&self.world, engine.workflow(NAME, 1, code))
     }
 
@@ -99,7 +99,7 @@ fn begins(change: &counterfoil::store::Change) -> bool {
 fn a_dead_worker_is_taken_over_when_its_lease_has_run_out() {
     let cluster = Cluster::new();
     let world = cluster.world.clone();
-    let code = flow!(world, |ctx, _input: ()| Ok(ctx.call::<Post>("hello".into()).await?));
+    let code = flow!(world, |ctx, _input: ()| ctx.call::<Post>("hello".into()).await);
     world.hold("post after");
     let (a, b) = (cluster.worker(code.clone()), cluster.worker(code.clone()));
     let run = a.on(async {
@@ -125,7 +125,7 @@ fn a_dead_worker_is_taken_over_when_its_lease_has_run_out() {
 fn a_worker_without_a_lease_sends_nothing() {
     let cluster = Cluster::new();
     let world = cluster.world.clone();
-    let code = flow!(world, |ctx, _input: ()| Ok(ctx.call::<Pay>(Bill::new("march", 5)).await?));
+    let code = flow!(world, |ctx, _input: ()| ctx.call::<Pay>(Bill::new("march", 5)).await);
     let (cut_off, tap) = (Tap::default(), Tap::default());
     let (a, b) = (cluster.tapped(code.clone(), &cut_off), cluster.tapped(code.clone(), &tap));
     cut_off.hold(renews);
@@ -165,7 +165,7 @@ fn a_worker_without_a_lease_sends_nothing() {
 fn a_lease_that_is_renewed_late_lets_the_call_go() {
     let cluster = Cluster::new();
     let world = cluster.world.clone();
-    let code = flow!(world, |ctx, _input: ()| Ok(ctx.call::<Pay>(Bill::new("march", 5)).await?));
+    let code = flow!(world, |ctx, _input: ()| ctx.call::<Pay>(Bill::new("march", 5)).await);
     let a = cluster.worker(code.clone());
     world.tap.hold(renews);
     a.on(async {
@@ -185,7 +185,7 @@ fn a_lease_that_is_renewed_late_lets_the_call_go() {
 fn a_zombies_answer_becomes_evidence() {
     let cluster = Cluster::new();
     let world = cluster.world.clone();
-    let code = flow!(world, |ctx, _input: ()| Ok(ctx.call::<Post>("hello".into()).await?));
+    let code = flow!(world, |ctx, _input: ()| ctx.call::<Post>("hello".into()).await);
     let (cut_off, tap) = (Tap::default(), Tap::default());
     world.hold("post after");
     let (a, b) = (cluster.tapped(code.clone(), &cut_off), cluster.tapped(code.clone(), &tap));
@@ -218,7 +218,7 @@ fn a_graceful_end_hands_over_at_once() {
     let world = cluster.world.clone();
     let code = flow!(world, |ctx, _input: ()| {
         ctx.sleep(Duration::from_secs(3600)).await?;
-        Ok(ctx.call::<Post>("awake".into()).await?)
+        ctx.call::<Post>("awake".into()).await
     });
     let (a, b) = (cluster.worker(code.clone()), cluster.worker(code.clone()));
     let run = a.on(async { a.acme().run(code, ()).start().await.unwrap().id() });
@@ -245,11 +245,8 @@ fn a_call_in_another_workers_hand_is_waited_for() {
     let (a, b) = (cluster.worker(code), cluster.worker(code));
     world.hold("pay before");
     let first = a.engine().executor();
-    let first = a.on(async {
-        let first = tokio::spawn(async move { first.execute(request("march")).await });
-        world.reached("pay before").await;
-        first
-    });
+    let first = a.spawn(async move { first.execute(request("march")).await });
+    a.on(world.reached("pay before"));
     b.on(async {
         let second = b.engine().executor();
         let at_once = second.execute(request("march").wait(Wait::No)).await.unwrap();
@@ -272,7 +269,7 @@ fn a_call_in_another_workers_hand_is_waited_for() {
 fn an_answer_given_elsewhere_wakes_the_run() {
     let cluster = Cluster::new();
     let world = cluster.world.clone();
-    let code = flow!(world, |ctx, _input: ()| Ok(ctx.call::<Ring>("door".into()).await?));
+    let code = flow!(world, |ctx, _input: ()| ctx.call::<Ring>("door".into()).await);
     world.hold("ring after");
     let (a, b) = (cluster.worker(code.clone()), cluster.worker(code.clone()));
     let run = a.on(async {
@@ -294,10 +291,8 @@ fn an_answer_given_elsewhere_wakes_the_run() {
         let newest = b.on(cluster.workers()).iter().map(|worker| worker.fence).max().unwrap();
         if found.unwrap().unwrap().fence == newest { (c, b) } else { (b, c) }
     };
-    let waiting = owner.on(async {
-        let handle = owner.acme().handle::<u32>(run);
-        tokio::spawn(async move { handle.result().await })
-    });
+    let handle = owner.acme().handle::<u32>(run);
+    let waiting = owner.spawn(async move { handle.result().await });
     other.on(async {
         let question = other.question(EscalationKind::Ambiguous).await;
         other.acme().resolve(question.id, Resolution::Committed(json!(7)), "ann").await.unwrap();
@@ -325,7 +320,7 @@ fn a_worker_that_starts_again_is_another_one() {
 fn an_unknown_workflow_is_left_to_others() {
     let cluster = Cluster::new();
     let world = cluster.world.clone();
-    let code = flow!(world, |ctx, _input: ()| Ok(ctx.call::<Post>("hello".into()).await?));
+    let code = flow!(world, |ctx, _input: ()| ctx.call::<Post>("hello".into()).await);
     world.hold("post after");
     let a = cluster.worker(code.clone());
     let run = a.on(async {

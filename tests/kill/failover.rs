@@ -26,7 +26,7 @@ fn plan() -> Plan {
         runs: 200,
         storm: Duration::from_secs(8),
         calm: Duration::from_mins(1),
-        lease: Duration::from_secs(3),
+        lease: Duration::from_secs(10), // the database is away for seconds, on a busy machine for more
         settle: Duration::from_secs(1),
         seed: 0,
     }

@@ -1,0 +1,150 @@
+//! The rows of the PostgreSQL table: the same work as on SQLite, against raw lines on the same server.
+
+use std::time::Duration;
+
+use sqlx::{Connection as _, PgConnection};
+
+use crate::options::Options;
+use crate::place::{Database, Home, Place, url};
+use crate::report::{Finding, Values};
+use crate::resume::{self, Recorded};
+use crate::speed::{RAW_GROUP, Work, multi_thread, on_each_runtime, per_second};
+use crate::{idle, raw, subject};
+
+type Findings = Result<Vec<Finding>, String>;
+
+const DATABASE: Database = Database::Postgres;
+const RUNS_64: Work = Work::GuardedRuns { runs: 64, calls: 100 };
+
+pub(crate) fn guarded(options: &Options) -> Findings {
+    on_each_runtime(options, DATABASE, Work::Guarded(200), Work::RawInserts(200), |runtime, subject, raw| {
+        let measure = format!("PostgreSQL: sequential guarded calls ÷ raw one-row inserts, {runtime}");
+        Finding::ratio("postgres-guarded", measure, per_second(subject), per_second(raw)).at_least(0.65, 0.80)
+    })
+}
+
+pub(crate) fn runs_64(options: &Options) -> Findings {
+    on_each_runtime(options, DATABASE, RUNS_64, RAW_GROUP, |runtime, subject, raw| {
+        let measure = format!("PostgreSQL: 64 runs, guarded calls ÷ rows of raw group commit, {runtime}");
+        Finding::ratio("postgres-runs-64", measure, per_second(subject), per_second(raw)).at_least(0.25, 0.45)
+    })
+}
+
+pub(crate) fn two_transactions(options: &Options) -> Findings {
+    on_each_runtime(options, DATABASE, RUNS_64, Work::Pgbench(50), |runtime, subject, raw| {
+        let measure =
+            format!("PostgreSQL: 64 runs, guarded calls ÷ pgbench steps, 32 connections, {runtime}");
+        Finding::ratio("postgres-two-tx", measure, per_second(subject), per_second(raw)).at_least(2.5, 4.0)
+    })
+}
+
+pub(crate) fn resume_plain(options: &Options) -> Findings {
+    let finding = |n| {
+        let (subject, raw) = resume::measure(options, DATABASE, Recorded::Plain, n)?;
+        let measure = format!("PostgreSQL: resume, extra time per plain step ÷ raw read of a row, {n} steps");
+        Ok(Finding::ratio("postgres-resume-plain", measure, subject, raw).at_most(3.0, 2.0))
+    };
+    [1000, 10_000].into_iter().map(finding).collect()
+}
+
+pub(crate) fn resume_guarded(options: &Options) -> Findings {
+    let finding = |n| {
+        let (subject, raw) = resume::measure(options, DATABASE, Recorded::Guarded, n)?;
+        let measure =
+            format!("PostgreSQL: resume, extra time per guarded call ÷ raw read of a row, {n} calls");
+        Ok(Finding::ratio("postgres-resume-guarded", measure, subject, raw).at_most(5.0, 3.5))
+    };
+    [1000, 10_000].into_iter().map(finding).collect()
+}
+
+/// Long enough for several heartbeats.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// What the store is asked: a heartbeat asks it twice, each one statement on the wire.
+pub(crate) fn idle(options: &Options) -> Findings {
+    let finding = |runs| {
+        let home = Home::of(DATABASE, options)?;
+        let asked = multi_thread().block_on(idle::asked_a_minute(&home.place("idle"), runs, IDLE));
+        let measure = format!("PostgreSQL: statements per minute of an idle worker with {runs} waiting runs");
+        let subject = Values::new("a minute", vec![asked]);
+        Ok(Finding::absolute("postgres-idle", measure, subject, None).at_most(120.0, 30.0))
+    };
+    [0, 10_000].into_iter().map(finding).collect()
+}
+
+/// Commits of a thousand calls: those of an engine that makes a thousand, less those of one that makes none. They
+/// are the server's count of all transactions in this database (`pg_stat_database.xact_commit`), also of those that
+/// only read and of those of other sessions.
+pub(crate) fn commits(options: &Options) -> Findings {
+    const CALLS: u32 = 1000;
+    let home = Home::of(DATABASE, options)?;
+    let (ours, raws) = (home.place("subject"), home.place("raw"));
+    let url = url()?;
+    let (subject, raw) = multi_thread().block_on(async {
+        let (mut subject, mut raw) = (Vec::new(), Vec::new());
+        for round in 0..=options.rounds {
+            let mut marks = vec![committed(&url).await];
+            for calls in [0, CALLS] {
+                guarded_calls(&ours, calls).await;
+                marks.push(committed(&url).await);
+            }
+            for rows in [0, CALLS] {
+                raw_inserts(&raws, rows).await;
+                marks.push(committed(&url).await);
+            }
+            let spent: Vec<_> = marks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            if round > 0 {
+                subject.push((spent[1] - spent[0]) as f64 / f64::from(CALLS));
+                raw.push((spent[3] - spent[2]) as f64 / f64::from(CALLS));
+            }
+        }
+        (subject, raw)
+    });
+    let measure = "PostgreSQL: commits per guarded call in a row, 1000 calls".to_owned();
+    let raw = Some(Values::new("a row", raw));
+    let subject = Values::new("a call", subject);
+    Ok(vec![Finding::absolute("postgres-commits", measure, subject, raw).at_most(1.05, 1.01)])
+}
+
+async fn guarded_calls(place: &Place, n: u32) {
+    let engine = subject::engine(place).await;
+    let tenant = engine.tenant(subject::TENANT).expect("a tenant");
+    tenant.run(subject::guarded, n).await.expect("a run");
+    engine.shutdown(Duration::ZERO).await;
+}
+
+async fn raw_inserts(place: &Place, n: u32) {
+    let mut raw = raw::open(place).await;
+    raw.inserts(n).await;
+    raw.close().await;
+}
+
+/// Counted when all other sessions have ended: one tells the server's statistics of its commits at its end, and
+/// before that when it likes.
+async fn committed(url: &str) -> i64 {
+    let mut connection = PgConnection::connect(url).await.expect("a connection");
+    // One transaction however often it looks, and counted after its own answer: the same in every difference.
+    let mut looking = connection.begin().await.expect("a transaction");
+    loop {
+        sqlx::query("SELECT pg_stat_clear_snapshot()").execute(&mut *looking).await.expect("an answer");
+        let others: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+             AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
+        )
+        .fetch_one(&mut *looking)
+        .await
+        .expect("the sessions");
+        if others == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let committed =
+        sqlx::query_scalar("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+            .fetch_one(&mut *looking)
+            .await
+            .expect("the count");
+    looking.commit().await.expect("an answer");
+    connection.close().await.expect("closed");
+    committed
+}

@@ -46,4 +46,4 @@ CREATE TABLE use (
     at     BIGINT NOT NULL,
     PRIMARY KEY (tenant, run, record)
 );
-CREATE INDEX use_record ON use (tenant, record);
+CREATE INDEX use_record ON use (tenant, record, run);

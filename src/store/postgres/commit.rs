@@ -227,7 +227,7 @@ impl Writer {
             }
         }
         if self.connection.is_none() {
-            self.connection = Some(store.connector.connect(Purpose::Ledger).await.map_err(Trouble::of)?);
+            self.connection = Some(store.connector.connect(Purpose::Writing).await.map_err(Trouble::of)?);
         }
         self.unfinished = false;
         Ok(())
@@ -292,7 +292,7 @@ async fn claim(
     let mut batch = Batch::by(Vec::new());
     run::write_claims(runs, &mut batch);
     let arguments = batch.claiming(fence)?;
-    let query = sqlx::query_with(run::CLAIM, arguments);
+    let query = sqlx::query_with(run::CLAIM, arguments).persistent(false); // planned anew: see `connect`
     let mut taken = HashSet::new();
     for row in query.fetch_all(&mut *connection).await? {
         taken.insert((row.try_get::<String, _>(0)?, row.try_get::<i64, _>(1)?));

@@ -16,8 +16,10 @@ use crate::store::{OpenError, StoreError};
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Our own statements, written so that an index answers each of them.
-    Ledger,
+    /// Our own statements that write: always the same few.
+    Writing,
+    /// Our own questions, each of which has its index.
+    Reading,
     /// The user's statements: the planner is left as the user knows it.
     Guest,
 }
@@ -129,15 +131,18 @@ impl Connector {
             set("tcp_keepalives_count", "3");
             set("client_min_messages", "warning");
         }
-        if purpose == Purpose::Ledger {
+        if purpose != Purpose::Guest {
             // What the client gives up waiting for, the server gives up doing. Neither ends a commit that waits for
             // its standby.
             set("statement_timeout", &options.answer_timeout.as_millis().to_string());
             set("idle_in_transaction_session_timeout", &options.lock_timeout.as_millis().to_string());
             if !options.distributed {
-                // Plans are made once and kept, perhaps while a table was still empty. Each of our statements has
-                // its index, and every join of ours is by key.
-                set("plan_cache_mode", "force_generic_plan");
+                // What writes finds its rows by the keys that it conflicts with: one plan for good. What asks could be
+                // answered by way of another index, too, and which one is better does not show in a table that is
+                // still empty: so its plan is not kept. Every join of ours is by key.
+                let kept =
+                    if purpose == Purpose::Writing { "force_generic_plan" } else { "force_custom_plan" };
+                set("plan_cache_mode", kept);
                 for planner in ["enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"] {
                     set(planner, "off");
                 }

@@ -109,14 +109,14 @@ impl Default for Options {
 
 pub(super) async fn open(url: &str, options: Options) -> Result<Postgres, StoreError> {
     let connector = Arc::new(Connector::new(url, options)?);
-    let mut connection = prepare(&connector, Purpose::Ledger, Opening::ToWork).await?;
+    let mut connection = prepare(&connector, Purpose::Writing, Opening::ToWork).await?;
     let hints = listen::Hints::new(connector.clone(), &mut connection).await?;
     let writer =
         Writer { connection: Some(connection), statements: Statements::default(), unfinished: false };
     let pool = |purpose, size| Pool::new(connector.clone(), purpose, size);
     Ok(Postgres {
         writer: Mutex::new(Some(writer)),
-        readers: pool(Purpose::Ledger, connector.options.readers),
+        readers: pool(Purpose::Reading, connector.options.readers),
         guests: pool(Purpose::Guest, connector.options.guests),
         hints,
         connector,

@@ -355,13 +355,14 @@ pub(super) async fn at(pool: &Pool, tenant: &Tenant, id: RecordId) -> Result<Opt
     pool.optional(query).await?.as_ref().map(read).transpose()
 }
 
-/// Those of runs are found by their runs: an index of all started records would be written twice for each call.
+/// Those of runs are found by their runs: an index of all started records would be written twice for each call. The
+/// OFFSET keeps the planner from beginning at the other end, with all records of all runs.
 pub(super) async fn orphans(pool: &Pool, after: RecordId, limit: u32) -> Result<Vec<Record>, StoreError> {
     let page = |after: i64| {
         let query = sqlx::query(select!(
             "WHERE (tenant, id) IN (SELECT tenant, id FROM record WHERE loose IS NOT NULL \
-             UNION ALL SELECT c.tenant, c.id FROM run u JOIN record c ON c.tenant = u.tenant AND c.run = u.id \
-             WHERE u.unsettled AND c.status = 1) AND id > $1 \
+             UNION ALL SELECT c.tenant, c.id FROM run u CROSS JOIN LATERAL (SELECT tenant, id FROM record o \
+             WHERE o.tenant = u.tenant AND o.run = u.id AND o.status = 1 OFFSET 0) c WHERE u.unsettled) AND id > $1 \
              AND EXISTS (SELECT 1 FROM worker w WHERE w.fence = record.fence AND w.ended_at IS NOT NULL) \
              AND (escalation IS NULL OR EXISTS (SELECT 1 FROM escalation e WHERE e.tenant = record.tenant \
              AND e.id = record.escalation AND e.answer IS NULL AND e.kind = $2)) ORDER BY id LIMIT $3"
@@ -393,6 +394,7 @@ pub(super) async fn is_taken(connection: &mut PgConnection, record: &Record) -> 
     .bind(record.tenant.as_str())
     .bind(record.key.as_str())
     .bind(record.id.0)
+    .persistent(false)
     .fetch_optional(connection)
     .await
     .map(|row| row.is_some())
@@ -401,7 +403,7 @@ pub(super) async fn is_taken(connection: &mut PgConnection, record: &Record) -> 
 /// The row stands as this change would have written it: it was written before, and its answer was lost. The
 /// whole row, because one worker may compute two changes from the same revision; the later one is stale.
 pub(super) async fn is_written(connection: &mut PgConnection, record: &Record) -> Result<bool, sqlx::Error> {
-    let query = sqlx::query(AT).bind(record.tenant.as_str()).bind(record.id.0);
+    let query = sqlx::query(AT).persistent(false).bind(record.tenant.as_str()).bind(record.id.0);
     let row = query.fetch_optional(connection).await?;
     Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *record)))
 }

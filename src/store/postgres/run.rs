@@ -342,6 +342,7 @@ pub(super) async fn is_taken(connection: &mut PgConnection, run: &Run) -> Result
     .bind(run.workflow.as_str())
     .bind(run.key.as_deref().map(|key| super::escaped(key).into_owned()))
     .bind(run.id.0)
+    .persistent(false)
     .fetch_optional(connection)
     .await
     .map(|row| row.is_some())
@@ -349,7 +350,7 @@ pub(super) async fn is_taken(connection: &mut PgConnection, run: &Run) -> Result
 
 /// The row stands as this change would have written it (see `record::is_written`).
 pub(super) async fn is_written(connection: &mut PgConnection, run: &Run) -> Result<bool, sqlx::Error> {
-    let query = sqlx::query(AT).bind(run.tenant.as_str()).bind(run.id.0);
+    let query = sqlx::query(AT).persistent(false).bind(run.tenant.as_str()).bind(run.id.0);
     let row = query.fetch_optional(connection).await?;
     Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *run)))
 }

@@ -1,5 +1,5 @@
-//! Every statement prepares, and none that runs all the time reads a whole table: with empty tables, when plans are
-//! made that are kept for long, and with full ones.
+//! Every statement prepares, and none that runs all the time reads a whole table: with empty tables, when the plans are
+//! made that are kept; with tables that have grown, and of which the server knows nothing yet; and when it knows.
 //!
 //! `COUNTERFOIL_FULL=1` fills in a million records and a hundred thousand waiting runs instead of a tenth of that.
 
@@ -19,12 +19,11 @@ const HOT: [(&str, &[&str]); 24] = [
     (
         "FROM record WHERE (tenant, id) IN",
         &[
-            "record_orphan on record",
-            "run_unsettled on run u",
-            "record_run on record c",
+            "record_orphan",
+            "run_unsettled",
+            "record_run on record o",
             "(tenant = u.tenant) AND (run = u.id)",
             "record_pkey on record",
-            "escalation_",
         ],
     ),
     ("FROM record WHERE confirm_at <= $1", &["record_confirm on record", "confirm_at <= $1"]),
@@ -54,15 +53,10 @@ const HOT: [(&str, &[&str]); 24] = [
         "least((SELECT min(wake_at) FROM run WHERE wake_at > $1)",
         &["run_due on run", "record_confirm on record"],
     ),
-    ("p.time, p.due", &["run_due on run", "record_confirm on record", "worker_open on worker w"]),
+    ("p.time, p.due", &["run_due on run", "record_confirm on record", "worker_open"]),
     (
         "FROM use u JOIN record r",
-        &[
-            "use_pkey on use u",
-            "(tenant = $1) AND (run = $2)",
-            "record_pkey on record r",
-            "(tenant = $1) AND (id = u.record)",
-        ],
+        &["use_pkey on use u", "AND (run = $2)", "record_pkey on record r", "AND (id = u.record)"],
     ),
     ("FROM use WHERE tenant = $1 AND record = $2", &["use_record on use", "(tenant = $1) AND (record = $2)"]),
     ("FROM evidence WHERE tenant = $1", &["evidence_pkey on evidence", "(tenant = $1) AND (record = $2)"]),
@@ -77,18 +71,10 @@ const HOT: [(&str, &[&str]); 24] = [
     ),
     ("FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
     ("UPDATE worker SET lease_until", &["worker_pkey on worker", "fence = $2"]),
+    ("UPDATE run SET state", &["run_pkey on run r", "AND (id = u_2.id)", "run_pkey on run\n"]),
     (
-        "UPDATE run SET state",
-        &[
-            "run_pkey on run r",
-            "(tenant = u.tenant) AND (id = u.id)",
-            "run_pkey on run",
-            "(tenant = c.tenant) AND (id = c.id)",
-        ],
-    ),
-    (
-        "(SELECT count(*) FROM record_moved_usual WHERE holds)",
-        &["Conflict Arbiter Indexes: record_pkey", "worker_pkey on worker", "fence = ANY ($1)"],
+        "FOR KEY SHARE), record_moved_usual AS",
+        &["Conflict Arbiter Indexes: record_pkey", "worker_pkey", "fence = "],
     ),
 ];
 
@@ -97,7 +83,7 @@ async fn every_statement_prepares_and_none_reads_a_whole_table() {
     let schema = Schema::new();
     drop(schema.open().await);
     let mut connection = schema.plain().await;
-    // As the store's own connections are; and each plan is one for all arguments.
+    // As the store's own connections are. One plan for all arguments, made at this moment.
     run(
         &mut connection,
         "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; \
@@ -106,6 +92,8 @@ async fn every_statement_prepares_and_none_reads_a_whole_table() {
     .await;
     assert_plans(&mut connection, "empty").await;
     fill(&mut connection).await;
+    assert_plans(&mut connection, "grown").await;
+    run(&mut connection, "ANALYZE").await;
     assert_plans(&mut connection, "full").await;
 }
 
@@ -117,20 +105,31 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
         plans.insert(sql, plan);
     }
     assert!(plans.len() >= 60, "found only {} statements: has their form changed?", plans.len());
+    let mut wrong = Vec::new();
     for (part, needed) in HOT {
         let found: Vec<_> = plans.iter().filter(|(sql, _)| sql.contains(part)).collect();
         assert!(!found.is_empty(), "no statement has {part}");
         for (sql, plan) in found {
-            for words in needed {
-                let plain = plan.replace("::text", "").replace("::bigint", "");
-                assert!(plain.contains(words), "{tables} tables: {sql}\nshould have: {words}\nhas:\n{plan}");
+            if tables == "empty" && !sql.contains("WHERE holds)") {
+                continue; // planned anew each time: see `connect`
             }
-            let sorts =
-                plan.contains("Sort Key") && !part.contains("(tenant, id) IN") && !part.contains("evidence");
-            assert!(!sorts, "{tables} tables: {sql}: sorts:\n{plan}");
+            let plan = plan.replace("::text", "").replace("::bigint", "");
+            let sql: String = sql.chars().take(400).collect();
+            // An index may be read by way of a bitmap, and its table is then named elsewhere.
+            let lacks = |words: &&&str| !words.split(" on ").take(1).all(|index| plan.contains(index));
+            for words in needed.iter().filter(lacks) {
+                wrong.push(format!("{sql}\nshould have: {words}\nhas:\n{plan}"));
+            }
+            if plan.contains("Sort Key") && !MAY_SORT.iter().any(|may| sql.contains(may)) {
+                wrong.push(format!("{sql}: sorts:\n{plan}"));
+            }
         }
     }
+    assert!(wrong.is_empty(), "{tables} tables:\n{}", wrong.join("\n"));
 }
+
+/// Few rows: what is left after a crash, of one record, or workers.
+const MAY_SORT: [&str; 4] = ["(tenant, id) IN", "FROM evidence", "ANY($1)", "p.time, p.due"];
 
 /// The plan of a statement for all arguments that it may ever have.
 async fn explain(connection: &mut PgConnection, sql: &str) -> String {
@@ -216,7 +215,6 @@ async fn fill(connection: &mut PgConnection) {
             "INSERT INTO payload (tenant, digest, body) SELECT {tenant}, decode(md5('' || i), 'hex'), '{{}}' \
              FROM generate_series(1, {runs}) i"
         ),
-        "ANALYZE".to_owned(),
     ] {
         run(connection, sql).await;
     }

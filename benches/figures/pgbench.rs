@@ -27,10 +27,10 @@ impl Pgbench {
             |bin| PathBuf::from(bin).join("pgbench"),
         );
         let script = NamedTempFile::new().map_err(|e| e.to_string())?;
-        let key = "'touch:case-' || CAST(:case AS bigint) || ':the operation that is done to it'";
+        let key = "'touch:case-' || CAST(:number AS bigint) || ':the operation that is done to it'";
         let (hash, response) = ("07".repeat(32), raw::response());
         let text = format!(
-            "\\set case random(100000000000, 100000000000000000)\n\
+            "\\set number random(100000000000, 100000000000000000)\n\
              INSERT INTO raw (key, hash) VALUES ({key}, '\\x{hash}');\n\
              UPDATE raw SET response = '{response}' WHERE key = {key};\n"
         );

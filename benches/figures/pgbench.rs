@@ -27,7 +27,8 @@ impl Pgbench {
             |bin| PathBuf::from(bin).join("pgbench"),
         );
         let script = NamedTempFile::new().map_err(|e| e.to_string())?;
-        let key = "'touch:case-' || CAST(:number AS bigint) || ':the operation that is done to it'";
+        // No other colon: pgbench takes a word behind one for a variable, even inside a text.
+        let key = "'touch-case-' || CAST(:number AS bigint) || '-the operation that is done to it'";
         let (hash, response) = ("07".repeat(32), raw::response());
         let text = format!(
             "\\set number random(100000000000, 100000000000000000)\n\

@@ -66,7 +66,7 @@ CREATE TABLE record (
     updated_at    BIGINT NOT NULL,
     in_doubt      BOOLEAN NOT NULL DEFAULT false, -- an earlier attempt of unknown fate went before this one
     PRIMARY KEY (tenant, id)
-);
+) WITH (fillfactor = 50); -- room for the outcome beside its start: then no index is written again. As small as without
 CREATE UNIQUE INDEX record_key ON record (tenant, key);
 -- No index may name the status, not even as its condition: an outcome would then have to be written to every index
 -- of the table instead of none (no HOT update). So what is open outside of runs has a column of its own.

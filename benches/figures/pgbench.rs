@@ -27,10 +27,11 @@ impl Pgbench {
             |bin| PathBuf::from(bin).join("pgbench"),
         );
         let script = NamedTempFile::new().map_err(|e| e.to_string())?;
-        let key = "'touch:case-' || :case || ':the operation that is done to it'";
+        // No other colon: pgbench takes a word behind one for a variable, even inside a text.
+        let key = "'touch-case-' || CAST(:number AS bigint) || '-the operation that is done to it'";
         let (hash, response) = ("07".repeat(32), raw::response());
         let text = format!(
-            "\\set case random(100000000000, 100000000000000000)\n\
+            "\\set number random(100000000000, 100000000000000000)\n\
              INSERT INTO raw (key, hash) VALUES ({key}, '\\x{hash}');\n\
              UPDATE raw SET response = '{response}' WHERE key = {key};\n"
         );
@@ -55,7 +56,8 @@ impl Pgbench {
         let rate = said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
         let rate: Option<f64> = rate.filter(|_| done.status.success());
         let rate = rate.ok_or_else(|| {
-            format!("{program} ended with {}: {said}{}", done.status, String::from_utf8_lossy(&done.stderr))
+            let errors = String::from_utf8_lossy(&done.stderr);
+            format!("{program} ended with {}: {}", done.status, errors.lines().next().unwrap_or(&said))
         })?;
         Ok(f64::from(CONNECTIONS * each) / rate)
     }

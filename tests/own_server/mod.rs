@@ -6,8 +6,6 @@
 //! it stops the server and removes the folder. A `Drop` alone would leave servers behind at every Ctrl-C.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-pub(crate) mod proxy;
-
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
 use std::os::unix::process::CommandExt as _;

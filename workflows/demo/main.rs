@@ -10,14 +10,6 @@
 #[path = "harness.rs"]
 mod harness;
 mod many;
-#[allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "the tests' server: it panics with its log"
-)]
-#[path = "../../tests/own_server/mod.rs"]
-mod own_server;
 mod table;
 
 use std::collections::BTreeMap;

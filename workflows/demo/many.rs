@@ -1,7 +1,7 @@
 //! `cargo demo --postgres`: many workers on one PostgreSQL, killed and stopped at random.
 
 use std::io::Write as _;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use counterfoil::id::{Entropy as _, SystemEntropy};
@@ -10,7 +10,6 @@ use super::Failed;
 use super::harness::cluster::{Plan, Tally, storm};
 use super::harness::process::Program;
 use super::harness::worker::Ledger;
-use super::own_server::Server;
 use super::table::{Tone, colours, paint};
 
 /// What the command line asks for.
@@ -64,13 +63,8 @@ impl Asked {
 
 pub(super) async fn demo(asked: Asked) -> Result<ExitCode, Failed> {
     let Asked { url, plan, json } = asked;
+    let Some(url) = url else { return with_a_server_of_its_own() };
     let folder = tempfile::Builder::new().prefix("counterfoil-demo-").tempdir()?;
-    // It syncs its files as a real one does.
-    let server = match url {
-        Some(_) => None,
-        None => Some(Server::start(&["fsync=on", "full_page_writes=on"]).await),
-    };
-    let url = url.or_else(|| server.as_ref().map(Server::url)).unwrap_or_default();
     let schema = format!("demo_{:x}", SystemEntropy.bits());
     eprintln!(
         "{} workers, {} runs, killed and stopped at random for {:?}; seed {}",
@@ -88,6 +82,16 @@ pub(super) async fn demo(asked: Asked) -> Result<ExitCode, Failed> {
         write!(out, "{}", text(&tally, colours()))?;
     }
     Ok(if tally.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Starts this program once more, beside a server that syncs its files as a real one does, and that is gone afterwards.
+fn with_a_server_of_its_own() -> Result<ExitCode, Failed> {
+    let status = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.ci/with-postgres"))
+        .args(["--durable", "sh", "-c", "exec \"$0\" \"--postgres=$TEST_DATABASE_URL\" \"$@\""])
+        .arg(std::env::current_exe()?)
+        .args(std::env::args().skip(1).filter(|argument| argument != "--postgres"))
+        .status()?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 fn text(tally: &Tally, colour: bool) -> String {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::Engine;
 use counterfoil::clock::{Clock as _, SystemClock, Timestamp};
-use counterfoil::flow::EngineBuilder;
+use counterfoil::flow::{EngineBuilder, RunError};
 use counterfoil::sim::{CrashPoint, Watch};
 use counterfoil::store::Store;
 #[cfg(feature = "postgres")]
@@ -162,7 +162,10 @@ pub async fn work(shift: &Shift) -> Result<i32, Failed> {
                         run.key(id).await.map(drop)
                     }
                 };
-                if let Err(error) = ended {
+                // A worker that is told to go, or was fenced, does not see the end of its runs.
+                if let Err(error) = ended
+                    && !matches!(error, RunError::Closed { .. })
+                {
                     eprintln!("{id}: {error}");
                 }
             });

@@ -34,7 +34,7 @@ impl Postgres {
 
     pub(super) async fn insert(&mut self, key: String, response: Option<String>) {
         let insert = sqlx::query("INSERT INTO raw (key, hash, response) VALUES ($1, $2, $3)");
-        let insert = insert.bind(key).bind(vec![7; 32]).bind(response);
+        let insert = insert.bind(key).bind(vec![7_u8; 32]).bind(response);
         insert.execute(&mut self.connection).await.expect("an insert");
     }
 
@@ -48,7 +48,7 @@ impl Postgres {
         let insert = sqlx::query(
             "INSERT INTO raw (key, hash, response) SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[])",
         );
-        let insert = insert.bind(keys).bind(vec![vec![7; 32]; rows]).bind(vec![response(); rows]);
+        let insert = insert.bind(keys).bind(vec![vec![7_u8; 32]; rows]).bind(vec![response(); rows]);
         insert.execute(&mut self.connection).await.expect("an insert of many rows");
     }
 

@@ -51,7 +51,7 @@ impl Sqlite {
     }
 
     pub(super) async fn insert(&mut self, key: String, response: Option<String>) {
-        let insert = sqlx::query(INSERT).bind(key).bind(vec![7; 32]).bind(response);
+        let insert = sqlx::query(INSERT).bind(key).bind(vec![7_u8; 32]).bind(response);
         insert.execute(&mut self.connection).await.expect("an insert");
     }
 
@@ -63,7 +63,7 @@ impl Sqlite {
     pub(super) async fn insert_many(&mut self, keys: Vec<String>) {
         let mut insert = sqlx::query(AssertSqlSafe(self.inserts[keys.len()].as_str()));
         for key in keys {
-            insert = insert.bind(key).bind(vec![7; 32]).bind(response());
+            insert = insert.bind(key).bind(vec![7_u8; 32]).bind(response());
         }
         insert.execute(&mut self.connection).await.expect("an insert of many rows");
     }

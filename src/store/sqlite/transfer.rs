@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use sqlx::AssertSqlSafe;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{AssertSqlSafe, Executor as _};
 
 use super::open::{GIVEN_UP, Options, open_to_move};
 use super::{Columns, Sqlite, StoreError, failure};
@@ -45,7 +45,7 @@ impl Source {
     }
 
     pub(in crate::store) async fn end_workers(&self, at: Timestamp) -> Result<(), StoreError> {
-        self.write(format!("UPDATE worker SET ended_at = {} WHERE ended_at IS NULL", at.0)).await
+        self.write(sqlx::query("UPDATE worker SET ended_at = ? WHERE ended_at IS NULL").bind(at.0)).await
     }
 
     pub(in crate::store) async fn count(&self, table: &Table) -> Result<u64, StoreError> {
@@ -67,7 +67,8 @@ impl Source {
 
     /// From here on no engine opens this file.
     pub(in crate::store) async fn give_up(&self) -> Result<(), StoreError> {
-        self.write(format!("PRAGMA user_version = {GIVEN_UP}")).await
+        let mark = format!("PRAGMA user_version = {GIVEN_UP}");
+        self.write(sqlx::query(AssertSqlSafe(mark))).await
     }
 
     pub(in crate::store) async fn close(&self) {
@@ -80,10 +81,10 @@ impl Source {
         Columns::of("number", &row).take()
     }
 
-    async fn write(&self, sql: String) -> Result<(), StoreError> {
+    async fn write(&self, write: Query<'static, sqlx::Sqlite, SqliteArguments>) -> Result<(), StoreError> {
         let mut writer = self.store.writer.lock().await;
         let writer = writer.as_mut().ok_or(StoreError::Closed)?;
-        writer.connection.execute(AssertSqlSafe(sql)).await.map(drop).map_err(|e| failure(&e))
+        write.execute(&mut writer.connection).await.map(drop).map_err(|e| failure(&e))
     }
 }
 

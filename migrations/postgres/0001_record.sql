@@ -1,6 +1,6 @@
 -- The same tables as in SQLite's migration of this number. What differs here, and why:
 -- * The tenant comes first in every primary and unique key, so that a distributed PostgreSQL can place rows by it.
--- * No triggers, sequences, foreign keys: see docs/databases.md for the rules. What they do in SQLite, the statements
+-- * No triggers, sequences, foreign keys: a distributed PostgreSQL lacks some of them. What they do in SQLite, the statements
 --   do here: a row that is sent to move another one on, and finds none, shows it, and the statement aborts.
 -- * Text is compared by bytes (COLLATE "C"). A collation of the operating system may change with its update, and a
 --   unique index in the old order no longer finds what is there: a silent duplicate.

@@ -70,10 +70,11 @@ CREATE TABLE record (
     CHECK ((status = 1) = (outcome IS NULL)),
     CHECK ((status IN (4, 6)) = (compensation IS NOT NULL)),
     CHECK (loose IS NULL OR (run IS NULL AND status = 1))
-);
+) WITH (fillfactor = 45);                      -- room in the page for the outcome, or it goes to every index: see below
 CREATE UNIQUE INDEX record_key ON record (tenant, key);
 -- No index may name the status, not even as its condition: an outcome would then have to be written to every index
--- of the table instead of none (no HOT update). So what is open outside of runs has a column of its own.
+-- of the table instead of none: no HOT update, which needs room in the same page, too. So what is open outside of
+-- runs has a column of its own.
 CREATE INDEX record_run ON record (tenant, run) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (loose) WHERE loose IS NOT NULL;
 CREATE INDEX record_confirm ON record (confirm_at, id) WHERE confirm_at IS NOT NULL;

@@ -184,9 +184,9 @@ impl Beat<'_> {
     fn rest(&self, pulse: &Pulse, may_end: bool) -> Duration {
         let others = pulse.workers.iter().filter(|w| w.fence != self.core.fence && w.ended_at.is_none());
         let next_end = others.filter_map(|worker| worker.lease_until).min().filter(|_| may_end);
-        // Between nine and ten tenths of two fifths: a beat that fails can be made up for before the lease runs out.
-        let tenths = u32::try_from(self.core.entropy.bits() % 100).unwrap_or(0) + 900;
-        let beat = self.shared.lease.length() * 2 / 5 * tenths / 1000;
+        // Two fifths and up to a tenth more: two of them fit into what the lease holds, so that one may fail.
+        let drawn = u32::try_from(self.core.entropy.bits() % 100).unwrap_or(0) + 1000;
+        let beat = self.shared.lease.length() * 2 / 5 * drawn / 1000;
         next_end.map_or(beat, |end| beat.min(pulse.time.until(end) + TOGETHER))
     }
 }

@@ -23,10 +23,8 @@ use crate::flow_tools::{Bill, Pay, Post, Ring};
 use crate::flow_world::{Process, World};
 
 const LEASE: Duration = Duration::from_secs(10);
-/// Two fifths of a lease, at most.
+/// Two fifths of a lease, as they are drawn here.
 const BEAT: Duration = Duration::from_secs(4);
-/// As they are drawn here.
-const REST: Duration = Duration::from_millis(3_600);
 const MOMENT: Duration = Duration::from_millis(20);
 
 /// Chance that is the same to what takes it by the hundred, and new to what must be unique.
@@ -222,7 +220,7 @@ fn a_graceful_end_hands_over_at_once() {
     });
     let (a, b) = (cluster.worker(code.clone()), cluster.worker(code.clone()));
     let run = a.on(async { a.acme().run(code, ()).start().await.unwrap().id() });
-    b.on(cluster.hands.asleep_for(REST)); // who is not at rest needs no hint
+    b.on(cluster.hands.asleep_for(BEAT)); // who is not at rest needs no hint
     a.shut_down();
     b.on(async {
         cluster.hands.asleep_for(MOMENT).await; // it was told, and waits for others to say the same

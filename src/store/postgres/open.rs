@@ -142,7 +142,8 @@ pub(super) async fn prepare(
     while let Err(error) = migrate(connector, &mut connection, opening).await {
         // Another process made the same step at the same time.
         let MigrateError::Driver(error) = error else { return Err(error.into_store(connector)) };
-        let raced = matches!(fate(&error), Fate::Again | Fate::Verdict) || code(&error).starts_with("42P0");
+        let raced = matches!(fate(&error), Fate::Again | Fate::Verdict)
+            || ["42P06", "42P07", "42710"].contains(&code(&error).as_str());
         let _ = connection.execute("ROLLBACK").await; // if it is lost, the next statement says so
         if !raced || !patience.again().await {
             return Err(MigrateError::Driver(error).into_store(connector));

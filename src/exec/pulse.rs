@@ -54,7 +54,8 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
         tokio::select! {
             biased; // chance is drawn in one place only, or no simulation could be repeated
             () = clock.sleep(rest) => {}
-            _ = store.woken() => clock.sleep(TOGETHER).await,
+            // Who cannot listen is woken all the same, and must not beat without a pause.
+            woken = store.woken() => clock.sleep(if woken.is_ok() { TOGETHER } else { rest.max(AGAIN) }).await,
             () = lease.lost() => return, // the engine was shut down
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::clock::Clock as _;
 use counterfoil::exec::{ExecError, Outcome, Wait};
-use counterfoil::flow::{RunError, Workflow};
+use counterfoil::flow::{EngineBuilder, RunError, Workflow};
 use counterfoil::id::Entropy;
 use counterfoil::store::{
     EscalationKind, Model, Refusal, Resolution, RunState, Store as _, Worker, WorkerChange,
@@ -56,11 +56,15 @@ impl Cluster {
         self.tapped(code, &self.world.tap)
     }
 
+    /// A worker that knows no workflow yet.
+    fn engine(&self, tap: &Tap) -> EngineBuilder {
+        let engine = self.world.equip(Engine::store(self.store.clone()), tap);
+        engine.clock(self.hands.clone()).entropy(Tenths).lease(LEASE)
+    }
+
     /// A worker behind a tap of its own.
     fn tapped<W: Workflow<(), u32>>(&self, code: W, tap: &Tap) -> Process {
-        let engine = self.world.equip(Engine::store(self.store.clone()), tap);
-        let engine = engine.clock(self.hands.clone()).entropy(Tenths).lease(LEASE);
-        Process::start(&self.world, engine.workflow(NAME, 1, code))
+        Process::start(&self.world, self.engine(tap).workflow(NAME, 1, code))
     }
 
     async fn workers(&self) -> Vec<Worker> {
@@ -328,8 +332,7 @@ fn an_unknown_workflow_is_left_to_others() {
     });
     a.crash();
     world.release("post after");
-    let old = world.equip(Engine::store(cluster.store.clone()), &world.tap);
-    let old = Process::start(&world, old.clock(cluster.hands.clone()).lease(LEASE));
+    let old = Process::start(&world, cluster.engine(&world.tap));
     old.on(async {
         cluster.pass(Duration::from_millis(10_021), 1).await;
         let ended = async || cluster.workers().await[0].ended_at.is_some();

@@ -448,6 +448,10 @@ impl Inner {
                 live.request_stop(Stop::Bounce);
             }
         }
+        // One that was begun while the engine shut down was not there to be stopped with the others.
+        if self.core.is_closing() {
+            live.request_stop(Stop::Failed(ExecError::Closed { key: live.id.to_string() }));
+        }
         Listed { inner: self.clone(), id: live.id }
     }
 

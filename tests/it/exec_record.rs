@@ -163,7 +163,13 @@ async fn fenced(contract: Contract) -> (tempfile::TempDir, TestClock, Arc<World>
     world.replies([Reply::EffectThenHang]);
     let late = tokio::spawn(async move { zombie.execute(request("open_ticket")).await });
     world.requested(1).await;
-    drop(on().open().await.unwrap()); // fences the first; it does not know the tool, and so sends nothing
+    // Fences the first; it does not know the tool, and so sends nothing, and asks. Only then the answer comes: or it
+    // would settle the call by it.
+    let second = on().open().await.unwrap();
+    while second.escalations(&acme()).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    drop(second);
     world.release();
     let refused = late.await.unwrap().unwrap_err();
     assert!(refused.to_string().contains("kept as evidence"), "{refused}");

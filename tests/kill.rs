@@ -50,6 +50,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use counterfoil::Tenant;
+use counterfoil::id::{Entropy as _, SystemEntropy};
 use sqlx::Connection as _;
 use tempfile::TempDir;
 
@@ -59,6 +60,7 @@ use harness::process::{Death, Program, World};
 use harness::role::{Ended, Order, Recorded, Report, Role, TENANT, play_if_child};
 use harness::scenario::Pace;
 use harness::trial::Place;
+use harness::worker::Ledger;
 
 /// The settle time is long enough that a busy machine does not let a request arrive later than was declared.
 const PACE: Pace = Pace { settle: Duration::from_secs(1), patience: Duration::from_secs(2) };
@@ -69,6 +71,13 @@ const FOR_EVER: Duration = Duration::from_mins(10);
 #[test]
 fn child() {
     play_if_child();
+}
+
+/// A schema of its own in the tests' PostgreSQL.
+fn on_postgres() -> Ledger {
+    let url = std::env::var("TEST_DATABASE_URL")
+        .expect("this test needs a PostgreSQL server: run `./test`, which brings one");
+    Ledger::Postgres { url, schema: format!("kill_{:x}", SystemEntropy.bits()) }
 }
 
 /// A folder, a provider, and how to start lives in them.

@@ -262,6 +262,7 @@ impl Core {
             });
         }
     }
+
     /// Others take over at once what this worker leaves. Not while a call is under way in a shared store, where no lock
     /// tells that it may send yet: then the lease runs out instead.
     async fn sign_off(&self) {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::oneshot;
 
+use super::awaited::Awaited;
 use super::handle::ForTenant;
 use super::live::{Live, Stop};
 use super::resume;
@@ -19,7 +19,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::exec::{
     Core, Due, ExecError, Executor, ExecutorBuilder, More, StartError, beat, run_agenda, take_up_orphans,
 };
-use crate::id::{Entropy, EscalationId, IdError, Ids, RunId, Tenant};
+use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
 use crate::store::{EscalationKind, Lane, Run, RunState, Store, StoreError, Verdict};
 use crate::tool::{DynamicTool, Tool, ToolSpec};
@@ -41,19 +41,13 @@ pub(super) struct Inner {
     pub(super) workflows: Workflows,
     max_deaths: u32,
     active: Mutex<HashMap<RunId, Activity>>,
-    results: Mutex<HashMap<RunId, Awaited>>,
+    pub(super) awaited: Mutex<HashMap<RunId, Awaited>>,
     /// Which runs wait for which answer. Only a hint: after a restart they are found by their rows.
     answers: Mutex<HashMap<EscalationId, Vec<RunId>>>,
 }
 
-/// Who waits for a run's end.
-struct Awaited {
-    tenant: Tenant,
-    waiting: Vec<oneshot::Sender<RunState>>,
-}
-
 /// A run that has a task in this process.
-struct Activity {
+pub(super) struct Activity {
     tenant: Tenant,
     live: Option<Weak<Live>>,
     /// An answer came while the activation was ending.
@@ -133,7 +127,7 @@ impl Engine {
         self.inner.core.begin_closing();
         self.inner.stop_all();
         self.inner.core.close(drain).await;
-        self.inner.results().clear(); // whoever waits for a run without a task is told, instead of waiting for ever
+        self.inner.forget_all_results(); // whoever waits for a run without a task is told, instead of waiting for ever
     }
 }
 
@@ -223,7 +217,7 @@ impl EngineBuilder {
             workflows: self.workflows,
             max_deaths: self.max_deaths,
             active: Mutex::default(),
-            results: Mutex::default(),
+            awaited: Mutex::default(),
             answers: Mutex::default(),
         });
         inner.claim_orphans().await?;
@@ -422,12 +416,8 @@ impl Inner {
         run
     }
 
-    fn active(&self) -> MutexGuard<'_, HashMap<RunId, Activity>> {
+    pub(super) fn active(&self) -> MutexGuard<'_, HashMap<RunId, Activity>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn results(&self) -> MutexGuard<'_, HashMap<RunId, Awaited>> {
-        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends all activations where they are durable.
@@ -455,49 +445,9 @@ impl Inner {
         Listed { inner: self.clone(), id: live.id }
     }
 
-    /// Resolves when the run is over or halted.
-    pub(super) fn result_of(&self, tenant: &Tenant, id: RunId) -> oneshot::Receiver<RunState> {
-        let (sender, receiver) = oneshot::channel();
-        let awaited = || Awaited { tenant: tenant.clone(), waiting: Vec::new() };
-        self.results().entry(id).or_insert_with(awaited).waiting.push(sender);
-        receiver
-    }
-
-    /// Nobody waits for this result any more.
-    pub(super) fn forget_result(&self, id: RunId) {
-        let mut results = self.results();
-        if let Some(Awaited { waiting, .. }) = results.get_mut(&id) {
-            waiting.retain(|sender| !sender.is_closed());
-            if waiting.is_empty() {
-                results.remove(&id);
-            }
-        }
-    }
-
     /// This process is carrying the run out, and it is this tenant's.
     pub(super) fn is_active(&self, tenant: &Tenant, id: RunId) -> bool {
         self.active().get(&id).is_some_and(|activity| activity.tenant == *tenant)
-    }
-
-    fn deliver(&self, id: RunId, state: &RunState) {
-        for waiting in self.results().remove(&id).into_iter().flat_map(|awaited| awaited.waiting) {
-            let _ = waiting.send(state.clone()); // its caller may have gone
-        }
-    }
-
-    /// This engine is done with a run. Whoever waits for it is told; in a shared store another worker has it, and its
-    /// end is looked for at each beat.
-    fn give_up(&self, id: RunId) {
-        if !self.core.hears_of_others() || self.core.is_closing() {
-            self.results().remove(&id);
-        }
-    }
-
-    /// A run that another worker began is perhaps waited for there.
-    async fn tell_starter(&self, id: RunId) {
-        if self.core.is_shared() && Ids::giver(id.0) != self.core.fence {
-            let _ = self.core.group.wake_others().await; // only a hint
-        }
     }
 
     /// An answer that was given elsewhere while this run was parking found it neither waiting nor here.
@@ -511,24 +461,6 @@ impl Inner {
         if let Err(error) = claimed {
             tracing::error!(run = %id, %error, "whether it was answered while it parked cannot be read");
         }
-    }
-
-    /// The ends of runs that are waited for here and that other workers carry out.
-    async fn look_for_ends(&self) -> Result<(), StoreError> {
-        let awaited: Vec<_> = {
-            let active = self.active();
-            let results = self.results();
-            let elsewhere = results.iter().filter(|(id, _)| !active.contains_key(id));
-            elsewhere.map(|(id, awaited)| (awaited.tenant.clone(), *id)).collect()
-        };
-        for (tenant, id) in awaited {
-            if let Some(run) = self.core.group.run_find(&tenant, id).await?
-                && (run.state.is_final() || matches!(run.state, RunState::Halted { .. }))
-            {
-                self.deliver(id, &run.state);
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn wait_for_answer(&self, escalation: EscalationId, run: RunId) {
@@ -600,6 +532,6 @@ impl Due for Inner {
 
     fn stop(&self) {
         self.stop_all();
-        self.results().clear(); // whoever waits is told: nothing is looked at from here any more
+        self.forget_all_results(); // whoever waits is told: nothing is looked at from here any more
     }
 }

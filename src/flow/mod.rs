@@ -4,6 +4,7 @@
 //! park) → `ctx`, `call`, `select`, `transaction` (what the body does) → `resume` (what it no longer asks for).
 
 mod answer;
+mod awaited;
 mod call;
 mod ctx;
 mod engine;

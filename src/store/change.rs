@@ -160,6 +160,15 @@ impl Change {
         self.record.as_ref().is_some_and(|record| record.revision == 1)
             || self.run.as_ref().is_some_and(|run| run.revision == 1)
     }
+
+    /// With this verdict nothing behind it in its lane may be written.
+    pub(super) fn stops_lane(&self, verdict: &Verdict) -> bool {
+        match verdict {
+            Verdict::Admitted => false,
+            Verdict::Refused(Refusal::Exists) => !self.is_question(),
+            Verdict::Refused(_) => true,
+        }
+    }
 }
 
 /// What became of a change.

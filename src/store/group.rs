@@ -307,7 +307,7 @@ impl Shared {
         while let Some(part) = parts.pop() {
             match self.try_commit(part, &mut pauses).await {
                 Ok(verdicts) => {
-                    self.stop_lanes(part, |i| stops_lane(&part[i], &verdicts[i]));
+                    self.stop_lanes(part, |i| part[i].stops_lane(&verdicts[i]));
                     answers.extend(verdicts.into_iter().map(Ok));
                 }
                 // A full disk spoils every part alike; anything else may be the fault of one change.
@@ -410,14 +410,6 @@ impl Queue {
         while let Some((_, lane)) = self.ending.pop_front_if(|(queued, _)| *queued <= self.judged) {
             self.stopped.remove(&lane);
         }
-    }
-}
-
-fn stops_lane(change: &Change, verdict: &Verdict) -> bool {
-    match verdict {
-        Verdict::Admitted => false,
-        Verdict::Refused(Refusal::Exists) => !change.is_question(),
-        Verdict::Refused(_) => true,
     }
 }
 

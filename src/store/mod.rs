@@ -4,6 +4,8 @@
 //! Reads are named by meaning. There is one write primitive, [`Store::commit`].
 
 mod change;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod delegate;

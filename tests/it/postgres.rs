@@ -16,6 +16,8 @@ use counterfoil::store::postgres::{Options, Postgres};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
+pub(crate) use crate::server::url;
+
 /// A schema for one test, dropped with it.
 pub(crate) struct Schema {
     name: String,
@@ -23,7 +25,7 @@ pub(crate) struct Schema {
 
 impl Schema {
     pub(crate) fn new() -> Self {
-        Self { name: format!("test_{}", counterfoil::client_key().replace('-', "_")) }
+        Self { name: crate::server::schema() }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -112,10 +114,4 @@ async fn number(connection: &mut PgConnection, sql: impl Into<String>) -> i64 {
 /// The texts of the files that hold the store's SQL, with their names.
 fn sources() -> Vec<(String, String)> {
     crate::source::files("src/store/postgres")
-}
-
-/// The server of the tests.
-pub(crate) fn url() -> String {
-    std::env::var("TEST_DATABASE_URL")
-        .expect("TEST_DATABASE_URL names a PostgreSQL server: `./test` starts one")
 }

@@ -10,7 +10,7 @@ use counterfoil::id::{Entropy as _, SystemEntropy};
 use crate::harness::cluster::{Plan, storm};
 use crate::harness::process::Program;
 use crate::harness::worker::Ledger;
-use crate::run;
+use crate::{on_postgres, run};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
@@ -44,8 +44,5 @@ fn one_process_after_the_other_on_sqlite() {
 
 #[test]
 fn several_beside_one_another_on_postgres() {
-    let url = std::env::var("TEST_DATABASE_URL")
-        .expect("this test needs a PostgreSQL server: run `./test`, which brings one");
-    let schema = format!("soak_{:x}", SystemEntropy.bits());
-    soak(3, 300, |_| Ledger::Postgres { url, schema });
+    soak(3, 300, |_| on_postgres());
 }

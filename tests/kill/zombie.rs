@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use counterfoil::Tenant;
 use counterfoil::clock::{Clock as _, SystemClock};
-use counterfoil::id::{Entropy as _, SystemEntropy};
 use counterfoil::ledger::{Record, State};
 use counterfoil::store::{EscalationKind, RunState};
 use rustix::process::Signal;
@@ -13,8 +12,8 @@ use rustix::process::Signal;
 use crate::harness::case_notice::classes::{Class, operation, reference};
 use crate::harness::process::{Process, Program, World};
 use crate::harness::role::{Message, Role, TENANT};
-use crate::harness::worker::{FENCED, Ledger, Shift, case};
-use crate::{healthy, run};
+use crate::harness::worker::{FENCED, Shift, case};
+use crate::{healthy, on_postgres, run};
 
 const CASE: &str = "case-1";
 
@@ -31,9 +30,7 @@ struct Aftermath {
 /// A worker stands still where it first crosses `point`. When another one has ended its run, it goes on, finds that it
 /// was fenced, and ends.
 async fn stopped_at(point: &str) -> Aftermath {
-    let url = std::env::var("TEST_DATABASE_URL")
-        .expect("this test needs a PostgreSQL server: run `./test`, which brings one");
-    let ledger = Ledger::Postgres { url, schema: format!("zombie_{:x}", SystemEntropy.bits()) };
+    let ledger = on_postgres();
     ledger.prepare().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let program = Program::this(&["child", "--exact", "--nocapture"]).unwrap();

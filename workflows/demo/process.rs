@@ -109,7 +109,7 @@ impl Process {
 
     /// `kill -9`, and certain that it is dead.
     pub async fn kill(mut self) -> Result<(), Failed> {
-        Ok(self.child.kill().await?)
+        self.kill_and_wait().await
     }
 
     /// The same, for whoever needs its place again.

@@ -37,13 +37,9 @@ impl Tables {
             if change.lane.is_some_and(|lane| stopped.contains(&lane)) {
                 return Verdict::Refused(Refusal::Predecessor);
             }
-            let Err(refusal) = self.admit(change) else { return Verdict::Admitted };
-            if let Some(lane) = change.lane
-                && !(refusal == Refusal::Exists && change.is_question())
-            {
-                stopped.insert(lane);
-            }
-            Verdict::Refused(refusal)
+            let verdict = self.admit(change).map_or_else(Verdict::Refused, |()| Verdict::Admitted);
+            stopped.extend(change.lane.filter(|_| change.stops_lane(&verdict)));
+            verdict
         };
         changes.iter().map(&mut judge).collect()
     }

@@ -367,11 +367,7 @@ impl Judged {
     }
 
     fn judge(&mut self, one: usize, change: &Change, verdict: Verdict) {
-        if let (Verdict::Refused(refusal), Some(lane)) = (&verdict, change.lane)
-            && !(change.is_question() && *refusal == Refusal::Exists)
-        {
-            self.stopped.insert(lane);
-        }
+        self.stopped.extend(change.lane.filter(|_| change.stops_lane(&verdict)));
         self.verdicts[one] = Some(verdict);
     }
 }

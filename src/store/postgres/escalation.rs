@@ -7,7 +7,7 @@ use super::statement::{Batch, Insert, Kind};
 use super::{Columns, StoreError};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
-use crate::store::{Change, Escalation, EscalationKind};
+use crate::store::{Change, Escalation, EscalationKind, columns};
 
 /// A new question.
 pub(super) static INSERT: Insert = Insert {
@@ -52,12 +52,10 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
             .number(escalation.opened_at.0);
     });
     batch.insert(&ANSWER, &old, |escalation, row| {
-        row.text(escalation.tenant.as_str()).number(escalation.id.0).some_text(answer(escalation).as_deref());
+        row.text(escalation.tenant.as_str())
+            .number(escalation.id.0)
+            .some_text(columns::of_answer(escalation).as_deref());
     });
-}
-
-fn answer(escalation: &Escalation) -> Option<String> {
-    escalation.answer.as_ref().and_then(|answer| serde_json::to_string(answer).ok())
 }
 
 fn read(row: &PgRow) -> Result<Escalation, StoreError> {

@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, EscalationKind, Evidence, Use};
+use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 
 /// Inserts a record at revision 1. One whose key or place is taken is not written, and missed when rows are counted.
 pub(super) static INSERT: Insert = Insert {
@@ -174,7 +174,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
         bind_outcome(record, i64::from(record.revision), row);
         bind_unusual(record, row);
     });
-    let (usual, others): (Vec<_>, Vec<_>) = old.into_iter().partition(|record| is_usual(record));
+    let (usual, others): (Vec<_>, Vec<_>) = old.into_iter().partition(|record| columns::is_usual(record));
     batch.insert(&MOVE_USUAL, &usual, |record, row| bind_move(record, row));
     batch.insert(&MOVE, &others, |record, row| {
         bind_move(record, row);
@@ -182,19 +182,8 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     });
 }
 
-/// Every column that a usual record does not send has its default.
-fn is_usual(record: &Record) -> bool {
-    record.spent == 0
-        && !matches!(record.state, State::Compensated { .. })
-        && record.scope.is_none()
-        && record.escalation.is_none()
-        && record.not_before.is_none()
-        && record.confirm_at.is_none()
-        && !record.in_doubt
-}
-
 fn is_usual_start(record: &Record) -> bool {
-    is_usual(record)
+    columns::is_usual(record)
         && record.state == State::Started
         && record.attempts == 1
         && record.basis == Basis::Answer
@@ -227,7 +216,7 @@ fn bind_move(record: &Record, row: &mut Row<'_>) {
 }
 
 fn bind_outcome(record: &Record, revision: i64, row: &mut Row<'_>) {
-    let (status, outcome, _) = state_columns(&record.state);
+    let (status, outcome, _) = columns::of_record(&record.state);
     row.number(revision)
         .number(i64::from(record.attempts))
         .number(status)
@@ -238,7 +227,7 @@ fn bind_outcome(record: &Record, revision: i64, row: &mut Row<'_>) {
 }
 
 fn bind_unusual(record: &Record, row: &mut Row<'_>) {
-    let (_, _, compensation) = state_columns(&record.state);
+    let (_, _, compensation) = columns::of_record(&record.state);
     row.number(i64::from(record.spent))
         .some_text(compensation.as_deref())
         .some_text(record.scope.as_deref())
@@ -246,40 +235,6 @@ fn bind_unusual(record: &Record, row: &mut Row<'_>) {
         .some_number(record.not_before.map(|at| at.0))
         .some_number(record.confirm_at.map(|at| at.0))
         .flag(record.in_doubt);
-}
-
-type StateColumns = (i64, Option<std::sync::Arc<str>>, Option<std::sync::Arc<str>>);
-
-/// Status 6 is "compensated in part"; the others are the state's own codes.
-fn state_columns(state: &State) -> StateColumns {
-    let code = state.code();
-    match state {
-        State::Started => (code, None, None),
-        State::Committed { response } => (code, Some(response.column()), None),
-        State::Failed { failure } => {
-            let text = serde_json::to_string(failure).unwrap_or_default();
-            (code, Some(text.into()), None)
-        }
-        State::Compensated { response, compensation, whole } => {
-            (if *whole { code } else { 6 }, Some(response.column()), Some(compensation.column()))
-        }
-        State::Abandoned { reason } => (code, Some(reason.as_str().into()), None),
-    }
-}
-
-fn state(status: i64, outcome: Option<String>, compensation: Option<String>) -> Option<State> {
-    Some(match (status, outcome, compensation) {
-        (1, None, None) => State::Started,
-        (2, Some(response), None) => State::Committed { response: Stored::from_column(response)? },
-        (3, Some(failure), None) => State::Failed { failure: serde_json::from_str(&failure).ok()? },
-        (4 | 6, Some(response), Some(compensation)) => State::Compensated {
-            response: Stored::from_column(response)?,
-            compensation: Stored::from_column(compensation)?,
-            whole: status == 4,
-        },
-        (5, Some(reason), None) => State::Abandoned { reason },
-        _ => return None,
-    })
 }
 
 fn read(row: &PgRow) -> Result<Record, StoreError> {
@@ -316,7 +271,7 @@ fn read(row: &PgRow) -> Result<Record, StoreError> {
     let status = c.take()?;
     record.basis = c.parse(Basis::from_code)?;
     let (outcome, compensation) = (c.some_text()?, c.some_text()?);
-    record.state = state(status, outcome, compensation)
+    record.state = columns::record_state(status, outcome, compensation)
         .ok_or_else(|| c.damaged(format!("status {status} does not fit its outcome")))?;
     record.external_ref = c.some_text()?;
     record.scope = c.some_text()?;

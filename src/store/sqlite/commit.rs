@@ -114,11 +114,7 @@ async fn judge(connection: &mut SqliteConnection, changes: &[Change]) -> Result<
             Some(lane) if stopped.contains(&lane) => Verdict::Refused(Refusal::Predecessor),
             _ => admit(connection, change).await?.map_or(Verdict::Admitted, Verdict::Refused),
         };
-        if let (Verdict::Refused(refusal), Some(lane)) = (&verdict, change.lane)
-            && !(change.is_question() && *refusal == Refusal::Exists)
-        {
-            stopped.insert(lane);
-        }
+        stopped.extend(change.lane.filter(|_| change.stops_lane(&verdict)));
         verdicts.push(verdict);
     }
     connection.execute("COMMIT").await?;

@@ -7,7 +7,7 @@ use super::statement::{Batch, Insert};
 use super::{Columns, StoreError, failure};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
-use crate::store::{Change, Escalation, EscalationKind};
+use crate::store::{Change, Escalation, EscalationKind, columns};
 
 /// Without an answer a new question; with one it may only fall on a question that is still open: the first
 /// answer stands. Otherwise the question becomes NULL, which aborts, as a fenced worker's does.
@@ -32,13 +32,9 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
             .value(escalation.kind.code())
             .value(escalation.question.clone())
             .value(escalation.opened_at.0)
-            .value(answer(escalation))
+            .value(columns::of_answer(escalation))
             .value(writer.map(|fence| fence.0));
     });
-}
-
-fn answer(escalation: &Escalation) -> Option<String> {
-    escalation.answer.as_ref().and_then(|answer| serde_json::to_string(answer).ok())
 }
 
 fn read(row: &SqliteRow) -> Result<Escalation, StoreError> {

@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, EscalationKind, Evidence, Use};
+use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 
 /// Inserts a record at revision 1, or moves one on by exactly one revision. A fenced worker gets a NULL
 /// revision on the way in, a stale change one on the way over the old row; both abort (see `statement`).
@@ -56,7 +56,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     batch.insert(&UPSERT_USUAL, &usual, bind_usual);
     batch.insert(&UPSERT, &others, |(record, writer), row| {
         bind_usual(&(record, *writer), row);
-        let (_, _, compensation) = state_columns(&record.state);
+        let (_, _, compensation) = columns::of_record(&record.state);
         row.value(record.owner.call_id.clone())
             .value(i64::from(record.spent))
             .value(compensation)
@@ -70,18 +70,11 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
 
 /// Every column that a usual record does not bind has its default.
 fn is_usual(record: &Record) -> bool {
-    record.owner.call_id.is_none()
-        && record.spent == 0
-        && !matches!(record.state, State::Compensated { .. })
-        && record.scope.is_none()
-        && record.escalation.is_none()
-        && record.not_before.is_none()
-        && record.confirm_at.is_none()
-        && !record.in_doubt
+    record.owner.call_id.is_none() && columns::is_usual(record)
 }
 
 fn bind_usual((record, writer): &(&Record, Option<Fence>), row: &mut Row<'_>) {
-    let (status, outcome, _) = state_columns(&record.state);
+    let (status, outcome, _) = columns::of_record(&record.state);
     row.value(record.id.0)
         .value(record.tenant.text())
         .value(record.key.text())
@@ -102,40 +95,6 @@ fn bind_usual((record, writer): &(&Record, Option<Fence>), row: &mut Row<'_>) {
         .value(record.created_at.0)
         .value(record.updated_at.0)
         .value(writer.map(|fence| fence.0));
-}
-
-type StateColumns = (i64, Option<std::sync::Arc<str>>, Option<std::sync::Arc<str>>);
-
-/// Status 6 is "compensated in part"; the others are the state's own codes.
-fn state_columns(state: &State) -> StateColumns {
-    let code = state.code();
-    match state {
-        State::Started => (code, None, None),
-        State::Committed { response } => (code, Some(response.column()), None),
-        State::Failed { failure } => {
-            let text = serde_json::to_string(failure).unwrap_or_default();
-            (code, Some(text.into()), None)
-        }
-        State::Compensated { response, compensation, whole } => {
-            (if *whole { code } else { 6 }, Some(response.column()), Some(compensation.column()))
-        }
-        State::Abandoned { reason } => (code, Some(reason.as_str().into()), None),
-    }
-}
-
-fn state(status: i64, outcome: Option<String>, compensation: Option<String>) -> Option<State> {
-    Some(match (status, outcome, compensation) {
-        (1, None, None) => State::Started,
-        (2, Some(response), None) => State::Committed { response: Stored::from_column(response)? },
-        (3, Some(failure), None) => State::Failed { failure: serde_json::from_str(&failure).ok()? },
-        (4 | 6, Some(response), Some(compensation)) => State::Compensated {
-            response: Stored::from_column(response)?,
-            compensation: Stored::from_column(compensation)?,
-            whole: status == 4,
-        },
-        (5, Some(reason), None) => State::Abandoned { reason },
-        _ => return None,
-    })
 }
 
 fn read(row: &SqliteRow) -> Result<Record, StoreError> {
@@ -168,7 +127,7 @@ fn read(row: &SqliteRow) -> Result<Record, StoreError> {
     let status = c.take()?;
     record.basis = c.parse(Basis::from_code)?;
     let (outcome, compensation) = (c.take()?, c.take()?);
-    record.state = state(status, outcome, compensation)
+    record.state = columns::record_state(status, outcome, compensation)
         .ok_or_else(|| c.damaged(format!("status {status} does not fit its outcome")))?;
     record.external_ref = c.take()?;
     record.scope = c.take()?;

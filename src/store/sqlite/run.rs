@@ -8,8 +8,8 @@ use super::{Columns, StoreError, failure, next_sound, sound, step};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
-use crate::payload::{Payload, Stored};
-use crate::store::{Change, EscalationKind, History, PastCall, PastUse, Run, RunState};
+use crate::payload::Stored;
+use crate::store::{Change, EscalationKind, History, PastCall, PastUse, Run, RunState, columns};
 
 /// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
 static UPSERT: Insert = Insert {
@@ -29,12 +29,7 @@ static UPSERT: Insert = Insert {
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let rows: Vec<_> = changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))).collect();
     batch.insert(&UPSERT, &rows, |(run, writer), row| {
-        let (wake_at, outcome) = match &run.state {
-            RunState::Active => (None, None),
-            RunState::Waiting { until } => (until.map(|at| at.0), None),
-            RunState::Succeeded { output } => (None, Some(output.column())),
-            RunState::Failed { failure } | RunState::Halted { failure } => (None, Some(failure.text())),
-        };
+        let (wake_at, outcome) = columns::of_run(&run.state);
         row.value(run.id.0)
             .value(run.tenant.text())
             .value(run.workflow.text())
@@ -74,9 +69,9 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
         updated_at: Timestamp(0),
     };
     let code: i64 = c.take()?;
-    let until = c.take::<Option<i64>>()?.map(Timestamp);
+    let until: Option<i64> = c.take()?;
     let outcome: Option<String> = c.take()?;
-    run.state = state(code, until, outcome)
+    run.state = columns::run_state(code, until, outcome)
         .ok_or_else(|| c.damaged(format!("state {code} does not fit its outcome")))?;
     run.fence = Fence(c.take()?);
     run.revision = c.take()?;
@@ -85,17 +80,6 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
     run.updated_at = Timestamp(c.take()?);
     run.unsettled = c.take()?;
     Ok(run)
-}
-
-fn state(code: i64, until: Option<Timestamp>, outcome: Option<String>) -> Option<RunState> {
-    Some(match (code, until, outcome) {
-        (1, None, None) => RunState::Active,
-        (2, until, None) => RunState::Waiting { until },
-        (3, None, Some(output)) => RunState::Succeeded { output: Stored::from_column(output)? },
-        (4, None, Some(failure)) => RunState::Failed { failure: Payload::stored(failure) },
-        (5, None, Some(failure)) => RunState::Halted { failure: Payload::stored(failure) },
-        _ => return None,
-    })
 }
 
 /// All queries read the same columns.

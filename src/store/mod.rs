@@ -46,8 +46,8 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 ///
 /// # Contract
 ///
-/// **Commit.** [`commit`](Store::commit) takes a batch of changes from many runs and writes it in one
-/// transaction. When it returns `Ok`, everything admitted is durable, and `verdicts[i]` belongs to `changes[i]`.
+/// **Commit.** [`commit`](Store::commit) takes a batch of changes from many runs and writes it in as few
+/// transactions as it can. When it returns `Ok`, everything admitted is durable, and `verdicts[i]` belongs to `changes[i]`.
 ///
 /// 1. A change is all or nothing, and is admitted or refused by itself.
 /// 2. It is refused as `Fenced` if its worker has been fenced, as `Exists` if a unique key is taken (unless by
@@ -55,14 +55,14 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 ///    escalation is not at the revision that the change was computed from, as `Invalid` if it cannot be stored.
 /// 3. Changes of one [`Lane`] are judged in order. When one is refused, all later ones of that lane in the batch
 ///    are refused as `Predecessor`; a refused *question* ([`Change::is_question`]) is an answer and holds up nothing.
-/// 4. If the batch as a whole fails, nothing of it is durable and the error says so; if that is not known, the
-///    store finds out by reading back before it returns.
+/// 4. If the batch as a whole fails, the error says so, and the same changes may be written again: one that is
+///    durable after all is admitted as the same again (2). Which of them those are is known by reading back.
 /// 5. A future of `commit` that is dropped may or may not take effect; nothing is half written.
 ///
 /// **Reads** see at least what was durable when they were called, and only the tenant that is asked for. A list
 /// that goes on from `after` may leave damaged rows out, but it is empty only at its end.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
-    /// Writes a batch of changes in one transaction.
+    /// Writes a batch of changes.
     ///
     /// # Crash
     /// Before it returns: each change is there wholly or not at all. After: every admitted change is there.

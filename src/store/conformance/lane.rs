@@ -90,6 +90,26 @@ pub async fn a_stale_change_stops_its_lane_even_if_it_asks(store: &dyn Store) {
     assert_eq!(store.record_find(&sample.tenant, &sample.record("a").key).await.unwrap(), None);
 }
 
+/// However a large batch is cut, each change gets its own verdict.
+pub async fn verdicts_keep_their_places(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (mut batch, mut expected) = (Vec::new(), Vec::new());
+    for i in 0..40 {
+        let run = sample.run(&i.to_string());
+        let stale = i % 3 == 0;
+        let first = if stale { sample.run_on(&run, RunState::Active) } else { run.clone() };
+        let lane = Some(Lane(i));
+        batch.push(sample.change().run(first).in_lane(lane));
+        batch.push(sample.change().step(sample.step(&run, "1")).in_lane(lane));
+        expected.extend(if stale {
+            [Some(Refusal::Stale), Some(Refusal::Predecessor)]
+        } else {
+            [None, None]
+        });
+    }
+    assert_eq!(verdicts(store, &batch).await, expected);
+}
+
 /// Changes of one lane are judged in their order.
 pub async fn is_kept_in_order(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;

@@ -96,6 +96,7 @@ macro_rules! conformance_cases {
             lane:
                 a_refused_change_stops_its_lane,
                 other_lanes_go_on,
+                verdicts_keep_their_places,
                 a_lost_question_stops_nothing,
                 a_stale_change_stops_its_lane_even_if_it_asks,
                 is_kept_in_order;

@@ -1,14 +1,16 @@
-//! The shared store: PostgreSQL, one connection per process that writes, several beside it.
+//! The shared store: PostgreSQL, up to two connections per process that write, several beside them.
 //!
-//! One writer, so that batches of one run never overtake one another. A file per table; `commit` puts their rows into
-//! one statement, which is one transaction and one round trip.
+//! One batch at a time, and what is of one lane in it on one connection, so that changes of one run never overtake one
+//! another. A file per table; `commit` puts their rows into one statement, which is one transaction and one round trip.
 //!
 //! Several processes work on one database at once. What they write of one row is put in order by the row's revision,
 //! and a worker that has ended writes nothing: each batch holds its worker's row until it is durable.
 
 mod commit;
 mod connect;
+mod cut;
 mod escalation;
+mod judge;
 mod listen;
 mod open;
 mod payload;
@@ -61,17 +63,17 @@ pub fn statements() -> Vec<String> {
 pub struct Postgres {
     connector: Arc<Connector>,
     /// None once it is closed.
-    writer: Mutex<Option<Writer>>,
+    writers: Mutex<Option<[Writer; 2]>>,
     readers: Pool,
     /// For the user's own transactions, which may take their time.
     guests: Pool,
     hints: listen::Hints,
 }
 
-/// The one connection that writes.
-#[derive(Debug)]
+/// A connection that writes.
+#[derive(Debug, Default)]
 struct Writer {
-    /// None after it was lost, until the next write.
+    /// None before its first write, and after it was lost until the next one.
     connection: Option<PgConnection>,
     statements: statement::Statements,
     /// A write was begun and its end not seen: its future was dropped, or it failed. The next one waits for its end,
@@ -110,11 +112,11 @@ impl Postgres {
 
     /// Ends writing. What is there can still be read through this store.
     pub(crate) async fn retire(&self) {
-        if let Some(writer) = self.writer.lock().await.take()
-            && let Some(connection) = writer.connection
-            && let Err(error) = connection.close().await
-        {
-            tracing::warn!(%error, database = self.place(), "the database was not closed in order");
+        let writers = self.writers.lock().await.take();
+        for connection in writers.into_iter().flatten().filter_map(|writer| writer.connection) {
+            if let Err(error) = connection.close().await {
+                tracing::warn!(%error, database = self.place(), "the database was not closed in order");
+            }
         }
         self.guests.close().await;
     }

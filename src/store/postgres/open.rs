@@ -9,7 +9,6 @@ use tokio::sync::Mutex;
 
 use super::connect::{Connector, Patience, Purpose};
 use super::pool::Pool;
-use super::statement::Statements;
 use super::{Fate, Postgres, Writer, failure, fate, listen};
 use crate::payload::{Payload, hex};
 use crate::store::{OpenError, StoreError};
@@ -111,11 +110,10 @@ pub(super) async fn open(url: &str, options: Options) -> Result<Postgres, StoreE
     let connector = Arc::new(Connector::new(url, options)?);
     let mut connection = prepare(&connector, Purpose::Writing, Opening::ToWork).await?;
     let hints = listen::Hints::new(connector.clone(), &mut connection).await?;
-    let writer =
-        Writer { connection: Some(connection), statements: Statements::default(), unfinished: false };
+    let writer = Writer { connection: Some(connection), ..Writer::default() };
     let pool = |purpose, size| Pool::new(connector.clone(), purpose, size);
     Ok(Postgres {
-        writer: Mutex::new(Some(writer)),
+        writers: Mutex::new(Some([writer, Writer::default()])),
         readers: pool(Purpose::Reading, connector.options.readers),
         guests: pool(Purpose::Guest, connector.options.guests),
         hints,

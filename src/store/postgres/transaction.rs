@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use super::connect::{Patience, Purpose, within};
 use super::pool::{Lent, Trouble};
 use super::statement::Statements;
-use super::{Fate, Postgres, StoreError, TransactionError, commit, failure, fate, step, worker};
+use super::{Fate, Postgres, StoreError, TransactionError, failure, fate, judge, step, worker};
 use crate::clock::Clock;
 use crate::payload::{Payload, Stored};
 use crate::store::{Change, Refusal, Step};
@@ -167,14 +167,14 @@ async fn begin(
         None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
         _ => {}
     }
-    commit::write_or_refuse(connection, &mut Statements::default(), change).await
+    judge::write_or_refuse(connection, &mut Statements::default(), change).await
 }
 
 /// The mark and its value are there. If so, this ends with a write of its own: where commits wait for a standby, one
 /// that is seen need not have reached it.
 async fn find_out(connection: &mut PgConnection, change: &Change, step: &Step) -> Result<bool, sqlx::Error> {
     sqlx::raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *connection).await?;
-    let free = commit::write_or_refuse(connection, &mut Statements::default(), change).await?.is_none();
+    let free = judge::write_or_refuse(connection, &mut Statements::default(), change).await?.is_none();
     let written = !free && step::is_written(connection, step).await?;
     if written && let Some(fence) = change.fence {
         worker::is_alive(connection, fence).await?;

@@ -1,0 +1,65 @@
+//! How a batch is cut before it is written: by lane over two connections, by tenant where the database is distributed,
+//! and where one change touches a row that one before it has touched.
+
+use std::collections::HashSet;
+
+use crate::id::Tenant;
+use crate::store::Change;
+
+/// From this many changes on, two connections are faster than one: the server works on one core for each.
+const WORTH_TWO: usize = 32;
+
+/// A large batch, cut by lane so that changes of one lane stay in their order on one connection. None where some
+/// change is in no lane: others of the batch may build on it.
+pub(super) fn halves<'c>(changes: &[&'c Change]) -> Option<[Vec<&'c Change>; 2]> {
+    if changes.len() < WORTH_TWO || changes.iter().any(|change| change.lane.is_none()) {
+        return None;
+    }
+    let (others, ones): (Vec<_>, Vec<_>) = changes.iter().partition(|change| is_second(change));
+    (!ones.is_empty() && !others.is_empty()).then_some([ones, others])
+}
+
+pub(super) fn is_second(change: &Change) -> bool {
+    change.lane.is_some_and(|lane| lane.0 % 2 == 1)
+}
+
+/// Whose rows a change is about; none for a worker's own.
+pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
+    let of_record = change.record.as_ref().map(|record| &record.tenant);
+    let of_run = || change.run.as_ref().map(|run| &run.tenant);
+    let of_step = || change.step.as_ref().map(|step| &step.tenant);
+    let of_use = || change.used.as_ref().map(|used| &used.tenant);
+    let of_question = || change.escalations.first().map(|escalation| &escalation.tenant);
+    let of_evidence = || change.evidence.as_ref().map(|evidence| &evidence.tenant);
+    let of_payload = || change.payloads.first().map(|(tenant, _)| tenant);
+    let of_key = || change.tenant_key.as_ref().map(|(tenant, _)| tenant);
+    of_record
+        .or_else(of_run)
+        .or_else(of_step)
+        .or_else(of_use)
+        .or_else(of_question)
+        .or_else(of_evidence)
+        .or_else(of_payload)
+        .or_else(of_key)
+}
+
+/// Cuts changes where one touches a row that one before it has touched: a statement cannot write a row twice.
+pub(super) fn waves<'c>(changes: &[&'c Change]) -> Vec<Vec<&'c Change>> {
+    let mut waves = vec![Vec::new()];
+    let mut touched = HashSet::new();
+    for change in changes {
+        let record = change.record.iter().map(|record| (0, record.id.0));
+        let run = change.run.iter().map(|run| (1, run.id.0));
+        let questions = change.escalations.iter().map(|escalation| (2, escalation.id.0));
+        let rows: Vec<_> = record.chain(run).chain(questions).collect();
+        if rows.iter().any(|row| touched.contains(row)) {
+            waves.push(Vec::new());
+            touched.clear();
+        }
+        touched.extend(rows);
+        if let Some(wave) = waves.last_mut() {
+            wave.push(*change);
+        }
+    }
+    waves
+}

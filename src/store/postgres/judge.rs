@@ -1,0 +1,240 @@
+//! Judging a batch that could not be written as a whole: which of its changes must be refused, and why.
+
+use std::collections::HashSet;
+
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Executor as _, Row as _};
+
+use super::commit::{BEGIN, batch, must_be_judged, write_wave};
+use super::cut::waves;
+use super::statement::{Batch, Statements};
+use super::{Fate, escalation, fate, record, run, step, worker};
+use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
+
+/// Judges each change by itself, in the order of the batch.
+pub(super) async fn judge(
+    connection: &mut PgConnection,
+    statements: &mut Statements,
+    changes: &[&Change],
+) -> Result<Vec<Verdict>, sqlx::Error> {
+    connection.execute(BEGIN).await?;
+    let mut judged = Judged { verdicts: vec![None; changes.len()], stopped: HashSet::new() };
+    let mut parts = Vec::new();
+    parts.push(0..changes.len());
+    while let Some(part) = parts.pop() {
+        let open = judged.open(changes, part.clone());
+        if let [one] = open[..] {
+            let verdict = admit(connection, statements, changes[one]).await?;
+            judged.judge(one, changes[one], verdict.map_or(Verdict::Admitted, Verdict::Refused));
+        } else if !open.is_empty() {
+            // The batch as a whole has been tried already.
+            let whole =
+                part.len() < changes.len() && admit_all(connection, statements, changes, &open).await?;
+            if whole {
+                for one in open {
+                    judged.judge(one, changes[one], Verdict::Admitted);
+                }
+            } else {
+                let middle = part.start + part.len() / 2;
+                parts.extend([middle..part.end, part.start..middle]);
+            }
+        }
+    }
+    connection.execute("COMMIT").await?;
+    let missing = Verdict::Refused(Refusal::Predecessor); // cannot be: every part was judged
+    Ok(judged.verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(|| missing.clone())).collect())
+}
+
+struct Judged {
+    verdicts: Vec<Option<Verdict>>,
+    stopped: HashSet<Lane>,
+}
+
+impl Judged {
+    /// Those of a part that are not refused unseen because their lane has stopped.
+    fn open(&mut self, changes: &[&Change], part: std::ops::Range<usize>) -> Vec<usize> {
+        let mut open = Vec::with_capacity(part.len());
+        for one in part {
+            if changes[one].lane.is_some_and(|lane| self.stopped.contains(&lane)) {
+                self.verdicts[one] = Some(Verdict::Refused(Refusal::Predecessor));
+            } else {
+                open.push(one);
+            }
+        }
+        open
+    }
+
+    fn judge(&mut self, one: usize, change: &Change, verdict: Verdict) {
+        self.stopped.extend(change.lane.filter(|_| change.stops_lane(&verdict)));
+        self.verdicts[one] = Some(verdict);
+    }
+}
+
+/// Writes several changes inside an open transaction, or nothing of them.
+async fn admit_all(
+    connection: &mut PgConnection,
+    statements: &mut Statements,
+    changes: &[&Change],
+    open: &[usize],
+) -> Result<bool, sqlx::Error> {
+    let changes: Vec<_> = open.iter().map(|one| changes[*one]).collect();
+    if changes.iter().any(|change| must_be_judged(change)) {
+        return Ok(false);
+    }
+    connection.execute("SAVEPOINT one").await?;
+    for wave in waves(&changes) {
+        if !write_wave(connection, statements, &wave).await? {
+            connection.execute("ROLLBACK TO one; RELEASE one").await?;
+            return Ok(false);
+        }
+    }
+    connection.execute("RELEASE one").await?;
+    Ok(true)
+}
+
+/// Writes one change inside an open transaction, or nothing of it and says why.
+pub(super) async fn admit(
+    connection: &mut PgConnection,
+    statements: &mut Statements,
+    change: &Change,
+) -> Result<Option<Refusal>, sqlx::Error> {
+    match change.fence {
+        Some(fence) if !worker::is_alive(connection, fence).await? => return Ok(Some(Refusal::Fenced)),
+        None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
+        _ => {}
+    }
+    write_or_refuse(connection, statements, change).await
+}
+
+/// The same, once it is known that its worker may write.
+pub(super) async fn write_or_refuse(
+    connection: &mut PgConnection,
+    statements: &mut Statements,
+    change: &Change,
+) -> Result<Option<Refusal>, sqlx::Error> {
+    connection.execute("SAVEPOINT one").await?;
+    let Some(objection) = write_one(connection, statements, change).await? else {
+        connection.execute("RELEASE one").await?;
+        return Ok(None);
+    };
+    connection.execute("ROLLBACK TO one; RELEASE one").await?;
+    if is_written(connection, change).await? {
+        return Ok(None);
+    }
+    refusal(connection, change, objection).await.map(Some)
+}
+
+/// What the database has against a change.
+enum Objection {
+    /// The worker that it is about is not as it should be.
+    Worker(Refusal),
+    /// Not all rows of this table could be written.
+    Rows(String),
+    /// It refused the values.
+    Values(String),
+}
+
+async fn write_one(
+    connection: &mut PgConnection,
+    statements: &mut Statements,
+    change: &Change,
+) -> Result<Option<Objection>, sqlx::Error> {
+    if let Some(worker) = &change.worker
+        && worker::write(connection, worker, change.fence).await? == 0
+        && let Some(refusal) = worker::refusal(worker)
+    {
+        return Ok(Some(Objection::Worker(refusal)));
+    }
+    for wave in waves(&[change]) {
+        let batch = batch(Batch::default(), &wave);
+        if batch.is_empty() {
+            continue;
+        }
+        let tables = batch.counted();
+        let (sql, arguments) = statements.judged(batch)?;
+        let row = match connection.fetch_one(sqlx::query_with(AssertSqlSafe(sql), arguments)).await {
+            Ok(row) => row,
+            Err(error) if fate(&error) == Fate::Verdict => return Ok(Some(objection(&error))),
+            Err(error) => return Err(error),
+        };
+        for (i, table) in tables.into_iter().enumerate() {
+            if !row.try_get::<bool, _>(i)? {
+                return Ok(Some(Objection::Rows(table.to_owned())));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn objection(error: &sqlx::Error) -> Objection {
+    const UNIQUE: &str = "23505";
+    match error.as_database_error() {
+        Some(error) if error.code().as_deref() == Some(UNIQUE) => {
+            Objection::Rows(error.table().unwrap_or_default().to_owned())
+        }
+        Some(error) => Objection::Values(error.message().to_owned()),
+        None => Objection::Values(error.to_string()),
+    }
+}
+
+/// All that can tell this change from another one's is there as this change would have written it: an
+/// earlier answer was lost, and the change stands.
+async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bool, sqlx::Error> {
+    let mut told_apart = false;
+    let worker = match &change.worker {
+        Some(WorkerChange::Enrol { name, at, .. }) => Some(worker::is_enrolled(connection, name, *at).await?),
+        Some(WorkerChange::End { fence, at }) => Some(worker::is_ended(connection, *fence, *at).await?),
+        _ => None,
+    };
+    if let Some(written) = worker {
+        told_apart = true;
+        if !written {
+            return Ok(false);
+        }
+    }
+    if let Some(record) = &change.record {
+        told_apart = true;
+        if !record::is_written(connection, record).await? {
+            return Ok(false);
+        }
+    }
+    if let Some(run) = &change.run {
+        told_apart = true;
+        if !run::is_written(connection, run).await? {
+            return Ok(false);
+        }
+    }
+    if let Some(step) = &change.step {
+        told_apart = true;
+        if !step::is_written(connection, step).await? {
+            return Ok(false);
+        }
+    }
+    for escalation in &change.escalations {
+        told_apart = true;
+        if !escalation::is_written(connection, escalation).await? {
+            return Ok(false);
+        }
+    }
+    Ok(told_apart)
+}
+
+/// Why a change is refused, now that nothing of it is written.
+async fn refusal(
+    connection: &mut PgConnection,
+    change: &Change,
+    objection: Objection,
+) -> Result<Refusal, sqlx::Error> {
+    let table = match objection {
+        Objection::Worker(refusal) => return Ok(refusal),
+        Objection::Values(message) => return Ok(Refusal::Invalid(message)),
+        Objection::Rows(table) => table,
+    };
+    let taken = match (table.as_str(), &change.run, &change.record) {
+        ("run", Some(run), _) => run::is_taken(connection, run).await?,
+        ("record", _, Some(record)) => record::is_taken(connection, record).await?,
+        ("step", ..) => true,
+        _ => false,
+    };
+    Ok(if taken { Refusal::Exists } else { Refusal::Stale })
+}

@@ -82,7 +82,7 @@ pub mod tool;
 
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use exec::{Executor, Outcome, ToolRequest};
-pub use flow::{Ctx, Engine, Failure};
+pub use flow::{Ctx, Engine, Failure, Turn};
 pub use id::{EscalationId, Fence, IdError, Name, RecordId, RunId, Tenant, client_key};
 pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};

@@ -10,8 +10,7 @@ use counterfoil::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, RunState, Store, Use, Verdict, Worker,
-};
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, RunState, Store, Use, Verdict, Worker, Turns};
 use futures_util::future::try_join_all;
 
 use crate::options::Options;
@@ -91,7 +90,7 @@ impl Store for Counting {
         fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;
         fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Option<Run>;
         fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Option<Run>;
-        fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> History;
+        fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> History;
         fn run_orphans<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
         fn run_answered<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
         fn run_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Run>;

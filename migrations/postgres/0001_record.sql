@@ -46,6 +46,7 @@ CREATE TABLE record (
     request_hash  BYTEA NOT NULL,
     input_version BIGINT NOT NULL,
     run           BIGINT,
+    turn          BIGINT NOT NULL DEFAULT 0,   -- of the run's loops
     step          TEXT COLLATE "C",
     call_id       TEXT COLLATE "C",
     fence         BIGINT NOT NULL,
@@ -70,7 +71,7 @@ CREATE TABLE record (
 CREATE UNIQUE INDEX record_key ON record (tenant, key);
 -- No index may name the status, not even as its condition: an outcome would then have to be written to every index
 -- of the table instead of none (no HOT update). So what is open outside of runs has a column of its own.
-CREATE INDEX record_run ON record (tenant, run) WHERE run IS NOT NULL;
+CREATE INDEX record_run ON record (tenant, run, turn) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (loose) WHERE loose IS NOT NULL;
 CREATE INDEX record_confirm ON record (confirm_at, id) WHERE confirm_at IS NOT NULL;
 

@@ -16,6 +16,8 @@ CREATE TABLE run (
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     unsettled  BOOLEAN NOT NULL,               -- calls that it dropped were under way when it ended
+    base       BIGINT NOT NULL DEFAULT 0,       -- what it does outside of loops is recorded under it
+    turn       BIGINT NOT NULL DEFAULT 1,       -- the loop's present turn, or the next one to be
     PRIMARY KEY (tenant, id)
 );
 CREATE UNIQUE INDEX run_key ON run (tenant, workflow, key) WHERE key IS NOT NULL;
@@ -24,17 +26,18 @@ CREATE INDEX run_answered ON run (id) WHERE state = 2 AND wake_at IS NULL;
 CREATE INDEX run_unsettled ON run (id) WHERE unsettled;
 CREATE INDEX run_due ON run (wake_at, id) WHERE wake_at IS NOT NULL;
 
--- Checkpoints, found by their run.
+-- Checkpoints, found by their run and turn.
 CREATE TABLE step (
     tenant     TEXT COLLATE "C" NOT NULL,
     run        BIGINT NOT NULL,
+    turn       BIGINT NOT NULL DEFAULT 0,
     kind       BIGINT NOT NULL,
     name       TEXT COLLATE "C" NOT NULL,
     id         TEXT COLLATE "C" NOT NULL,
     input_hash BYTEA,
     value      TEXT COLLATE "C",
     at         BIGINT NOT NULL,
-    PRIMARY KEY (tenant, run, kind, name, id)
+    PRIMARY KEY (tenant, run, turn, kind, name, id)
 );
 
 -- Runs that were answered from a record which they do not own.
@@ -42,8 +45,10 @@ CREATE TABLE use (
     tenant TEXT COLLATE "C" NOT NULL,
     run    BIGINT NOT NULL,
     record BIGINT NOT NULL,
+    turn   BIGINT NOT NULL,
     step   TEXT COLLATE "C" NOT NULL,
     at     BIGINT NOT NULL,
     PRIMARY KEY (tenant, run, record)
 );
 CREATE INDEX use_record ON use (tenant, record, run);
+CREATE INDEX use_turn ON use (tenant, run, turn);

@@ -38,6 +38,7 @@ CREATE TABLE record (
     request_hash  BLOB NOT NULL CHECK (length(request_hash) = 33),
     input_version INTEGER NOT NULL,
     run           INTEGER,
+    turn          INTEGER NOT NULL DEFAULT 0,  -- of the run's loops
     step          TEXT,
     call_id       TEXT,
     fence         INTEGER NOT NULL,
@@ -62,7 +63,7 @@ CREATE TABLE record (
     CHECK ((status IN (4, 6)) = (compensation IS NOT NULL))
 ) STRICT;
 CREATE UNIQUE INDEX record_key ON record (tenant, key);
-CREATE INDEX record_run ON record (run) WHERE run IS NOT NULL;
+CREATE INDEX record_run ON record (run, turn) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (fence) WHERE status = 1 AND run IS NULL;
 CREATE INDEX record_confirm ON record (confirm_at) WHERE confirm_at IS NOT NULL;
 

@@ -16,6 +16,8 @@ CREATE TABLE run (
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     unsettled  INTEGER NOT NULL,               -- calls that it dropped were under way when it ended
+    base       INTEGER NOT NULL DEFAULT 0,      -- what it does outside of loops is recorded under it
+    turn       INTEGER NOT NULL DEFAULT 1,      -- the loop's present turn, or the next one to be
     CHECK ((state >= 3) = (outcome IS NOT NULL)),
     CHECK (wake_at IS NULL OR state = 2)
 ) STRICT;
@@ -30,17 +32,18 @@ CREATE INDEX run_due ON run (wake_at) WHERE wake_at IS NOT NULL;
 CREATE TRIGGER run_first AFTER INSERT ON run WHEN NEW.revision <> 1
 BEGIN SELECT RAISE(ABORT, 'no such run'); END;
 
--- Checkpoints, clustered by run: they arrive in order and are read together.
+-- Checkpoints, clustered by run and turn: they arrive in order and are read together.
 CREATE TABLE step (
     tenant     TEXT NOT NULL,
     run        INTEGER NOT NULL,               -- NULL stands for a refusal: see store/sqlite/step.rs
+    turn       INTEGER NOT NULL DEFAULT 0,
     kind       INTEGER NOT NULL,
     name       TEXT NOT NULL,
     id         TEXT NOT NULL,
     input_hash BLOB,
     value      TEXT,
     at         INTEGER NOT NULL,
-    PRIMARY KEY (tenant, run, kind, name, id)
+    PRIMARY KEY (tenant, run, turn, kind, name, id)
 ) STRICT, WITHOUT ROWID;
 
 -- Runs that were answered from a record which they do not own.
@@ -48,8 +51,10 @@ CREATE TABLE use (
     tenant TEXT NOT NULL,
     run    INTEGER NOT NULL,
     record INTEGER NOT NULL,
+    turn   INTEGER NOT NULL,
     step   TEXT NOT NULL,
     at     INTEGER NOT NULL,
     PRIMARY KEY (tenant, run, record)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX use_record ON use (tenant, record);
+CREATE INDEX use_turn ON use (tenant, run, turn);

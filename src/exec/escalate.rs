@@ -125,6 +125,7 @@ pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::Rec
             tenant: op.tenant.clone(),
             record,
             run,
+            turn: op.owner.turn,
             step: op.owner.step.clone().unwrap_or_default(),
             at: core.now(),
         }));

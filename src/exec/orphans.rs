@@ -13,7 +13,7 @@ use super::{Expect, Wait, carry_out, escalate};
 use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::resolve::{Looked, Why};
 use crate::ledger::{ErrorKind, Event, LookupOffer, Record, RecordedFailure, State, apply};
-use crate::store::{Refusal, Store as _, StoreError};
+use crate::store::{Refusal, Store as _, StoreError, Turns};
 
 /// So many are read at once.
 const PAGE: u32 = 1000;
@@ -55,7 +55,7 @@ async fn follow(core: &Arc<Core>, tenant: &Tenant, run: RunId) -> Result<(), Sto
 
 async fn started(core: &Core, tenant: &Tenant, run: RunId) -> Result<Vec<Record>, StoreError> {
     let mut started = Vec::new();
-    for call in core.group.run_history(tenant, run).await?.calls {
+    for call in core.group.run_history(tenant, run, Turns::ALL).await?.calls {
         if call.response.is_none() {
             let record = core.group.record_at(tenant, call.record).await?;
             started.extend(record.filter(|record| record.state == State::Started));
@@ -67,7 +67,8 @@ async fn started(core: &Core, tenant: &Tenant, run: RunId) -> Result<Vec<Record>
 /// If none of a run's calls is started any more, no restart looks at them again.
 async fn settled(core: &Core, tenant: &Tenant, run: RunId) -> Result<(), StoreError> {
     let Some(mut run) = core.group.run_find(tenant, run).await? else { return Ok(()) };
-    if !run.unsettled || !started(core, tenant, run.id).await?.is_empty() {
+    // The row of a run that goes on is its own to write.
+    if !run.unsettled || run.state.code() < 3 || !started(core, tenant, run.id).await?.is_empty() {
         return Ok(());
     }
     (run.unsettled, run.fence, run.updated_at) = (false, core.fence, core.now());

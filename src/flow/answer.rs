@@ -68,6 +68,7 @@ impl Inner {
                     Box::new(Step {
                         tenant: tenant.clone(),
                         run: run.id,
+                        turn: run.base,
                         kind: StepKind::Kept,
                         name: "kept".into(),
                         id: record.to_string(),

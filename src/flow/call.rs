@@ -82,7 +82,7 @@ impl<T: Tool, A> ToolCall<T, A> {
                 return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
             };
             let key = key.or_else(|| tool.key());
-            let answer = call(&ctx.live, tool, key, id, approval).await?;
+            let answer = call(&ctx, tool, key, id, approval).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
     }
@@ -124,15 +124,17 @@ impl<T: Tool, A: MayGoOut<T>> Future for ToolCall<T, A> {
 
 /// One call of the run: from its record, or carried out.
 async fn call(
-    live: &Arc<Live>,
+    ctx: &Ctx,
     tool: Arc<dyn Prepared>,
     key: Option<Key>,
     id: Option<String>,
     approval: Option<Approval>,
 ) -> Result<Answer, Failure> {
+    let live = &ctx.live;
     let name = tool.spec().name.clone();
-    let (open, key) = identify(live, name.as_str(), key, id)?;
-    let owner = Owner { run: Some(live.id), step: Some(open.identity.id.clone()), call_id: None };
+    let (open, key) = identify(ctx, name.as_str(), key, id)?;
+    let step = Some(open.identity.id.clone());
+    let owner = Owner { run: Some(live.id), turn: ctx.turn, step, call_id: None };
     let asker = Asker { owner, approval, lane: Some(live.lane) };
     let op = Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker).await;
     let op = match op.map(Arc::new) {
@@ -217,7 +219,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
 
 /// A tool with a key is identified by it: two equal calls are one effect. Without one, two calls are two.
 fn identify(
-    live: &Arc<Live>,
+    ctx: &Ctx,
     tool: &str,
     key: Option<Key>,
     id: Option<String>,
@@ -226,20 +228,20 @@ fn identify(
         let rendered: OperationKey =
             key.render().map_err(|e| Failure::coded(FailureCode::Invalid, e.to_string()))?;
         // A loop may call under one key again after a failure was shown to it: each showing is one of its own.
-        let id = match live.nth_call(rendered.as_str()) {
+        let id = match ctx.live.nth_call(ctx.turn, rendered.as_str()) {
             1 => rendered.as_str().to_owned(),
             nth => format!("{rendered}:~nth:{nth}"),
         };
-        return Ok((live.open(Kind::Call, tool, Some(id))?, key));
+        return Ok((ctx.live.open(ctx.turn, Kind::Call, tool, Some(id))?, key));
     }
-    let open = live.open(Kind::Call, tool, id)?;
-    let key = Key::in_run(tool, live.id, open.identity.id.clone());
+    let open = ctx.live.open(ctx.turn, Kind::Call, tool, id)?;
+    let key = Key::in_run(tool, ctx.live.id, ctx.turn, open.identity.id.clone());
     Ok((open, key))
 }
 
 /// A call that was dropped, and whose process died before its outcome was recorded: nobody waits for it, but its
 /// effect must not be forgotten.
-fn settle_dropped(live: &Live, id: crate::id::RecordId) {
+pub(super) fn settle_dropped(live: &Live, id: crate::id::RecordId) {
     let (core, tenant) = (live.engine.core.clone(), live.tenant.clone());
     core.tracker.clone().spawn(async move {
         let settled = match core.group.record_at(&tenant, id).await {

@@ -27,6 +27,8 @@ use crate::tool::canonical;
 #[derive(Clone)]
 pub struct Ctx {
     pub(super) live: Arc<Live>,
+    /// What is done through it is recorded under this number: a turn's, or the run's base.
+    pub(super) turn: u32,
 }
 
 impl std::fmt::Debug for Ctx {
@@ -61,8 +63,8 @@ impl<T: ToString> From<(&str, T)> for Label {
 }
 
 impl Ctx {
-    pub(super) const fn new(live: Arc<Live>) -> Self {
-        Self { live }
+    pub(super) fn new(live: Arc<Live>) -> Self {
+        Self { turn: live.base, live }
     }
 
     /// The run.
@@ -208,7 +210,7 @@ impl Ctx {
 
     pub(super) fn open(&self, kind: Kind, label: impl Into<Label>) -> Result<Open, Failure> {
         let Label { name, id } = label.into();
-        self.live.open(kind, &name, id)
+        self.live.open(self.turn, kind, &name, id)
     }
 
     /// What a step's input is bound to, secrets as keyed digests.
@@ -217,15 +219,20 @@ impl Ctx {
         identity: &Identity,
         input: &I,
     ) -> Result<RequestHash, Failure> {
-        let (mut payload, secret) = canonical(&input, None)?;
-        if secret {
-            let key = match self.live.engine.core.tenant_key(&self.live.tenant).await {
-                Ok(key) => key,
-                Err(error) => return Err(self.live.failure(error).await),
-            };
-            payload = canonical(&input, Some(&key))?.0;
+        Ok(RequestHash::of(&identity.name, &self.canonical(input).await?))
+    }
+
+    /// The canonical form, secrets as keyed digests.
+    pub(super) async fn canonical<I: Serialize + ?Sized>(&self, input: &I) -> Result<Payload, Failure> {
+        let (payload, secret) = canonical(&input, None)?;
+        if !secret {
+            return Ok(payload);
         }
-        Ok(RequestHash::of(&identity.name, &payload))
+        let key = match self.live.engine.core.tenant_key(&self.live.tenant).await {
+            Ok(key) => key,
+            Err(error) => return Err(self.live.failure(error).await),
+        };
+        Ok(canonical(&input, Some(&key))?.0)
     }
 
     /// Records a result, and gives it back as a resume would: read from its recorded form.

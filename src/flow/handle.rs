@@ -1,5 +1,6 @@
 //! What a caller holds: a tenant's view of the engine, a run to be started, a run to be waited for.
 
+use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -15,8 +16,11 @@ use super::workflow::{Registered, Workflow};
 use crate::exec::{Answers as _, ExecError, open_escalations, to_the_end};
 use crate::id::{EscalationId, RunId, Tenant};
 use crate::ledger::{Diff, RequestHash, diff};
-use crate::payload::{DigestKey, Payload, PayloadError};
-use crate::store::{Escalation, Refusal, Resolution, Run, RunState, Store as _, StoreError, Ticket, Verdict};
+use crate::payload::{DigestKey, Payload, PayloadError, Stored};
+use crate::store::{
+    Escalation, History, PastCall, PastStep, PastUse, Refusal, Resolution, Run, RunState, Store as _, StoreError,
+    Ticket, Turns, Verdict,
+};
 use crate::tool::canonical;
 
 /// The engine as one tenant sees it.
@@ -213,6 +217,8 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
                 revision: 1,
                 deaths: 0,
                 unsettled: false,
+                base: 0,
+                turn: 1,
                 created_at: now,
                 updated_at: now,
             });
@@ -286,6 +292,60 @@ impl<O> RunHandle<O> {
         let run = self.inner.core.group.run_find(&self.tenant, self.id).await?;
         run.ok_or(RunError::Unknown { run: self.id })
     }
+}
+
+/// So many turns are shown at once.
+const TURNS: u32 = 100;
+
+impl<O> RunHandle<O> {
+    /// What the run did turn by turn, from the turn behind `after` on, at most a hundred turns; none when there are no
+    /// more. The last may be under way. What it did outside of loops is shown as turn 0; since it
+    /// [went on as new](crate::Ctx::continue_as_new), under the number that its history began with then.
+    ///
+    /// A turn whose steps were [deleted](crate::flow::Loop::keep_turns) still has its calls.
+    pub async fn turns(&self, after: Option<u32>) -> Result<Vec<PastTurn>, RunError> {
+        let last = self.status().await?.turn;
+        let mut first = after.map_or(0, |after| after.saturating_add(1));
+        let mut turns = BTreeMap::new();
+        while turns.is_empty() && first <= last {
+            let page = Turns::between(first, first.saturating_add(TURNS - 1));
+            let history = self.inner.core.group.run_history(&self.tenant, self.id, page).await?;
+            turns = by_turn(history);
+            first = first.saturating_add(TURNS);
+        }
+        Ok(turns.into_values().collect())
+    }
+
+    /// A value of a [past turn](Self::turns): a large one is not read before it is asked for.
+    pub async fn value(&self, stored: &Stored) -> Result<Payload, RunError> {
+        Ok(self.inner.core.load(&self.tenant, stored).await?)
+    }
+}
+
+/// What a run did in one of its turns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PastTurn {
+    /// Its number.
+    pub turn: u32,
+    /// Its checkpoints.
+    pub steps: Vec<PastStep>,
+    /// The operations that it asked for first.
+    pub calls: Vec<PastCall>,
+    /// The operations of others that answered it.
+    pub uses: Vec<PastUse>,
+}
+
+fn by_turn(history: History) -> BTreeMap<u32, PastTurn> {
+    let mut turns = BTreeMap::new();
+    let History { steps, calls, uses } = history;
+    steps.into_iter().for_each(|step| of_turn(&mut turns, step.turn).steps.push(step));
+    calls.into_iter().for_each(|call| of_turn(&mut turns, call.turn).calls.push(call));
+    uses.into_iter().for_each(|used| of_turn(&mut turns, used.turn).uses.push(used));
+    turns
+}
+
+fn of_turn(turns: &mut BTreeMap<u32, PastTurn>, turn: u32) -> &mut PastTurn {
+    turns.entry(turn).or_insert_with(|| PastTurn { turn, ..PastTurn::default() })
 }
 
 impl<O: DeserializeOwned> RunHandle<O> {

@@ -16,7 +16,7 @@ use crate::exec::ExecError;
 use crate::id::{IdError, Name, RecordId, RunId, Tenant, checked};
 use crate::ledger::{Key, RequestHash};
 use crate::payload::{Payload, Stored};
-use crate::store::{EscalationKind, Lane, PastStep, Run, Step, StepKind, Ticket};
+use crate::store::{Change, EscalationKind, Lane, PastStep, Run, Step, StepKind, Ticket};
 
 /// One activation of a run.
 pub(super) struct Live {
@@ -25,6 +25,8 @@ pub(super) struct Live {
     pub(super) id: RunId,
     pub(super) lane: Lane,
     pub(super) waker: Arc<RunWaker>,
+    /// What is done outside of loops is recorded under this number.
+    pub(super) base: u32,
     state: Mutex<State>,
 }
 
@@ -35,9 +37,13 @@ struct State {
     replaying: bool,
     held: Vec<Waker>,
     held_calls: Vec<HeldCall>,
-    counters: HashMap<Kind, HashMap<String, Counter>>,
-    /// How often each key was called under.
-    calls: HashMap<String, u32>,
+    outside: Scope,
+    /// The loop's present turn, while it is carried out.
+    turn: Option<InTurn>,
+    /// The loop that began the run's present turn, if one did.
+    turn_of: Option<(String, String)>,
+    /// The turn's code is being polled: the context of the run must not be used in it.
+    polling_turn: bool,
     open: usize,
     /// Open futures that are at work themselves, and so may ask for more without being woken from outside.
     busy: usize,
@@ -53,6 +59,20 @@ struct State {
     inside: bool,
     /// Calls that user code dropped while they were pending: they may outlive the run.
     dropped_calls: usize,
+}
+
+/// Identities are counted in a turn, or outside of all.
+#[derive(Default)]
+struct Scope {
+    counters: HashMap<Kind, HashMap<String, Counter>>,
+    /// How often each key was called under.
+    calls: HashMap<String, u32>,
+    open: usize,
+}
+
+struct InTurn {
+    number: u32,
+    scope: Scope,
 }
 
 #[derive(Default)]
@@ -78,6 +98,8 @@ pub(super) enum Stop {
     Halt { kind: EscalationKind, question: String, record: Option<RecordId> },
     /// An answer has come, or the engine wants the run to start over from what is recorded.
     Bounce,
+    /// The run goes on as new, with this input.
+    Continue(Payload),
 }
 
 /// Wakes the driver, and remembers it: a future that woke itself has not come to rest.
@@ -133,14 +155,17 @@ impl Live {
             lane,
             engine,
             waker: Arc::default(),
+            base: run.base,
             state: Mutex::new(State {
+                turn_of: replay.owner(run.turn).map(|(name, id)| (name.to_owned(), id.to_owned())),
                 run,
                 replaying: !replay.is_empty(),
                 replay,
                 held: Vec::new(),
                 held_calls: Vec::new(),
-                counters: HashMap::new(),
-                calls: HashMap::new(),
+                outside: Scope::default(),
+                turn: None,
+                polling_turn: false,
                 open: 0,
                 busy: 0,
                 waits: HashMap::new(),
@@ -162,6 +187,7 @@ impl Live {
     /// which is only the same on resume if uses of the name follow one another.
     pub(super) fn open(
         self: &Arc<Self>,
+        turn: u32,
         kind: Kind,
         name: &str,
         id: Option<String>,
@@ -173,8 +199,8 @@ impl Live {
             checked("id", id, Key::MAX_BYTES).map_err(unfit)?;
         }
         let mut state = self.state();
-        state.usable()?;
-        let counters = state.counters.entry(kind).or_default();
+        let scope = state.usable(turn, self.base)?;
+        let counters = scope.counters.entry(kind).or_default();
         if !counters.contains_key(name) {
             counters.insert(name.to_owned(), Counter::default());
         }
@@ -191,23 +217,25 @@ impl Live {
             (counter.next - 1).to_string()
         });
         counter.open += u32::from(ordinal);
+        scope.open += 1;
         state.open += 1;
         state.busy += 1;
         drop(state);
-        let identity = Identity { kind, name: name.to_owned(), id };
+        let identity = Identity { turn, kind, name: name.to_owned(), id };
         Ok(Open { live: self.clone(), identity, ordinal, done: false })
     }
 
-    /// How often the run has called under this key by now, this time included.
-    pub(super) fn nth_call(&self, key: &str) -> u32 {
+    /// How often the run has called under this key in this turn by now, this time included.
+    pub(super) fn nth_call(&self, turn: u32, key: &str) -> u32 {
         let mut state = self.state();
-        match state.calls.get_mut(key) {
+        let Some(scope) = state.scope(turn, self.base) else { return 1 }; // refused when it is opened
+        match scope.calls.get_mut(key) {
             Some(times) => {
                 *times += 1;
                 *times
             }
             None => {
-                state.calls.insert(key.to_owned(), 1);
+                scope.calls.insert(key.to_owned(), 1);
                 1
             }
         }
@@ -294,23 +322,31 @@ impl Live {
 
     fn put(&self, identity: &Identity, hash: Option<RequestHash>, value: Payload) {
         let (value, large) = self.engine.core.storable(value);
-        let kind = identity.kind.checkpoint();
-        let step = self.step(kind, identity.name.clone(), identity.id.clone(), hash, value);
+        let step = self.step(identity, identity.kind.checkpoint(), hash, value);
         let mut change = self.engine.core.change(Some(self.lane)).step(step);
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
         drop(self.engine.core.group.submit(change));
     }
 
-    fn step(
+    /// A checkpoint of an identity, of this kind.
+    pub(super) fn step(
         &self,
+        identity: &Identity,
         kind: StepKind,
-        name: String,
-        id: String,
         input_hash: Option<RequestHash>,
         value: Stored,
     ) -> Step {
-        let at = self.engine.core.now();
-        Step { tenant: self.tenant.clone(), run: self.id, kind, name, id, input_hash, value: Some(value), at }
+        Step {
+            tenant: self.tenant.clone(),
+            run: self.id,
+            turn: identity.turn,
+            kind,
+            name: identity.name.clone(),
+            id: identity.id.clone(),
+            input_hash,
+            value: Some(value),
+            at: self.engine.core.now(),
+        }
     }
 
     /// The run got somewhere: the deaths of its earlier processes no longer count against it.
@@ -327,10 +363,15 @@ impl Live {
 
     /// Queues a new state of the run's row.
     pub(super) fn change_run(&self, change: impl FnOnce(&mut Run)) -> Ticket {
+        self.change_run_with(self.engine.core.change(Some(self.lane)), change)
+    }
+
+    /// The same, as a part of a change.
+    pub(super) fn change_run_with(&self, with: Change, change: impl FnOnce(&mut Run)) -> Ticket {
         let mut state = self.state();
         // Queued before the lock is released, so that revisions arrive in their order.
         let run = state.next_run(self.engine.core.now(), change);
-        self.engine.core.group.submit(self.engine.core.change(Some(self.lane)).run(run))
+        self.engine.core.group.submit(with.run(run))
     }
 
     pub(super) fn run(&self) -> Run {
@@ -393,6 +434,59 @@ impl Live {
         self.state().ended = true;
     }
 
+    /// What has been asked of the context is allowed by it.
+    pub(super) fn usable(&self, turn: u32) -> Result<(), Failure> {
+        self.state().usable(turn, self.base).map(drop)
+    }
+
+    /// A loop begins or resumes its turn of this number, for as long as the guard lives.
+    pub(super) fn enter_turn(&self, number: u32, by: &Identity) -> Result<Entered<'_>, Failure> {
+        let mut state = self.state();
+        if state.turn.is_some() {
+            return Err(misuse(format!(
+                "the loop {:?} was begun while another is open: a run is in one turn at a time; let them follow one \
+                 another, or give each a run of its own",
+                by.name
+            )));
+        }
+        state.turn = Some(InTurn { number, scope: Scope::default() });
+        state.turn_of = Some((by.name.clone(), by.id.clone()));
+        Ok(Entered(self))
+    }
+
+    /// The loop that began the run's present turn, if one did.
+    pub(super) fn turn_of(&self) -> Option<(String, String)> {
+        self.state().turn_of.clone()
+    }
+
+    /// The present turn is over: what is known of it is forgotten, and the next one begins.
+    pub(super) fn next_turn(&self, number: u32) {
+        let mut state = self.state();
+        if let Some(turn) = state.turn.replace(InTurn { number, scope: Scope::default() }) {
+            state.replay.forget(turn.number);
+        }
+    }
+
+    /// The last turn of a loop is over, and no loop has begun the next one.
+    pub(super) fn last_turn(&self) {
+        let mut state = self.state();
+        if let Some(turn) = state.turn.take() {
+            state.replay.forget(turn.number);
+        }
+        state.turn_of = None;
+    }
+
+    /// Futures of the present turn that are open.
+    pub(super) fn open_in_turn(&self) -> usize {
+        self.state().turn.as_ref().map_or(0, |turn| turn.scope.open)
+    }
+
+    /// Marks that the code of a turn is being polled, for as long as the guard lives.
+    pub(super) fn polling_turn(&self) -> PollingTurn<'_> {
+        self.state().polling_turn = true;
+        PollingTurn(self)
+    }
+
     /// Marks that a closure is running, for as long as the guard lives.
     pub(super) fn inside(&self) -> Inside<'_> {
         self.state().inside = true;
@@ -408,7 +502,14 @@ impl State {
         self.run.clone()
     }
 
-    fn usable(&self) -> Result<(), Failure> {
+    fn scope(&mut self, turn: u32, base: u32) -> Option<&mut Scope> {
+        if turn == base {
+            return Some(&mut self.outside);
+        }
+        self.turn.as_mut().filter(|present| present.number == turn).map(|present| &mut present.scope)
+    }
+
+    fn usable(&mut self, turn: u32, base: u32) -> Result<&mut Scope, Failure> {
         if self.ended {
             return Err(misuse("the context was used after its run had ended: nothing would be recorded"));
         }
@@ -418,7 +519,13 @@ impl State {
                  use it between steps",
             ));
         }
-        Ok(())
+        if turn == base && self.polling_turn {
+            return Err(misuse(
+                "the run's context was used inside a turn: a resume begins with the last turn, and would not find \
+                 what the turns before had recorded so; use the context that the turn is given",
+            ));
+        }
+        self.scope(turn, base).ok_or_else(|| misuse("the context of a turn was used after the turn had ended"))
     }
 }
 
@@ -431,6 +538,23 @@ pub(super) struct Inside<'a>(&'a Live);
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         self.0.state().inside = false;
+    }
+}
+
+/// A loop is in one of its turns.
+pub(super) struct Entered<'a>(&'a Live);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.state().turn = None;
+    }
+}
+
+pub(super) struct PollingTurn<'a>(&'a Live);
+
+impl Drop for PollingTurn<'_> {
+    fn drop(&mut self) {
+        self.0.state().polling_turn = false;
     }
 }
 
@@ -479,13 +603,14 @@ impl Drop for Open {
             let mut state = self.live.state();
             state.open -= 1;
             state.busy -= 1;
-            if self.ordinal
-                && let Some(counter) = state
-                    .counters
-                    .get_mut(&self.identity.kind)
-                    .and_then(|names| names.get_mut(&self.identity.name))
-            {
-                counter.open -= 1;
+            if let Some(scope) = state.scope(self.identity.turn, self.live.base) {
+                scope.open -= 1;
+                let names = scope.counters.get_mut(&self.identity.kind);
+                if self.ordinal
+                    && let Some(counter) = names.and_then(|names| names.get_mut(&self.identity.name))
+                {
+                    counter.open -= 1;
+                }
             }
             // Dropping by parking, by a crash or by a panic leaves no mark.
             !self.done && !state.ended && state.stop.is_none() && !std::thread::panicking()
@@ -506,8 +631,8 @@ impl Live {
             return;
         }
         let value = Stored::Inline(Payload::stored("null"));
-        let step =
-            self.step(StepKind::Abandoned, identity.abandoned_name(), identity.id.clone(), None, value);
+        let mark = Identity { name: identity.abandoned_name(), ..identity.clone() };
+        let step = self.step(&mark, StepKind::Abandoned, None, value);
         drop(self.engine.core.group.submit(self.engine.core.change(Some(self.lane)).step(step)));
     }
 }

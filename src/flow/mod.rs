@@ -16,11 +16,13 @@ mod resume;
 mod run;
 mod select;
 mod transaction;
+mod turns;
 mod workflow;
 
 pub use call::{MayGoOut, ToolCall, With, Without};
 pub use ctx::{Ctx, Label};
 pub use engine::{Engine, EngineBuilder};
 pub use failure::{Failure, FailureCode};
-pub use handle::{ForTenant, RunError, RunHandle, StartRun};
+pub use handle::{ForTenant, PastTurn, RunError, RunHandle, StartRun};
+pub use turns::{Loop, Turn};
 pub use workflow::Workflow;

@@ -5,9 +5,11 @@ use std::collections::{HashMap, HashSet};
 use crate::id::RecordId;
 use crate::store::{History, PastCall, PastStep, PastUse, StepKind};
 
-/// Identity inside a run: kind, name and id.
+/// Identity inside a run: turn, kind, name and id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
+    /// The turn, or outside of loops the run's base.
+    pub(super) turn: u32,
     pub(super) kind: Kind,
     pub(super) name: String,
     pub(super) id: String,
@@ -23,6 +25,8 @@ pub(super) enum Kind {
     Transaction,
     /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
     Call,
+    /// A loop of turns.
+    Turns,
 }
 
 impl Kind {
@@ -35,6 +39,7 @@ impl Kind {
             Self::Select => StepKind::Select,
             Self::Transaction => StepKind::Transaction,
             Self::Call => StepKind::CallFailed,
+            Self::Turns => StepKind::Turns,
         }
     }
 
@@ -46,6 +51,7 @@ impl Kind {
             Self::Select => "select",
             Self::Transaction => "transaction",
             Self::Call => "call",
+            Self::Turns => "turns",
         }
     }
 }
@@ -63,14 +69,21 @@ impl std::fmt::Display for Identity {
     }
 }
 
-/// The index over a run's history, and what has been asked for.
+/// The index over what a resume needs of a run's history, and what has been asked for.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
+    /// What was done outside of loops, and in the present turn.
+    turns: HashMap<u32, PastTurn>,
+    kept: HashSet<String>,
+    asked: HashSet<RecordId>,
+}
+
+/// What is recorded of a turn.
+#[derive(Debug, Default)]
+struct PastTurn {
     steps: HashMap<StepKind, HashMap<String, HashMap<String, PastStep>>>,
     calls: HashMap<String, PastCall>,
     uses: HashMap<String, PastUse>,
-    kept: HashSet<String>,
-    asked: HashSet<RecordId>,
 }
 
 /// What is recorded of a call.
@@ -90,48 +103,77 @@ impl Replay {
                 replay.kept.insert(step.id);
                 continue;
             }
-            let names = replay.steps.entry(step.kind).or_default();
+            let names = replay.turn(step.turn).steps.entry(step.kind).or_default();
             names.entry(step.name.clone()).or_default().insert(step.id.clone(), step);
         }
-        replay.calls = history.calls.into_iter().map(|call| (call.key.as_str().to_owned(), call)).collect();
-        replay.uses = history.uses.into_iter().map(|used| (used.key.as_str().to_owned(), used)).collect();
+        for call in history.calls {
+            replay.turn(call.turn).calls.insert(call.key.as_str().to_owned(), call);
+        }
+        for used in history.uses {
+            replay.turn(used.turn).uses.insert(used.key.as_str().to_owned(), used);
+        }
         replay
     }
 
+    fn turn(&mut self, turn: u32) -> &mut PastTurn {
+        self.turns.entry(turn).or_default()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.calls.is_empty() && self.uses.is_empty()
+        self.turns.is_empty()
+    }
+
+    /// The turn is over, and nothing asks for it again.
+    pub(super) fn forget(&mut self, turn: u32) -> Vec<PastCall> {
+        let calls: Vec<_> = self.turns.remove(&turn).into_iter().flat_map(|past| past.calls.into_values()).collect();
+        calls.iter().for_each(|call| _ = self.asked.remove(&call.record));
+        calls
+    }
+
+    /// The input with which the run went on as new.
+    pub(super) fn input(&self, base: u32) -> Option<&PastStep> {
+        self.turns.get(&base)?.steps.get(&StepKind::Input)?.values().flat_map(HashMap::values).next()
+    }
+
+    /// The loop that a turn belongs to, by its name and id.
+    pub(super) fn owner(&self, turn: u32) -> Option<(&str, &str)> {
+        let marks = self.turns.get(&turn)?.steps.get(&StepKind::Turns)?;
+        marks.values().flat_map(HashMap::values).map(|mark| (mark.name.as_str(), mark.id.as_str())).next()
     }
 
     /// The checkpoint of this identity.
     pub(super) fn step(&self, identity: &Identity) -> Option<&PastStep> {
-        self.find(identity.kind.checkpoint(), &identity.name, &identity.id)
+        self.find(identity.turn, identity.kind.checkpoint(), &identity.name, &identity.id)
     }
 
     /// Its future was dropped while it was pending.
     pub(super) fn is_abandoned(&self, identity: &Identity) -> bool {
         // Most runs have no such mark, and need not build its name.
-        self.steps.contains_key(&StepKind::Abandoned)
-            && self.find(StepKind::Abandoned, &identity.abandoned_name(), &identity.id).is_some()
+        let Some(turn) = self.turns.get(&identity.turn) else { return false };
+        turn.steps.contains_key(&StepKind::Abandoned)
+            && self
+                .find(identity.turn, StepKind::Abandoned, &identity.abandoned_name(), &identity.id)
+                .is_some()
     }
 
-    fn find(&self, kind: StepKind, name: &str, id: &str) -> Option<&PastStep> {
-        self.steps.get(&kind)?.get(name)?.get(id)
+    fn find(&self, turn: u32, kind: StepKind, name: &str, id: &str) -> Option<&PastStep> {
+        self.turns.get(&turn)?.steps.get(&kind)?.get(name)?.get(id)
     }
 
     /// What is recorded under a key, which counts as asked for from now on.
     pub(super) fn call(&mut self, key: &str) -> Option<Recorded> {
-        if let Some(call) = self.calls.get(key) {
+        if let Some(call) = self.turns.values().find_map(|turn| turn.calls.get(key)) {
             self.asked.insert(call.record);
             return Some(Recorded::Own(call.clone()));
         }
-        self.uses.contains_key(key).then_some(Recorded::Use)
+        self.turns.values().any(|turn| turn.uses.contains_key(key)).then_some(Recorded::Use)
     }
 
-    /// Recorded operations that nothing has asked for, and nobody decided to keep.
-    pub(super) fn unasked(&self) -> Vec<&PastCall> {
-        let mut unasked: Vec<_> = self
-            .calls
-            .values()
+    /// Recorded operations that nothing has asked for, and nobody decided to keep; of a turn alone or of all.
+    pub(super) fn unasked(&self, turn: Option<u32>) -> Vec<&PastCall> {
+        let turns = self.turns.iter().filter(|(number, _)| turn.is_none_or(|turn| turn == **number));
+        let mut unasked: Vec<_> = turns
+            .flat_map(|(_, past)| past.calls.values())
             .filter(|call| {
                 !self.asked.contains(&call.record) && !self.kept.contains(&call.record.to_string())
             })

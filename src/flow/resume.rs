@@ -6,40 +6,47 @@ use std::sync::Arc;
 
 use super::engine::Inner;
 use super::failure::Failure;
-use super::live::Live;
+use super::live::{Live, Stop};
 use super::replay::Replay;
 use super::run::{End, written};
 use crate::exec::{ExecError, escalation_of_orphan, look_only};
 use crate::id::{EscalationId, RecordId};
 use crate::ledger::{Divergence, Record, State};
-use crate::store::{Escalation, EscalationKind, PastCall, Run, RunState, Store as _, StoreError};
+use crate::store::{Escalation, EscalationKind, PastCall, Run, RunState, Store as _, StoreError, Turns};
+
+/// So many turns are read at once.
+const TURNS: usize = 256;
 
 /// When the question is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// The replay is quiescent.
     Replayed,
+    /// A turn of this number ended.
+    TurnOver(u32),
+    /// The run is to go on as new.
+    Continued,
     /// The run ended well.
     Succeeded,
     /// The run failed.
     Failed,
 }
 
-/// Looks for recorded effects that nothing asked for. What their tools' policies do not adopt halts the run.
-pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<End>, ExecError> {
-    for past in unasked_calls(live) {
+/// Looks for recorded effects that nothing asked for. What their tools' policies do not adopt is to halt the run.
+pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>, ExecError> {
+    let halt = |question, record: &Record| {
+        Some(Stop::Halt { kind: EscalationKind::Diverged, question, record: Some(record.id) })
+    };
+    for past in unasked_calls(live, when) {
         let Some(record) = settled(live, past.record).await? else { continue };
         if let Some(unstable) = unstable_key(live, &past) {
-            return Ok(Some(halt(live, EscalationKind::Diverged, unstable, Some(record.id)).await));
+            return Ok(halt(unstable, &record));
         }
         match policy(live, &record) {
             Divergence::Adopt => {
                 tracing::info!(tenant = %live.tenant, run = %live.id, key = %record.key, ?when, "adopted");
             }
-            Divergence::Escalate => {
-                let question = diverged(live, &record);
-                return Ok(Some(halt(live, EscalationKind::Diverged, question, Some(record.id)).await));
-            }
+            Divergence::Escalate => return Ok(halt(diverged(live, &record), &record)),
         }
     }
     Ok(None)
@@ -52,18 +59,10 @@ pub(super) async fn left_behind(live: &Arc<Live>, when: When) -> Result<Vec<Esca
         When::Failed => {
             // Everything the run has queued must be there to be listed.
             live.flushed().await?;
-            let history = core.group.run_history(&live.tenant, live.id).await;
-            let history = history.map_err(|source| store_failed(live, source))?;
-            let mut ids: Vec<_> = history.calls.into_iter().map(|call| call.record).collect();
-            for used in history.uses {
-                if owner_failed(live, used.record).await? {
-                    ids.push(used.record);
-                }
-            }
-            (ids, "its run failed")
+            (all_effects(live).await?, "its run failed")
         }
         _ => {
-            let ids: Vec<_> = unasked_calls(live).into_iter().map(|past| past.record).collect();
+            let ids: Vec<_> = unasked_calls(live, when).into_iter().map(|past| past.record).collect();
             (ids, "its run ended without asking for it again")
         }
     };
@@ -76,6 +75,25 @@ pub(super) async fn left_behind(live: &Arc<Live>, when: When) -> Result<Vec<Esca
     Ok(questions)
 }
 
+/// Whatever the run did since its present input began, in all its turns: that a turn is over decides about its state,
+/// and not about what it did in the world.
+async fn all_effects(live: &Arc<Live>) -> Result<Vec<RecordId>, ExecError> {
+    let (core, run) = (&live.engine.core, live.run());
+    let mut ids = Vec::new();
+    for first in (run.base..=run.turn).step_by(TURNS) {
+        let turns = Turns::between(first, (first + TURNS as u32 - 1).min(run.turn));
+        let history = core.group.run_history(&live.tenant, live.id, turns).await;
+        let history = history.map_err(|source| store_failed(live, source))?;
+        ids.extend(history.calls.into_iter().map(|call| call.record));
+        for used in history.uses {
+            if owner_failed(live, used.record).await? {
+                ids.push(used.record);
+            }
+        }
+    }
+    Ok(ids)
+}
+
 /// The run that owns this record has failed: perhaps before the effect happened for another run, which uses it.
 async fn owner_failed(live: &Arc<Live>, record: RecordId) -> Result<bool, ExecError> {
     let (group, store_failed) = (&live.engine.core.group, |source| store_failed(live, source));
@@ -85,8 +103,9 @@ async fn owner_failed(live: &Arc<Live>, record: RecordId) -> Result<bool, ExecEr
     Ok(owner.is_some_and(|run| matches!(run.state, RunState::Failed { .. })))
 }
 
-fn unasked_calls(live: &Live) -> Vec<PastCall> {
-    live.with_replay(|replay| replay.unasked().into_iter().cloned().collect())
+fn unasked_calls(live: &Live, when: When) -> Vec<PastCall> {
+    let turn = if let When::TurnOver(turn) = when { Some(turn) } else { None };
+    live.with_replay(|replay| replay.unasked(turn).into_iter().cloned().collect())
 }
 
 /// The record of an effect that stands in the world, or may; `None` if there is nothing to be kept or undone.

@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::engine::Inner;
 use super::failure::Failure;
 use super::live::{Live, Rest, Stop};
-use super::replay::Replay;
+use super::replay::{Identity, Kind, Replay};
 use super::workflow::Body;
 use super::{ctx::Ctx, resume};
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, follow_dropped};
 use crate::payload::{Payload, Stored};
-use crate::store::{EscalationKind, Lane, Run, RunState, Store as _, StoreError, Verdict};
+use crate::store::{EscalationKind, Lane, Run, RunState, StepKind, Store as _, StoreError, Verdict};
 
 /// A run whose waits are all durable keeps its memory for this long, in case one of them ends soon.
 const GRACE: Duration = Duration::from_millis(200);
@@ -65,7 +65,7 @@ pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<L
 }
 
 async fn resumed(engine: &Arc<Inner>, run: Box<Run>) -> Result<Arc<Live>, End> {
-    match engine.core.group.run_history(&run.tenant, run.id).await {
+    match engine.core.group.run_history(&run.tenant, run.id, run.present()).await {
         Ok(history) => Ok(Live::new(engine.clone(), *run, engine.core.new_lane(), Replay::of(history))),
         Err(error) => Err(unreadable(engine, run, error).await),
     }
@@ -92,7 +92,9 @@ async fn start(live: &Arc<Live>) -> Result<Body, End> {
         );
         return Err(resume::halt(live, EscalationKind::UnknownWorkflow, question, None).await);
     };
-    let input = live.engine.core.load(&run.tenant, &run.input).await.map_err(End::Failed)?;
+    let continued = live.with_replay(|replay| replay.input(run.base).and_then(|step| step.value.clone()));
+    let input = continued.as_ref().unwrap_or(&run.input);
+    let input = live.engine.core.load(&run.tenant, input).await.map_err(End::Failed)?;
     match (workflow.start)(Ctx::new(live.clone()), &input) {
         Ok(body) => Ok(body),
         Err(error) => {
@@ -111,7 +113,7 @@ async fn carry(live: &Arc<Live>) -> End {
         match poll(live, &mut body).await {
             Polled::Quiescent => match Box::pin(resume::unasked(live, resume::When::Replayed)).await {
                 Ok(None) => live.release(),
-                Ok(Some(end)) => return end,
+                Ok(Some(stop)) => return stopped(live, body, stop).await,
                 Err(error) => return End::Failed(error),
             },
             Polled::Parkable(until) => {
@@ -133,18 +135,57 @@ async fn carry(live: &Arc<Live>) -> End {
                 );
                 return Box::pin(resume::halt(live, EscalationKind::Quarantined, question, None)).await;
             }
-            Polled::Stopped(stop) => {
-                live.end();
-                drop(body);
-                return match stop {
-                    Stop::Failed(error) => End::Failed(error),
-                    Stop::Bounce => End::Again,
-                    Stop::Halt { kind, question, record } => {
-                        Box::pin(resume::halt(live, kind, question, record)).await
-                    }
-                };
-            }
+            Polled::Stopped(stop) => return stopped(live, body, stop).await,
         }
+    }
+}
+
+/// The activation ends before its body has.
+async fn stopped(live: &Arc<Live>, body: Body, stop: Stop) -> End {
+    if let Stop::Continue(input) = stop {
+        return Box::pin(continued(live, body, input)).await;
+    }
+    live.end();
+    drop(body);
+    match stop {
+        Stop::Failed(error) => End::Failed(error),
+        Stop::Bounce | Stop::Continue(_) => End::Again,
+        Stop::Halt { kind, question, record } => {
+            Box::pin(resume::halt(live, kind, question, record)).await
+        }
+    }
+}
+
+/// The run goes on as new: from now on it has this input, and nothing recorded.
+///
+/// # Crash
+/// The new input and the number under which its history begins are one transaction. Before it is durable the run
+/// comes here again, from its records.
+async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> End {
+    match resume::unasked(live, resume::When::Continued).await {
+        Ok(None) => {}
+        Ok(Some(Stop::Halt { kind, question, record })) => {
+            return resume::halt(live, kind, question, record).await;
+        }
+        Ok(Some(_)) => return End::Again,
+        Err(error) => return End::Failed(error),
+    }
+    drop(body); // by the run's own will: a call that is under way leaves its mark, and is settled by the engine
+    live.end();
+    let core = &live.engine.core;
+    let dropped = live.has_dropped_call();
+    let (value, large) = core.storable(input);
+    let base = live.run().turn + 1;
+    let identity = Identity { turn: base, kind: Kind::Step, name: "input".into(), id: "0".into() };
+    let mut change = core.change(Some(live.lane)).step(live.step(&identity, StepKind::Input, None, value));
+    change.payloads.extend(large.map(|payload| (live.tenant.clone(), payload)));
+    let ticket = live.change_run_with(change, |run| {
+        (run.base, run.turn, run.deaths) = (base, base + 1, 0);
+        run.unsettled |= dropped;
+    });
+    match written(live, ticket.durable().await) {
+        Ok(()) => End::Again,
+        Err(error) => End::Failed(error),
     }
 }
 
@@ -237,7 +278,7 @@ async fn finish(live: &Arc<Live>, result: Result<Payload, Failure>) -> End {
     let run = live.next_run(|run| {
         run.state = state.clone();
         // A failed run has looked at all its calls before it failed.
-        run.unsettled = dropped && matches!(state, RunState::Succeeded { .. });
+        run.unsettled |= dropped && matches!(state, RunState::Succeeded { .. });
     });
     let mut change = core.change(Some(live.lane)).run(run);
     change.escalations = left;

@@ -50,6 +50,7 @@ impl Ctx {
         let step = Step {
             tenant: self.live.tenant.clone(),
             run: self.live.id,
+            turn: open.identity.turn,
             kind: open.identity.kind.checkpoint(),
             name: open.identity.name.clone(),
             id: open.identity.id.clone(),

@@ -51,6 +51,7 @@ enum Part {
     Given,
     Derived,
     Run,
+    Turn,
     Step,
 }
 
@@ -88,8 +89,10 @@ impl Key {
     }
 
     /// The identity of a call inside one run, for tools that have no key of their own.
-    pub(crate) fn in_run(kind: impl Into<String>, run: RunId, step: impl Into<String>) -> Self {
-        Self::of(kind).with(Part::Run, run.to_string()).with(Part::Step, step)
+    pub(crate) fn in_run(kind: impl Into<String>, run: RunId, turn: u32, step: impl Into<String>) -> Self {
+        let key = Self::of(kind).with(Part::Run, run.to_string());
+        let key = if turn > 0 { key.with(Part::Turn, turn.to_string()) } else { key };
+        key.with(Part::Step, step)
     }
 
     /// The operation type.
@@ -158,6 +161,7 @@ impl Key {
                 Part::Given => ("key", ":~key:"),
                 Part::Derived => ("derived", ":~sha256:"),
                 Part::Run => ("run", ":~"),
+                Part::Turn => ("turn", ":~turn:"),
                 Part::Step => ("step", ":"),
             };
             text.push_str(marker);

@@ -15,6 +15,8 @@ pub struct Owner {
     pub run: Option<RunId>,
     /// The step of the run: name and id.
     pub step: Option<String>,
+    /// The turn of the run in which it asked; 0 before any loop.
+    pub turn: u32,
     /// The caller's own id for the call. Shown, never used as a key: models reuse them.
     pub call_id: Option<String>,
 }

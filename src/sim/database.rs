@@ -114,7 +114,7 @@ async fn ready<'o>(tables: &'o mut Option<Open>, store: &dyn Store) -> Result<&'
     };
     let open = tables.insert(open);
     if let Some(step) = &open.begun {
-        let history = store.run_history(&step.tenant, step.run).await?;
+        let history = store.run_history(&step.tenant, step.run, crate::store::Turns::ALL).await?;
         let is_it = |past: &&PastStep| (past.kind, &past.name, &past.id) == (step.kind, &step.name, &step.id);
         let durable = history.steps.iter().find(is_it).and_then(|past| past.value.as_ref());
         let took_place = durable.is_some() && durable == step.value.as_ref();

@@ -26,6 +26,8 @@ pub struct Change {
     pub used: Option<Box<Use>>,
     /// The new state of a run, by the same rule as `record`.
     pub run: Option<Box<Run>>,
+    /// With a run: the checkpoints of its turns after its [base](Run::base), up to this one, go.
+    pub prune: Option<u32>,
     /// A question: without an answer a new one, with an answer one that was open.
     pub escalations: Vec<Escalation>,
     /// What a fenced worker learned.

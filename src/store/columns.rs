@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::rows::{Escalation, RunState};
+use super::rows::{Escalation, Run, RunState};
 use crate::clock::Timestamp;
 use crate::ledger::{Record, State};
 use crate::payload::{Payload, Stored};
@@ -56,6 +56,12 @@ pub(super) fn is_usual(record: &Record) -> bool {
         && record.not_before.is_none()
         && record.confirm_at.is_none()
         && !record.in_doubt
+}
+
+/// It has been in no loop, and has not gone on as new. A turn's number only rises, so its row never had others than the
+/// defaults of these columns.
+pub(super) const fn has_no_turns(run: &Run) -> bool {
+    run.base == 0 && run.turn == 1
 }
 
 /// When a run is to be woken, and its outcome. Its code is [`RunState::code`].

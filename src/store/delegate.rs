@@ -66,8 +66,8 @@ macro_rules! delegate_reads {
         }
     };
     (@run_history $self:ident => $store:expr) => {
-        fn run_history<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::RunId) -> $crate::store::Asked<'a, $crate::store::History> {
-            $store.run_history(tenant, id)
+        fn run_history<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::RunId, turns: $crate::store::Turns) -> $crate::store::Asked<'a, $crate::store::History> {
+            $store.run_history(tenant, id, turns)
         }
     };
     (@run_orphans $self:ident => $store:expr) => {

@@ -30,7 +30,7 @@ pub use group::{Group, Ticket};
 pub use model::Model;
 pub use rows::{
     Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Pulse, Resolution,
-    Run, RunState, Step, StepKind, Use, Worker,
+    Run, RunState, Step, StepKind, Turns, Use, Worker,
 };
 pub use transaction::TransactionError;
 
@@ -88,8 +88,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The run that was started under a key.
     fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str)
     -> Asked<'a, Option<Run>>;
-    /// Everything that a run has recorded.
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History>;
+    /// What a run has recorded in these turns.
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History>;
     /// Active runs whose worker has been fenced, from `after` on: what a restart takes over.
     fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
     /// Runs that wait for an answer alone although none of their questions is open, from `after` on: the answer

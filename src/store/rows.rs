@@ -32,8 +32,13 @@ pub struct Run {
     pub revision: u32,
     /// How often a process died while it had this run, since the run last got anywhere.
     pub deaths: u32,
-    /// It is over, and calls that it had dropped were still under way.
+    /// It, or one of its turns, is over, and calls that it had dropped were still under way.
     pub unsettled: bool,
+    /// The number under which its present input began: what it does outside of loops is recorded under it. Not 0 only
+    /// once the run has gone on as new.
+    pub base: u32,
+    /// The number of its present turn: a loop's, or the next one to be. What it does in a loop is recorded under it.
+    pub turn: u32,
     /// When it was started.
     pub created_at: Timestamp,
     /// When this row last changed.
@@ -115,11 +120,15 @@ pub enum StepKind {
     Abandoned,
     /// A recorded effect that the run no longer asks for, and that somebody decided to keep.
     Kept,
+    /// Of a loop: in a turn the state that the turn began with, outside the result of the whole loop.
+    Turns,
+    /// The input with which the run went on as new.
+    Input,
 }
 
 impl StepKind {
     /// All, for reading back.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Step,
         Self::Timer,
         Self::Drawn,
@@ -128,6 +137,8 @@ impl StepKind {
         Self::CallFailed,
         Self::Abandoned,
         Self::Kept,
+        Self::Turns,
+        Self::Input,
     ];
 
     /// The number that rows hold. Never reuse one.
@@ -141,6 +152,8 @@ impl StepKind {
             Self::CallFailed => 6,
             Self::Abandoned => 7,
             Self::Kept => 8,
+            Self::Turns => 11,
+            Self::Input => 12,
         }
     }
 
@@ -150,13 +163,15 @@ impl StepKind {
     }
 }
 
-/// A run's checkpoint. Its identity inside the run is kind, name and id; nothing depends on positions.
+/// A run's checkpoint. Its identity inside the run is turn, kind, name and id; nothing depends on positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Whose it is.
     pub tenant: Tenant,
     /// The run.
     pub run: RunId,
+    /// The turn, or the run's [base](Run::base).
+    pub turn: u32,
     /// What it is a checkpoint of.
     pub kind: StepKind,
     /// Its name.
@@ -180,6 +195,8 @@ pub struct Use {
     pub record: RecordId,
     /// The run that was answered.
     pub run: RunId,
+    /// The turn in which it was answered first.
+    pub turn: u32,
     /// The id of its call.
     pub step: String,
     /// When.
@@ -364,7 +381,40 @@ pub struct Pulse {
     pub next_due: Option<Timestamp>,
 }
 
-/// Everything that a run has recorded, read in few queries and not one per step.
+/// Whose history is read: what was recorded under one number, and under a range of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// This one.
+    pub base: u32,
+    /// And from this one on.
+    pub first: u32,
+    /// Up to this one.
+    pub last: u32,
+}
+
+impl Turns {
+    /// Whatever the run has done.
+    pub const ALL: Self = Self { base: 0, first: 0, last: u32::MAX };
+
+    /// All from `first` to `last`.
+    pub const fn between(first: u32, last: u32) -> Self {
+        Self { base: first, first, last }
+    }
+
+    /// What was recorded under this number is among it.
+    pub const fn contains(&self, turn: u32) -> bool {
+        turn == self.base || (self.first <= turn && turn <= self.last)
+    }
+}
+
+impl Run {
+    /// What a resume needs: what was done outside of loops, and in the present turn.
+    pub const fn present(&self) -> Turns {
+        Turns { base: self.base, first: self.turn, last: self.turn }
+    }
+}
+
+/// What a run has recorded, read in few queries and not one per step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// Its checkpoints.
@@ -378,6 +428,8 @@ pub struct History {
 /// A checkpoint as resume needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastStep {
+    /// The turn.
+    pub turn: u32,
     /// What it is a checkpoint of.
     pub kind: StepKind,
     /// Its name.
@@ -399,6 +451,8 @@ pub struct PastCall {
     pub key: OperationKey,
     /// The tool.
     pub operation: String,
+    /// The turn in which it was asked for first.
+    pub turn: u32,
     /// The id of the call in the run.
     pub step: String,
     /// What the key is bound to.
@@ -416,6 +470,8 @@ pub struct PastUse {
     pub key: OperationKey,
     /// The tool.
     pub operation: String,
+    /// The turn in which it was answered first.
+    pub turn: u32,
     /// The id of the call in this run.
     pub step: String,
 }

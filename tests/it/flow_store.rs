@@ -8,8 +8,7 @@ use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
     Asked, Change, Escalation, Evidence, History, Pulse, Refusal, Run, Store, StoreError, Use, Verdict,
-    Worker,
-};
+    Worker, Turns};
 use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
 use tokio::sync::watch;
 
@@ -184,7 +183,7 @@ asks! {
     record_evidence(tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;
     run_find(tenant: &'a Tenant, id: RunId) -> Option<Run>;
     run_keyed(tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Option<Run>;
-    run_history(tenant: &'a Tenant, id: RunId) -> History;
+    run_history(tenant: &'a Tenant, id: RunId, turns: Turns) -> History;
     run_orphans(after: RunId, limit: u32) -> Vec<Run>;
     run_answered(after: RunId, limit: u32) -> Vec<Run>;
     run_due(until: Timestamp, limit: u32) -> Vec<Run>;

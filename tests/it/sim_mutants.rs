@@ -10,8 +10,7 @@ use counterfoil::ledger::{Basis, ErrorKind, OperationKey, Record, RecordedFailur
 use counterfoil::payload::{Payload, Stored};
 use counterfoil::sim::{Failing, Offer, Rule, Service, SimClock, Simulation, truthful};
 use counterfoil::store::{
-    Asked, Change, EscalationKind, History, Run, Store, StoreError, Verdict, WorkerChange,
-};
+    Asked, Change, EscalationKind, History, Run, Store, StoreError, Verdict, WorkerChange, Turns};
 use counterfoil::tool::{Tool, effect};
 use counterfoil::{Ctx, Failure, Fence, RecordId, RunId, Tenant, Timestamp};
 use futures_util::future::BoxFuture;
@@ -220,9 +219,9 @@ impl Store for Mutant {
         })
     }
 
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
         Box::pin(async move {
-            let mut history = self.store.run_history(tenant, id).await?;
+            let mut history = self.store.run_history(tenant, id, turns).await?;
             history
                 .calls
                 .iter_mut()

@@ -3,7 +3,7 @@
 use super::sample::{self, Sample};
 use super::{admit, one, refused};
 use crate::id::RunId;
-use crate::store::{Change, Refusal, RunState, Store, Verdict};
+use crate::store::{Change, Refusal, RunState, Store, Verdict, Turns};
 
 /// A batch of nothing has no verdicts.
 pub async fn nothing_is_a_batch(store: &dyn Store) {
@@ -29,7 +29,7 @@ pub async fn sizes(store: &dyn Store) {
         let limit = u32::try_from(size).expect("a small number");
         assert_eq!(store.run_list(&sample.tenant, after, limit).await.unwrap(), runs, "a batch of {size}");
         for run in [&runs[0], &runs[size / 2], &runs[size - 1]] {
-            let history = store.run_history(&sample.tenant, run.id).await.unwrap();
+            let history = store.run_history(&sample.tenant, run.id, Turns::ALL).await.unwrap();
             assert_eq!((history.steps.len(), history.calls.len()), (1, 1), "a batch of {size}");
         }
     }
@@ -70,7 +70,7 @@ pub async fn one_refused_change_leaves_the_others(store: &dyn Store) {
     let refusals: Vec<_> =
         verdicts.iter().enumerate().filter(|(_, verdict)| !verdict.is_admitted()).collect();
     assert_eq!(refusals, [(150, &Verdict::Refused(Refusal::Exists))]);
-    let history = store.run_history(&sample.tenant, run.id).await.unwrap();
+    let history = store.run_history(&sample.tenant, run.id, Turns::ALL).await.unwrap();
     assert_eq!(history.steps.len(), 300, "the first one and 299 of these");
 }
 
@@ -121,7 +121,7 @@ async fn assert_unwritten(store: &dyn Store, sample: &Sample, change: &Change, s
     let (run, record) = (change.run.as_ref().unwrap(), change.record.as_ref().unwrap());
     let what = format!("a change spoiled by its {spoiled_by}");
     assert_eq!(store.run_find(tenant, run.id).await.unwrap(), None, "run of {what}");
-    assert_eq!(store.run_history(tenant, run.id).await.unwrap(), crate::store::History::default(), "{what}");
+    assert_eq!(store.run_history(tenant, run.id, Turns::ALL).await.unwrap(), crate::store::History::default(), "{what}");
     assert_eq!(store.record_find(tenant, &record.key).await.unwrap(), None, "record of {what}");
     assert_eq!(store.record_uses(tenant, record.id).await.unwrap(), [], "use of {what}");
     assert_eq!(store.record_evidence(tenant, record.id).await.unwrap(), [], "evidence of {what}");
@@ -164,7 +164,7 @@ pub async fn the_same_change_again_is_admitted(store: &dyn Store) {
             assert_eq!(verdict, Verdict::Admitted, "the {time} time: {change:?}");
         }
     }
-    assert_eq!(store.run_history(&sample.tenant, run.id).await.unwrap().steps.len(), 2);
+    assert_eq!(store.run_history(&sample.tenant, run.id, Turns::ALL).await.unwrap().steps.len(), 2);
     assert_eq!(store.run_find(&sample.tenant, run.id).await.unwrap().map(|run| run.revision), Some(2));
 }
 
@@ -190,7 +190,7 @@ pub async fn a_part_of_a_change_again_is_refused(store: &dyn Store) {
     admit(store, &[sample.change().run(run.clone()).record(record.clone())]).await;
     let again = sample.change().record(record).step(sample.step(&run, "1"));
     assert_eq!(refused(store, again).await, Some(Refusal::Stale));
-    assert_eq!(store.run_history(&sample.tenant, run.id).await.unwrap().steps, []);
+    assert_eq!(store.run_history(&sample.tenant, run.id, Turns::ALL).await.unwrap().steps, []);
 }
 
 /// Changes of one row in one batch build on one another in their order.

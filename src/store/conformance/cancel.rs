@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use super::admit;
 use super::sample::Sample;
-use crate::store::{Change, Store};
+use crate::store::{Change, Store, Turns};
 
 /// Polls a future as often as it is woken, but `polls` times at most: then it is dropped, and this is `None`.
 pub fn drop_after<F: Future + Unpin>(future: F, polls: usize) -> impl Future<Output = Option<F::Output>> {
@@ -82,7 +82,7 @@ async fn assert_whole(store: &dyn Store, sample: &Sample, changes: &[Change]) {
         let (run, record) = (change.run.as_ref().unwrap(), change.record.as_ref().unwrap());
         let is_run = store.run_find(&sample.tenant, run.id).await.unwrap().is_some();
         let is_record = store.record_at(&sample.tenant, record.id).await.unwrap().is_some();
-        let steps = store.run_history(&sample.tenant, run.id).await.unwrap().steps.len();
+        let steps = store.run_history(&sample.tenant, run.id, Turns::ALL).await.unwrap().steps.len();
         let written = (is_run, is_record, steps);
         assert!(written == (true, true, 1) || written == (false, false, 0), "half written: {written:?}");
     }

@@ -2,7 +2,7 @@
 
 use super::admit;
 use super::sample::Sample;
-use crate::store::{Change, Lane, Refusal, RunState, Store, Verdict};
+use crate::store::{Change, Lane, Refusal, RunState, Store, Verdict, Turns};
 
 const ONE: Option<Lane> = Some(Lane(1));
 const TWO: Option<Lane> = Some(Lane(2));
@@ -32,7 +32,7 @@ pub async fn a_refused_change_stops_its_lane(store: &dyn Store) {
     let predecessor = Some(Refusal::Predecessor);
     let expected = [None, None, Some(Refusal::Stale), predecessor.clone(), predecessor.clone(), predecessor];
     assert_eq!(verdicts(store, &batch).await, expected);
-    let steps = store.run_history(&sample.tenant, run.id).await.unwrap().steps;
+    let steps = store.run_history(&sample.tenant, run.id, Turns::ALL).await.unwrap().steps;
     assert_eq!(steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["1"]);
 }
 

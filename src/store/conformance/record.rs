@@ -78,7 +78,7 @@ pub async fn hostile_text_is_text(store: &dyn Store) {
         record.operation = name(&short);
         record.key = Key::of(short.clone()).target(&short).operation(&short).render().expect("a valid key");
         record.request = inline(json!({ "text": text }));
-        record.owner = Owner { run: None, step: Some(text.into()), call_id: Some(text.into()) };
+        record.owner = Owner { step: Some(text.into()), call_id: Some(text.into()), ..Owner::default() };
         record.state = State::Committed { response: inline(json!(text)) };
         record.external_ref = Some(text.into());
         record.scope = Some(text.into());

@@ -102,7 +102,7 @@ impl Sample {
 
     /// A new started record of a run's step.
     pub fn call(&self, run: &Run, step: &str, target: &str) -> Record {
-        let owner = Owner { run: Some(run.id), step: Some(step.to_owned()), call_id: None };
+        let owner = Owner { run: Some(run.id), step: Some(step.to_owned()), ..Owner::default() };
         Record { owner, ..self.record(target) }
     }
 
@@ -137,6 +137,8 @@ impl Sample {
             revision: 1,
             deaths: 0,
             unsettled: false,
+            base: 0,
+            turn: 1,
             created_at: Timestamp(1_000),
             updated_at: Timestamp(1_000),
         }
@@ -157,6 +159,7 @@ impl Sample {
         Step {
             tenant: self.tenant.clone(),
             run: run.id,
+            turn: 0,
             kind: StepKind::Step,
             name: "load".into(),
             id: id.to_owned(),
@@ -172,6 +175,7 @@ impl Sample {
             tenant: self.tenant.clone(),
             record: record.id,
             run: run.id,
+            turn: 0,
             step: "pay/1".into(),
             at: Timestamp(3_000),
         }

@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::ledger::OperationKey;
 use crate::payload::PayloadDigest;
-use crate::store::{Change, RunState, Store, WorkerChange};
+use crate::store::{Change, PastStep, RunState, Store, Turns, WorkerChange};
 
 /// What there may be to ask a store about: gathered from the changes that were sent to it, admitted or not.
 #[derive(Clone, Debug, Default)]
@@ -111,14 +111,17 @@ impl State {
         }
         for id in &names.runs {
             self.note(format!("{tenant}: {id}"), &store.run_find(tenant, *id).await);
-            let mut history = store.run_history(tenant, *id).await;
-            if let Ok(history) = &mut history {
-                // In no order: everything in it is known by name.
-                history.steps.sort_by(|a, b| (a.kind, &a.name, &a.id).cmp(&(b.kind, &b.name, &b.id)));
-                history.calls.sort_by_key(|call| call.record);
-                history.uses.sort_by_key(|used| used.record);
+            for turns in [Turns::ALL, Turns::between(1, 2), Turns { base: 0, first: 2, last: 3 }] {
+                let mut history = store.run_history(tenant, *id, turns).await;
+                if let Ok(history) = &mut history {
+                    // In no order: everything in it is known by name.
+                    let place = |step: &PastStep| (step.turn, step.kind, step.name.clone(), step.id.clone());
+                    history.steps.sort_by_key(place);
+                    history.calls.sort_by_key(|call| call.record);
+                    history.uses.sort_by_key(|used| used.record);
+                }
+                self.note(format!("{tenant}: {turns:?} of {id}"), &history);
             }
-            self.note(format!("{tenant}: history of {id}"), &history);
         }
         for (workflow, key) in &names.starts {
             let run = store.run_keyed(tenant, workflow, key).await;

@@ -6,10 +6,11 @@ use super::sample::{self, HOSTILE, Sample, inline, payload};
 use super::{admit, refused};
 use crate::ledger::{RecordedFailure, State};
 use crate::payload::Stored;
-use crate::store::{Change, History, PastCall, PastStep, PastUse, Refusal, Run, Step, StepKind, Store};
+use crate::store::{Change, History, PastCall, PastStep, PastUse, Refusal, Run, Step, StepKind, Store, Turns};
 
 fn past(step: &Step) -> PastStep {
     PastStep {
+        turn: step.turn,
         kind: step.kind,
         name: step.name.clone(),
         id: step.id.clone(),
@@ -22,7 +23,7 @@ async fn assert_steps(store: &dyn Store, run: &Run, expected: &[Step]) {
     let order = |steps: &mut Vec<PastStep>| {
         steps.sort_by(|a, b| (a.kind, &a.name, &a.id).cmp(&(b.kind, &b.name, &b.id)));
     };
-    let mut found = store.run_history(&run.tenant, run.id).await.unwrap().steps;
+    let mut found = store.run_history(&run.tenant, run.id, Turns::ALL).await.unwrap().steps;
     let mut expected = expected.iter().map(past).collect();
     order(&mut found);
     order(&mut expected);
@@ -43,7 +44,7 @@ pub async fn comes_back_with_its_run(store: &dyn Store) {
     admit(store, &changes).await;
     admit(store, &[sample.change().run(run.clone()), sample.change().step(sample.step(&other, "1"))]).await;
     assert_steps(store, &run, &steps).await;
-    assert_eq!(store.run_history(&run.tenant, sample.run("c").id).await.unwrap(), History::default());
+    assert_eq!(store.run_history(&run.tenant, sample.run("c").id, Turns::ALL).await.unwrap(), History::default());
 }
 
 /// Text is text, in names, ids and values.
@@ -112,7 +113,7 @@ pub async fn belongs_to_its_tenant(store: &dyn Store) {
     let mut change = sample.change().step(ours.clone()).record(call).run(run.clone());
     change.used = Some(Box::new(sample.used(&foreign, &run)));
     admit(store, &[sample.change().record(foreign).run(owner), change]).await;
-    assert_eq!(store.run_history(&other.tenant, run.id).await.unwrap(), History::default());
+    assert_eq!(store.run_history(&other.tenant, run.id, Turns::ALL).await.unwrap(), History::default());
 
     let theirs = Step { value: Some(inline(json!("theirs"))), ..other.step(&run, "1") };
     admit(store, &[other.change().step(theirs.clone())]).await;
@@ -149,7 +150,7 @@ pub async fn calls_come_back_with_their_run(store: &dyn Store) {
     changes.push(sample.change().record(sample.call(&sample.run("b"), "pay/1", "of another")));
     admit(store, &changes).await;
 
-    let mut found = store.run_history(&sample.tenant, run.id).await.unwrap().calls;
+    let mut found = store.run_history(&sample.tenant, run.id, Turns::ALL).await.unwrap().calls;
     found.sort_by_key(|call| call.record);
     let expected: Vec<_> = calls
         .iter()
@@ -157,6 +158,7 @@ pub async fn calls_come_back_with_their_run(store: &dyn Store) {
             record: record.id,
             key: record.key.clone(),
             operation: record.operation.as_str().to_owned(),
+            turn: record.owner.turn,
             step: record.owner.step.clone().unwrap_or_default(),
             request_hash: record.request_hash,
             response: matches!(record.state, State::Committed { .. }).then(|| response.clone()),
@@ -178,11 +180,12 @@ pub async fn uses_come_back_with_their_run(store: &dyn Store) {
         used(&foreign),
     ];
     admit(store, &changes).await;
-    let found = store.run_history(&sample.tenant, run.id).await.unwrap().uses;
+    let found = store.run_history(&sample.tenant, run.id, Turns::ALL).await.unwrap().uses;
     let expected = PastUse {
         record: record.id,
         key: record.key.clone(),
         operation: record.operation.as_str().to_owned(),
+        turn: 0,
         step: "pay/1".into(),
     };
     assert_eq!(found, [expected]);

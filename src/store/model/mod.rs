@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use self::tables::Tables;
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -267,8 +267,8 @@ impl Store for Model {
         self.ask(move |tables| tables.run_keyed(tenant, workflow, key))
     }
 
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
-        self.ask(move |tables| tables.run_history(tenant, id))
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
+        self.ask(move |tables| tables.run_history(tenant, id, turns))
     }
 
     fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {

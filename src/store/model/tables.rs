@@ -8,10 +8,10 @@ use crate::ledger::{OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
     Change, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Refusal, Run,
-    RunState, Step, StepKind, Use, Verdict, Worker, WorkerChange,
+    RunState, Step, StepKind, Turns, Use, Verdict, Worker, WorkerChange,
 };
 
-type Steps = BTreeMap<(StepKind, String, String), Step>;
+type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
@@ -160,6 +160,11 @@ impl Tables {
             let steps = self.steps.entry((step.tenant.clone(), step.run)).or_default();
             steps.insert(step_key(&step), step);
         }
+        if let Some((run, last)) = change.run.as_deref().zip(change.prune)
+            && let Some(steps) = self.steps.get_mut(&(run.tenant.clone(), run.id))
+        {
+            steps.retain(|(turn, ..), _| *turn <= run.base || *turn > last);
+        }
         if let Some(used) = change.used.as_deref() {
             let key = (used.tenant.clone(), used.run, used.record);
             self.uses.entry(key).or_insert_with(|| used.clone());
@@ -229,8 +234,8 @@ fn is_same_operation(a: &Record, b: &Record) -> bool {
     asked(a) == asked(b) && (&a.owner, a.created_at) == (&b.owner, b.created_at)
 }
 
-fn step_key(step: &Step) -> (StepKind, String, String) {
-    (step.kind, step.name.clone(), step.id.clone())
+fn step_key(step: &Step) -> (u32, StepKind, String, String) {
+    (step.turn, step.kind, step.name.clone(), step.id.clone())
 }
 
 /// Reading.
@@ -263,7 +268,11 @@ impl Tables {
     }
 
     pub(super) fn record_orphans(&self, after: RecordId, limit: u32) -> Vec<Record> {
-        let left = |record: &Record, run| self.run_find(&record.tenant, run).is_some_and(|r| r.unsettled);
+        // A run that goes on resumes what it did outside of loops and in its present turn.
+        let left = |record: &Record, run| {
+            let run = self.run_find(&record.tenant, run).filter(|run| run.unsettled);
+            run.is_some_and(|run| run.state.code() >= 3 || !run.present().contains(record.owner.turn))
+        };
         let lacks_its_tool = |record: &Record, question| {
             let question = self.escalation_find(&record.tenant, question);
             question.is_some_and(|q| q.kind == EscalationKind::UnknownTool && q.answer.is_none())
@@ -302,13 +311,14 @@ impl Tables {
         self.runs.get(id).cloned()
     }
 
-    pub(super) fn run_history(&self, tenant: &Tenant, id: RunId) -> History {
+    pub(super) fn run_history(&self, tenant: &Tenant, id: RunId, turns: Turns) -> History {
         let steps = self.steps.get(&(tenant.clone(), id)).into_iter().flat_map(BTreeMap::values);
         let calls = self.records.values().filter(|r| r.tenant == *tenant && r.owner.run == Some(id));
         let uses = self.uses.values().filter(|used| used.tenant == *tenant && used.run == id);
+        let uses = uses.filter(|used| turns.contains(used.turn));
         History {
-            steps: steps.map(past_step).collect(),
-            calls: calls.map(past_call).collect(),
+            steps: steps.filter(|step| turns.contains(step.turn)).map(past_step).collect(),
+            calls: calls.filter(|record| turns.contains(record.owner.turn)).map(past_call).collect(),
             uses: uses
                 .filter_map(|used| Some(past_use(used, self.record_at(tenant, used.record)?)))
                 .collect(),
@@ -394,6 +404,7 @@ fn wake_at(run: &Run) -> Option<Timestamp> {
 
 fn past_step(step: &Step) -> PastStep {
     PastStep {
+        turn: step.turn,
         kind: step.kind,
         name: step.name.clone(),
         id: step.id.clone(),
@@ -407,6 +418,7 @@ fn past_call(record: &Record) -> PastCall {
         record: record.id,
         key: record.key.clone(),
         operation: record.operation.as_str().to_owned(),
+        turn: record.owner.turn,
         step: record.owner.step.clone().unwrap_or_default(),
         request_hash: record.request_hash,
         response: if let State::Committed { response } = &record.state {
@@ -422,6 +434,7 @@ fn past_use(used: &Use, record: &Record) -> PastUse {
         record: record.id,
         key: record.key.clone(),
         operation: record.operation.as_str().to_owned(),
+        turn: used.turn,
         step: used.step.clone(),
     }
 }

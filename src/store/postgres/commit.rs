@@ -74,7 +74,8 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
             && change.evidence.is_none()
             && change.payloads.is_empty()
             && change.worker.is_none()
-            && change.tenant_key.is_none();
+            && change.tenant_key.is_none()
+            && change.prune.is_none();
         alone && change.fence == Some(fence) && change.lane.is_none()
     };
     let taken = |change: &&'c Change| -> Option<&'c Run> {
@@ -283,12 +284,17 @@ pub(super) fn statements() -> Vec<String> {
         &payload::INSERT,
         &payload::INSERT_TENANT,
         &run::INSERT,
+        &run::INSERT_IN_TURN,
         &run::MOVE,
+        &run::MOVE_IN_TURN,
         &record::INSERT_USUAL,
+        &record::INSERT_IN_TURN,
         &record::INSERT,
         &record::MOVE_USUAL,
         &record::MOVE,
         &step::INSERT,
+        &step::INSERT_IN_TURN,
+        &step::PRUNE,
         &record::INSERT_USE,
         &escalation::INSERT,
         &escalation::ANSWER,

@@ -52,7 +52,8 @@ pub(super) fn waves<'c>(changes: &[&'c Change]) -> Vec<Vec<&'c Change>> {
         let run = change.run.iter().map(|run| (1, run.id.0));
         let questions = change.escalations.iter().map(|escalation| (2, escalation.id.0));
         let rows: Vec<_> = record.chain(run).chain(questions).collect();
-        if rows.iter().any(|row| touched.contains(row)) {
+        // A statement does not see what it writes itself, so it cannot delete that again.
+        if rows.iter().any(|row| touched.contains(row)) || change.prune.is_some() {
             waves.push(Vec::new());
             touched.clear();
         }

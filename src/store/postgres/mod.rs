@@ -33,7 +33,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use tokio::sync::Mutex;
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -164,8 +164,8 @@ impl Store for Postgres {
         Box::pin(run::keyed(&self.readers, tenant, workflow, key))
     }
 
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, History> {
-        Box::pin(run::history(&self.readers, tenant, id))
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
+        Box::pin(run::history(&self.readers, tenant, id, turns))
     }
 
     fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {

@@ -26,6 +26,7 @@ pub(super) static INSERT: Insert = Insert {
         ("input_version", Kind::Number),
         ("run", Kind::Number),
         ("step", Kind::Text),
+        ("turn", Kind::Number),
         ("call_id", Kind::Text),
         ("created_at", Kind::Number),
         ("fence", Kind::Number),
@@ -72,6 +73,32 @@ pub(super) static INSERT_USUAL: Insert = Insert {
         ("fence", Kind::Number),
         ("loose", Kind::Number),
         ("updated_at", Kind::Number),
+    ],
+    constants: &[("revision", "1"), ("attempts", "1"), ("status", "1"), ("basis", FIRST_BASIS)],
+    tail: IF_NEW,
+    holds: Some("true"),
+};
+
+/// The same in a turn of its run's loop.
+pub(super) static INSERT_IN_TURN: Insert = Insert {
+    name: "record_new_in_turn",
+    table: "record",
+    columns: &[
+        ("id", Kind::Number),
+        ("tenant", Kind::Text),
+        ("key", Kind::Text),
+        ("operation", Kind::Text),
+        ("class", Kind::Number),
+        ("request", Kind::Text),
+        ("request_hash", Kind::Bytes),
+        ("input_version", Kind::Number),
+        ("run", Kind::Number),
+        ("step", Kind::Text),
+        ("created_at", Kind::Number),
+        ("fence", Kind::Number),
+        ("loose", Kind::Number),
+        ("updated_at", Kind::Number),
+        ("turn", Kind::Number),
     ],
     constants: &[("revision", "1"), ("attempts", "1"), ("status", "1"), ("basis", FIRST_BASIS)],
     tail: IF_NEW,
@@ -160,15 +187,15 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     rows.sort_by_key(|record| (record.tenant.as_str(), record.key.as_str()));
     let (new, old): (Vec<_>, Vec<_>) = rows.into_iter().partition(|record| record.revision == 1);
     let (usual, others): (Vec<_>, Vec<_>) = new.into_iter().partition(|record| is_usual_start(record));
-    batch.insert(&INSERT_USUAL, &usual, |record, row| {
-        bind_request(record, row);
-        row.number(record.created_at.0);
-        bind_worker(record, row);
-        row.number(record.updated_at.0);
+    let (in_turn, usual): (Vec<_>, Vec<_>) = usual.into_iter().partition(|record| record.owner.turn > 0);
+    batch.insert(&INSERT_USUAL, &usual, |record, row| bind_usual_start(record, row));
+    batch.insert(&INSERT_IN_TURN, &in_turn, |record, row| {
+        bind_usual_start(record, row);
+        row.number(i64::from(record.owner.turn));
     });
     batch.insert(&INSERT, &others, |record, row| {
         bind_request(record, row);
-        row.some_text(record.owner.call_id.as_deref());
+        row.number(i64::from(record.owner.turn)).some_text(record.owner.call_id.as_deref());
         row.number(record.created_at.0);
         bind_worker(record, row);
         bind_outcome(record, i64::from(record.revision), row);
@@ -202,6 +229,13 @@ fn bind_request(record: &Record, row: &mut Row<'_>) {
         .number(i64::from(record.input_version))
         .some_number(record.owner.run.map(|run| run.0))
         .some_text(record.owner.step.as_deref());
+}
+
+fn bind_usual_start(record: &Record, row: &mut Row<'_>) {
+    bind_request(record, row);
+    row.number(record.created_at.0);
+    bind_worker(record, row);
+    row.number(record.updated_at.0);
 }
 
 fn bind_worker(record: &Record, row: &mut Row<'_>) {
@@ -250,6 +284,7 @@ fn read(row: &PgRow) -> Result<Record, StoreError> {
         input_version: c.count()?,
         owner: Owner {
             run: c.take::<Option<i64>>()?.map(RunId),
+            turn: c.count()?,
             step: c.some_text()?,
             call_id: c.some_text()?,
         },
@@ -288,7 +323,7 @@ fn read(row: &PgRow) -> Result<Record, StoreError> {
 macro_rules! select {
     ($tail:literal) => {
         concat!(
-            "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, step, \
+            "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, turn, step, \
              call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
              scope, escalation, not_before, confirm_at, created_at, updated_at, in_doubt FROM record ",
             $tail
@@ -320,7 +355,8 @@ pub(super) async fn orphans(pool: &Pool, after: RecordId, limit: u32) -> Result<
         let query = sqlx::query(select!(
             "WHERE (tenant, id) IN (SELECT tenant, id FROM record WHERE loose IS NOT NULL \
              UNION ALL SELECT c.tenant, c.id FROM run u CROSS JOIN LATERAL (SELECT tenant, id FROM record o \
-             WHERE o.tenant = u.tenant AND o.run = u.id AND o.status = 1 OFFSET 0) c WHERE u.unsettled) AND id > $1 \
+             WHERE o.tenant = u.tenant AND o.run = u.id AND o.status = 1 \
+             AND (u.state >= 3 OR o.turn NOT IN (u.base, u.turn)) OFFSET 0) c WHERE u.unsettled) AND id > $1 \
              AND EXISTS (SELECT 1 FROM worker w WHERE w.fence = record.fence AND w.ended_at IS NOT NULL) \
              AND (escalation IS NULL OR EXISTS (SELECT 1 FROM escalation e WHERE e.tenant = record.tenant \
              AND e.id = record.escalation AND e.answer IS NULL AND e.kind = $2)) ORDER BY id LIMIT $3"
@@ -374,6 +410,7 @@ pub(super) static INSERT_USE: Insert = Insert {
         ("tenant", Kind::Text),
         ("run", Kind::Number),
         ("record", Kind::Number),
+        ("turn", Kind::Number),
         ("step", Kind::Text),
         ("at", Kind::Number),
     ],
@@ -389,6 +426,7 @@ pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
         row.text(used.tenant.as_str())
             .number(used.run.0)
             .number(used.record.0)
+            .number(i64::from(used.turn))
             .text(&used.step)
             .number(used.at.0);
     });
@@ -396,7 +434,7 @@ pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
 
 pub(super) async fn uses(pool: &Pool, tenant: &Tenant, id: RecordId) -> Result<Vec<Use>, StoreError> {
     let query = || {
-        sqlx::query("SELECT record, run, step, at FROM use WHERE tenant = $1 AND record = $2 ORDER BY run")
+        sqlx::query("SELECT record, run, turn, step, at FROM use WHERE tenant = $1 AND record = $2 ORDER BY run")
             .bind(tenant.as_str())
             .bind(id.0)
     };
@@ -409,6 +447,7 @@ pub(super) async fn uses(pool: &Pool, tenant: &Tenant, id: RecordId) -> Result<V
                 tenant: tenant.clone(),
                 record: RecordId(c.take()?),
                 run: RunId(c.take()?),
+                turn: c.count()?,
                 step: c.text()?,
                 at: Timestamp(c.take()?),
             })

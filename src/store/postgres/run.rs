@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
-use crate::store::{Change, EscalationKind, History, PastCall, PastUse, Run, RunState, columns};
+use crate::store::{Change, EscalationKind, History, PastCall, PastUse, Run, RunState, Turns, columns};
 
 /// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
 pub(super) static INSERT: Insert = Insert {
@@ -36,6 +36,32 @@ pub(super) static INSERT: Insert = Insert {
     constants: &[],
     tail: "ON CONFLICT DO NOTHING",
     holds: Some("true"),
+};
+
+/// The same for one that has been in a loop, or has gone on as new.
+pub(super) static INSERT_IN_TURN: Insert = Insert {
+    name: "run_new_in_turn",
+    columns: &[
+        ("id", Kind::Number),
+        ("tenant", Kind::Text),
+        ("workflow", Kind::Text),
+        ("version", Kind::Number),
+        ("key", Kind::Text),
+        ("input", Kind::Text),
+        ("input_hash", Kind::Bytes),
+        ("created_at", Kind::Number),
+        ("state", Kind::Number),
+        ("wake_at", Kind::Number),
+        ("outcome", Kind::Text),
+        ("fence", Kind::Number),
+        ("revision", Kind::Number),
+        ("deaths", Kind::Number),
+        ("updated_at", Kind::Number),
+        ("unsettled", Kind::Flag),
+        ("base", Kind::Number),
+        ("turn", Kind::Number),
+    ],
+    ..INSERT
 };
 
 /// By way of a row that is never inserted, with its revision's sign turned: see `record`.
@@ -68,27 +94,64 @@ pub(super) static MOVE: Insert = Insert {
     holds: Some("revision > 0"),
 };
 
+/// The same for one that has been in a loop, or has gone on as new.
+pub(super) static MOVE_IN_TURN: Insert = Insert {
+    name: "run_moved_in_turn",
+    columns: &[
+        ("id", Kind::Number),
+        ("tenant", Kind::Text),
+        ("state", Kind::Number),
+        ("wake_at", Kind::Number),
+        ("outcome", Kind::Text),
+        ("fence", Kind::Number),
+        ("revision", Kind::Number),
+        ("deaths", Kind::Number),
+        ("updated_at", Kind::Number),
+        ("unsettled", Kind::Flag),
+        ("base", Kind::Number),
+        ("turn", Kind::Number),
+    ],
+    tail: "ON CONFLICT (tenant, id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
+           outcome = excluded.outcome, fence = excluded.fence, revision = -excluded.revision, \
+           deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled, \
+           base = excluded.base, turn = excluded.turn WHERE run.revision = -excluded.revision - 1",
+    ..MOVE
+};
+
 /// New ones by their start keys, and then the others by their places: so any two workers lock them in one order.
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let rows = changes.iter().filter_map(|change| change.run.as_deref());
     let (mut new, mut old): (Vec<_>, Vec<_>) = rows.partition(|run| run.revision == 1);
     new.sort_by_key(|run| (run.tenant.as_str(), run.workflow.as_str(), &run.key, run.id));
     old.sort_by_key(|run| (run.tenant.as_str(), run.id));
-    batch.insert(&INSERT, &new, |run, row| {
-        row.number(run.id.0)
-            .text(run.tenant.as_str())
-            .text(run.workflow.as_str())
-            .number(i64::from(run.version))
-            .some_text(run.key.as_deref())
-            .text(&run.input.column())
-            .bytes(&run.input_hash.column())
-            .number(run.created_at.0);
-        bind_state(run, i64::from(run.revision), row);
+    let (usual, in_turn): (Vec<_>, Vec<_>) = new.into_iter().partition(|run| columns::has_no_turns(run));
+    batch.insert(&INSERT, &usual, |run, row| bind_new(run, row));
+    batch.insert(&INSERT_IN_TURN, &in_turn, |run, row| {
+        bind_new(run, row);
+        row.number(i64::from(run.base)).number(i64::from(run.turn));
     });
-    batch.insert(&MOVE, &old, |run, row| {
+    let (usual, in_turn): (Vec<_>, Vec<_>) = old.into_iter().partition(|run| columns::has_no_turns(run));
+    batch.insert(&MOVE, &usual, |run, row| {
         row.number(run.id.0).text(run.tenant.as_str());
         bind_state(run, -i64::from(run.revision), row);
     });
+    batch.insert(&MOVE_IN_TURN, &in_turn, |run, row| {
+        row.number(run.id.0).text(run.tenant.as_str());
+        bind_state(run, -i64::from(run.revision), row);
+        row.number(i64::from(run.base)).number(i64::from(run.turn));
+    });
+}
+
+fn bind_new(run: &Run, row: &mut Row<'_>) {
+    row.number(run.id.0)
+        .text(run.tenant.as_str())
+        .text(run.workflow.as_str())
+        .number(i64::from(run.version))
+        .some_text(run.key.as_deref())
+        .text(&run.input.column())
+        .bytes(&run.input_hash.column())
+        .number(run.created_at.0);
+    bind_state(run, i64::from(run.revision), row);
 }
 
 fn bind_state(run: &Run, revision: i64, row: &mut Row<'_>) {
@@ -108,17 +171,17 @@ fn bind_state(run: &Run, revision: i64, row: &mut Row<'_>) {
 /// The rows are found by their primary key, one by one: joins by hash and merge are off on this connection.
 pub(super) const CLAIM: &str = "WITH w AS (SELECT fence FROM worker WHERE fence = $1 AND ended_at IS NULL FOR KEY SHARE), \
     u AS (SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], \
-    $8::bigint[], $9::bigint[], $10::bigint[], $11::boolean[]) \
-    AS u (id, tenant, state, wake_at, outcome, fence, revision, deaths, updated_at, unsettled)), \
+    $8::bigint[], $9::bigint[], $10::bigint[], $11::boolean[], $12::bigint[], $13::bigint[]) \
+    AS u (id, tenant, state, wake_at, outcome, fence, revision, deaths, updated_at, unsettled, base, turn)), \
     c AS (SELECT r.tenant, r.id FROM u CROSS JOIN w JOIN run r ON r.tenant = u.tenant AND r.id = u.id \
     WHERE r.revision = u.revision - 1 FOR UPDATE OF r SKIP LOCKED) \
     UPDATE run SET state = u.state, wake_at = u.wake_at, outcome = u.outcome, fence = u.fence, \
-    revision = u.revision, deaths = u.deaths, updated_at = u.updated_at, unsettled = u.unsettled \
-    FROM u JOIN c ON c.tenant = u.tenant AND c.id = u.id \
+    revision = u.revision, deaths = u.deaths, updated_at = u.updated_at, unsettled = u.unsettled, \
+    base = u.base, turn = u.turn FROM u JOIN c ON c.tenant = u.tenant AND c.id = u.id \
     WHERE run.tenant = c.tenant AND run.id = c.id RETURNING run.tenant, run.id";
 
 /// The arguments of [`CLAIM`] after the first are the columns of this, which is no statement.
-pub(super) static CLAIMED: Insert = Insert { name: "claimed", constants: &[], tail: "", holds: None, ..MOVE };
+pub(super) static CLAIMED: Insert = Insert { name: "claimed", constants: &[], tail: "", holds: None, ..MOVE_IN_TURN };
 
 /// Adds the runs to be taken over.
 pub(super) fn write_claims(runs: &[&Run], batch: &mut Batch) {
@@ -127,6 +190,7 @@ pub(super) fn write_claims(runs: &[&Run], batch: &mut Batch) {
     batch.insert(&CLAIMED, &runs, |run, row| {
         row.number(run.id.0).text(run.tenant.as_str());
         bind_state(run, i64::from(run.revision), row);
+        row.number(i64::from(run.base)).number(i64::from(run.turn));
     });
 }
 
@@ -145,6 +209,8 @@ fn read(row: &PgRow) -> Result<Run, StoreError> {
         revision: 0,
         deaths: 0,
         unsettled: false,
+        base: 0,
+        turn: 0,
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
     };
@@ -159,6 +225,8 @@ fn read(row: &PgRow) -> Result<Run, StoreError> {
     run.created_at = Timestamp(c.take()?);
     run.updated_at = Timestamp(c.take()?);
     run.unsettled = c.take()?;
+    run.base = c.count()?;
+    run.turn = c.count()?;
     Ok(run)
 }
 
@@ -167,7 +235,7 @@ macro_rules! select {
     ($tail:literal) => {
         concat!(
             "SELECT id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
-             revision, deaths, created_at, updated_at, unsettled FROM run ",
+             revision, deaths, created_at, updated_at, unsettled, base, turn FROM run ",
             $tail
         )
     };
@@ -257,23 +325,38 @@ async fn one(pool: &Pool, query: impl Fn() -> Statement) -> Result<Option<Run>, 
 }
 
 /// Three queries, whatever the number of steps.
-pub(super) async fn history(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<History, StoreError> {
+pub(super) async fn history(
+    pool: &Pool,
+    tenant: &Tenant,
+    id: RunId,
+    turns: Turns,
+) -> Result<History, StoreError> {
     Ok(History {
-        steps: step::of_run(pool, tenant, id).await?,
-        calls: calls(pool, tenant, id).await?,
-        uses: uses(pool, tenant, id).await?,
+        steps: step::of_run(pool, tenant, id, turns).await?,
+        calls: calls(pool, tenant, id, turns).await?,
+        uses: uses(pool, tenant, id, turns).await?,
     })
 }
 
 /// Only what resume needs of a record, and the response only of those that have one.
-async fn calls(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Vec<PastCall>, StoreError> {
+async fn calls(
+    pool: &Pool,
+    tenant: &Tenant,
+    id: RunId,
+    turns: Turns,
+) -> Result<Vec<PastCall>, StoreError> {
     let query = || {
         sqlx::query(
-            "SELECT id, key, operation, step, request_hash, CASE WHEN status = 2 THEN outcome END \
-             FROM record WHERE tenant = $1 AND run = $2",
+            "SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+             FROM record WHERE tenant = $1 AND run = $2 AND turn = $3 \
+             UNION ALL SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+             FROM record WHERE tenant = $1 AND run = $2 AND turn BETWEEN $4 AND $5 AND turn <> $3",
         )
         .bind(tenant.as_str())
         .bind(id.0)
+        .bind(i64::from(turns.base))
+        .bind(i64::from(turns.first))
+        .bind(i64::from(turns.last))
     };
     pool.all(query)
         .await?
@@ -284,6 +367,7 @@ async fn calls(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Vec<PastCall>,
                 record: RecordId(c.take()?),
                 key: OperationKey::stored(c.text()?),
                 operation: c.text()?,
+                turn: c.count()?,
                 step: c.some_text()?.unwrap_or_default(),
                 request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
                 response: c.parse_some_text(Stored::from_column)?,
@@ -292,14 +376,25 @@ async fn calls(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Vec<PastCall>,
         .collect()
 }
 
-async fn uses(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Vec<PastUse>, StoreError> {
+async fn uses(
+    pool: &Pool,
+    tenant: &Tenant,
+    id: RunId,
+    turns: Turns,
+) -> Result<Vec<PastUse>, StoreError> {
     let query = || {
         sqlx::query(
-            "SELECT r.id, r.key, r.operation, u.step FROM use u JOIN record r ON r.tenant = u.tenant \
-             AND r.id = u.record WHERE u.tenant = $1 AND u.run = $2",
+            "SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r ON r.tenant = u.tenant \
+             AND r.id = u.record WHERE u.tenant = $1 AND u.run = $2 AND u.turn = $3 \
+             UNION ALL SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r \
+             ON r.tenant = u.tenant AND r.id = u.record WHERE u.tenant = $1 AND u.run = $2 \
+             AND u.turn BETWEEN $4 AND $5 AND u.turn <> $3",
         )
         .bind(tenant.as_str())
         .bind(id.0)
+        .bind(i64::from(turns.base))
+        .bind(i64::from(turns.first))
+        .bind(i64::from(turns.last))
     };
     pool.all(query)
         .await?
@@ -310,6 +405,7 @@ async fn uses(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Vec<PastUse>, S
                 record: RecordId(c.take()?),
                 key: OperationKey::stored(c.text()?),
                 operation: c.text()?,
+                turn: c.count()?,
                 step: c.text()?,
             })
         })

@@ -30,7 +30,8 @@ pub(super) enum Kind {
     Flag,
 }
 
-/// One table's part of the statement. There is one of each, so that its place tells it apart.
+/// One table's part of the statement. There is one of each, so that its place tells it apart. Besides inserts there is
+/// one that deletes: [`step::PRUNE`](super::step::PRUNE).
 #[derive(Debug)]
 pub(super) struct Insert {
     /// The CTE's name.
@@ -379,6 +380,9 @@ fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
     values.extend(insert.constants.iter().map(|(_, value)| (*value).to_owned()));
     let (names, values) = (names.join(", "), values.join(", "));
     let Insert { name, table, tail, .. } = insert;
+    if *insert == super::step::PRUNE {
+        return format!("{name} AS (DELETE FROM {table} USING (SELECT {values}) AS pruned ({names}) WHERE {tail})");
+    }
     let returning = insert.holds.map(|holds| format!(" RETURNING {holds} AS holds")).unwrap_or_default();
     format!("{name} AS (INSERT INTO {table} ({names}) SELECT {values} {tail}{returning})")
 }

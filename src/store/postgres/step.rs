@@ -3,12 +3,12 @@
 use sqlx::postgres::PgConnection;
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert, Kind};
+use super::statement::{Batch, Insert, Kind, Row};
 use super::{Columns, StoreError, escaped};
 use crate::id::{RunId, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::Stored;
-use crate::store::{Change, PastStep, Step, StepKind};
+use crate::store::{Change, PastStep, Step, StepKind, Turns};
 
 /// One that is there already is not written, and missed when the rows are counted.
 pub(super) static INSERT: Insert = Insert {
@@ -29,26 +29,89 @@ pub(super) static INSERT: Insert = Insert {
     holds: Some("true"),
 };
 
+/// The same in a turn of the run's loop.
+pub(super) static INSERT_IN_TURN: Insert = Insert {
+    name: "steps_in_turn",
+    columns: &[
+        ("tenant", Kind::Text),
+        ("run", Kind::Number),
+        ("kind", Kind::Number),
+        ("name", Kind::Text),
+        ("id", Kind::Text),
+        ("input_hash", Kind::Bytes),
+        ("value", Kind::Text),
+        ("at", Kind::Number),
+        ("turn", Kind::Number),
+    ],
+    ..INSERT
+};
+
+/// The checkpoints of a run's turns go, from behind its base up to a turn. Those that the same statement inserts it
+/// does not see: `waves` sees to it that there are none.
+pub(super) static PRUNE: Insert = Insert {
+    name: "steps_pruned",
+    table: "step",
+    columns: &[
+        ("tenant", Kind::Text),
+        ("run", Kind::Number),
+        ("base", Kind::Number),
+        ("last", Kind::Number),
+    ],
+    constants: &[],
+    tail: "step.tenant = pruned.tenant AND step.run = pruned.run AND step.turn > pruned.base \
+           AND step.turn <= pruned.last",
+    holds: None,
+};
+
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let mut rows: Vec<_> = changes.iter().filter_map(|c| c.step.as_deref()).collect();
-    rows.sort_by_key(|step| (step.tenant.as_str(), step.run, step.kind.code(), &step.name, &step.id));
-    batch.insert(&INSERT, &rows, |step, row| {
-        row.text(step.tenant.as_str())
-            .number(step.run.0)
-            .number(step.kind.code())
-            .text(&step.name)
-            .text(&step.id)
-            .some_bytes(step.input_hash.map(|hash| hash.column()).as_deref())
-            .some_text(step.value.as_ref().map(Stored::column).as_deref())
-            .number(step.at.0);
+    rows.sort_by_key(|step| {
+        (step.tenant.as_str(), step.run, step.turn, step.kind.code(), &step.name, &step.id)
+    });
+    let (outside, in_turn): (Vec<_>, Vec<_>) = rows.into_iter().partition(|step| step.turn == 0);
+    batch.insert(&INSERT, &outside, |step, row| bind(step, row));
+    batch.insert(&INSERT_IN_TURN, &in_turn, |step, row| {
+        bind(step, row);
+        row.number(i64::from(step.turn));
+    });
+    let mut pruned: Vec<_> = changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.prune?))).collect();
+    pruned.sort_by_key(|(run, _)| (run.tenant.as_str(), run.id));
+    batch.insert(&PRUNE, &pruned, |(run, last), row| {
+        row.text(run.tenant.as_str())
+            .number(run.id.0)
+            .number(i64::from(run.base))
+            .number(i64::from(*last));
     });
 }
 
-pub(super) async fn of_run(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Vec<PastStep>, StoreError> {
+fn bind(step: &Step, row: &mut Row<'_>) {
+    row.text(step.tenant.as_str())
+        .number(step.run.0)
+        .number(step.kind.code())
+        .text(&step.name)
+        .text(&step.id)
+        .some_bytes(step.input_hash.map(|hash| hash.column()).as_deref())
+        .some_text(step.value.as_ref().map(Stored::column).as_deref())
+        .number(step.at.0);
+}
+
+pub(super) async fn of_run(
+    pool: &Pool,
+    tenant: &Tenant,
+    id: RunId,
+    turns: Turns,
+) -> Result<Vec<PastStep>, StoreError> {
     let query = || {
-        sqlx::query("SELECT kind, name, id, input_hash, value FROM step WHERE tenant = $1 AND run = $2")
-            .bind(tenant.as_str())
-            .bind(id.0)
+        sqlx::query(
+            "SELECT turn, kind, name, id, input_hash, value FROM step WHERE tenant = $1 AND run = $2 AND turn = $3 \
+             UNION ALL SELECT turn, kind, name, id, input_hash, value FROM step WHERE tenant = $1 AND run = $2 \
+             AND turn BETWEEN $4 AND $5 AND turn <> $3",
+        )
+        .bind(tenant.as_str())
+        .bind(id.0)
+        .bind(i64::from(turns.base))
+        .bind(i64::from(turns.first))
+        .bind(i64::from(turns.last))
     };
     pool.all(query)
         .await?
@@ -56,6 +119,7 @@ pub(super) async fn of_run(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Ve
         .map(|row| {
             let mut c = Columns::of("step", row);
             Ok(PastStep {
+                turn: c.count()?,
                 kind: c.parse(StepKind::from_code)?,
                 name: c.text()?,
                 id: c.text()?,
@@ -70,7 +134,7 @@ pub(super) async fn of_run(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Ve
 pub(super) async fn is_written(connection: &mut PgConnection, step: &Step) -> Result<bool, sqlx::Error> {
     sqlx::query(
         "SELECT 1 FROM step WHERE tenant = $1 AND run = $2 AND kind = $3 AND name = $4 AND id = $5 \
-         AND input_hash IS NOT DISTINCT FROM $6 AND value IS NOT DISTINCT FROM $7",
+         AND input_hash IS NOT DISTINCT FROM $6 AND value IS NOT DISTINCT FROM $7 AND turn = $8",
     )
     .bind(step.tenant.as_str())
     .bind(step.run.0)
@@ -79,6 +143,7 @@ pub(super) async fn is_written(connection: &mut PgConnection, step: &Step) -> Re
     .bind(escaped(&step.id))
     .bind(step.input_hash.map(|hash| hash.column()))
     .bind(step.value.as_ref().map(|value| escaped(&value.column()).into_owned()))
+    .bind(i64::from(step.turn))
     .fetch_optional(connection)
     .await
     .map(|row| row.is_some())
@@ -87,7 +152,8 @@ pub(super) async fn is_written(connection: &mut PgConnection, step: &Step) -> Re
 /// Gives a checkpoint its value: that of a transaction, whose mark was written before its closure ran.
 pub(super) async fn fill(connection: &mut PgConnection, step: &Step) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "UPDATE step SET value = $6 WHERE tenant = $1 AND run = $2 AND kind = $3 AND name = $4 AND id = $5",
+        "UPDATE step SET value = $6 WHERE tenant = $1 AND run = $2 AND kind = $3 AND name = $4 AND id = $5 \
+         AND turn = $7",
     )
     .bind(step.tenant.as_str())
     .bind(step.run.0)
@@ -95,6 +161,7 @@ pub(super) async fn fill(connection: &mut PgConnection, step: &Step) -> Result<(
     .bind(escaped(&step.name))
     .bind(escaped(&step.id))
     .bind(step.value.as_ref().map(|value| escaped(&value.column()).into_owned()))
+    .bind(i64::from(step.turn))
     .execute(connection)
     .await
     .map(drop)

@@ -17,18 +17,18 @@ use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 static UPSERT: Insert = Insert {
     head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
            step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
-           call_id, spent, compensation, scope, escalation, not_before, confirm_at, in_doubt) \
+           turn, call_id, spent, compensation, scope, escalation, not_before, confirm_at, in_doubt) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
            column11, \
            (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
            column13, column14, column15, column16, column17, column18, column19, \
-           column21, column22, column23, column24, column25, column26, column27, column28",
-    columns: 28,
+           column21, column22, column23, column24, column25, column26, column27, column28, column29",
+    columns: 29,
     tail: MOVE_ON,
 };
 
 /// The same for a record with nothing unusual about it, as nearly all are: the columns that it leaves at their
-/// defaults are not bound. Of the 28, each costs a fiftieth of writing the row.
+/// defaults are not bound. Of the 29, each costs a fiftieth of writing the row.
 static UPSERT_USUAL: Insert = Insert {
     head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
            step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
@@ -38,6 +38,19 @@ static UPSERT_USUAL: Insert = Insert {
            (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
            column13, column14, column15, column16, column17, column18, column19, 0, 0",
     columns: 20,
+    tail: MOVE_ON,
+};
+
+/// The same for the start of one in a turn of its run's loop. What follows needs no turn, for that never changes.
+static INSERT_IN_TURN: Insert = Insert {
+    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
+           step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
+           turn, spent, in_doubt) \
+           SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
+           column11, \
+           (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
+           column13, column14, column15, column16, column17, column18, column19, column21, 0, 0",
+    columns: 21,
     tail: MOVE_ON,
 };
 
@@ -53,11 +66,18 @@ const MOVE_ON: &str = "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let rows = changes.iter().filter_map(|change| Some((change.record.as_deref()?, change.fence)));
     let (usual, others): (Vec<_>, Vec<_>) = rows.partition(|(record, _)| is_usual(record));
+    let starts_in_turn = |(record, _): &(&Record, _)| record.owner.turn > 0 && record.revision == 1;
+    let (in_turn, usual): (Vec<_>, Vec<_>) = usual.into_iter().partition(starts_in_turn);
+    batch.insert(&INSERT_IN_TURN, &in_turn, |(record, writer), row| {
+        bind_usual(&(record, *writer), row);
+        row.value(i64::from(record.owner.turn));
+    });
     batch.insert(&UPSERT_USUAL, &usual, bind_usual);
     batch.insert(&UPSERT, &others, |(record, writer), row| {
         bind_usual(&(record, *writer), row);
         let (_, _, compensation) = columns::of_record(&record.state);
-        row.value(record.owner.call_id.clone())
+        row.value(i64::from(record.owner.turn))
+            .value(record.owner.call_id.clone())
             .value(i64::from(record.spent))
             .value(compensation)
             .value(record.scope.clone())
@@ -108,7 +128,12 @@ fn read(row: &SqliteRow) -> Result<Record, StoreError> {
         request: c.parse(Stored::from_column)?,
         request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
         input_version: c.take()?,
-        owner: Owner { run: c.take::<Option<i64>>()?.map(RunId), step: c.take()?, call_id: c.take()? },
+        owner: Owner {
+            run: c.take::<Option<i64>>()?.map(RunId),
+            turn: c.take()?,
+            step: c.take()?,
+            call_id: c.take()?,
+        },
         fence: Fence(c.take()?),
         revision: c.take()?,
         attempts: c.take()?,
@@ -144,7 +169,7 @@ fn read(row: &SqliteRow) -> Result<Record, StoreError> {
 macro_rules! select {
     ($tail:literal) => {
         concat!(
-            "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, step, \
+            "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, turn, step, \
              call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
              scope, escalation, not_before, confirm_at, created_at, updated_at, in_doubt FROM record ",
             $tail
@@ -181,7 +206,8 @@ pub(super) async fn orphans(
         let query = sqlx::query(select!(
             "WHERE id IN (SELECT id FROM record INDEXED BY record_orphan WHERE status = 1 AND run IS NULL \
              UNION ALL SELECT c.id FROM run u INDEXED BY run_unsettled CROSS JOIN record c INDEXED BY record_run \
-             ON c.run = u.id AND c.tenant = u.tenant WHERE u.unsettled AND c.status = 1) AND id > ? \
+             ON c.run = u.id AND c.tenant = u.tenant WHERE u.unsettled AND c.status = 1 \
+             AND (u.state >= 3 OR c.turn NOT IN (u.base, u.turn))) AND id > ? \
              AND fence IN (SELECT fence FROM worker WHERE ended_at IS NOT NULL) \
              AND (escalation IS NULL OR EXISTS (SELECT 1 FROM escalation e WHERE e.tenant = record.tenant \
              AND e.id = record.escalation AND e.answer IS NULL AND e.kind = ?)) ORDER BY id LIMIT ?"
@@ -212,10 +238,10 @@ pub(super) async fn is_written(
 }
 
 static INSERT_USE: Insert = Insert {
-    head: "INSERT INTO use (tenant, run, record, step, at) SELECT column1, \
-           (SELECT column2 FROM worker WHERE worker.fence = column6 AND worker.ended_at IS NULL), \
-           column3, column4, column5",
-    columns: 6,
+    head: "INSERT INTO use (tenant, run, record, turn, step, at) SELECT column1, \
+           (SELECT column2 FROM worker WHERE worker.fence = column7 AND worker.ended_at IS NULL), \
+           column3, column4, column5, column6",
+    columns: 7,
     tail: "ON CONFLICT DO NOTHING", // the same use again says nothing new
 };
 
@@ -225,6 +251,7 @@ pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
         row.value(used.tenant.text())
             .value(used.run.0)
             .value(used.record.0)
+            .value(i64::from(used.turn))
             .value(used.step.clone())
             .value(used.at.0)
             .value(writer.map(|fence| fence.0));
@@ -232,7 +259,7 @@ pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
 }
 
 pub(super) async fn uses(pool: &SqlitePool, tenant: &Tenant, id: RecordId) -> Result<Vec<Use>, StoreError> {
-    sqlx::query("SELECT record, run, step, at FROM use WHERE tenant = ? AND record = ? ORDER BY run")
+    sqlx::query("SELECT record, run, turn, step, at FROM use WHERE tenant = ? AND record = ? ORDER BY run")
         .bind(tenant.text())
         .bind(id.0)
         .fetch_all(pool)
@@ -245,6 +272,7 @@ pub(super) async fn uses(pool: &SqlitePool, tenant: &Tenant, id: RecordId) -> Re
                 tenant: tenant.clone(),
                 record: RecordId(c.take()?),
                 run: RunId(c.take()?),
+                turn: c.take()?,
                 step: c.take()?,
                 at: Timestamp(c.take()?),
             })

@@ -3,13 +3,13 @@
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::statement::{Batch, Insert};
+use super::statement::{Batch, Insert, Row};
 use super::{Columns, StoreError, failure, next_sound, sound, step};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
-use crate::store::{Change, EscalationKind, History, PastCall, PastUse, Run, RunState, columns};
+use crate::store::{Change, EscalationKind, History, PastCall, PastUse, Run, RunState, Turns, columns};
 
 /// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
 static UPSERT: Insert = Insert {
@@ -26,28 +26,51 @@ static UPSERT: Insert = Insert {
            deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled",
 };
 
+/// The same for one that has been in a loop, or has gone on as new.
+static UPSERT_IN_TURN: Insert = Insert {
+    head: "INSERT INTO run (id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
+           revision, deaths, created_at, updated_at, unsettled, base, turn) \
+           SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, \
+           (SELECT column12 FROM worker WHERE worker.fence = column17 AND worker.ended_at IS NULL), \
+           column13, column14, column15, column16, column18, column19",
+    columns: 19,
+    tail: "ON CONFLICT (id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
+           outcome = excluded.outcome, fence = excluded.fence, \
+           revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
+           THEN excluded.revision END, \
+           deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled, \
+           base = excluded.base, turn = excluded.turn",
+};
+
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    let rows: Vec<_> = changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))).collect();
-    batch.insert(&UPSERT, &rows, |(run, writer), row| {
-        let (wake_at, outcome) = columns::of_run(&run.state);
-        row.value(run.id.0)
-            .value(run.tenant.text())
-            .value(run.workflow.text())
-            .value(i64::from(run.version))
-            .value(run.key.clone())
-            .value(run.input.column())
-            .value(run.input_hash.column())
-            .value(run.state.code())
-            .value(wake_at)
-            .value(outcome)
-            .value(run.fence.0)
-            .value(i64::from(run.revision))
-            .value(i64::from(run.deaths))
-            .value(run.created_at.0)
-            .value(run.updated_at.0)
-            .value(i64::from(run.unsettled))
-            .value(writer.map(|fence| fence.0));
+    let rows = changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence)));
+    let (usual, in_turn): (Vec<_>, Vec<_>) = rows.partition(|(run, _)| columns::has_no_turns(run));
+    batch.insert(&UPSERT, &usual, bind);
+    batch.insert(&UPSERT_IN_TURN, &in_turn, |(run, writer), row| {
+        bind(&(run, *writer), row);
+        row.value(i64::from(run.base)).value(i64::from(run.turn));
     });
+}
+
+fn bind((run, writer): &(&Run, Option<Fence>), row: &mut Row<'_>) {
+    let (wake_at, outcome) = columns::of_run(&run.state);
+    row.value(run.id.0)
+        .value(run.tenant.text())
+        .value(run.workflow.text())
+        .value(i64::from(run.version))
+        .value(run.key.clone())
+        .value(run.input.column())
+        .value(run.input_hash.column())
+        .value(run.state.code())
+        .value(wake_at)
+        .value(outcome)
+        .value(run.fence.0)
+        .value(i64::from(run.revision))
+        .value(i64::from(run.deaths))
+        .value(run.created_at.0)
+        .value(run.updated_at.0)
+        .value(i64::from(run.unsettled))
+        .value(writer.map(|fence| fence.0));
 }
 
 fn read(row: &SqliteRow) -> Result<Run, StoreError> {
@@ -65,6 +88,8 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
         revision: 0,
         deaths: 0,
         unsettled: false,
+        base: 0,
+        turn: 0,
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
     };
@@ -79,6 +104,8 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
     run.created_at = Timestamp(c.take()?);
     run.updated_at = Timestamp(c.take()?);
     run.unsettled = c.take()?;
+    run.base = c.take()?;
+    run.turn = c.take()?;
     Ok(run)
 }
 
@@ -87,7 +114,7 @@ macro_rules! select {
     ($tail:literal) => {
         concat!(
             "SELECT id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
-             revision, deaths, created_at, updated_at, unsettled FROM run ",
+             revision, deaths, created_at, updated_at, unsettled, base, turn FROM run ",
             $tail
         )
     };
@@ -166,12 +193,17 @@ fn one(row: Result<Option<SqliteRow>, sqlx::Error>) -> Result<Option<Run>, Store
 }
 
 /// Three queries on one connection, whatever the number of steps.
-pub(super) async fn history(pool: &SqlitePool, tenant: &Tenant, id: RunId) -> Result<History, StoreError> {
+pub(super) async fn history(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    id: RunId,
+    turns: Turns,
+) -> Result<History, StoreError> {
     let mut connection = pool.acquire().await.map_err(|e| failure(&e))?;
     Ok(History {
-        steps: step::of_run(&mut connection, tenant, id).await?,
-        calls: calls(&mut connection, tenant, id).await?,
-        uses: uses(&mut connection, tenant, id).await?,
+        steps: step::of_run(&mut connection, tenant, id, turns).await?,
+        calls: calls(&mut connection, tenant, id, turns).await?,
+        uses: uses(&mut connection, tenant, id, turns).await?,
     })
 }
 
@@ -180,13 +212,19 @@ async fn calls(
     connection: &mut SqliteConnection,
     tenant: &Tenant,
     id: RunId,
+    turns: Turns,
 ) -> Result<Vec<PastCall>, StoreError> {
     sqlx::query(
-        "SELECT id, key, operation, step, request_hash, CASE WHEN status = 2 THEN outcome END \
-         FROM record WHERE run = ? AND tenant = ?",
+        "SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+         FROM record WHERE run = ?1 AND turn = ?3 AND tenant = ?2 \
+         UNION ALL SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+         FROM record WHERE run = ?1 AND turn BETWEEN ?4 AND ?5 AND turn <> ?3 AND tenant = ?2",
     )
     .bind(id.0)
     .bind(tenant.text())
+    .bind(i64::from(turns.base))
+    .bind(i64::from(turns.first))
+    .bind(i64::from(turns.last))
     .fetch_all(connection)
     .await
     .map_err(|e| failure(&e))?
@@ -197,6 +235,7 @@ async fn calls(
             record: RecordId(c.take()?),
             key: OperationKey::stored(c.take::<String>()?),
             operation: c.take()?,
+            turn: c.take()?,
             step: c.take::<Option<String>>()?.unwrap_or_default(),
             request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
             response: c.parse_some(Stored::from_column)?,
@@ -209,13 +248,19 @@ async fn uses(
     connection: &mut SqliteConnection,
     tenant: &Tenant,
     id: RunId,
+    turns: Turns,
 ) -> Result<Vec<PastUse>, StoreError> {
     sqlx::query(
-        "SELECT r.id, r.key, r.operation, u.step FROM use u JOIN record r ON r.id = u.record AND r.tenant = u.tenant \
-         WHERE u.tenant = ? AND u.run = ?",
+        "SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r ON r.id = u.record \
+         AND r.tenant = u.tenant WHERE u.tenant = ?1 AND u.run = ?2 AND u.turn = ?3 \
+         UNION ALL SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r ON r.id = u.record \
+         AND r.tenant = u.tenant WHERE u.tenant = ?1 AND u.run = ?2 AND u.turn BETWEEN ?4 AND ?5 AND u.turn <> ?3",
     )
     .bind(tenant.text())
     .bind(id.0)
+    .bind(i64::from(turns.base))
+    .bind(i64::from(turns.first))
+    .bind(i64::from(turns.last))
     .fetch_all(connection)
     .await
     .map_err(|e| failure(&e))?
@@ -226,6 +271,7 @@ async fn uses(
             record: RecordId(c.take()?),
             key: OperationKey::stored(c.take::<String>()?),
             operation: c.take()?,
+            turn: c.take()?,
             step: c.take()?,
         })
     })

@@ -46,11 +46,12 @@ impl Sqlite {
         }
         let (value, payload) = carry_out(connection, limit, clock, work).await?;
         sqlx::query(
-            "UPDATE step SET value = ? WHERE tenant = ? AND run = ? AND kind = ? AND name = ? AND id = ?",
+            "UPDATE step SET value = ? WHERE tenant = ? AND run = ? AND turn = ? AND kind = ? AND name = ? AND id = ?",
         )
         .bind(payload.text())
         .bind(step.tenant.text())
         .bind(step.run.0)
+        .bind(i64::from(step.turn))
         .bind(step.kind.code())
         .bind(step.name)
         .bind(step.id)

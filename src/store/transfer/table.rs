@@ -78,6 +78,7 @@ pub(in crate::store) const TABLES: [Table; 9] = [
             bytes("request_hash"),
             number("input_version"),
             number("run"),
+            number("turn"),
             text("step"),
             text("call_id"),
             number("fence"),
@@ -132,14 +133,17 @@ pub(in crate::store) const TABLES: [Table; 9] = [
             number("created_at"),
             number("updated_at"),
             flag("unsettled"),
+            number("base"),
+            number("turn"),
         ],
     },
     Table {
         name: "step",
-        key: &["tenant", "run", "kind", "name", "id"],
+        key: &["tenant", "run", "turn", "kind", "name", "id"],
         columns: &[
             text("tenant"),
             number("run"),
+            number("turn"),
             number("kind"),
             text("name"),
             text("id"),
@@ -151,7 +155,14 @@ pub(in crate::store) const TABLES: [Table; 9] = [
     Table {
         name: "use",
         key: &["tenant", "run", "record"],
-        columns: &[text("tenant"), number("run"), number("record"), text("step"), number("at")],
+        columns: &[
+            text("tenant"),
+            number("run"),
+            number("record"),
+            number("turn"),
+            text("step"),
+            number("at"),
+        ],
     },
     Table {
         name: "escalation",

@@ -231,6 +231,10 @@ impl Author {
         let before = self.run(worker);
         let mut run = worker.run_on(&before, self.run_state());
         run.deaths = u32::try_from(self.below(9)).unwrap();
+        if self.one_in(3) {
+            run.turn += u32::try_from(1 + self.below(2)).unwrap(); // it never falls
+            run.base = if self.one_in(4) { run.turn - 1 } else { run.base };
+        }
         if self.one_in(6) {
             run.revision = u32::try_from(self.below(5)).unwrap();
         }
@@ -258,12 +262,17 @@ impl Author {
         }
         let run = self.run(worker);
         let kind = StepKind::ALL[self.below(StepKind::ALL.len())];
-        Step { kind, name: self.text(), ..worker.step(&run, &self.below(9).to_string()) }
+        let turn = self.turn();
+        Step { turn, kind, name: self.text(), ..worker.step(&run, &self.below(9).to_string()) }
     }
 
     fn used(&mut self, worker: &Sample) -> Use {
         let (record, run) = (self.record(worker), self.run(worker));
-        Use { step: self.text(), ..worker.used(&record, &run) }
+        Use { step: self.text(), turn: self.turn(), ..worker.used(&record, &run) }
+    }
+
+    fn turn(&mut self) -> u32 {
+        if self.one_in(2) { 0 } else { u32::try_from(self.below(4)).unwrap() }
     }
 
     fn question(&mut self, worker: &Sample) -> Escalation {

@@ -4,7 +4,7 @@
 use counterfoil::store::conformance::cancel::drop_after;
 use counterfoil::store::conformance::sample::{self, Sample, answered};
 use counterfoil::store::postgres::Postgres;
-use counterfoil::store::{Store, Verdict};
+use counterfoil::store::{Store, Verdict, Turns};
 
 use super::proxy::Proxy;
 use super::{Schema, number, sources};
@@ -80,7 +80,7 @@ async fn fact_4_a_dropped_future_leaves_nothing_open() {
             sample.change().record(sample.record("taken")),
         ];
         drop(drop_after(store.commit(&dropped), polls).await);
-        drop(drop_after(store.run_history(&sample.tenant, counterfoil::RunId(1)), polls).await);
+        drop(drop_after(store.run_history(&sample.tenant, counterfoil::RunId(1), Turns::ALL), polls).await);
         let record = sample.record(&format!("after {polls}"));
         let verdicts = store.commit(&[sample.change().record(record.clone())]).await.unwrap();
         assert_eq!(verdicts, [Verdict::Admitted]);

@@ -1,7 +1,7 @@
 //! A damaged row is told by name, is not repaired by guessing, and the others are still readable (HAZARDS G10).
 
 use counterfoil::store::conformance::sample::{self, Sample};
-use counterfoil::store::{Run, RunState, Store, StoreError};
+use counterfoil::store::{Run, RunState, Store, StoreError, Turns};
 use counterfoil::{RecordId, RunId};
 
 use super::{Folder, closed, plain, run};
@@ -119,7 +119,7 @@ async fn a_damaged_history_is_told_and_the_others_are_read() {
     run(&mut other, "PRAGMA ignore_check_constraints = ON").await;
     let sound = sample.run("sound");
     store.commit(&[sample.change().run(sound.clone()).step(sample.step(&sound, "1"))]).await.unwrap();
-    let whole = store.run_history(&sample.tenant, sound.id).await.unwrap();
+    let whole = store.run_history(&sample.tenant, sound.id, Turns::ALL).await.unwrap();
     for (i, damage) in [
         "UPDATE step SET kind = 99 WHERE run = ?",
         "UPDATE step SET value = '@' WHERE run = ?",
@@ -135,9 +135,9 @@ async fn a_damaged_history_is_told_and_the_others_are_read() {
         let change = sample.change().run(hurt.clone()).step(sample.step(&hurt, "1")).record(call);
         store.commit(&[change]).await.unwrap();
         run(&mut other, damage.replace('?', &hurt.id.0.to_string())).await;
-        let history = store.run_history(&sample.tenant, hurt.id).await;
+        let history = store.run_history(&sample.tenant, hurt.id, Turns::ALL).await;
         assert!(matches!(history, Err(StoreError::Corrupt { .. })), "{damage}: {history:?}");
-        assert_eq!(store.run_history(&sample.tenant, sound.id).await.unwrap(), whole);
+        assert_eq!(store.run_history(&sample.tenant, sound.id, Turns::ALL).await.unwrap(), whole);
     }
 }
 

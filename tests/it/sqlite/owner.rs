@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use counterfoil::store::conformance::sample::Sample;
 use counterfoil::store::sqlite::Sqlite;
-use counterfoil::store::{OpenError, Store, StoreError};
+use counterfoil::store::{OpenError, Store, StoreError, Turns};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
@@ -60,7 +60,7 @@ async fn a_closed_store_is_free_and_answers_that_it_is_closed() {
     let is_closed = |error: StoreError| assert!(matches!(error, StoreError::Closed), "{error}");
     is_closed(store.commit(&[sample.change().record(sample.record("b"))]).await.unwrap_err());
     is_closed(store.record_at(&sample.tenant, record.id).await.unwrap_err());
-    is_closed(store.run_history(&sample.tenant, counterfoil::RunId(1)).await.unwrap_err());
+    is_closed(store.run_history(&sample.tenant, counterfoil::RunId(1), Turns::ALL).await.unwrap_err());
     is_closed(store.checkpoint().await.unwrap_err());
     store.close().await; // again is no harm
 

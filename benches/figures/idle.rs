@@ -10,7 +10,8 @@ use counterfoil::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, RunState, Store, Use, Verdict, Worker, Turns};
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, RunState, Store, Turns, Use, Verdict, Worker,
+};
 use futures_util::future::try_join_all;
 
 use crate::options::Options;

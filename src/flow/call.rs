@@ -218,12 +218,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
 }
 
 /// A tool with a key is identified by it: two equal calls are one effect. Without one, two calls are two.
-fn identify(
-    ctx: &Ctx,
-    tool: &str,
-    key: Option<Key>,
-    id: Option<String>,
-) -> Result<(Open, Key), Failure> {
+fn identify(ctx: &Ctx, tool: &str, key: Option<Key>, id: Option<String>) -> Result<(Open, Key), Failure> {
     if let Some(key) = key {
         let rendered: OperationKey =
             key.render().map_err(|e| Failure::coded(FailureCode::Invalid, e.to_string()))?;

@@ -18,8 +18,8 @@ use crate::id::{EscalationId, RunId, Tenant};
 use crate::ledger::{Diff, RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError, Stored};
 use crate::store::{
-    Escalation, History, PastCall, PastStep, PastUse, Refusal, Resolution, Run, RunState, Store as _, StoreError,
-    Ticket, Turns, Verdict,
+    Escalation, History, PastCall, PastStep, PastUse, Refusal, Resolution, Run, RunState, Store as _,
+    StoreError, Ticket, Turns, Verdict,
 };
 use crate::tool::canonical;
 

@@ -525,7 +525,8 @@ impl State {
                  what the turns before had recorded so; use the context that the turn is given",
             ));
         }
-        self.scope(turn, base).ok_or_else(|| misuse("the context of a turn was used after the turn had ended"))
+        self.scope(turn, base)
+            .ok_or_else(|| misuse("the context of a turn was used after the turn had ended"))
     }
 }
 

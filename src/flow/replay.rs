@@ -125,7 +125,8 @@ impl Replay {
 
     /// The turn is over, and nothing asks for it again.
     pub(super) fn forget(&mut self, turn: u32) -> Vec<PastCall> {
-        let calls: Vec<_> = self.turns.remove(&turn).into_iter().flat_map(|past| past.calls.into_values()).collect();
+        let calls: Vec<_> =
+            self.turns.remove(&turn).into_iter().flat_map(|past| past.calls.into_values()).collect();
         calls.iter().for_each(|call| _ = self.asked.remove(&call.record));
         calls
     }

@@ -150,9 +150,7 @@ async fn stopped(live: &Arc<Live>, body: Body, stop: Stop) -> End {
     match stop {
         Stop::Failed(error) => End::Failed(error),
         Stop::Bounce | Stop::Continue(_) => End::Again,
-        Stop::Halt { kind, question, record } => {
-            Box::pin(resume::halt(live, kind, question, record)).await
-        }
+        Stop::Halt { kind, question, record } => Box::pin(resume::halt(live, kind, question, record)).await,
     }
 }
 

@@ -276,7 +276,9 @@ impl<'a> Present<'a> {
         S: Serialize + DeserializeOwned,
     {
         let mark = self.mark(self.number);
-        if let Some(stored) = self.live.with_replay(|replay| replay.step(&mark).and_then(|past| past.value.clone())) {
+        if let Some(stored) =
+            self.live.with_replay(|replay| replay.step(&mark).and_then(|past| past.value.clone()))
+        {
             return ctx.decoded(&format!("turn {} of {:?}", self.number, mark.name), &stored).await;
         }
         let payload = Payload::of(&state)?.within(&self.live.engine.core.limits)?;

@@ -246,8 +246,10 @@ impl Seen {
                 change.escalations.iter().any(|question| question.record == Some(record.id))
                     || record.escalation.is_some()
             };
+            // What it did before it went on as new is finished history.
             let done = self.records.values().filter(|r| {
                 r.owner.run == Some(run.id)
+                    && r.owner.turn >= run.base
                     && r.class.leaves_mark()
                     && matches!(r.state, State::Committed { .. })
             });

@@ -7,8 +7,9 @@ use counterfoil::clock::Timestamp;
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Refusal, Run, Store, StoreError, Use, Verdict,
-    Worker, Turns};
+    Asked, Change, Escalation, Evidence, History, Pulse, Refusal, Run, Store, StoreError, Turns, Use,
+    Verdict, Worker,
+};
 use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
 use tokio::sync::watch;
 

@@ -69,6 +69,7 @@ mod sqlite;
 mod tenants;
 mod tidy;
 mod transfer;
+mod turns;
 mod watched;
 mod workers;
 mod world;

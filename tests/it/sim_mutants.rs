@@ -10,7 +10,8 @@ use counterfoil::ledger::{Basis, ErrorKind, OperationKey, Record, RecordedFailur
 use counterfoil::payload::{Payload, Stored};
 use counterfoil::sim::{Failing, Offer, Rule, Service, SimClock, Simulation, truthful};
 use counterfoil::store::{
-    Asked, Change, EscalationKind, History, Run, Store, StoreError, Verdict, WorkerChange, Turns};
+    Asked, Change, EscalationKind, History, Run, Store, StoreError, Turns, Verdict, WorkerChange,
+};
 use counterfoil::tool::{Tool, effect};
 use counterfoil::{Ctx, Failure, Fence, RecordId, RunId, Tenant, Timestamp};
 use futures_util::future::BoxFuture;

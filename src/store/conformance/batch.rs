@@ -3,7 +3,7 @@
 use super::sample::{self, Sample};
 use super::{admit, one, refused};
 use crate::id::RunId;
-use crate::store::{Change, Refusal, RunState, Store, Verdict, Turns};
+use crate::store::{Change, Refusal, RunState, Store, Turns, Verdict};
 
 /// A batch of nothing has no verdicts.
 pub async fn nothing_is_a_batch(store: &dyn Store) {
@@ -121,7 +121,11 @@ async fn assert_unwritten(store: &dyn Store, sample: &Sample, change: &Change, s
     let (run, record) = (change.run.as_ref().unwrap(), change.record.as_ref().unwrap());
     let what = format!("a change spoiled by its {spoiled_by}");
     assert_eq!(store.run_find(tenant, run.id).await.unwrap(), None, "run of {what}");
-    assert_eq!(store.run_history(tenant, run.id, Turns::ALL).await.unwrap(), crate::store::History::default(), "{what}");
+    assert_eq!(
+        store.run_history(tenant, run.id, Turns::ALL).await.unwrap(),
+        crate::store::History::default(),
+        "{what}"
+    );
     assert_eq!(store.record_find(tenant, &record.key).await.unwrap(), None, "record of {what}");
     assert_eq!(store.record_uses(tenant, record.id).await.unwrap(), [], "use of {what}");
     assert_eq!(store.record_evidence(tenant, record.id).await.unwrap(), [], "evidence of {what}");

@@ -2,7 +2,7 @@
 
 use super::admit;
 use super::sample::Sample;
-use crate::store::{Change, Lane, Refusal, RunState, Store, Verdict, Turns};
+use crate::store::{Change, Lane, Refusal, RunState, Store, Turns, Verdict};
 
 const ONE: Option<Lane> = Some(Lane(1));
 const TWO: Option<Lane> = Some(Lane(2));

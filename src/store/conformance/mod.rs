@@ -31,6 +31,7 @@ pub mod sample;
 pub mod state;
 pub mod step;
 pub mod tenant;
+pub mod turn;
 
 use super::{Change, Refusal, Store, Verdict};
 
@@ -141,6 +142,14 @@ macro_rules! conformance_cases {
                 the_first_key_stays,
                 a_payload_is_found_by_its_digest,
                 a_payload_belongs_to_its_tenant;
+            turn:
+                a_run_is_in_one,
+                tells_checkpoints_apart,
+                history_is_read_by_turns,
+                a_record_keeps_its_turn,
+                checkpoints_go_with_a_change_of_their_run,
+                nothing_goes_with_a_refused_change,
+                orphans_are_left_by_finished_turns;
         }
     };
 }
@@ -203,6 +212,7 @@ mod tests {
             ("run", include_str!("run.rs")),
             ("step", include_str!("step.rs")),
             ("tenant", include_str!("tenant.rs")),
+            ("turn", include_str!("turn.rs")),
         ];
         for (subject, text) in subjects {
             let start = list.find(&format!("            {subject}:\n")).expect("the subject is listed");

@@ -6,7 +6,9 @@ use super::sample::{self, HOSTILE, Sample, inline, payload};
 use super::{admit, refused};
 use crate::ledger::{RecordedFailure, State};
 use crate::payload::Stored;
-use crate::store::{Change, History, PastCall, PastStep, PastUse, Refusal, Run, Step, StepKind, Store, Turns};
+use crate::store::{
+    Change, History, PastCall, PastStep, PastUse, Refusal, Run, Step, StepKind, Store, Turns,
+};
 
 fn past(step: &Step) -> PastStep {
     PastStep {
@@ -44,7 +46,10 @@ pub async fn comes_back_with_its_run(store: &dyn Store) {
     admit(store, &changes).await;
     admit(store, &[sample.change().run(run.clone()), sample.change().step(sample.step(&other, "1"))]).await;
     assert_steps(store, &run, &steps).await;
-    assert_eq!(store.run_history(&run.tenant, sample.run("c").id, Turns::ALL).await.unwrap(), History::default());
+    assert_eq!(
+        store.run_history(&run.tenant, sample.run("c").id, Turns::ALL).await.unwrap(),
+        History::default()
+    );
 }
 
 /// Text is text, in names, ids and values.

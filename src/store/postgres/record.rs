@@ -434,9 +434,11 @@ pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
 
 pub(super) async fn uses(pool: &Pool, tenant: &Tenant, id: RecordId) -> Result<Vec<Use>, StoreError> {
     let query = || {
-        sqlx::query("SELECT record, run, turn, step, at FROM use WHERE tenant = $1 AND record = $2 ORDER BY run")
-            .bind(tenant.as_str())
-            .bind(id.0)
+        sqlx::query(
+            "SELECT record, run, turn, step, at FROM use WHERE tenant = $1 AND record = $2 ORDER BY run",
+        )
+        .bind(tenant.as_str())
+        .bind(id.0)
     };
     pool.all(query)
         .await?

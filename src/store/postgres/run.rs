@@ -181,7 +181,8 @@ pub(super) const CLAIM: &str = "WITH w AS (SELECT fence FROM worker WHERE fence 
     WHERE run.tenant = c.tenant AND run.id = c.id RETURNING run.tenant, run.id";
 
 /// The arguments of [`CLAIM`] after the first are the columns of this, which is no statement.
-pub(super) static CLAIMED: Insert = Insert { name: "claimed", constants: &[], tail: "", holds: None, ..MOVE_IN_TURN };
+pub(super) static CLAIMED: Insert =
+    Insert { name: "claimed", constants: &[], tail: "", holds: None, ..MOVE_IN_TURN };
 
 /// Adds the runs to be taken over.
 pub(super) fn write_claims(runs: &[&Run], batch: &mut Batch) {
@@ -339,12 +340,7 @@ pub(super) async fn history(
 }
 
 /// Only what resume needs of a record, and the response only of those that have one.
-async fn calls(
-    pool: &Pool,
-    tenant: &Tenant,
-    id: RunId,
-    turns: Turns,
-) -> Result<Vec<PastCall>, StoreError> {
+async fn calls(pool: &Pool, tenant: &Tenant, id: RunId, turns: Turns) -> Result<Vec<PastCall>, StoreError> {
     let query = || {
         sqlx::query(
             "SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
@@ -376,12 +372,7 @@ async fn calls(
         .collect()
 }
 
-async fn uses(
-    pool: &Pool,
-    tenant: &Tenant,
-    id: RunId,
-    turns: Turns,
-) -> Result<Vec<PastUse>, StoreError> {
+async fn uses(pool: &Pool, tenant: &Tenant, id: RunId, turns: Turns) -> Result<Vec<PastUse>, StoreError> {
     let query = || {
         sqlx::query(
             "SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r ON r.tenant = u.tenant \

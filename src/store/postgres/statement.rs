@@ -381,7 +381,9 @@ fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
     let (names, values) = (names.join(", "), values.join(", "));
     let Insert { name, table, tail, .. } = insert;
     if *insert == super::step::PRUNE {
-        return format!("{name} AS (DELETE FROM {table} USING (SELECT {values}) AS pruned ({names}) WHERE {tail})");
+        return format!(
+            "{name} AS (DELETE FROM {table} USING (SELECT {values}) AS pruned ({names}) WHERE {tail})"
+        );
     }
     let returning = insert.holds.map(|holds| format!(" RETURNING {holds} AS holds")).unwrap_or_default();
     format!("{name} AS (INSERT INTO {table} ({names}) SELECT {values} {tail}{returning})")

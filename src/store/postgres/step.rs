@@ -51,12 +51,7 @@ pub(super) static INSERT_IN_TURN: Insert = Insert {
 pub(super) static PRUNE: Insert = Insert {
     name: "steps_pruned",
     table: "step",
-    columns: &[
-        ("tenant", Kind::Text),
-        ("run", Kind::Number),
-        ("base", Kind::Number),
-        ("last", Kind::Number),
-    ],
+    columns: &[("tenant", Kind::Text), ("run", Kind::Number), ("base", Kind::Number), ("last", Kind::Number)],
     constants: &[],
     tail: "step.tenant = pruned.tenant AND step.run = pruned.run AND step.turn > pruned.base \
            AND step.turn <= pruned.last",
@@ -77,10 +72,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let mut pruned: Vec<_> = changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.prune?))).collect();
     pruned.sort_by_key(|(run, _)| (run.tenant.as_str(), run.id));
     batch.insert(&PRUNE, &pruned, |(run, last), row| {
-        row.text(run.tenant.as_str())
-            .number(run.id.0)
-            .number(i64::from(run.base))
-            .number(i64::from(*last));
+        row.text(run.tenant.as_str()).number(run.id.0).number(i64::from(run.base)).number(i64::from(*last));
     });
 }
 

@@ -52,7 +52,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
 
 fn bind((step, writer): &(&Step, Option<Fence>), row: &mut Row<'_>) {
     row.value(step.tenant.text())
-            .value(step.run.0)
+        .value(step.run.0)
         .value(step.kind.code())
         .value(step.name.clone())
         .value(step.id.clone())

@@ -4,7 +4,7 @@
 use counterfoil::store::conformance::cancel::drop_after;
 use counterfoil::store::conformance::sample::{self, Sample, answered};
 use counterfoil::store::postgres::Postgres;
-use counterfoil::store::{Store, Verdict, Turns};
+use counterfoil::store::{Store, Turns, Verdict};
 
 use super::proxy::Proxy;
 use super::{Schema, number, sources};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::store::conformance::sample::{self, Sample};
 use counterfoil::store::postgres::{Options, Postgres, TransactionError};
-use counterfoil::store::{Refusal, Run, Step, Store, StoreError, Verdict, Turns};
+use counterfoil::store::{Refusal, Run, Step, Store, StoreError, Turns, Verdict};
 use counterfoil::{Payload, SystemClock};
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -172,7 +172,8 @@ async fn a_transaction_that_is_ended_inside_leaves_its_mark() {
         let result = transaction(&scene.store, &scene.sample, &step, LIMIT, statements(sql)).await;
         assert!(matches!(result, Err(TransactionError::EndedInside)), "{sql:?}: {result:?}");
         assert_eq!(scene.written().await, (1, 0), "{sql:?}");
-        let history = scene.store.run_history(&scene.sample.tenant, scene.owner.id, Turns::ALL).await.unwrap();
+        let history =
+            scene.store.run_history(&scene.sample.tenant, scene.owner.id, Turns::ALL).await.unwrap();
         assert_eq!((history.steps.len(), history.steps[0].value.as_ref()), (1, None), "{sql:?}");
         run(&mut scene.other, "DELETE FROM step").await;
         scene.goes_on().await;

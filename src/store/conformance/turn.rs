@@ -1,0 +1,171 @@
+//! A run's turns: what is recorded under each, what is read of them, and what goes.
+
+use super::sample::{Sample, fence_others};
+use super::{admit, refused};
+use crate::ledger::{Owner, Record};
+use crate::store::{Change, History, Refusal, Run, RunState, Step, Store, Turns, Use};
+
+fn step(sample: &Sample, run: &Run, turn: u32) -> Step {
+    Step { turn, ..sample.step(run, "1") }
+}
+
+fn call(sample: &Sample, run: &Run, turn: u32, target: &str) -> Record {
+    let record = sample.call(run, "pay/1", target);
+    Record { owner: Owner { turn, ..record.owner.clone() }, ..record }
+}
+
+/// The run, one revision on and in another turn.
+fn in_turn(sample: &Sample, run: &Run, turn: u32) -> Run {
+    Run { turn, ..sample.run_on(run, RunState::Active) }
+}
+
+async fn turns_of(store: &dyn Store, run: &Run, turns: Turns) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+    let History { steps, calls, uses } = store.run_history(&run.tenant, run.id, turns).await.unwrap();
+    let mut found = (
+        steps.iter().map(|step| step.turn).collect::<Vec<_>>(),
+        calls.iter().map(|call| call.turn).collect::<Vec<_>>(),
+        uses.iter().map(|used| used.turn).collect::<Vec<_>>(),
+    );
+    for turns in [&mut found.0, &mut found.1, &mut found.2] {
+        turns.sort_unstable();
+    }
+    found
+}
+
+/// The number of the present turn, and the one under which a run's history begins, come back with it.
+pub async fn a_run_is_in_one(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let mut run = sample.run("a");
+    admit(store, &[sample.change().run(run.clone())]).await;
+    for (base, turn) in [(0, 2), (0, 3), (4, 5), (4, u32::MAX)] {
+        run = Run { base, ..in_turn(&sample, &run, turn) };
+        admit(store, &[sample.change().run(run.clone())]).await;
+        assert_eq!(store.run_find(&run.tenant, run.id).await.unwrap(), Some(run.clone()));
+        // As one that is taken over.
+        run = sample.run_on(&run, RunState::Waiting { until: None });
+        admit(store, &[sample.change().run(run.clone())]).await;
+        assert_eq!(store.run_find(&run.tenant, run.id).await.unwrap(), Some(run.clone()));
+    }
+    let late = Run { base: 7, turn: 8, ..sample.run("b") };
+    admit(store, &[sample.change().run(late.clone())]).await;
+    assert_eq!(store.run_find(&late.tenant, late.id).await.unwrap(), Some(late));
+}
+
+/// The same name and id in another turn is another checkpoint; in the same turn it is taken.
+pub async fn tells_checkpoints_apart(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    let steps = [0, 1, 2, u32::MAX].map(|turn| step(&sample, &run, turn));
+    admit(store, &steps.each_ref().map(|step| sample.change().step(step.clone()))).await;
+    assert_eq!(turns_of(store, &run, Turns::ALL).await.0, [0, 1, 2, u32::MAX]);
+    let again = Step { value: None, ..step(&sample, &run, 2) };
+    assert_eq!(refused(store, sample.change().step(again)).await, Some(Refusal::Exists));
+    // The very same again: an earlier answer was lost.
+    admit(store, &[sample.change().step(step(&sample, &run, 2))]).await;
+}
+
+/// Only what is asked for is read: of steps, calls and uses.
+pub async fn history_is_read_by_turns(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (run, other) = (sample.run("a"), sample.run("b"));
+    let mut changes = Vec::new();
+    for turn in 0..6 {
+        let foreign = sample.record(&format!("foreign {turn}"));
+        let used = Use { turn, ..sample.used(&foreign, &run) };
+        changes.push(sample.change().record(foreign));
+        changes.push(Change { used: Some(Box::new(used)), ..sample.change() });
+        changes.push(sample.change().step(step(&sample, &run, turn)));
+        changes.push(sample.change().record(call(&sample, &run, turn, &format!("own {turn}"))));
+        changes.push(sample.change().step(step(&sample, &other, turn)));
+    }
+    admit(store, &changes).await;
+    let every = async |turns, expected: &[u32]| {
+        let (steps, calls, uses) = turns_of(store, &run, turns).await;
+        assert_eq!((&steps[..], &calls[..], &uses[..]), (expected, expected, expected), "{turns:?}");
+    };
+    every(Turns::ALL, &[0, 1, 2, 3, 4, 5]).await;
+    every(Turns::between(2, 3), &[2, 3]).await;
+    every(Turns { base: 0, first: 4, last: 4 }, &[0, 4]).await;
+    every(Turns { base: 3, first: 2, last: 4 }, &[2, 3, 4]).await;
+    every(Turns { base: 7, first: 8, last: u32::MAX }, &[]).await;
+}
+
+/// A call keeps its turn when it is settled, and whole rows come back with it.
+pub async fn a_record_keeps_its_turn(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    let started = call(&sample, &run, 3, "a");
+    admit(store, &[sample.change().record(started.clone())]).await;
+    let committed = sample.committed(&started);
+    admit(store, &[sample.change().record(committed.clone())]).await;
+    assert_eq!(store.record_at(&run.tenant, started.id).await.unwrap(), Some(committed));
+    let mut unusual = call(&sample, &run, 4, "b");
+    unusual.scope = Some("account 7".into());
+    admit(store, &[sample.change().record(unusual.clone())]).await;
+    assert_eq!(store.record_at(&run.tenant, unusual.id).await.unwrap(), Some(unusual));
+    let used = Use { turn: 5, ..sample.used(&started, &run) };
+    admit(store, &[Change { used: Some(Box::new(used.clone())), ..sample.change() }]).await;
+    assert_eq!(store.record_uses(&run.tenant, started.id).await.unwrap(), [used]);
+}
+
+/// With a change of their run, the checkpoints of turns go: of this run's, after its base, up to the given one.
+pub async fn checkpoints_go_with_a_change_of_their_run(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (run, other) = (Run { base: 1, ..sample.run("a") }, sample.run("b"));
+    let theirs = sample.for_tenant("globex");
+    let foreign = Run { tenant: theirs.tenant.clone(), ..run.clone() };
+    let mut changes = vec![sample.change().run(run.clone()), sample.change().run(other.clone())];
+    for turn in 0..6 {
+        changes.extend([&run, &other].map(|run| sample.change().step(step(&sample, run, turn))));
+        changes.push(theirs.change().step(step(&theirs, &foreign, turn)));
+        changes.push(sample.change().record(call(&sample, &run, turn, &format!("{turn}"))));
+    }
+    admit(store, &changes).await;
+    let mut next = in_turn(&sample, &run, 6);
+    let change = Change { prune: Some(3), ..sample.change().run(next.clone()).step(step(&sample, &run, 6)) };
+    admit(store, &[change]).await;
+    let (steps, calls, _) = turns_of(store, &run, Turns::ALL).await;
+    assert_eq!((steps, calls), (vec![0, 1, 4, 5, 6], vec![0, 1, 2, 3, 4, 5]), "records stay");
+    for run in [&other, &foreign] {
+        assert_eq!(turns_of(store, run, Turns::ALL).await.0, [0, 1, 2, 3, 4, 5]);
+    }
+    // Those of the same batch as well.
+    let mut changes = Vec::new();
+    for turn in 7..10 {
+        next = in_turn(&sample, &next, turn);
+        let change = sample.change().run(next.clone()).step(step(&sample, &run, turn));
+        changes.push(Change { prune: Some(turn - 1), ..change });
+    }
+    admit(store, &changes).await;
+    assert_eq!(turns_of(store, &run, Turns::ALL).await.0, [0, 1, 9]);
+}
+
+/// A refused change deletes nothing.
+pub async fn nothing_goes_with_a_refused_change(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    admit(store, &[sample.change().run(run.clone()), sample.change().step(step(&sample, &run, 1))]).await;
+    let stale = Run { revision: 7, ..in_turn(&sample, &run, 2) };
+    let change = Change { prune: Some(1), ..sample.change().run(stale) };
+    assert_eq!(refused(store, change).await, Some(Refusal::Stale));
+    let bob = Sample::enrol(store, "bob").await;
+    admit(store, &[fence_others(bob.fence)]).await;
+    let change = Change { prune: Some(1), ..sample.change().run(in_turn(&sample, &run, 2)) };
+    assert_eq!(refused(store, change).await, Some(Refusal::Fenced));
+    assert_eq!(turns_of(store, &run, Turns::ALL).await.0, [1]);
+}
+
+/// What a run dropped in a finished turn is taken up like what an ended run dropped; its present turn it resumes itself.
+pub async fn orphans_are_left_by_finished_turns(store: &dyn Store) {
+    let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
+    let run = Run { base: 1, turn: 4, unsettled: true, ..old.run("a") };
+    let settled = Run { base: 1, turn: 4, ..old.run("b") };
+    let calls: Vec<_> = (0..5).map(|turn| call(&old, &run, turn, &format!("{turn}"))).collect();
+    let mut changes = vec![old.change().run(run), old.change().run(settled.clone())];
+    changes.extend(calls.iter().map(|call| old.change().record(call.clone())));
+    changes.push(old.change().record(call(&old, &settled, 2, "of another")));
+    admit(store, &changes).await;
+    admit(store, &[fence_others(new.fence)]).await;
+    let orphans = store.record_orphans(crate::id::RecordId(0), 10).await.unwrap();
+    assert_eq!(orphans, [0, 2, 3].map(|turn: usize| calls[turn].clone()));
+}

@@ -57,6 +57,7 @@ const ROWS: &[Row] = &[
     ("cpu", speed::cpu),
     ("resume-plain", resume::plain),
     ("resume-guarded", resume::guarded),
+    ("resume-turns", resume::turns),
     ("start", process::start),
     ("memory", process::memory),
     ("disk", disk::bytes),

@@ -18,6 +18,7 @@ const REPEATS: usize = 5;
 pub(crate) enum Recorded {
     Plain,
     Guarded,
+    Turns,
 }
 
 pub(crate) fn plain(options: &Options) -> Result<Vec<Finding>, String> {
@@ -36,6 +37,31 @@ pub(crate) fn guarded(options: &Options) -> Result<Vec<Finding>, String> {
         Ok(Finding::ratio("resume-guarded", measure, subject, raw).at_most(4.0, 2.6))
     };
     [1000, 10_000].into_iter().map(finding).collect()
+}
+
+pub(crate) fn turns(options: &Options) -> Result<Vec<Finding>, String> {
+    let home = Home::of(Database::Sqlite, options)?;
+    let [long, short] = ["long", "short"].map(|name| home.place(name));
+    let runtime = multi_thread();
+    runtime.block_on(async {
+        record(&long, Recorded::Turns, 10_000).await;
+        record(&short, Recorded::Turns, 10).await;
+    });
+    let (mut late, mut early) = (Vec::new(), Vec::new());
+    for round in 0..=options.rounds {
+        let milliseconds = |place| {
+            let resumes: Vec<_> = (0..REPEATS).map(|_| resume(&runtime, place).as_secs_f64() * 1e3).collect();
+            median(&resumes)
+        };
+        let (in_late, in_early) = (milliseconds(&long), milliseconds(&short));
+        if round > 0 {
+            late.push(in_late);
+            early.push(in_early);
+        }
+    }
+    let (late, early) = (Values::new("ms", late), Values::new("ms", early));
+    let measure = "resume of a loop in turn 10,000 ÷ in turn 10".to_owned();
+    Ok(vec![Finding::ratio("resume-turns", measure, late, early).at_most(1.5, 1.1)])
 }
 
 /// Microseconds per step, and per row read raw, in each round.
@@ -77,6 +103,7 @@ async fn record(place: &Place, recorded: Recorded, n: u32) {
     let started = match recorded {
         Recorded::Plain => tenant.run(subject::plain_and_stay, n).start().await,
         Recorded::Guarded => tenant.run(subject::guarded_and_stay, n).start().await,
+        Recorded::Turns => tenant.run(subject::turns_and_stay, n).start().await,
     };
     started.expect("a run");
     arrived.await.expect("it comes to its end");

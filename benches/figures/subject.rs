@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::Finding;
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Engine, Failure};
+use counterfoil::{Ctx, Engine, Failure, Turn};
 use futures_util::future::try_join_all;
 use tokio::sync::oneshot;
 
@@ -78,6 +78,18 @@ pub(crate) async fn plain_and_stay(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     stay().await
 }
 
+/// A loop of `n` turns with a step in each; stays in the last one.
+pub(crate) async fn turns_and_stay(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    let turns = ctx.turns("turns", 1, |turn: u32, ctx: Ctx| async move {
+        let next = ctx.step("count", &turn, |turn| turn + 1).await?;
+        if turn < n {
+            return Ok(Turn::Next(next));
+        }
+        stay().await.map(Turn::Done)
+    });
+    turns.await
+}
+
 /// Waits as a row.
 pub(crate) async fn nap(ctx: Ctx, hours: u64) -> Result<(), Failure> {
     ctx.sleep(Duration::from_hours(hours)).await
@@ -107,6 +119,7 @@ pub(crate) fn builder(place: &Place) -> EngineBuilder {
         .workflow("asynchronous", 1, asynchronous)
         .workflow("guarded_and_stay", 1, guarded_and_stay)
         .workflow("plain_and_stay", 1, plain_and_stay)
+        .workflow("turns_and_stay", 1, turns_and_stay)
         .workflow("nap", 1, nap)
         .max_deaths(u32::MAX) // a run is resumed over and over
 }

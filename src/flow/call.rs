@@ -132,6 +132,14 @@ async fn call(
 ) -> Result<Answer, Failure> {
     let live = &ctx.live;
     let name = tool.spec().name.clone();
+    if !live.may_call(name.as_str()) {
+        // The guarantee report would promise more than is kept.
+        return Err(misuse(format!(
+            "the tool {name:?} is not among those that this workflow was registered to call: add \
+             `.calls_named({name:?})`",
+            name = name.as_str()
+        )));
+    }
     let (open, key) = identify(ctx, name.as_str(), key, id)?;
     let step = Some(open.identity.id.clone());
     let owner = Owner { run: Some(live.id), turn: ctx.turn, step, call_id: None };

@@ -338,9 +338,15 @@ pub struct PastTurn {
 fn by_turn(history: History) -> BTreeMap<u32, PastTurn> {
     let mut turns = BTreeMap::new();
     let History { steps, calls, uses } = history;
-    steps.into_iter().for_each(|step| of_turn(&mut turns, step.turn).steps.push(step));
-    calls.into_iter().for_each(|call| of_turn(&mut turns, call.turn).calls.push(call));
-    uses.into_iter().for_each(|used| of_turn(&mut turns, used.turn).uses.push(used));
+    for step in steps {
+        of_turn(&mut turns, step.turn).steps.push(step);
+    }
+    for call in calls {
+        of_turn(&mut turns, call.turn).calls.push(call);
+    }
+    for used in uses {
+        of_turn(&mut turns, used.turn).uses.push(used);
+    }
     turns
 }
 

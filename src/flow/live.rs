@@ -42,8 +42,6 @@ struct State {
     turn: Option<InTurn>,
     /// The loop that began the run's present turn, if one did.
     turn_of: Option<(String, String)>,
-    /// The turn's code is being polled: the context of the run must not be used in it.
-    polling_turn: bool,
     open: usize,
     /// Open futures that are at work themselves, and so may ask for more without being woken from outside.
     busy: usize,
@@ -73,6 +71,14 @@ struct Scope {
 struct InTurn {
     number: u32,
     scope: Scope,
+    /// Its code is being polled: the context of the run must not be used in it.
+    polled: bool,
+}
+
+impl InTurn {
+    fn of(number: u32) -> Self {
+        Self { number, scope: Scope::default(), polled: false }
+    }
 }
 
 #[derive(Default)]
@@ -165,7 +171,6 @@ impl Live {
                 held_calls: Vec::new(),
                 outside: Scope::default(),
                 turn: None,
-                polling_turn: false,
                 open: 0,
                 busy: 0,
                 waits: HashMap::new(),
@@ -378,6 +383,13 @@ impl Live {
         self.state().run.clone()
     }
 
+    /// The run's workflow may call this tool: it has named it, or has named none.
+    pub(super) fn may_call(&self, tool: &str) -> bool {
+        let state = self.state();
+        let workflow = self.engine.workflows.find(state.run.workflow.as_str(), state.run.version);
+        workflow.is_none_or(|workflow| workflow.may_call(tool))
+    }
+
     /// Everything that the run has queued is durable. Free of charge if nothing is queued.
     pub(super) async fn flushed(&self) -> Result<(), ExecError> {
         let barrier = self.engine.core.change(Some(self.lane));
@@ -449,7 +461,7 @@ impl Live {
                 by.name
             )));
         }
-        state.turn = Some(InTurn { number, scope: Scope::default() });
+        state.turn = Some(InTurn::of(number));
         state.turn_of = Some((by.name.clone(), by.id.clone()));
         Ok(Entered(self))
     }
@@ -462,7 +474,7 @@ impl Live {
     /// The present turn is over: what is known of it is forgotten, and the next one begins.
     pub(super) fn next_turn(&self, number: u32) {
         let mut state = self.state();
-        if let Some(turn) = state.turn.replace(InTurn { number, scope: Scope::default() }) {
+        if let Some(turn) = state.turn.replace(InTurn::of(number)) {
             state.replay.forget(turn.number);
         }
     }
@@ -483,8 +495,14 @@ impl Live {
 
     /// Marks that the code of a turn is being polled, for as long as the guard lives.
     pub(super) fn polling_turn(&self) -> PollingTurn<'_> {
-        self.state().polling_turn = true;
+        self.mark_polled(true);
         PollingTurn(self)
+    }
+
+    fn mark_polled(&self, polled: bool) {
+        if let Some(turn) = &mut self.state().turn {
+            turn.polled = polled;
+        }
     }
 
     /// Marks that a closure is running, for as long as the guard lives.
@@ -519,7 +537,7 @@ impl State {
                  use it between steps",
             ));
         }
-        if turn == base && self.polling_turn {
+        if turn == base && self.turn.as_ref().is_some_and(|turn| turn.polled) {
             return Err(misuse(
                 "the run's context was used inside a turn: a resume begins with the last turn, and would not find \
                  what the turns before had recorded so; use the context that the turn is given",
@@ -555,7 +573,7 @@ pub(super) struct PollingTurn<'a>(&'a Live);
 
 impl Drop for PollingTurn<'_> {
     fn drop(&mut self) {
-        self.0.state().polling_turn = false;
+        self.0.mark_polled(false);
     }
 }
 

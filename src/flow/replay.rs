@@ -127,7 +127,9 @@ impl Replay {
     pub(super) fn forget(&mut self, turn: u32) -> Vec<PastCall> {
         let calls: Vec<_> =
             self.turns.remove(&turn).into_iter().flat_map(|past| past.calls.into_values()).collect();
-        calls.iter().for_each(|call| _ = self.asked.remove(&call.record));
+        for call in &calls {
+            self.asked.remove(&call.record);
+        }
         calls
     }
 

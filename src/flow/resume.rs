@@ -15,7 +15,7 @@ use crate::ledger::{Divergence, Record, State};
 use crate::store::{Escalation, EscalationKind, PastCall, Run, RunState, Store as _, StoreError, Turns};
 
 /// So many turns are read at once.
-const TURNS: usize = 256;
+const TURNS: u32 = 256;
 
 /// When the question is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +80,9 @@ pub(super) async fn left_behind(live: &Arc<Live>, when: When) -> Result<Vec<Esca
 async fn all_effects(live: &Arc<Live>) -> Result<Vec<RecordId>, ExecError> {
     let (core, run) = (&live.engine.core, live.run());
     let mut ids = Vec::new();
-    for first in (run.base..=run.turn).step_by(TURNS) {
-        let turns = Turns::between(first, (first + TURNS as u32 - 1).min(run.turn));
+    let mut first = run.base;
+    while first <= run.turn && first < u32::MAX {
+        let turns = Turns::between(first, first.saturating_add(TURNS - 1).min(run.turn));
         let history = core.group.run_history(&live.tenant, live.id, turns).await;
         let history = history.map_err(|source| store_failed(live, source))?;
         ids.extend(history.calls.into_iter().map(|call| call.record));
@@ -90,6 +91,7 @@ async fn all_effects(live: &Arc<Live>) -> Result<Vec<RecordId>, ExecError> {
                 ids.push(used.record);
             }
         }
+        first = turns.last.saturating_add(1);
     }
     Ok(ids)
 }

@@ -119,7 +119,7 @@ impl Ctx {
         self.live.usable(self.turn)?;
         let input = self.canonical(input).await?.within(&self.live.engine.core.limits)?;
         let run = self.live.run();
-        if let Some(workflow) = self.live.engine.workflows.find(run.workflow.as_str()) {
+        if let Some(workflow) = self.live.engine.workflows.find(run.workflow.as_str(), run.version) {
             drop((workflow.start)(self.clone(), &input)?); // it takes the input; it is not begun before it is polled
         }
         self.live.stop(Stop::Continue(input)).await

@@ -252,7 +252,7 @@ async fn a_row_that_differs_is_found() {
         "UPDATE step SET value = 'other' WHERE id = '100'",
         "UPDATE step SET input_hash = '' WHERE id = '100'",
         "DELETE FROM step WHERE id = '100'",
-        "INSERT INTO step SELECT 'acme', run, kind, name, id || ' too', input_hash, value, at FROM step WHERE id = '100'",
+        "INSERT INTO step SELECT 'acme', run, turn, kind, name, id || ' too', input_hash, value, at FROM step WHERE id = '100'",
         "UPDATE worker SET settled = true",
     ] {
         let (folder, schema) = (tempfile::tempdir().unwrap(), Schema::new());

@@ -105,7 +105,7 @@ impl Author {
             1..=6 => (Kind::NewRecord, change.record(self.new_record(&worker))),
             7..=11 => (Kind::ChangeRecord, change.record(self.changed_record(&worker))),
             12..=14 => (Kind::NewRun, change.run(self.new_run(&worker))),
-            15..=18 => (Kind::ChangeRun, change.run(self.changed_run(&worker))),
+            15..=18 => (Kind::ChangeRun, self.pruning(&worker)),
             19..=22 => (Kind::Step, change.step(self.step(&worker))),
             23 => (Kind::Use, Change { used: Some(Box::new(self.used(&worker))), ..change }),
             24 => (Kind::Ask, change.escalation(self.question(&worker))),
@@ -271,6 +271,13 @@ impl Author {
         Use { step: self.text(), turn: self.turn(), ..worker.used(&record, &run) }
     }
 
+    /// A changed run, with which the checkpoints of some of its turns may go.
+    fn pruning(&mut self, worker: &Sample) -> Change {
+        let run = self.changed_run(worker);
+        let prune = self.one_in(4).then(|| self.turn());
+        Change { prune, ..worker.change().run(run) }
+    }
+
     fn turn(&mut self) -> u32 {
         if self.one_in(2) { 0 } else { u32::try_from(self.below(4)).unwrap() }
     }
@@ -280,7 +287,7 @@ impl Author {
         question.run = self.one_in(2).then(|| self.run(worker).id);
         question.kind =
             [EscalationKind::Ambiguous, EscalationKind::Diverged, EscalationKind::UnknownTool][self.below(3)];
-        if !self.questions.is_empty() && self.one_in(4) {
+        if !self.questions.is_empty() && self.one_in(2) {
             question.id = self.known_question().id;
         }
         question

@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 24] = [
+const HOT: [(&str, &[&str]); 25] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -34,7 +34,7 @@ const HOT: [(&str, &[&str]); 24] = [
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
     (
-        "updated_at, unsettled FROM run WHERE tenant = $1 AND workflow = $2",
+        "unsettled, base, turn FROM run WHERE tenant = $1 AND workflow = $2",
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
     ("FROM run WHERE state = 1", &["run_active on run", "id > $1", "worker_"]),
@@ -56,7 +56,7 @@ const HOT: [(&str, &[&str]); 24] = [
     ("p.time, p.due", &["run_due on run", "record_confirm on record", "worker_open"]),
     (
         "FROM use u JOIN record r",
-        &["use_pkey on use u", "AND (run = $2)", "record_pkey on record r", "AND (id = u.record)"],
+        &["use_turn on use u", "AND (run = $2)", "record_pkey on record r", "AND (id = u.record)"],
     ),
     ("FROM use WHERE tenant = $1 AND record = $2", &["use_record on use", "(tenant = $1) AND (record = $2)"]),
     ("FROM evidence WHERE tenant = $1", &["evidence_pkey on evidence", "(tenant = $1) AND (record = $2)"]),
@@ -69,9 +69,13 @@ const HOT: [(&str, &[&str]); 24] = [
         "FROM escalation WHERE tenant = $1 AND answer IS NULL",
         &["escalation_open on escalation", "tenant = $1"],
     ),
+    (
+        "FROM escalation WHERE kind = 7 AND answer IS NULL",
+        &["escalation_unknown_workflow on escalation", "id > $1"],
+    ),
     ("FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
     ("UPDATE worker SET lease_until", &["worker_pkey on worker", "fence = $2"]),
-    ("UPDATE run SET state", &["run_pkey on run r", "AND (id = u_2.id)", "run_pkey on run\n"]),
+    ("UPDATE run SET version", &["run_pkey on run r", "AND (id = u_2.id)", "run_pkey on run\n"]),
     (
         "FOR KEY SHARE), record_moved_usual AS",
         &["Conflict Arbiter Indexes: record_pkey", "worker_pkey", "fence = "],
@@ -200,7 +204,7 @@ async fn fill(connection: &mut PgConnection) {
              '{{}}', 0 FROM generate_series(1, {records}) i"
         ),
         format!(
-            "INSERT INTO use (tenant, run, record, step, at) SELECT {tenant}, 1 + i / 2, i, 'pay/1', 0 \
+            "INSERT INTO use (tenant, run, record, turn, step, at) SELECT {tenant}, 1 + i / 2, i, 0, 'pay/1', 0 \
              FROM generate_series(1, {runs}) i"
         ),
         format!(

@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 22] = [
+const HOT: [(&str, &str); 27] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -17,7 +17,8 @@ const HOT: [(&str, &str); 22] = [
     ("INDEXED BY record_orphan WHERE status = 1", "c USING INDEX record_run (run=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "e USING PRIMARY KEY (tenant=? AND id=?)"),
     ("FROM record WHERE confirm_at <= ?", "record USING INDEX record_confirm (confirm_at<?)"),
-    ("FROM record WHERE run = ?", "record USING INDEX record_run (run=?)"),
+    ("FROM record WHERE run = ?1", "record USING INDEX record_run (run=? AND turn=?)"),
+    ("FROM record WHERE run = ?1", "record USING INDEX record_run (run=? AND turn>? AND turn<?)"),
     ("FROM worker WHERE NOT settled", "worker USING INDEX worker_open"),
     ("FROM run WHERE id = ? AND tenant = ?", "run USING INTEGER PRIMARY KEY (rowid=?)"),
     (
@@ -31,9 +32,13 @@ const HOT: [(&str, &str); 22] = [
     ("FROM run WHERE tenant = ? AND id > ?", "run USING INDEX run_list (tenant=? AND id>?)"),
     ("SELECT min(at)", "run USING COVERING INDEX run_due (wake_at>?)"),
     ("SELECT min(at)", "record USING COVERING INDEX record_confirm (confirm_at>?)"),
-    ("SELECT kind, name, id", "step USING PRIMARY KEY (tenant=? AND run=?)"),
-    ("FROM use u", "u USING PRIMARY KEY (tenant=? AND run=?)"),
+    ("SELECT turn, kind, name, id", "step USING PRIMARY KEY (tenant=? AND run=? AND turn=?)"),
+    ("SELECT turn, kind, name, id", "step USING PRIMARY KEY (tenant=? AND run=? AND turn>? AND turn<?)"),
+    ("DELETE FROM step", "s USING PRIMARY KEY (tenant=? AND run=? AND turn>? AND turn<?)"),
+    ("FROM use u", "u USING INDEX use_turn (tenant=? AND run=? AND turn=?)"),
+    ("FROM use u", "u USING INDEX use_turn (tenant=? AND run=? AND turn>? AND turn<?)"),
     ("WHERE tenant = ? AND answer IS NULL", "escalation USING INDEX escalation_open (tenant=?)"),
+    ("WHERE kind = 7 AND answer IS NULL", "escalation USING INDEX escalation_unknown_workflow (id>?)"),
     ("FROM payload", "payload USING INDEX sqlite_autoindex_payload_1 (tenant=? AND digest=?)"),
 ];
 

@@ -68,6 +68,8 @@
 // The codes and columns of rows are read and written by the SQL stores alone.
 #![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 
+#[cfg(feature = "agent")]
+pub mod agent;
 pub mod clock;
 pub mod exec;
 pub mod flow;

@@ -112,7 +112,10 @@ impl ExecutorBuilder {
         self.register(|registry| tool.register(registry))
     }
 
-    fn register(mut self, register: impl FnOnce(&mut Registry) -> Result<(), RegisterError>) -> Self {
+    pub(crate) fn register(
+        mut self,
+        register: impl FnOnce(&mut Registry) -> Result<(), RegisterError>,
+    ) -> Self {
         if let Ok(registry) = &mut self.registry
             && let Err(error) = register(registry)
         {

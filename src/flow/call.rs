@@ -123,7 +123,7 @@ impl<T: Tool, A: MayGoOut<T>> Future for ToolCall<T, A> {
 }
 
 /// One call of the run: from its record, or carried out.
-async fn call(
+pub(super) async fn call(
     live: &Arc<Live>,
     tool: Arc<dyn Prepared>,
     key: Option<Key>,

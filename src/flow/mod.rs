@@ -14,6 +14,7 @@ mod live;
 mod replay;
 mod resume;
 mod run;
+mod scope;
 mod select;
 mod transaction;
 mod workflow;

@@ -23,13 +23,15 @@ pub(super) enum Kind {
     Transaction,
     /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
     Call,
+    /// What gives several others a common name. It records nothing itself.
+    Scope,
 }
 
 impl Kind {
     /// The kind of checkpoint that its outcome is. A call's is its record; only a failure is a checkpoint.
     pub(super) const fn checkpoint(self) -> StepKind {
         match self {
-            Self::Step => StepKind::Step,
+            Self::Step | Self::Scope => StepKind::Step,
             Self::Timer => StepKind::Timer,
             Self::Drawn => StepKind::Drawn,
             Self::Select => StepKind::Select,
@@ -46,6 +48,7 @@ impl Kind {
             Self::Select => "select",
             Self::Transaction => "transaction",
             Self::Call => "call",
+            Self::Scope => "scope",
         }
     }
 }

@@ -23,6 +23,7 @@ pub use dynamic::DynamicTool;
 pub(crate) use dynamic::Once;
 pub use error::{Done, ToolError};
 pub(crate) use prepared::{Prepared, Typed, canonical};
+pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
 
 use crate::ledger::{self, Divergence, Finding, Key, Package, Retention, RetryPolicy};

@@ -4,6 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::dynamic::About;
 use super::effect::Effect as _;
 use super::{Prepared, Tool, Typed};
 use crate::id::{IdError, Name};
@@ -62,6 +63,10 @@ pub(crate) trait Unprepared: Send + Sync {
     fn spec(&self) -> &Arc<ToolSpec>;
     fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError>;
     fn typed(&self) -> &dyn Any;
+    /// What an agent's model is told about it, if that is known only at run time.
+    fn about(&self) -> Option<&About> {
+        None
+    }
 }
 
 /// A registered typed tool.

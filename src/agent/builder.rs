@@ -138,8 +138,7 @@ impl Agent {
     pub async fn run(self, messages: impl Into<Vec<Message>>) -> Result<AgentAnswer, Failure> {
         let (ctx, label) = (self.ctx.clone(), self.label.clone());
         let messages = messages.into();
-        ctx.scoped(label, async move |name| Conversation::new(&self, name, messages)?.to_its_end().await)
-            .await
+        ctx.scoped(label, async move |name| Conversation::new(&self, name, messages)?.carry_on().await).await
     }
 }
 

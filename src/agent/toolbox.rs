@@ -11,7 +11,7 @@ use super::message::{Proposal, ToolOffer};
 use super::schema::Schema;
 use crate::id::RunId;
 use crate::ledger::{Approval, Key, RequestHash};
-use crate::payload::{Payload, hex, parse};
+use crate::payload::{Payload, PayloadError, hex, parse};
 use crate::tool::{Prepared, Registry, Tool, Unprepared};
 
 /// A tool of the box.
@@ -122,7 +122,10 @@ impl<'a> Toolbox<'a> {
         let text = if proposal.arguments.trim().is_empty() { "{}" } else { &proposal.arguments };
         let input = schema.input(parse(text).map_err(|e| e.to_string())?)?;
         let input = Payload::of(&input).map_err(|e| e.to_string())?;
-        let tool = self.registry.untyped(*tool, &input).map_err(|e| e.to_string())?;
+        let tool = self.registry.untyped(*tool, &input).map_err(|e| match e {
+            PayloadError::Mismatch { reason, .. } => format!("the arguments do not fit: {reason}"),
+            error => error.to_string(),
+        })?;
         // As the tool reads it: what it passes over makes no other call.
         let request = tool.request(None).map_err(|e| e.to_string())?.0;
         let key = tool.key().unwrap_or_else(|| {

@@ -38,7 +38,7 @@ impl<'a> Conversation<'a> {
         Ok(Self { agent, name, route, tools, offers, messages, usage: Usage::default() })
     }
 
-    pub(super) async fn to_its_end(mut self) -> Result<AgentAnswer, Failure> {
+    pub(super) async fn carry_on(mut self) -> Result<AgentAnswer, Failure> {
         for turn in 0..self.agent.max_turns {
             let Reply { text, calls, finish, usage } = self.ask(turn).await?;
             self.usage += usage;

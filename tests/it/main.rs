@@ -7,6 +7,12 @@
     reason = "as the tests read best"
 )]
 
+mod agent;
+mod agent_crash;
+mod agent_hostile;
+mod agent_http;
+mod agent_server;
+mod agent_world;
 mod conformance;
 mod differential;
 mod exec_approval;

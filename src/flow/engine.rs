@@ -25,7 +25,7 @@ use crate::store::{EscalationKind, Lane, Run, RunState, Store, StoreError, Verdi
 use crate::tool::{DynamicTool, Tool, ToolSpec};
 
 /// Runs that a restart finds are taken over in batches of this size.
-const CLAIM: u32 = 256;
+pub(super) const CLAIM: u32 = 256;
 /// After a write failed, a run is tried again this much later.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -136,7 +136,32 @@ impl EngineBuilder {
         Self { executor, workflows: Workflows::default(), refused: None, max_deaths: 10 }
     }
 
-    /// Registers a workflow under a name and version. Runs are found again by the name: never change it.
+    /// Registers a workflow under a name and version. Runs are found again by both: never change the name, and give
+    /// code whose runs are not to be carried on by its successor a version of its own.
+    ///
+    /// Several versions of one name may be registered. A run stays with the version that began it for as long as that
+    /// one is registered; without it, a newer version that [takes it over](Self::takes_over) goes on with it. If there
+    /// is none, the run waits: as an open question that names the versions there are, withdrawn by the engine when
+    /// the version is here again; in a store that several workers share, for a worker that knows it.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Engine, Failure};
+    /// async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> {
+    ///     ctx.step("greeting", &name, |name| format!("Hello, {name}")).await
+    /// }
+    /// async fn greet_by_day(ctx: Ctx, name: String) -> Result<String, Failure> {
+    ///     let day = ctx.now().await?;
+    ///     ctx.step("greeting", &name, |name| format!("Hello, {name}, it is {}", day.0)).await
+    /// }
+    /// # async fn start() -> Result<(), counterfoil::exec::StartError> {
+    /// let engine = Engine::sqlite("agents.db")
+    ///     .workflow("greet", 1, greet) // until its last run is over
+    ///     .workflow("greet", 2, greet_by_day)
+    ///     .start()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn workflow<W, I, O>(mut self, name: &str, version: u32, workflow: W) -> Self
     where
         W: Workflow<I, O>,
@@ -145,6 +170,22 @@ impl EngineBuilder {
     {
         if let Err(reason) = self.workflows.add(name, version, workflow) {
             self.refused.get_or_insert(StartError::Workflow { name: name.to_owned(), reason });
+        }
+        self
+    }
+
+    /// Lets the workflow that was registered last carry on the runs of older versions that are not registered any
+    /// more. Say so only of versions whose recorded steps and calls it asks for under their names: what it does not
+    /// ask for is found before its next effect goes out, and halts the run. From then on the run is its own.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Engine, Failure};
+    /// # async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> { Ok(name) }
+    /// let engine = Engine::sqlite("agents.db").workflow("greet", 3, greet).takes_over([1, 2]);
+    /// ```
+    pub fn takes_over(mut self, older: impl IntoIterator<Item = u32>) -> Self {
+        if let Err((name, reason)) = self.workflows.take_over(older) {
+            self.refused.get_or_insert(StartError::Workflow { name, reason });
         }
         self
     }
@@ -246,6 +287,7 @@ impl Inner {
             }
             self.claim(runs, |run| run.deaths += killed.get(&run.fence).unwrap_or(&1)).await?;
         }
+        self.take_up_known().await?;
         self.take_up_answered().await
     }
 
@@ -270,7 +312,8 @@ impl Inner {
     ) -> Result<usize, StoreError> {
         let mut claimed = 0;
         if self.core.is_shared() {
-            runs.retain(|run| self.workflows.find(run.workflow.as_str()).is_some()); // others may know it
+            // Others may know it.
+            runs.retain(|run| self.workflows.find(run.workflow.as_str(), run.version).is_some());
         }
         for run in &mut runs {
             note(run);

@@ -182,6 +182,6 @@ impl Store for Watched {
     }
 
     crate::delegate_reads!(self => self.store;
-        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open worker_find worker_at sharing tenant_key payload_find
+        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
     );
 }

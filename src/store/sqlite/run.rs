@@ -19,7 +19,7 @@ static UPSERT: Insert = Insert {
            (SELECT column12 FROM worker WHERE worker.fence = column17 AND worker.ended_at IS NULL), \
            column13, column14, column15, column16",
     columns: 17,
-    tail: "ON CONFLICT (id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
+    tail: "ON CONFLICT (id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, \
            outcome = excluded.outcome, fence = excluded.fence, \
            revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
            THEN excluded.revision END, \

@@ -93,11 +93,11 @@ impl Tool for Fetch {
 // The scripts.
 
 fn results(prompt: &Prompt) -> Vec<&str> {
-    let result = |message| match message {
-        &Message::Tool { ref text, .. } => Some(text.as_str()),
+    let results = prompt.messages.iter().filter_map(|message| match message {
+        Message::Tool { text, .. } => Some(text.as_str()),
         _ => None,
-    };
-    prompt.messages.iter().filter_map(result).collect()
+    });
+    results.collect()
 }
 
 fn asked(prompt: &Prompt) -> String {
@@ -113,18 +113,19 @@ fn titles(prompt: &Prompt) -> Vec<String> {
 }
 
 /// Searches for two things at once, and names what was found.
-fn plan(prompt: &Prompt) -> Result<Reply, ToolError> {
+fn plan(prompt: &Prompt) -> Reply {
     let found = titles(prompt);
     let search = |words: &str| Proposal::new("search", json!({ "words": words }));
-    let reply = match found.is_empty() {
-        true => Reply::calls([search("cheques"), search(&asked(prompt))]),
-        false => Reply::text(found.join("\n")),
+    let reply = if found.is_empty() {
+        Reply::calls([search("cheques"), search(&asked(prompt))])
+    } else {
+        Reply::text(found.join("\n"))
     };
-    Ok(reply.usage(Usage::tokens(50, 20)))
+    reply.usage(Usage::tokens(50, 20))
 }
 
 /// Fetches a text and what stands beside it, all at once.
-fn read(prompt: &Prompt) -> Result<Reply, ToolError> {
+fn read(prompt: &Prompt) -> Reply {
     let title = asked(prompt);
     let fetch = |title: String| Proposal::new("fetch", json!({ "title": title }));
     let reply = match results(prompt).as_slice() {
@@ -135,12 +136,12 @@ fn read(prompt: &Prompt) -> Result<Reply, ToolError> {
         ]),
         [first, ..] => Reply::text(*first),
     };
-    Ok(reply.usage(Usage::tokens(200, 30)))
+    reply.usage(Usage::tokens(200, 30))
 }
 
-fn write(prompt: &Prompt) -> Result<Reply, ToolError> {
-    let Some(Message::User { text }) = prompt.messages.last() else { return Ok(Reply::default()) };
-    Ok(Reply::text(format!("{}\n{text}", asked(prompt))).usage(Usage::tokens(400, 100)))
+fn write(prompt: &Prompt) -> Reply {
+    let Some(Message::User { text }) = prompt.messages.last() else { return Reply::default() };
+    Reply::text(format!("{}\n{text}", asked(prompt))).usage(Usage::tokens(400, 100))
 }
 
 pub const QUESTION: &str = "counterfoils";

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use counterfoil::agent::{Message, Prompt, Proposal, Reply};
-use counterfoil::tool::ToolError;
+use counterfoil::clock::{Clock as _, SystemClock};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use crate::flow_world::World;
 
-type Script = fn(&Prompt) -> Result<Reply, ToolError>;
+type Script = fn(&Prompt) -> Reply;
 
 /// What becomes of the next request.
 #[derive(Clone, Debug)]
@@ -32,7 +32,8 @@ pub(crate) enum Fault {
 /// A request that arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    pub(crate) at: Instant,
+    /// On the machine's boot clock.
+    pub(crate) at: Duration,
     pub(crate) head: String,
     pub(crate) body: Value,
 }
@@ -94,7 +95,11 @@ impl Drop for Server {
 async fn serve(state: Arc<State>, mut stream: TcpStream) {
     let Some((head, body)) = request(&mut stream).await else { return };
     let body: Value = serde_json::from_str(&body).unwrap_or_default();
-    state.seen.lock().unwrap().push(Seen { at: Instant::now(), head: head.clone(), body: body.clone() });
+    state.seen.lock().unwrap().push(Seen {
+        at: SystemClock.boot().0,
+        head: head.clone(),
+        body: body.clone(),
+    });
     let fault = state.faults.lock().unwrap().pop_front();
     let answer = match prompt(&head, &body) {
         Err(wrong) => response(400, "", &json!({ "error": { "message": wrong } }).to_string()),
@@ -102,10 +107,7 @@ async fn serve(state: Arc<State>, mut stream: TcpStream) {
             state.world.count("asked");
             let spoken = crate::agent_world::spoken(&prompt);
             state.world.pass(&format!("answer {spoken}")).await;
-            match (state.script)(&prompt) {
-                Ok(reply) => response(200, "", &completion(&reply).to_string()),
-                Err(error) => response(500, "", &error.to_string()),
-            }
+            response(200, "", &completion(&(state.script)(&prompt)).to_string())
         }
     };
     let answer = match fault {

@@ -2,11 +2,10 @@
 //! it did and proposes it again, and finds other words for it.
 
 use counterfoil::agent::{Message, Prompt, Proposal, Reply, Usage};
-use counterfoil::tool::ToolError;
 use serde_json::json;
 
 /// Its reply depends on how often it has spoken.
-pub fn reply(prompt: &Prompt) -> Result<Reply, ToolError> {
+pub fn reply(prompt: &Prompt) -> Reply {
     let spoken = prompt.messages.iter().filter(|m| matches!(m, Message::Assistant { .. })).count();
     let look_up = || Proposal::new("look_up_case", json!({ "case": "C-17" }));
     let note = |text: &str| Proposal::new("add_note", json!({ "case": "C-17", "text": text }));
@@ -26,5 +25,5 @@ pub fn reply(prompt: &Prompt) -> Result<Reply, ToolError> {
         if calls.is_empty() { Reply::text("You get your 20 euros back.") } else { Reply::calls(calls) };
     // The same call has another id each time it is proposed, and the first of each turn have one in common.
     let calls = reply.calls.into_iter().enumerate().map(|(i, call)| call.id(format!("call_{}", spoken * i)));
-    Ok(Reply { calls: calls.collect(), ..reply }.usage(Usage::tokens(100, 10)))
+    Reply { calls: calls.collect(), ..reply }.usage(Usage::tokens(100, 10))
 }

@@ -21,7 +21,7 @@ struct FarAway(World);
 
 impl Model for FarAway {
     async fn complete(&self, call: &Call, prompt: &Prompt) -> Result<Reply, ToolError> {
-        let mut reply = script::reply(prompt)?;
+        let mut reply = script::reply(prompt);
         let asked_at = self.0.clock().boot().0;
         let others = usize::try_from(call.attempt()).unwrap_or_default() % reply.calls.len().max(1);
         reply.calls.rotate_left(others);

@@ -68,6 +68,12 @@ impl EngineBuilder {
             })
         })
     }
+
+    /// Says that the workflow that was registered last asks this model: needed where it says which tools it
+    /// [calls](Self::calls).
+    pub fn calls_model(self, route: &str) -> Self {
+        self.calls_named(&operation(route))
+    }
 }
 
 const PREFIX: &str = "model/";

@@ -17,7 +17,7 @@ use crate::store::{Group, Store, StoreError};
 use crate::tool::{DynamicTool, RegisterError, Registry, Tool};
 
 /// Why an executor or an engine did not start.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The database was refused.
@@ -110,6 +110,11 @@ impl ExecutorBuilder {
     /// Registers a tool that is known only at run time.
     pub fn dynamic_tool(self, tool: DynamicTool) -> Self {
         self.register(|registry| tool.register(registry))
+    }
+
+    /// What was registered.
+    pub(crate) fn registry(&self) -> Result<&Registry, StartError> {
+        self.registry.as_ref().map_err(|error| error.clone().into())
     }
 
     pub(crate) fn register(

@@ -131,6 +131,14 @@ pub(super) async fn call(
     approval: Option<Approval>,
 ) -> Result<Answer, Failure> {
     let name = tool.spec().name.clone();
+    if !live.may_call(name.as_str()) {
+        // The guarantee report would promise more than is kept.
+        return Err(misuse(format!(
+            "the tool {name:?} is not among those that this workflow was registered to call: add \
+             `.calls_named({name:?})`",
+            name = name.as_str()
+        )));
+    }
     let (open, key) = identify(live, name.as_str(), key, id)?;
     let owner = Owner { run: Some(live.id), step: Some(open.identity.id.clone()), call_id: None };
     let asker = Asker { owner, approval, lane: Some(live.lane) };

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::awaited::Awaited;
+use super::guarantees::Guarantees;
 use super::handle::ForTenant;
 use super::live::{Live, Stop};
 use super::resume;
@@ -22,7 +23,7 @@ use crate::exec::{
 use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
 use crate::store::{EscalationKind, Lane, Run, RunState, Store, StoreError, Verdict};
-use crate::tool::{DynamicTool, Tool, ToolSpec};
+use crate::tool::{DynamicTool, Registry, Tool, ToolSpec};
 
 /// Runs that a restart finds are taken over in batches of this size.
 pub(super) const CLAIM: u32 = 256;
@@ -117,6 +118,11 @@ impl Engine {
         self.inner.core.registry.specs()
     }
 
+    /// What may be promised of the calls of the registered workflows and tools.
+    pub fn guarantees(&self) -> Guarantees {
+        Guarantees::of(&self.inner.workflows, &self.inner.core.registry)
+    }
+
     /// Starts no new call, waits at most `drain` for those under way, and writes what is queued. Runs go on
     /// where they are when an engine is started on the same store. Calls that are still under way then are
     /// what they are: ambiguous, and reconciled.
@@ -184,10 +190,46 @@ impl EngineBuilder {
     /// let engine = Engine::sqlite("agents.db").workflow("greet", 3, greet).takes_over([1, 2]);
     /// ```
     pub fn takes_over(mut self, older: impl IntoIterator<Item = u32>) -> Self {
-        if let Err((name, reason)) = self.workflows.take_over(older) {
+        let said = self.workflows.take_over(older);
+        self.kept(said)
+    }
+
+    /// Says that the workflow that was registered last calls this tool; said once or more, it calls no others, and a call of
+    /// another is refused. Its table in the [guarantee report](Self::guarantees) lists just these.
+    pub fn calls<T: Tool>(self) -> Self {
+        self.calls_named(T::NAME)
+    }
+
+    /// The same of a tool that is known by its name only.
+    pub fn calls_named(mut self, tool: &str) -> Self {
+        let said = self.workflows.calls(tool);
+        self.kept(said)
+    }
+
+    fn kept(mut self, said: Result<(), (String, String)>) -> Self {
+        if let Err((name, reason)) = said {
             self.refused.get_or_insert(StartError::Workflow { name, reason });
         }
         self
+    }
+
+    /// What may be promised of the calls of what is registered so far, without starting anything.
+    ///
+    /// # Errors
+    /// What [`start`](Self::start) would say about a workflow or a tool.
+    pub fn guarantees(&self) -> Result<Guarantees, StartError> {
+        Ok(Guarantees::of(&self.workflows, self.checked()?))
+    }
+
+    /// What was registered, if nothing of it was refused.
+    fn checked(&self) -> Result<&Registry, StartError> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
+        }
+        let registry = self.executor.registry()?;
+        let missing = self.workflows.check(registry);
+        missing.map_err(|(name, reason)| StartError::Workflow { name, reason })?;
+        Ok(registry)
     }
 
     /// Registers a typed tool.
@@ -249,9 +291,7 @@ impl EngineBuilder {
     /// # Errors
     /// If a workflow, a tool or the database was refused. Nothing was changed.
     pub async fn start(self) -> Result<Engine, StartError> {
-        if let Some(refused) = self.refused {
-            return Err(refused);
-        }
+        self.checked()?;
         let core = Core::enrol(self.executor.open_store().await?).await?;
         let inner = Arc::new(Inner {
             core: core.clone(),

@@ -337,6 +337,13 @@ impl Live {
         self.state().run.clone()
     }
 
+    /// The run's workflow may call this tool: it has named it, or has named none.
+    pub(super) fn may_call(&self, tool: &str) -> bool {
+        let state = self.state();
+        let workflow = self.engine.workflows.find(state.run.workflow.as_str(), state.run.version);
+        workflow.is_none_or(|workflow| workflow.may_call(tool))
+    }
+
     /// Everything that the run has queued is durable. Free of charge if nothing is queued.
     pub(super) async fn flushed(&self) -> Result<(), ExecError> {
         let barrier = self.engine.core.change(Some(self.lane));

@@ -24,6 +24,7 @@ pub(super) enum Kind {
     /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
     Call,
     /// What gives several others a common name. It records nothing itself.
+    #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "agents are such"))]
     Scope,
 }
 

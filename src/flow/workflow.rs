@@ -14,6 +14,7 @@ use super::failure::Failure;
 use crate::id::Name;
 use crate::payload::{Payload, PayloadError};
 use crate::store::Run;
+use crate::tool::Registry;
 
 /// A workflow: any `async fn(Ctx, Input) -> Result<Output, Failure>`.
 #[diagnostic::on_unimplemented(
@@ -50,6 +51,14 @@ pub(super) struct Registered {
     pub(super) start: Arc<Start>,
     /// The versions whose runs it can carry on, as its author says.
     takes_over: BTreeSet<u32>,
+    /// The tools that it calls, if it says so.
+    pub(super) calls: Option<BTreeSet<String>>,
+}
+
+impl Registered {
+    pub(super) fn may_call(&self, tool: &str) -> bool {
+        self.calls.as_ref().is_none_or(|calls| calls.contains(tool))
+    }
 }
 
 /// The workflows of an engine, by name and version and by function.
@@ -88,18 +97,45 @@ impl Workflows {
             // Called when it is first polled, where a panic of the run's code is caught.
             Ok(Box::pin(async move { Ok(Payload::of(&workflow.start(ctx, input).await?)?) }))
         });
-        versions.insert(version, Registered { name: checked, version, start, takes_over: BTreeSet::new() });
+        let takes_over = BTreeSet::new();
+        versions.insert(version, Registered { name: checked, version, start, takes_over, calls: None });
         Ok(())
     }
 
-    /// Lets the one that was added last carry on the runs of older versions, or says why not. Returns its name.
+    /// The one that was added last, to say more about it; or why that cannot be said.
+    fn last(&mut self, said: &str) -> Result<&mut Registered, (String, String)> {
+        let last =
+            self.last.clone().and_then(|(name, version)| self.by_name.get_mut(&name)?.get_mut(&version));
+        last.ok_or_else(|| (String::new(), format!("`{said}` comes after the workflow that it is said of")))
+    }
+
+    /// The one that was added last calls this tool.
+    pub(super) fn calls(&mut self, tool: &str) -> Result<(), (String, String)> {
+        self.last("calls")?.calls.get_or_insert_default().insert(tool.to_owned());
+        Ok(())
+    }
+
+    /// Every tool that a workflow says it calls must be there.
+    pub(super) fn check(&self, registry: &Registry) -> Result<(), (String, String)> {
+        for workflow in self.all() {
+            let mut calls = workflow.calls.iter().flatten();
+            if let Some(missing) = calls.find(|tool| registry.find(tool).is_none()) {
+                let reason = format!("it calls the tool {missing:?}, which is not registered");
+                return Err((workflow.name.to_string(), reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// All versions of all workflows, by name and version.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Registered> {
+        let by_name: BTreeMap<_, _> = self.by_name.iter().collect();
+        by_name.into_values().flat_map(BTreeMap::values)
+    }
+
+    /// Lets the one that was added last carry on the runs of older versions; or its name and why not.
     pub(super) fn take_over(&mut self, older: impl IntoIterator<Item = u32>) -> Result<(), (String, String)> {
-        let last = self.last.clone().and_then(|(name, version)| {
-            self.by_name.get_mut(&name).and_then(|versions| versions.get_mut(&version))
-        });
-        let Some(last) = last else {
-            return Err((String::new(), "`takes_over` comes after the workflow that it is said of".into()));
-        };
+        let last = self.last("takes_over")?;
         for version in older {
             if version >= last.version {
                 let reason = format!("version {} takes over older ones only, not {version}", last.version);

@@ -60,6 +60,7 @@ pub struct DynamicTool {
 
 /// What an agent's model is told about a tool.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "read by agents"))]
 pub(crate) struct About {
     pub(crate) description: String,
     pub(crate) schema: Value,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::agent::{Agent, AgentAnswer, Message, Prompt, Reply, Usage};
-use counterfoil::flow::{FailureCode, RunError};
+use counterfoil::flow::{EngineBuilder, FailureCode, RunError};
 use counterfoil::ledger::{Approval, Contract, ContractClass, EffectClass, ErrorKind};
 use counterfoil::store::{EscalationKind, Resolution};
 use counterfoil::tool::{Call, Done, DynamicTool, Tool, ToolError, contract, effect};
@@ -422,6 +422,21 @@ fn a_reading_tool_reads_again_in_each_turn() {
     let watch = |again| process.on(async { process.acme().run(watcher, again).await.unwrap() });
     assert_eq!(told(&watch(true).messages), ["1", "1", "2", "2"]);
     assert_eq!(told(&watch(false).messages), ["3", "3", "3", "3"]);
+}
+
+// FLOW-10: a workflow that says what it calls says which model it asks, too.
+#[test]
+fn a_model_is_among_the_calls_of_its_workflow() {
+    let world = World::new();
+    let end = |builder: EngineBuilder| {
+        let process = Process::start(&world, builder);
+        let end = process.on(async { process.acme().run(clerk, "go".to_owned()).await });
+        process.shut_down();
+        end
+    };
+    let builder = || engine(&world, [posts(["a"]), done()]).workflow("clerk", 1, clerk).calls::<Post>();
+    assert_eq!(end(builder().calls_model("m")).unwrap().text, "done");
+    assert!(end(builder()).unwrap_err().to_string().contains("\"model/m\""));
 }
 
 // A tool known only at run time brings its own schema. What is not in it does not reach the tool.

@@ -148,6 +148,26 @@ fn what_does_not_pass_is_said() {
     }
 }
 
+// Servers differ: what they leave out counts as nothing, what they add is passed over.
+#[test]
+fn a_lenient_reading_of_what_servers_say() {
+    let call = json!({ "function": { "name": "post", "arguments": { "input": "a" } } });
+    let odd = json!({
+        "choices": [{ "message": { "tool_calls": [call, call] }, "finish_reason": null, "logprobs": null }],
+        "usage": { "prompt_tokens": -3, "completion_tokens": 1e300 },
+    });
+    let cut = json!({
+        "choices": [{ "message": { "content": "once upon a", "tool_calls": null }, "finish_reason": "length" }],
+    });
+    let world = World::new();
+    let server = Server::start(&world, posting);
+    server.fail([Fault::Garbage(odd.to_string()), Fault::Garbage(cut.to_string())]);
+    let answer = run(&world, &server).unwrap();
+    assert_eq!((answer.text.as_str(), answer.finish), ("once upon a", Finish::CutOff));
+    assert_eq!((world.effects("post").len(), told(&answer.messages).len()), (1, 2));
+    assert_eq!(answer.usage, Usage { calls: 2, ..Usage::default() });
+}
+
 #[test]
 fn nobody_there_is_unreachable() {
     let world = World::new();

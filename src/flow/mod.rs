@@ -6,6 +6,7 @@
 mod answer;
 mod awaited;
 mod call;
+pub mod check;
 mod ctx;
 mod engine;
 mod failure;

@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Step => "step",
             Self::Timer => "timer",

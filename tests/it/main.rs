@@ -23,6 +23,7 @@ mod exec_orphans;
 mod exec_reconcile;
 mod exec_record;
 mod flow_callers;
+mod flow_check;
 mod flow_clock;
 mod flow_code;
 mod flow_commit;

@@ -48,7 +48,6 @@ CREATE TABLE use (
     turn   BIGINT NOT NULL,
     step   TEXT COLLATE "C" NOT NULL,
     at     BIGINT NOT NULL,
-    PRIMARY KEY (tenant, run, record)
+    PRIMARY KEY (tenant, run, turn, record)
 );
-CREATE INDEX use_record ON use (tenant, record, run);
-CREATE INDEX use_turn ON use (tenant, run, turn);
+CREATE INDEX use_record ON use (tenant, record, run, turn);

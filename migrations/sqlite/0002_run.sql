@@ -54,7 +54,6 @@ CREATE TABLE use (
     turn   INTEGER NOT NULL,
     step   TEXT NOT NULL,
     at     INTEGER NOT NULL,
-    PRIMARY KEY (tenant, run, record)
+    PRIMARY KEY (tenant, run, turn, record)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX use_record ON use (tenant, record);
-CREATE INDEX use_turn ON use (tenant, run, turn);

@@ -40,6 +40,9 @@ pub enum StartError {
 pub(crate) enum Place {
     #[cfg(feature = "sqlite")]
     Sqlite(std::path::PathBuf),
+    /// A file that is only looked at.
+    #[cfg(feature = "sqlite")]
+    SqliteToRead(std::path::PathBuf),
     #[cfg(feature = "postgres")]
     Postgres(String, Box<crate::store::postgres::Options>),
     Store(Arc<dyn Store>),
@@ -117,7 +120,10 @@ impl ExecutorBuilder {
         self.registry.as_ref().map_err(|error| error.clone().into())
     }
 
-    fn register(mut self, register: impl FnOnce(&mut Registry) -> Result<(), RegisterError>) -> Self {
+    pub(crate) fn register(
+        mut self,
+        register: impl FnOnce(&mut Registry) -> Result<(), RegisterError>,
+    ) -> Self {
         if let Ok(registry) = &mut self.registry
             && let Err(error) = register(registry)
         {
@@ -185,6 +191,16 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Only to look at what is there: a file is neither locked nor written.
+    #[cfg_attr(not(feature = "sqlite"), allow(unused_mut, reason = "other stores are opened as they are"))]
+    pub(crate) fn read_only(mut self) -> Self {
+        #[cfg(feature = "sqlite")]
+        if let Place::Sqlite(path) = self.place {
+            self.place = Place::SqliteToRead(path);
+        }
+        self
+    }
+
     /// Opens the store and enrols. Calls that an earlier process left behind are taken up at once, each by its
     /// tool's contract.
     ///
@@ -211,6 +227,10 @@ impl ExecutorBuilder {
             Place::Sqlite(path) => {
                 let sqlite = Arc::new(crate::store::sqlite::Sqlite::open(path).await?);
                 (sqlite.clone(), Some(Database::Sqlite(sqlite)))
+            }
+            #[cfg(feature = "sqlite")]
+            Place::SqliteToRead(path) => {
+                (Arc::new(crate::store::sqlite::Sqlite::open_read_only(path).await?), None)
             }
             #[cfg(feature = "postgres")]
             Place::Postgres(url, options) => {

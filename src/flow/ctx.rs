@@ -72,6 +72,12 @@ impl Ctx {
         self.live.id
     }
 
+    /// The number under which its calls are recorded: of the turn, or of the run outside of loops.
+    #[cfg(feature = "agent")]
+    pub(crate) const fn scope(&self) -> u32 {
+        self.turn
+    }
+
     /// Whose run it is.
     pub fn tenant(&self) -> &Tenant {
         &self.live.tenant
@@ -99,6 +105,9 @@ impl Ctx {
         let hash = self.input_hash(&open.identity, input).await?;
         if let Some(past) = self.live.recorded(&open).await {
             return self.replayed(open, Some(hash), past).await;
+        }
+        if let Some(check) = &self.live.check {
+            check.unrecorded(&open.identity).await;
         }
         let output = {
             let _inside = self.live.inside();

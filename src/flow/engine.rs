@@ -27,6 +27,8 @@ use crate::tool::{DynamicTool, Registry, Tool, ToolSpec};
 
 /// Runs that a restart finds are taken over in batches of this size.
 pub(super) const CLAIM: u32 = 256;
+/// A run whose process died more often is quarantined, unless the builder says otherwise.
+const MAX_DEATHS: u32 = 10;
 /// After a write failed, a run is tried again this much later.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -139,7 +141,7 @@ impl Engine {
 
 impl EngineBuilder {
     fn on(executor: ExecutorBuilder) -> Self {
-        Self { executor, workflows: Workflows::default(), refused: None, max_deaths: 10 }
+        Self { executor, workflows: Workflows::default(), refused: None, max_deaths: MAX_DEATHS }
     }
 
     /// Registers a workflow under a name and version. Runs are found again by both: never change the name, and give
@@ -221,8 +223,12 @@ impl EngineBuilder {
         Ok(Guarantees::of(&self.workflows, self.checked()?))
     }
 
+    pub(super) fn into_parts(self) -> (ExecutorBuilder, Workflows) {
+        (self.executor, self.workflows)
+    }
+
     /// What was registered, if nothing of it was refused.
-    fn checked(&self) -> Result<&Registry, StartError> {
+    pub(super) fn checked(&self) -> Result<&Registry, StartError> {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
@@ -293,14 +299,8 @@ impl EngineBuilder {
     pub async fn start(self) -> Result<Engine, StartError> {
         self.checked()?;
         let core = Core::enrol(self.executor.open_store().await?).await?;
-        let inner = Arc::new(Inner {
-            core: core.clone(),
-            workflows: self.workflows,
-            max_deaths: self.max_deaths,
-            active: Mutex::default(),
-            awaited: Mutex::default(),
-            answers: Mutex::default(),
-        });
+        let inner =
+            Arc::new(Inner { max_deaths: self.max_deaths, ..Inner::of(core.clone(), self.workflows) });
         inner.claim_orphans().await?;
         take_up_orphans(&core).await?;
         let due: Weak<dyn Due> = Arc::downgrade(&(inner.clone() as Arc<dyn Due>));
@@ -311,6 +311,16 @@ impl EngineBuilder {
 }
 
 impl Inner {
+    fn of(core: Arc<Core>, workflows: Workflows) -> Self {
+        let (active, awaited, answers) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { core, workflows, max_deaths: MAX_DEATHS, active, awaited, answers }
+    }
+
+    /// One that carries out no runs: they are only looked at.
+    pub(super) fn looking_on(core: Arc<Core>, workflows: Workflows) -> Arc<Self> {
+        Arc::new(Self::of(core, workflows))
+    }
+
     /// Claims what earlier processes left: active runs, and waiting ones whose question has been answered.
     async fn claim_orphans(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut killed = HashMap::new();

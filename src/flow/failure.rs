@@ -44,6 +44,8 @@ pub enum FailureCode {
     Misuse,
     /// A transaction failed and was rolled back.
     Transaction,
+    /// An agent has used up its turns without coming to an end.
+    TurnsUsedUp,
 }
 
 impl Failure {

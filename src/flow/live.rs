@@ -8,6 +8,7 @@ use std::task::{Poll, Wake, Waker};
 
 use futures_util::future::BoxFuture;
 
+use super::check::Check;
 use super::engine::Inner;
 use super::failure::{Failure, FailureCode, Meaning, meaning};
 use super::replay::{Identity, Kind, Replay};
@@ -27,6 +28,8 @@ pub(super) struct Live {
     pub(super) waker: Arc<RunWaker>,
     /// What is done outside of loops is recorded under this number.
     pub(super) base: u32,
+    /// It is not carried out, only looked at: nothing new is done.
+    pub(super) check: Option<Check>,
     state: Mutex<State>,
 }
 
@@ -155,13 +158,31 @@ pub(super) enum Rest {
 
 impl Live {
     pub(super) fn new(engine: Arc<Inner>, run: Run, lane: Lane, replay: Replay) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::of(engine, run, lane, replay))
+    }
+
+    /// One that is only looked at.
+    pub(super) fn checking(
+        engine: Arc<Inner>,
+        run: Run,
+        lane: Lane,
+        replay: Replay,
+        check: Check,
+    ) -> Arc<Self> {
+        let live = Self { check: Some(check), ..Self::of(engine, run, lane, replay) };
+        live.release(); // what is held back here is held back for good
+        Arc::new(live)
+    }
+
+    fn of(engine: Arc<Inner>, run: Run, lane: Lane, replay: Replay) -> Self {
+        Self {
             tenant: run.tenant.clone(),
             id: run.id,
             lane,
             engine,
             waker: Arc::default(),
             base: run.base,
+            check: None,
             state: Mutex::new(State {
                 turn_of: replay.owner(run.turn).map(|(name, id)| (name.to_owned(), id.to_owned())),
                 run,
@@ -181,7 +202,7 @@ impl Live {
                 inside: false,
                 dropped_calls: 0,
             }),
-        })
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -261,7 +282,7 @@ impl Live {
 
     /// An earlier activation has recorded something.
     pub(super) fn has_history(&self) -> bool {
-        !self.state().replay.is_empty()
+        self.check.is_some() || !self.state().replay.is_empty()
     }
 
     pub(super) fn with_replay<R>(&self, f: impl FnOnce(&mut Replay) -> R) -> R {
@@ -270,6 +291,10 @@ impl Live {
 
     /// Waits until new effects may go out. A call says what it is, so that an unstable key can be named.
     pub(super) async fn released(&self, open: &Open, call: Option<HeldCall>) {
+        if let Some(check) = &self.check {
+            self.state().held_calls.extend(call);
+            return check.held(&open.identity).await;
+        }
         if !self.state().replaying {
             return;
         }
@@ -320,6 +345,9 @@ impl Live {
 
     /// Queues a checkpoint. A write that is refused later stops the run by its lane.
     pub(super) async fn checkpoint(&self, identity: &Identity, hash: Option<RequestHash>, value: Payload) {
+        if let Some(check) = &self.check {
+            return check.unrecorded(identity).await;
+        }
         self.engine.core.group.room().await;
         self.put(identity, hash, value);
         self.progressed();
@@ -646,7 +674,7 @@ impl Live {
         if identity.kind == Kind::Call {
             self.state().dropped_calls += 1;
         }
-        if self.with_replay(|replay| replay.is_abandoned(identity)) {
+        if self.check.is_some() || self.with_replay(|replay| replay.is_abandoned(identity)) {
             return;
         }
         let value = Stored::Inline(Payload::stored("null"));

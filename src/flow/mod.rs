@@ -6,6 +6,7 @@
 mod answer;
 mod awaited;
 mod call;
+pub mod check;
 mod ctx;
 mod engine;
 mod failure;
@@ -15,6 +16,8 @@ mod live;
 mod replay;
 mod resume;
 mod run;
+#[cfg(feature = "agent")]
+mod scope;
 mod select;
 mod transaction;
 mod turns;

@@ -27,13 +27,16 @@ pub(super) enum Kind {
     Call,
     /// A loop of turns.
     Turns,
+    /// What gives several others a common name. It records nothing itself.
+    #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "agents are such"))]
+    Scope,
 }
 
 impl Kind {
     /// The kind of checkpoint that its outcome is. A call's is its record; only a failure is a checkpoint.
     pub(super) const fn checkpoint(self) -> StepKind {
         match self {
-            Self::Step => StepKind::Step,
+            Self::Step | Self::Scope => StepKind::Step,
             Self::Timer => StepKind::Timer,
             Self::Drawn => StepKind::Drawn,
             Self::Select => StepKind::Select,
@@ -43,7 +46,7 @@ impl Kind {
         }
     }
 
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Step => "step",
             Self::Timer => "timer",
@@ -52,6 +55,7 @@ impl Kind {
             Self::Transaction => "transaction",
             Self::Call => "call",
             Self::Turns => "turns",
+            Self::Scope => "scope",
         }
     }
 }

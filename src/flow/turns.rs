@@ -179,6 +179,7 @@ where
         };
         let outcome = loop {
             let ended = present.carry_out(&mut turn, state).await;
+            present.check().await;
             let left = present.settle().await;
             match ended.and_then(|ended| Ended::of(ended, &live)).and_then(|ended| present.is_over(ended)) {
                 Ok(Ended::Next(payload, next)) => {
@@ -206,7 +207,7 @@ fn skip(live: &Arc<Live>, identity: &Identity) {
     if over && is_of(live, identity) {
         let turn = live.run().turn;
         for call in live.with_replay(|replay| replay.forget(turn)) {
-            if call.response.is_none() {
+            if call.response.is_none() && live.check.is_none() {
                 settle_dropped(live, call.record);
             }
         }
@@ -270,6 +271,13 @@ impl<'a> Present<'a> {
         }
     }
 
+    /// Only looked at, the loop stops here: what comes next is not recorded.
+    async fn check(&self) {
+        if let Some(check) = &self.live.check {
+            check.unrecorded(&self.open.identity).await;
+        }
+    }
+
     /// The state that the present turn began with; in a loop that is new, the given one.
     async fn begin<S>(&self, ctx: &Ctx, state: S) -> Result<S, Failure>
     where
@@ -281,6 +289,7 @@ impl<'a> Present<'a> {
         {
             return ctx.decoded(&format!("turn {} of {:?}", self.number, mark.name), &stored).await;
         }
+        self.check().await;
         let payload = Payload::of(&state)?.within(&self.live.engine.core.limits)?;
         let state = payload.decode()?;
         self.live.engine.core.group.room().await;

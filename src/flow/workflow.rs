@@ -43,6 +43,21 @@ where
 pub(super) type Body = BoxFuture<'static, Result<Payload, Failure>>;
 type Start = dyn Fn(Ctx, &Payload) -> Result<Body, PayloadError> + Send + Sync;
 
+/// A workflow, its types forgotten.
+pub(super) fn erased<W, I, O>(workflow: W) -> Arc<Start>
+where
+    W: Workflow<I, O>,
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + Send + 'static,
+{
+    let workflow = Arc::new(workflow);
+    Arc::new(move |ctx, input| {
+        let (workflow, input) = (workflow.clone(), input.decode()?);
+        // Called when it is first polled, where a panic of the run's code is caught.
+        Ok(Box::pin(async move { Ok(Payload::of(&workflow.start(ctx, input).await?)?) }))
+    })
+}
+
 /// A version of a workflow, as it is registered.
 #[derive(Clone)]
 pub(super) struct Registered {
@@ -91,12 +106,7 @@ impl Workflows {
             return Err("the same function is registered under another name or version".into());
         }
         self.last = Some(place);
-        let workflow = Arc::new(workflow);
-        let start: Arc<Start> = Arc::new(move |ctx, input| {
-            let (workflow, input) = (workflow.clone(), input.decode()?);
-            // Called when it is first polled, where a panic of the run's code is caught.
-            Ok(Box::pin(async move { Ok(Payload::of(&workflow.start(ctx, input).await?)?) }))
-        });
+        let start = erased(workflow);
         let takes_over = BTreeSet::new();
         versions.insert(version, Registered { name: checked, version, start, takes_over, calls: None });
         Ok(())

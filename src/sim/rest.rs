@@ -79,7 +79,10 @@ impl Rest {
         }
         // One that is halted has not ended: its own question is open, or that was found above.
         if matches!(run.state, RunState::Failed { .. }) {
-            let owned = self.records.iter().filter(|r| r.owner.run == Some(run.id) && r.class.leaves_mark());
+            let owned = self.records.iter().filter(|r| {
+                // What it did before it went on as new is finished history.
+                r.owner.run == Some(run.id) && r.owner.turn >= run.base && r.class.leaves_mark()
+            });
             for record in owned.filter(|r| matches!(r.state, State::Committed { .. })) {
                 if !self.questions.iter().any(|q| q.record == Some(record.id)) && !self.is_wanted(record) {
                     let what = format!("{} happened for run {}, which did not end well", record.key, run.id);

@@ -13,6 +13,7 @@ mod group;
 mod model;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod read_only;
 mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -28,6 +29,7 @@ pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use model::Model;
+pub(crate) use read_only::ReadOnly;
 pub use rows::{
     Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Pulse, Resolution,
     Run, RunState, Step, StepKind, Turns, Use, Worker,

@@ -86,7 +86,7 @@ impl fmt::Display for Guarantee {
 
 fn row(cells: [&str; 6]) -> String {
     let [tool, effect, contract, worst, retention, compensation] = cells;
-    let row = format!("{tool:<18} {effect:<17} {contract:<22} {worst:<52} {retention:<42} {compensation}");
+    let row = format!("{tool:<18} {effect:<17} {contract:<22} {worst:<60} {retention:<42} {compensation}");
     row.trim_end().to_owned()
 }
 

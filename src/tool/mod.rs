@@ -25,6 +25,8 @@ pub(crate) use dynamic::Once;
 pub use error::{Done, ToolError};
 pub use guarantee::Guarantee;
 pub(crate) use prepared::{Prepared, Typed, canonical};
+#[cfg(feature = "agent")]
+pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
 
 use crate::ledger::{self, Divergence, Finding, Key, Package, Retention, RetryPolicy};

@@ -4,6 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::dynamic::About;
 use super::effect::Effect as _;
 use super::{Prepared, Tool, Typed};
 use crate::id::{IdError, Name};
@@ -50,6 +51,11 @@ pub(crate) trait Unprepared: Send + Sync {
     fn spec(&self) -> &Arc<ToolSpec>;
     fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError>;
     fn typed(&self) -> &dyn Any;
+    /// What an agent's model is told about it, if that is known only at run time.
+    #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "asked by agents"))]
+    fn about(&self) -> Option<&About> {
+        None
+    }
 }
 
 /// A registered typed tool.

@@ -7,6 +7,12 @@
     reason = "as the tests read best"
 )]
 
+mod agent;
+mod agent_crash;
+mod agent_hostile;
+mod agent_http;
+mod agent_server;
+mod agent_world;
 mod conformance;
 mod differential;
 mod exec_approval;
@@ -17,6 +23,7 @@ mod exec_orphans;
 mod exec_reconcile;
 mod exec_record;
 mod flow_callers;
+mod flow_check;
 mod flow_clock;
 mod flow_code;
 mod flow_commit;

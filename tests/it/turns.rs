@@ -354,7 +354,8 @@ fn a_turn_has_a_context_of_its_own() {
                 let before = kept.lock().unwrap().replace(ctx.clone());
                 if let Some(before) = before {
                     let late = async move { Ctx::step(&before, "late", &(), |()| ()).await };
-                    return is_misuse_of(late.await, n);
+                    is_misuse(late.await, "after the turn had ended");
+                    return Ok(Turn::Done(n));
                 }
                 Ok(Turn::Next(n + 1))
             }
@@ -372,11 +373,6 @@ fn a_turn_has_a_context_of_its_own() {
     let process = life(&world, code.clone());
     assert_eq!(process.on(async { process.acme().run(code, ()).await }).unwrap(), 111);
     process.shut_down();
-}
-
-fn is_misuse_of(late: Result<(), Failure>, n: u32) -> Result<Turn<u32, u32>, Failure> {
-    is_misuse(late, "after the turn had ended");
-    Ok(Turn::Done(n))
 }
 
 #[test]

@@ -120,7 +120,7 @@ impl State {
                     let place = |step: &PastStep| (step.turn, step.kind, step.name.clone(), step.id.clone());
                     history.steps.sort_by_key(place);
                     history.calls.sort_by_key(|call| call.record);
-                    history.uses.sort_by_key(|used| used.record);
+                    history.uses.sort_by_key(|used| (used.turn, used.record));
                 }
                 self.note(format!("{tenant}: {turns:?} of {id}"), &history);
             }

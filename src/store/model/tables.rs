@@ -23,7 +23,7 @@ pub(super) struct Tables {
     steps: BTreeMap<(Tenant, RunId), Steps>,
     pub(super) records: BTreeMap<RecordId, Record>,
     record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
-    pub(super) uses: BTreeMap<(Tenant, RunId, RecordId), Use>,
+    pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), Use>,
     evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
     pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
 }
@@ -166,7 +166,7 @@ impl Tables {
             steps.retain(|(turn, ..), _| *turn <= run.base || *turn > last);
         }
         if let Some(used) = change.used.as_deref() {
-            let key = (used.tenant.clone(), used.run, used.record);
+            let key = (used.tenant.clone(), used.run, used.turn, used.record);
             self.uses.entry(key).or_insert_with(|| used.clone());
         }
         for escalation in &change.escalations {

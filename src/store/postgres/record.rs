@@ -421,7 +421,7 @@ pub(super) static INSERT_USE: Insert = Insert {
 
 pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
     let mut rows: Vec<_> = changes.iter().filter_map(|c| c.used.as_deref()).collect();
-    rows.sort_by_key(|used| (used.tenant.as_str(), used.run, used.record));
+    rows.sort_by_key(|used| (used.tenant.as_str(), used.run, used.turn, used.record));
     batch.insert(&INSERT_USE, &rows, |used, row| {
         row.text(used.tenant.as_str())
             .number(used.run.0)
@@ -435,7 +435,7 @@ pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
 pub(super) async fn uses(pool: &Pool, tenant: &Tenant, id: RecordId) -> Result<Vec<Use>, StoreError> {
     let query = || {
         sqlx::query(
-            "SELECT record, run, turn, step, at FROM use WHERE tenant = $1 AND record = $2 ORDER BY run",
+            "SELECT record, run, turn, step, at FROM use WHERE tenant = $1 AND record = $2 ORDER BY run, turn",
         )
         .bind(tenant.as_str())
         .bind(id.0)

@@ -82,6 +82,15 @@ impl Sqlite {
         open::open(path.as_ref(), options).await
     }
 
+    /// Opens a database that is there to be read only, beside the process that works on it or without one. Every write is
+    /// answered with [`StoreError::Closed`].
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] if it is not there, or is of another application or of another version than this one.
+    pub async fn open_read_only(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        open::open_read_only(path.as_ref()).await
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path

@@ -259,25 +259,27 @@ pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
 }
 
 pub(super) async fn uses(pool: &SqlitePool, tenant: &Tenant, id: RecordId) -> Result<Vec<Use>, StoreError> {
-    sqlx::query("SELECT record, run, turn, step, at FROM use WHERE tenant = ? AND record = ? ORDER BY run")
-        .bind(tenant.text())
-        .bind(id.0)
-        .fetch_all(pool)
-        .await
-        .map_err(|e| failure(&e))?
-        .iter()
-        .map(|row| {
-            let mut c = Columns::of("use", row);
-            Ok(Use {
-                tenant: tenant.clone(),
-                record: RecordId(c.take()?),
-                run: RunId(c.take()?),
-                turn: c.take()?,
-                step: c.take()?,
-                at: Timestamp(c.take()?),
-            })
+    sqlx::query(
+        "SELECT record, run, turn, step, at FROM use WHERE tenant = ? AND record = ? ORDER BY run, turn",
+    )
+    .bind(tenant.text())
+    .bind(id.0)
+    .fetch_all(pool)
+    .await
+    .map_err(|e| failure(&e))?
+    .iter()
+    .map(|row| {
+        let mut c = Columns::of("use", row);
+        Ok(Use {
+            tenant: tenant.clone(),
+            record: RecordId(c.take()?),
+            run: RunId(c.take()?),
+            turn: c.take()?,
+            step: c.take()?,
+            at: Timestamp(c.take()?),
         })
-        .collect()
+    })
+    .collect()
 }
 
 /// No fence: a fenced worker may change nothing, but what it learned must not be lost.

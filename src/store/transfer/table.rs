@@ -154,7 +154,7 @@ pub(in crate::store) const TABLES: [Table; 9] = [
     },
     Table {
         name: "use",
-        key: &["tenant", "run", "record"],
+        key: &["tenant", "run", "turn", "record"],
         columns: &[
             text("tenant"),
             number("run"),

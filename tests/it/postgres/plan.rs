@@ -56,7 +56,7 @@ const HOT: [(&str, &[&str]); 25] = [
     ("p.time, p.due", &["run_due on run", "record_confirm on record", "worker_open"]),
     (
         "FROM use u JOIN record r",
-        &["use_turn on use u", "AND (run = $2)", "record_pkey on record r", "AND (id = u.record)"],
+        &["use_pkey on use u", "AND (run = $2)", "record_pkey on record r", "AND (id = u.record)"],
     ),
     ("FROM use WHERE tenant = $1 AND record = $2", &["use_record on use", "(tenant = $1) AND (record = $2)"]),
     ("FROM evidence WHERE tenant = $1", &["evidence_pkey on evidence", "(tenant = $1) AND (record = $2)"]),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::id::RecordId;
-use crate::store::{History, PastCall, PastStep, PastUse, StepKind};
+use crate::store::{History, PastCall, PastStep, PastUse, Signal, StepKind};
 
 /// Identity inside a run: kind, name and id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +21,12 @@ pub(super) enum Kind {
     Drawn,
     Select,
     Transaction,
+    /// The receipt of a signal.
+    Signal,
+    /// A signal sent to another run.
+    Sent,
+    /// A child that was begun.
+    Child,
     /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
     Call,
 }
@@ -34,6 +40,9 @@ impl Kind {
             Self::Drawn => StepKind::Drawn,
             Self::Select => StepKind::Select,
             Self::Transaction => StepKind::Transaction,
+            Self::Signal => StepKind::Signal,
+            Self::Sent => StepKind::Sent,
+            Self::Child => StepKind::Child,
             Self::Call => StepKind::CallFailed,
         }
     }
@@ -45,6 +54,9 @@ impl Kind {
             Self::Drawn => "drawn",
             Self::Select => "select",
             Self::Transaction => "transaction",
+            Self::Signal => "signal",
+            Self::Sent => "sent signal",
+            Self::Child => "child",
             Self::Call => "call",
         }
     }
@@ -71,6 +83,7 @@ pub(super) struct Replay {
     uses: HashMap<String, PastUse>,
     kept: HashSet<String>,
     asked: HashSet<RecordId>,
+    signals: Vec<Signal>,
 }
 
 /// What is recorded of a call.
@@ -84,7 +97,7 @@ pub(super) enum Recorded {
 
 impl Replay {
     pub(super) fn of(history: History) -> Self {
-        let mut replay = Self::default();
+        let mut replay = Self { signals: history.signals, ..Self::default() };
         for step in history.steps {
             if step.kind == StepKind::Kept {
                 replay.kept.insert(step.id);
@@ -96,6 +109,11 @@ impl Replay {
         replay.calls = history.calls.into_iter().map(|call| (call.key.as_str().to_owned(), call)).collect();
         replay.uses = history.uses.into_iter().map(|used| (used.key.as_str().to_owned(), used)).collect();
         replay
+    }
+
+    /// What was said to the run, and it has not received.
+    pub(super) fn take_signals(&mut self) -> Vec<Signal> {
+        std::mem::take(&mut self.signals)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -160,7 +160,7 @@ async fn carry(live: &Arc<Live>) -> End {
 async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
     let clock = live.engine.core.clock.clone();
     let waker = Waker::from(live.waker.clone());
-    let (mut grace, mut limit) = (None, None);
+    let (mut grace, mut limit, mut forced) = (None, None, None);
     poll_fn(|cx| {
         live.waker.driven_by(cx.waker());
         for _ in 0..POLLS {
@@ -187,6 +187,7 @@ async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
                         limit = None;
                         continue;
                     }
+                    forced = Some(until);
                 }
                 Ok(None) => {}
             }
@@ -197,6 +198,7 @@ async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
                     return Poll::Pending;
                 }
                 Rest::Waiting { until, on } => {
+                    let until = until.into_iter().chain(forced).min();
                     if until.is_some_and(|at| clock.now().until(at) <= GRACE) {
                         return Poll::Pending; // it ends soon
                     }

@@ -57,6 +57,8 @@
 //! | to say what a tool does and what its provider offers | [`tool`] |
 //! | the rules themselves, pure | [`ledger`] |
 //! | to answer what nobody can know | [`flow::ForTenant::resolve`], [`Executor::resolve`] |
+//! | to see what may be promised of each call, before any is made | [`flow::Guarantees`] |
+//! | to check edited code against recorded runs | [`flow::check::Replayer`] |
 //! | another store, or to see what one must keep | [`store::Store`] |
 //!
 //! # What is promised
@@ -68,6 +70,8 @@
 // The codes and columns of rows are read and written by the SQL stores alone.
 #![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 
+#[cfg(feature = "agent")]
+pub mod agent;
 pub mod clock;
 pub mod exec;
 pub mod flow;

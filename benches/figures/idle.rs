@@ -103,6 +103,7 @@ impl Store for Counting {
         fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
+        fn escalation_unknown_workflow<'a>(&'a self, after: EscalationId, limit: u32) -> Vec<Escalation>;
         fn worker_find<'a>(&'a self, name: &'a str) -> Option<Worker>;
         fn worker_at<'a>(&'a self, fence: Fence) -> Option<Worker>;
         fn pulse<'a>(&'a self) -> Pulse;

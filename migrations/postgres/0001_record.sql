@@ -108,3 +108,4 @@ CREATE TABLE escalation (
 );
 CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;
 CREATE INDEX escalation_run ON escalation (tenant, run) WHERE answer IS NULL AND run IS NOT NULL;
+CREATE INDEX escalation_unknown_workflow ON escalation (id) WHERE kind = 7 AND answer IS NULL;

@@ -17,7 +17,7 @@ use crate::store::{Group, Store, StoreError};
 use crate::tool::{DynamicTool, RegisterError, Registry, Tool};
 
 /// Why an executor or an engine did not start.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The database was refused.
@@ -40,6 +40,9 @@ pub enum StartError {
 pub(crate) enum Place {
     #[cfg(feature = "sqlite")]
     Sqlite(std::path::PathBuf),
+    /// A file that is only looked at.
+    #[cfg(feature = "sqlite")]
+    SqliteToRead(std::path::PathBuf),
     #[cfg(feature = "postgres")]
     Postgres(String, Box<crate::store::postgres::Options>),
     Store(Arc<dyn Store>),
@@ -112,7 +115,15 @@ impl ExecutorBuilder {
         self.register(|registry| tool.register(registry))
     }
 
-    fn register(mut self, register: impl FnOnce(&mut Registry) -> Result<(), RegisterError>) -> Self {
+    /// What was registered.
+    pub(crate) fn registry(&self) -> Result<&Registry, StartError> {
+        self.registry.as_ref().map_err(|error| error.clone().into())
+    }
+
+    pub(crate) fn register(
+        mut self,
+        register: impl FnOnce(&mut Registry) -> Result<(), RegisterError>,
+    ) -> Self {
         if let Ok(registry) = &mut self.registry
             && let Err(error) = register(registry)
         {
@@ -180,6 +191,16 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Only to look at what is there: a file is neither locked nor written.
+    #[cfg_attr(not(feature = "sqlite"), allow(unused_mut, reason = "other stores are opened as they are"))]
+    pub(crate) fn read_only(mut self) -> Self {
+        #[cfg(feature = "sqlite")]
+        if let Place::Sqlite(path) = self.place {
+            self.place = Place::SqliteToRead(path);
+        }
+        self
+    }
+
     /// Opens the store and enrols. Calls that an earlier process left behind are taken up at once, each by its
     /// tool's contract.
     ///
@@ -206,6 +227,10 @@ impl ExecutorBuilder {
             Place::Sqlite(path) => {
                 let sqlite = Arc::new(crate::store::sqlite::Sqlite::open(path).await?);
                 (sqlite.clone(), Some(Database::Sqlite(sqlite)))
+            }
+            #[cfg(feature = "sqlite")]
+            Place::SqliteToRead(path) => {
+                (Arc::new(crate::store::sqlite::Sqlite::open_read_only(path).await?), None)
             }
             #[cfg(feature = "postgres")]
             Place::Postgres(url, options) => {

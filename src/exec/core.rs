@@ -74,13 +74,14 @@ impl Core {
     /// # Crash
     /// Enrolment and the fencing of all others are one transaction.
     pub(crate) async fn enrol(parts: Parts) -> Result<Arc<Self>, StoreError> {
-        let Parts { group, clock, entropy, registry, limits, namespace, lease, .. } = parts;
+        let Parts { group, clock, entropy, lease, .. } = &parts;
+        let lease = *lease;
         // The random part tells this process from another one under the same pid, on the same host or another one.
         let name = format!("{}-{:016x}", std::process::id(), entropy.bits());
         let at = clock.now();
         let mut changes = Vec::new();
         let (peers, lease_until) = if group.is_shared() {
-            let asked = Moment::of(&*clock);
+            let asked = Moment::of(&**clock);
             let until = group.pulse().await?.time.after(lease);
             (Peers::Shared(Shared::new(Lease::new(lease, asked))), Some(until))
         } else {
@@ -100,7 +101,18 @@ impl Core {
         let fence = worker
             .map(|worker| worker.fence)
             .ok_or_else(|| StoreError::Io { detail: "this worker enrolled and is not there".into() })?;
-        Ok(Arc::new(Self {
+        Ok(Self::of(parts, fence, peers))
+    }
+
+    /// Only looks on: it is no worker, and can write nothing.
+    pub(crate) fn looking_on(parts: Parts) -> Arc<Self> {
+        let since = parts.clock.boot();
+        Self::of(parts, Fence(0), Peers::Alone { since })
+    }
+
+    fn of(parts: Parts, fence: Fence, peers: Peers) -> Arc<Self> {
+        let Parts { group, clock, entropy, registry, limits, namespace, database, .. } = parts;
+        Arc::new(Self {
             group,
             clock,
             entropy,
@@ -116,8 +128,8 @@ impl Core {
             lanes: AtomicU64::new(1),
             closing: AtomicBool::new(false),
             tenant_keys: Mutex::default(),
-            database: parts.database,
-        }))
+            database,
+        })
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -49,16 +49,21 @@ pub(super) async fn withdraw(
     core: &Core,
     op: &Operation,
     record: &Record,
-    mut asked: Escalation,
+    asked: Escalation,
 ) -> Result<(), ExecError> {
     let Ok(record) = apply(record, Event::Unpark, core.fence, core.now()) else { return Ok(()) };
     tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, "withdrawn");
-    asked.answer = Some(Answer { by: ENGINE.into(), resolution: Resolution::Withdrawn, at: core.now() });
-    let change = core.change(None).record(record).escalation(asked);
+    let change = core.change(None).record(record).escalation(withdrawn(core, asked));
     match core.group.commit_one(change).await {
         Ok(Verdict::Refused(Refusal::Stale)) => Ok(()),
         verdict => admitted(&op.key, verdict),
     }
+}
+
+/// A question that is void, to be written with what made it so.
+pub(crate) fn withdrawn(core: &Core, mut asked: Escalation) -> Escalation {
+    asked.answer = Some(Answer { by: ENGINE.into(), resolution: Resolution::Withdrawn, at: core.now() });
+    asked
 }
 
 /// The question that is opened when the world holds more than one effect. Counted, listed, never settled in

@@ -42,6 +42,7 @@ pub(crate) use database::Database;
 pub(crate) use database::Shared;
 pub(crate) use escalate::{
     answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
+    withdrawn,
 };
 pub(crate) use operation::{Asker, Operation};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};

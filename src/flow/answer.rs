@@ -6,14 +6,14 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::child::farewell;
-use super::engine::Inner;
+use super::engine::{CLAIM, Inner};
 use super::failure::{Failure, FailureCode};
 use super::resume;
-use crate::exec::{Answers, ExecError, answer_escalation, to_the_end};
+use crate::exec::{Answers, ExecError, answer_escalation, to_the_end, withdrawn};
 use crate::id::{EscalationId, Tenant};
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Escalation, EscalationKind, Resolution, RunState, Step, StepKind, Store as _, StoreError,
+    Escalation, EscalationKind, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError, Verdict,
 };
 
 impl Answers for Inner {
@@ -95,6 +95,53 @@ impl Inner {
             None => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
         }
         Ok(())
+    }
+
+    /// Runs that were halted because their workflow was not registered go on where it is by now: nobody need answer.
+    ///
+    /// # Crash
+    /// Each withdrawal and its run's new state are one transaction.
+    pub(super) async fn take_up_known(self: &Arc<Self>) -> Result<(), StoreError> {
+        let mut after = EscalationId(i64::MIN);
+        loop {
+            let asked = self.core.group.escalation_unknown_workflow(after, CLAIM).await?;
+            let Some(last) = asked.last() else { return Ok(()) };
+            after = last.id;
+            let mut known = Vec::new();
+            for question in asked {
+                known.extend(self.known(&question).await?.map(|run| (question, run)));
+            }
+            let withdrawn = |(question, run): &(Escalation, Run)| {
+                let question = withdrawn(&self.core, question.clone());
+                self.core.change(None).run(run.clone()).escalation(question)
+            };
+            let changes: Vec<_> = known.iter().map(withdrawn).collect();
+            let verdicts = self.core.group.commit(&changes).await?;
+            for ((question, run), verdict) in known.into_iter().zip(verdicts) {
+                match verdict {
+                    Verdict::Admitted => {
+                        tracing::info!(run = %run.id, escalation = %question.id, "withdrawn");
+                        self.spawn(Box::new(run), None);
+                    }
+                    Verdict::Refused(refusal) => tracing::warn!(run = %run.id, %refusal, "left as it is"),
+                }
+            }
+        }
+    }
+
+    /// The run of a question about an unknown workflow as it would go on, if its workflow is registered here.
+    async fn known(&self, asked: &Escalation) -> Result<Option<Run>, StoreError> {
+        let Some(run) = asked.run else { return Ok(None) };
+        let run = match self.core.group.run_find(&asked.tenant, run).await {
+            Err(error @ StoreError::Corrupt { .. }) => {
+                tracing::error!(escalation = %asked.id, %error, "left as it is");
+                return Ok(None); // others go on
+            }
+            found => found?,
+        };
+        let run = run.filter(|run| matches!(run.state, RunState::Halted { .. }));
+        let run = run.filter(|run| self.workflows.find(run.workflow.as_str(), run.version).is_some());
+        Ok(run.map(|run| self.going_on(&run)))
     }
 
     /// Starts the runs over that wait for this answer.

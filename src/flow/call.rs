@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 
+use super::check::undecided;
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
 use super::live::{self, HeldCall, Live, Open, Stop, misuse};
@@ -123,7 +124,7 @@ impl<T: Tool, A: MayGoOut<T>> Future for ToolCall<T, A> {
 }
 
 /// One call of the run: from its record, or carried out.
-async fn call(
+pub(super) async fn call(
     live: &Arc<Live>,
     tool: Arc<dyn Prepared>,
     key: Option<Key>,
@@ -131,6 +132,14 @@ async fn call(
     approval: Option<Approval>,
 ) -> Result<Answer, Failure> {
     let name = tool.spec().name.clone();
+    if !live.may_call(name.as_str()) {
+        // The guarantee report would promise more than is kept.
+        return Err(misuse(format!(
+            "the tool {name:?} is not among those that this workflow was registered to call: add \
+             `.calls_named({name:?})`",
+            name = name.as_str()
+        )));
+    }
     let (open, key) = identify(live, name.as_str(), key, id)?;
     let owner = Owner { run: Some(live.id), step: Some(open.identity.id.clone()), call_id: None };
     let asker = Asker { owner, approval, lane: Some(live.lane) };
@@ -143,7 +152,10 @@ async fn call(
     let past = if live.has_history() { Box::pin(past(live, &open, &op)).await? } else { Past::None };
     let expect = match past {
         Past::None => Expect::New,
-        Past::Unsettled => Expect::Anything,
+        Past::Unsettled => match &live.check {
+            Some(check) => return Ok(undecided(live, check, open, &op).await),
+            None => Expect::Anything,
+        },
         Past::Over(result) => {
             open.close();
             return result;
@@ -169,6 +181,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
     let recorded = live.with_replay(|replay| replay.call(op.key.as_str()));
     if let Some(Recorded::Own(past)) = &recorded
         && past.response.is_none()
+        && live.check.is_none()
         && live.with_replay(|replay| replay.is_abandoned(&open.identity))
     {
         settle_dropped(live, past.record);

@@ -98,6 +98,9 @@ impl Ctx {
         if let Some(past) = self.live.recorded(&open).await {
             return self.replayed(open, Some(hash), past).await;
         }
+        if let Some(check) = &self.live.check {
+            check.unrecorded(&open.identity).await;
+        }
         let output = {
             let _inside = self.live.inside();
             closure(input)

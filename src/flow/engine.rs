@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::awaited::Awaited;
+use super::guarantees::Guarantees;
 use super::handle::ForTenant;
 use super::live::{Live, Stop};
 use super::resume;
@@ -22,10 +23,12 @@ use crate::exec::{
 use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
 use crate::store::{EscalationKind, Lane, Run, RunState, Signal, Store, StoreError, Verdict};
-use crate::tool::{DynamicTool, Tool, ToolSpec};
+use crate::tool::{DynamicTool, Registry, Tool, ToolSpec};
 
 /// Runs that a restart finds are taken over in batches of this size.
-const CLAIM: u32 = 256;
+pub(super) const CLAIM: u32 = 256;
+/// A run whose process died more often is quarantined, unless the builder says otherwise.
+const MAX_DEATHS: u32 = 10;
 /// After a write failed, a run is tried again this much later.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -125,6 +128,11 @@ impl Engine {
         self.inner.core.registry.specs()
     }
 
+    /// What may be promised of the calls of the registered workflows and tools.
+    pub fn guarantees(&self) -> Guarantees {
+        Guarantees::of(&self.inner.workflows, &self.inner.core.registry)
+    }
+
     /// Starts no new call, waits at most `drain` for those under way, and writes what is queued. Runs go on
     /// where they are when an engine is started on the same store. Calls that are still under way then are
     /// what they are: ambiguous, and reconciled.
@@ -141,10 +149,35 @@ impl Engine {
 
 impl EngineBuilder {
     fn on(executor: ExecutorBuilder) -> Self {
-        Self { executor, workflows: Workflows::default(), refused: None, max_deaths: 10 }
+        Self { executor, workflows: Workflows::default(), refused: None, max_deaths: MAX_DEATHS }
     }
 
-    /// Registers a workflow under a name and version. Runs are found again by the name: never change it.
+    /// Registers a workflow under a name and version. Runs are found again by both: never change the name, and give
+    /// code whose runs are not to be carried on by its successor a version of its own.
+    ///
+    /// Several versions of one name may be registered. A run stays with the version that began it for as long as that
+    /// one is registered; without it, a newer version that [takes it over](Self::takes_over) goes on with it. If there
+    /// is none, the run waits: as an open question that names the versions there are, withdrawn by the engine when
+    /// the version is here again; in a store that several workers share, for a worker that knows it.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Engine, Failure};
+    /// async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> {
+    ///     ctx.step("greeting", &name, |name| format!("Hello, {name}")).await
+    /// }
+    /// async fn greet_by_day(ctx: Ctx, name: String) -> Result<String, Failure> {
+    ///     let day = ctx.now().await?;
+    ///     ctx.step("greeting", &name, |name| format!("Hello, {name}, it is {}", day.0)).await
+    /// }
+    /// # async fn start() -> Result<(), counterfoil::exec::StartError> {
+    /// let engine = Engine::sqlite("agents.db")
+    ///     .workflow("greet", 1, greet) // until its last run is over
+    ///     .workflow("greet", 2, greet_by_day)
+    ///     .start()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn workflow<W, I, O>(mut self, name: &str, version: u32, workflow: W) -> Self
     where
         W: Workflow<I, O>,
@@ -155,6 +188,62 @@ impl EngineBuilder {
             self.refused.get_or_insert(StartError::Workflow { name: name.to_owned(), reason });
         }
         self
+    }
+
+    /// Lets the workflow that was registered last carry on the runs of older versions that are not registered any
+    /// more. Say so only of versions whose recorded steps and calls it asks for under their names: what it does not
+    /// ask for is found before its next effect goes out, and halts the run. From then on the run is its own.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Engine, Failure};
+    /// # async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> { Ok(name) }
+    /// let engine = Engine::sqlite("agents.db").workflow("greet", 3, greet).takes_over([1, 2]);
+    /// ```
+    pub fn takes_over(mut self, older: impl IntoIterator<Item = u32>) -> Self {
+        let said = self.workflows.take_over(older);
+        self.kept(said)
+    }
+
+    /// Says that the workflow that was registered last calls this tool; said once or more, it calls no others, and a call of
+    /// another is refused. Its table in the [guarantee report](Self::guarantees) lists just these.
+    pub fn calls<T: Tool>(self) -> Self {
+        self.calls_named(T::NAME)
+    }
+
+    /// The same of a tool that is known by its name only.
+    pub fn calls_named(mut self, tool: &str) -> Self {
+        let said = self.workflows.calls(tool);
+        self.kept(said)
+    }
+
+    fn kept(mut self, said: Result<(), (String, String)>) -> Self {
+        if let Err((name, reason)) = said {
+            self.refused.get_or_insert(StartError::Workflow { name, reason });
+        }
+        self
+    }
+
+    /// What may be promised of the calls of what is registered so far, without starting anything.
+    ///
+    /// # Errors
+    /// What [`start`](Self::start) would say about a workflow or a tool.
+    pub fn guarantees(&self) -> Result<Guarantees, StartError> {
+        Ok(Guarantees::of(&self.workflows, self.checked()?))
+    }
+
+    pub(super) fn into_parts(self) -> (ExecutorBuilder, Workflows) {
+        (self.executor, self.workflows)
+    }
+
+    /// What was registered, if nothing of it was refused.
+    pub(super) fn checked(&self) -> Result<&Registry, StartError> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
+        }
+        let registry = self.executor.registry()?;
+        let missing = self.workflows.check(registry);
+        missing.map_err(|(name, reason)| StartError::Workflow { name, reason })?;
+        Ok(registry)
     }
 
     /// Registers a typed tool.
@@ -216,18 +305,10 @@ impl EngineBuilder {
     /// # Errors
     /// If a workflow, a tool or the database was refused. Nothing was changed.
     pub async fn start(self) -> Result<Engine, StartError> {
-        if let Some(refused) = self.refused {
-            return Err(refused);
-        }
+        self.checked()?;
         let core = Core::enrol(self.executor.open_store().await?).await?;
-        let inner = Arc::new(Inner {
-            core: core.clone(),
-            workflows: self.workflows,
-            max_deaths: self.max_deaths,
-            active: Mutex::default(),
-            awaited: Mutex::default(),
-            answers: Mutex::default(),
-        });
+        let inner =
+            Arc::new(Inner { max_deaths: self.max_deaths, ..Inner::of(core.clone(), self.workflows) });
         inner.claim_orphans().await?;
         take_up_orphans(&core).await?;
         let due: Weak<dyn Due> = Arc::downgrade(&(inner.clone() as Arc<dyn Due>));
@@ -238,6 +319,16 @@ impl EngineBuilder {
 }
 
 impl Inner {
+    fn of(core: Arc<Core>, workflows: Workflows) -> Self {
+        let (active, awaited, answers) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { core, workflows, max_deaths: MAX_DEATHS, active, awaited, answers }
+    }
+
+    /// One that carries out no runs: they are only looked at.
+    pub(super) fn looking_on(core: Arc<Core>, workflows: Workflows) -> Arc<Self> {
+        Arc::new(Self::of(core, workflows))
+    }
+
     /// Claims what earlier processes left: active runs, and waiting ones whose question has been answered.
     async fn claim_orphans(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut killed = HashMap::new();
@@ -254,6 +345,7 @@ impl Inner {
             }
             self.claim(runs, |run| run.deaths += killed.get(&run.fence).unwrap_or(&1)).await?;
         }
+        self.take_up_known().await?;
         self.take_up_answered().await
     }
 
@@ -285,7 +377,8 @@ impl Inner {
     ) -> Result<usize, StoreError> {
         let mut claimed = 0;
         if self.core.is_shared() {
-            runs.retain(|run| self.workflows.find(run.workflow.as_str()).is_some()); // others may know it
+            // Others may know it.
+            runs.retain(|run| self.workflows.find(run.workflow.as_str(), run.version).is_some());
         }
         for run in &mut runs {
             note(run);

@@ -48,6 +48,8 @@ pub enum FailureCode {
     ChildFailed,
     /// Somebody cancelled the run.
     Cancelled,
+    /// An agent has used up its turns without coming to an end.
+    TurnsUsedUp,
 }
 
 impl Failure {

@@ -153,6 +153,26 @@ impl ForTenant {
         Ok(self.inner.core.group.run_list(&self.tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
     }
 
+    /// What the operations of a run came to whose type is one of these.
+    #[cfg(feature = "agent")]
+    pub(crate) async fn responses(
+        &self,
+        run: RunId,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Payload>, RunError> {
+        let core = &self.inner.core;
+        if core.group.run_find(&self.tenant, run).await?.is_none() {
+            return Err(RunError::Unknown { run });
+        }
+        let mut responses = Vec::new();
+        for call in core.group.run_history(&self.tenant, run).await?.calls {
+            if let Some(response) = call.response.filter(|_| wanted(&call.operation)) {
+                responses.push(core.load(&self.tenant, &response).await?);
+            }
+        }
+        Ok(responses)
+    }
+
     /// The open questions, the oldest first.
     pub async fn escalations(&self) -> Result<Vec<Escalation>, RunError> {
         Ok(open_escalations(&self.inner.core, &self.tenant, 1000).await?)

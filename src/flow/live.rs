@@ -8,6 +8,7 @@ use std::task::{Poll, Wake, Waker};
 
 use futures_util::future::BoxFuture;
 
+use super::check::Check;
 use super::command::Verb;
 use super::engine::Inner;
 use super::failure::{Failure, FailureCode, Meaning, meaning};
@@ -27,6 +28,8 @@ pub(super) struct Live {
     pub(super) id: RunId,
     pub(super) lane: Lane,
     pub(super) waker: Arc<RunWaker>,
+    /// It is not carried out, only looked at: nothing new is done.
+    pub(super) check: Option<Check>,
     state: Mutex<State>,
 }
 
@@ -157,14 +160,32 @@ pub(super) enum Rest {
 }
 
 impl Live {
-    pub(super) fn new(engine: Arc<Inner>, run: Run, lane: Lane, mut replay: Replay) -> Arc<Self> {
+    pub(super) fn new(engine: Arc<Inner>, run: Run, lane: Lane, replay: Replay) -> Arc<Self> {
+        Arc::new(Self::of(engine, run, lane, replay))
+    }
+
+    /// One that is only looked at.
+    pub(super) fn checking(
+        engine: Arc<Inner>,
+        run: Run,
+        lane: Lane,
+        replay: Replay,
+        check: Check,
+    ) -> Arc<Self> {
+        let live = Self { check: Some(check), ..Self::of(engine, run, lane, replay) };
+        live.release(); // what is held back here is held back for good
+        Arc::new(live)
+    }
+
+    fn of(engine: Arc<Inner>, run: Run, lane: Lane, mut replay: Replay) -> Self {
         let inbox = Inbox::of(replay.take_signals());
-        Arc::new(Self {
+        Self {
             tenant: run.tenant.clone(),
             id: run.id,
             lane,
             engine,
             waker: Arc::default(),
+            check: None,
             state: Mutex::new(State {
                 run,
                 replaying: !replay.is_empty(),
@@ -185,7 +206,7 @@ impl Live {
                 inbox,
                 cancelled: None,
             }),
-        })
+        }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -262,7 +283,7 @@ impl Live {
 
     /// An earlier activation has recorded something.
     pub(super) fn has_history(&self) -> bool {
-        !self.state().replay.is_empty()
+        self.check.is_some() || !self.state().replay.is_empty()
     }
 
     pub(super) fn with_replay<R>(&self, f: impl FnOnce(&mut Replay) -> R) -> R {
@@ -271,6 +292,10 @@ impl Live {
 
     /// Waits until new effects may go out. A call says what it is, so that an unstable key can be named.
     pub(super) async fn released(&self, open: &Open, call: Option<HeldCall>) {
+        if let Some(check) = &self.check {
+            self.state().held_calls.extend(call);
+            return check.held(&open.identity).await;
+        }
         if !self.state().replaying {
             return;
         }
@@ -326,6 +351,9 @@ impl Live {
 
     /// Queues a checkpoint. A write that is refused later stops the run by its lane.
     pub(super) async fn checkpoint(&self, identity: &Identity, hash: Option<RequestHash>, value: Payload) {
+        if let Some(check) = &self.check {
+            return check.unrecorded(identity).await;
+        }
         self.engine.core.group.room().await;
         self.put(identity, hash, value);
         self.progressed();
@@ -374,6 +402,13 @@ impl Live {
 
     pub(super) fn run(&self) -> Run {
         self.state().run.clone()
+    }
+
+    /// The run's workflow may call this tool: it has named it, or has named none.
+    pub(super) fn may_call(&self, tool: &str) -> bool {
+        let state = self.state();
+        let workflow = self.engine.workflows.find(state.run.workflow.as_str(), state.run.version);
+        workflow.is_none_or(|workflow| workflow.may_call(tool))
     }
 
     /// Everything that the run has queued is durable. Free of charge if nothing is queued.
@@ -580,7 +615,7 @@ impl Live {
         if identity.kind == Kind::Call {
             self.state().dropped_calls += 1;
         }
-        if self.with_replay(|replay| replay.is_abandoned(identity)) {
+        if self.check.is_some() || self.with_replay(|replay| replay.is_abandoned(identity)) {
             return;
         }
         let value = Stored::Inline(Payload::stored("null"));

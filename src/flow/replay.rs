@@ -29,13 +29,16 @@ pub(super) enum Kind {
     Child,
     /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
     Call,
+    /// What gives several others a common name. It records nothing itself.
+    #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "agents are such"))]
+    Scope,
 }
 
 impl Kind {
     /// The kind of checkpoint that its outcome is. A call's is its record; only a failure is a checkpoint.
     pub(super) const fn checkpoint(self) -> StepKind {
         match self {
-            Self::Step => StepKind::Step,
+            Self::Step | Self::Scope => StepKind::Step,
             Self::Timer => StepKind::Timer,
             Self::Drawn => StepKind::Drawn,
             Self::Select => StepKind::Select,
@@ -47,7 +50,7 @@ impl Kind {
         }
     }
 
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Step => "step",
             Self::Timer => "timer",
@@ -58,6 +61,7 @@ impl Kind {
             Self::Sent => "sent signal",
             Self::Child => "child",
             Self::Call => "call",
+            Self::Scope => "scope",
         }
     }
 }

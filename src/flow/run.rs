@@ -88,14 +88,16 @@ pub(super) async fn unreadable(engine: &Arc<Inner>, run: Box<Run>, error: StoreE
 /// The body of a run, to be polled. If it cannot be started, that ends the activation.
 async fn start(live: &Arc<Live>) -> Result<Body, End> {
     let run = live.run();
-    let Some(workflow) = live.engine.workflows.find(run.workflow.as_str()) else {
-        let question = format!(
-            "run {}: no workflow named {:?} is registered with this engine. Register it and go on, or abandon?",
-            run.id,
-            run.workflow.as_str()
-        );
+    let workflows = &live.engine.workflows;
+    let Some(workflow) = workflows.find(run.workflow.as_str(), run.version) else {
+        let question = workflows.unknown(&run);
         return Err(resume::halt(live, EscalationKind::UnknownWorkflow, question, None).await);
     };
+    if workflow.version != run.version {
+        tracing::info!(tenant = %run.tenant, run = %run.id, from = run.version, by = workflow.version, "taken over");
+        // In the run's lane, so that nothing which the newer version records is there without it.
+        drop(live.change_run(|run| run.version = workflow.version));
+    }
     let input = live.engine.core.load(&run.tenant, &run.input).await.map_err(End::Failed)?;
     match (workflow.start)(Ctx::new(live.clone()), &input) {
         Ok(body) => Ok(body),
@@ -265,7 +267,7 @@ async fn command(live: &Arc<Live>, body: Option<&Stored>) -> Result<Command, Exe
     Ok(Command::of(&body).unwrap_or_else(|_| Command::unreadable()))
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
+pub(super) fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }

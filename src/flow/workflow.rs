@@ -1,7 +1,7 @@
 //! Workflows as they are registered: a plain `async fn`, its types forgotten.
 
 use std::any::TypeId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use super::ctx::Ctx;
 use super::failure::Failure;
 use crate::id::Name;
 use crate::payload::{Payload, PayloadError};
+use crate::store::Run;
+use crate::tool::Registry;
 
 /// A workflow: any `async fn(Ctx, Input) -> Result<Output, Failure>`.
 #[diagnostic::on_unimplemented(
@@ -41,23 +43,50 @@ where
 pub(super) type Body = BoxFuture<'static, Result<Payload, Failure>>;
 type Start = dyn Fn(Ctx, &Payload) -> Result<Body, PayloadError> + Send + Sync;
 
-/// A registered workflow.
+/// A workflow, its types forgotten.
+pub(super) fn erased<W, I, O>(workflow: W) -> Arc<Start>
+where
+    W: Workflow<I, O>,
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + Send + 'static,
+{
+    let workflow = Arc::new(workflow);
+    Arc::new(move |ctx, input| {
+        let (workflow, input) = (workflow.clone(), input.decode()?);
+        // Called when it is first polled, where a panic of the run's code is caught.
+        Ok(Box::pin(async move { Ok(Payload::of(&workflow.start(ctx, input).await?)?) }))
+    })
+}
+
+/// A version of a workflow, as it is registered.
 #[derive(Clone)]
 pub(super) struct Registered {
     pub(super) name: Name,
     pub(super) version: u32,
     pub(super) start: Arc<Start>,
+    /// The versions whose runs it can carry on, as its author says.
+    takes_over: BTreeSet<u32>,
+    /// The tools that it calls, if it says so.
+    pub(super) calls: Option<BTreeSet<String>>,
 }
 
-/// The workflows of an engine, by name and by function.
+impl Registered {
+    pub(super) fn may_call(&self, tool: &str) -> bool {
+        self.calls.as_ref().is_none_or(|calls| calls.contains(tool))
+    }
+}
+
+/// The workflows of an engine, by name and version and by function.
 #[derive(Default)]
 pub(super) struct Workflows {
-    by_name: HashMap<String, Registered>,
-    by_function: HashMap<TypeId, String>,
+    by_name: HashMap<String, BTreeMap<u32, Registered>>,
+    by_function: HashMap<TypeId, (String, u32)>,
+    /// The one that was registered last, which its author may say more about.
+    last: Option<(String, u32)>,
 }
 
 impl Workflows {
-    /// Adds a workflow, or says why not.
+    /// Adds a version of a workflow, or says why not.
     pub(super) fn add<W, I, O>(&mut self, name: &str, version: u32, workflow: W) -> Result<(), String>
     where
         W: Workflow<I, O>,
@@ -65,27 +94,97 @@ impl Workflows {
         O: Serialize + Send + 'static,
     {
         let checked = Name::new(name).map_err(|e| e.to_string())?;
-        if self.by_name.contains_key(name) {
-            return Err("there is one of that name: its runs could not be told apart; rename it".into());
+        let versions = self.by_name.entry(name.to_owned()).or_default();
+        if versions.contains_key(&version) {
+            return Err(format!(
+                "there is a version {version} of it: their runs could not be told apart; give this one another \
+                 version, or rename it"
+            ));
         }
-        if self.by_function.insert(TypeId::of::<W>(), name.to_owned()).is_some() {
-            return Err("the same function is registered under another name".into());
+        let place = (name.to_owned(), version);
+        if self.by_function.insert(TypeId::of::<W>(), place.clone()).is_some() {
+            return Err("the same function is registered under another name or version".into());
         }
-        let workflow = Arc::new(workflow);
-        let start: Arc<Start> = Arc::new(move |ctx, input| {
-            let (workflow, input) = (workflow.clone(), input.decode()?);
-            // Called when it is first polled, where a panic of the run's code is caught.
-            Ok(Box::pin(async move { Ok(Payload::of(&workflow.start(ctx, input).await?)?) }))
-        });
-        self.by_name.insert(name.to_owned(), Registered { name: checked, version, start });
+        self.last = Some(place);
+        let start = erased(workflow);
+        let takes_over = BTreeSet::new();
+        versions.insert(version, Registered { name: checked, version, start, takes_over, calls: None });
         Ok(())
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<&Registered> {
-        self.by_name.get(name)
+    /// The one that was added last, to say more about it; or why that cannot be said.
+    fn last(&mut self, said: &str) -> Result<&mut Registered, (String, String)> {
+        let last =
+            self.last.clone().and_then(|(name, version)| self.by_name.get_mut(&name)?.get_mut(&version));
+        last.ok_or_else(|| (String::new(), format!("`{said}` comes after the workflow that it is said of")))
+    }
+
+    /// The one that was added last calls this tool.
+    pub(super) fn calls(&mut self, tool: &str) -> Result<(), (String, String)> {
+        self.last("calls")?.calls.get_or_insert_default().insert(tool.to_owned());
+        Ok(())
+    }
+
+    /// Every tool that a workflow says it calls must be there.
+    pub(super) fn check(&self, registry: &Registry) -> Result<(), (String, String)> {
+        for workflow in self.all() {
+            let mut calls = workflow.calls.iter().flatten();
+            if let Some(missing) = calls.find(|tool| registry.find(tool).is_none()) {
+                let reason = format!("it calls the tool {missing:?}, which is not registered");
+                return Err((workflow.name.to_string(), reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// All versions of all workflows, by name and version.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Registered> {
+        let by_name: BTreeMap<_, _> = self.by_name.iter().collect();
+        by_name.into_values().flat_map(BTreeMap::values)
+    }
+
+    /// Lets the one that was added last carry on the runs of older versions; or its name and why not.
+    pub(super) fn take_over(&mut self, older: impl IntoIterator<Item = u32>) -> Result<(), (String, String)> {
+        let last = self.last("takes_over")?;
+        for version in older {
+            if version >= last.version {
+                let reason = format!("version {} takes over older ones only, not {version}", last.version);
+                return Err((last.name.to_string(), reason));
+            }
+            last.takes_over.insert(version);
+        }
+        Ok(())
+    }
+
+    /// What carries on a run that this version began: itself, or else the newest of those that take it over.
+    pub(super) fn find(&self, name: &str, version: u32) -> Option<&Registered> {
+        let versions = self.by_name.get(name)?;
+        let heir = || versions.values().rev().find(|newer| newer.takes_over.contains(&version));
+        versions.get(&version).or_else(heir)
     }
 
     pub(super) fn of_function<W: 'static>(&self) -> Option<&Registered> {
-        self.by_name.get(self.by_function.get(&TypeId::of::<W>())?)
+        let (name, version) = self.by_function.get(&TypeId::of::<W>())?;
+        self.by_name.get(name)?.get(version)
+    }
+
+    /// Why a run cannot be carried on, as a question.
+    pub(super) fn unknown(&self, run: &Run) -> String {
+        let (name, begun_by) = (run.workflow.as_str(), run.version);
+        let Some(versions) = self.by_name.get(name) else {
+            return format!(
+                "run {}: no workflow named {name:?} is registered with this engine. Register version {begun_by} of \
+                 it, and the run goes on by itself; or abandon it?",
+                run.id
+            );
+        };
+        let there: Vec<_> = versions.keys().map(u32::to_string).collect();
+        format!(
+            "run {}: it belongs to version {begun_by} of {name:?}, and of the versions registered with this engine \
+             ({}) none takes it over. Register version {begun_by}, or let a newer one take it over \
+             (`.takes_over([{begun_by}])`), and the run goes on by itself; or abandon it?",
+            run.id,
+            there.join(", ")
+        )
     }
 }

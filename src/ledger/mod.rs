@@ -11,6 +11,7 @@ mod contract;
 mod decide;
 mod diff;
 mod effect;
+mod guarantee;
 mod hash;
 mod key;
 mod record;
@@ -24,6 +25,7 @@ pub use contract::{Contract, ContractClass, ContractError, Finding, LookupOffer}
 pub use decide::{Decision, Facts, Request, decide};
 pub use diff::{Diff, diff};
 pub use effect::{Divergence, EffectClass};
+pub use guarantee::{WorstCase, on_unknown};
 pub use hash::RequestHash;
 pub use key::{Key, KeyError, OperationKey, Scope};
 pub use record::{Basis, Owner, Record, State};

@@ -1,5 +1,7 @@
 //! A simulation to be: a workflow, its input, its tools, who else is there, and what must hold.
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,10 +9,12 @@ use serde::de::DeserializeOwned;
 use super::end::End;
 use super::machine::{Body, Told};
 use super::question::Question;
+use super::schedule::Schedule;
 use super::timeline::Happened;
 use super::world::World;
-use crate::flow::{Engine, EngineBuilder, RunError, Workflow};
-use crate::store::Resolution;
+use crate::exec::StartError;
+use crate::flow::{Engine, EngineBuilder, Guarantees, RunError, Workflow};
+use crate::store::{Model, Resolution};
 
 type Check = dyn Fn(&End<'_>) -> Result<(), String>;
 type Register = dyn Fn(EngineBuilder) -> EngineBuilder;
@@ -122,6 +126,15 @@ where
 }
 
 impl Simulation {
+    /// What may be promised of the calls of its tools, without running anything.
+    ///
+    /// # Errors
+    /// If a tool or a workflow is refused.
+    pub fn guarantees(&self) -> Result<Guarantees, StartError> {
+        let world = World::new(super::SimClock::default(), &Schedule::default());
+        self.engine(Engine::store(Arc::new(Model::new())), &world).guarantees()
+    }
+
     /// Whose run it is, if nothing else is said.
     pub const TENANT: &str = "simulated";
     /// The start key of the run, if nothing else is said.

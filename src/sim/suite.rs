@@ -15,6 +15,7 @@ use super::schedule::Schedule;
 use super::simulation::Simulation;
 use super::table;
 use crate::clock::{Boot, Clock as _, SystemClock};
+use crate::flow::Guarantees;
 
 /// So many mixtures for each further seed, where a simulation says nothing else.
 const MIXTURES: u32 = 100;
@@ -87,6 +88,14 @@ pub enum SuiteError {
         name: String,
         /// The names that there are.
         known: String,
+    },
+    /// Its tools or its workflow were refused.
+    #[error("the simulation {name:?} cannot start: {reason}")]
+    Refused {
+        /// The name.
+        name: String,
+        /// Why.
+        reason: String,
     },
     /// One schedule is tried in one simulation.
     #[error("a schedule is replayed in one simulation: name one of {known}")]
@@ -164,7 +173,7 @@ impl Suite {
     /// # Errors
     /// If a name is unknown.
     pub fn explore(&self, options: &Options) -> Result<Results, SuiteError> {
-        let chosen = self.chosen(options)?;
+        let chosen = self.chosen(&options.names)?;
         let progress = Progress::new(options.seconds.map(Duration::from_secs));
         let mut explored = Vec::new();
         for (place, (name, simulation)) in chosen.iter().enumerate() {
@@ -204,21 +213,33 @@ impl Suite {
     /// # Errors
     /// If none is named, or several, or a name is unknown.
     pub fn replay(&self, schedule: &Schedule, options: &Options) -> Result<Replay, SuiteError> {
-        match self.chosen(options)?.as_slice() {
+        match self.chosen(&options.names)?.as_slice() {
             [(_, simulation)] => Ok(simulation().seed(options.seed).replay(schedule)),
             _ => Err(SuiteError::Replay { known: self.names() }),
         }
     }
 
-    fn chosen(&self, options: &Options) -> Result<Vec<&Named>, SuiteError> {
-        if options.names.is_empty() {
+    /// What may be promised of the calls of the tools of each simulation that is named, or of all.
+    ///
+    /// # Errors
+    /// If a name is unknown, or a simulation's tools are refused.
+    pub fn guarantees(&self, names: &[String]) -> Result<Vec<(String, Guarantees)>, SuiteError> {
+        let report = |(name, simulation): &Named| match simulation().guarantees() {
+            Ok(report) => Ok((name.clone(), report)),
+            Err(error) => Err(SuiteError::Refused { name: name.clone(), reason: error.to_string() }),
+        };
+        self.chosen(names)?.into_iter().map(report).collect()
+    }
+
+    fn chosen(&self, names: &[String]) -> Result<Vec<&Named>, SuiteError> {
+        if names.is_empty() {
             return Ok(self.simulations.iter().collect());
         }
         let find = |name: &String| {
             let found = self.simulations.iter().find(|(known, _)| known == name);
             found.ok_or_else(|| SuiteError::Unknown { name: name.clone(), known: self.names() })
         };
-        options.names.iter().map(find).collect()
+        names.iter().map(find).collect()
     }
 
     fn names(&self) -> String {

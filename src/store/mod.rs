@@ -13,6 +13,7 @@ mod group;
 mod model;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod read_only;
 mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -28,6 +29,7 @@ pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use model::Model;
+pub(crate) use read_only::ReadOnly;
 #[doc(hidden)]
 pub use rows::COMMAND;
 pub use rows::{
@@ -130,6 +132,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>>;
     /// The open escalations of a tenant, the oldest first.
     fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>>;
+    /// The open questions about runs whose [workflow is not registered](EscalationKind::UnknownWorkflow), of all tenants,
+    /// from `after` on: it may be here by now.
+    fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>>;
 
     /// A worker by the name it enrolled under.
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>>;

@@ -301,7 +301,8 @@ pub enum EscalationKind {
     Damaged,
     /// A run killed its process too often.
     Quarantined,
-    /// A run's workflow is not registered.
+    /// A run's workflow is not registered, or not in a version that carries this run on. Withdrawn by the engine when it
+    /// is here again.
     UnknownWorkflow,
     /// Nobody can tell whether an effect happened, because its tool is not registered, or cannot read the
     /// request. Withdrawn by the engine when the tool is here again.

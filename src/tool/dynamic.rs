@@ -55,6 +55,15 @@ pub struct DynamicTool {
     retention: Retention,
     divergence: Divergence,
     functions: Functions,
+    about: Option<About>,
+}
+
+/// What an agent's model is told about a tool.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "read by agents"))]
+pub(crate) struct About {
+    pub(crate) description: String,
+    pub(crate) schema: Value,
 }
 
 #[derive(Clone, Default)]
@@ -76,6 +85,7 @@ impl DynamicTool {
             retention: Retention::default(),
             divergence: effect.divergence(),
             functions: Functions::default(),
+            about: None,
         }
     }
 
@@ -136,6 +146,13 @@ impl DynamicTool {
         self
     }
 
+    /// What an agent's model is told about it: what it is for, and the JSON Schema of its input, which is an object.
+    /// A property that the schema does not name is refused.
+    pub fn describe(mut self, description: impl Into<String>, schema: Value) -> Self {
+        self.about = Some(About { description: description.into(), schema });
+        self
+    }
+
     /// Checks and registers it.
     pub fn register(mut self, registry: &mut Registry) -> Result<(), RegisterError> {
         if self.effect.needs_approval() && self.functions.package.is_none() {
@@ -153,13 +170,14 @@ impl DynamicTool {
             divergence: self.divergence,
             input_version: 1,
         };
-        registry.add(Arc::new(Dynamic { spec: Arc::new(spec), functions: self.functions }))
+        registry.add(Arc::new(Dynamic { spec: Arc::new(spec), functions: self.functions, about: self.about }))
     }
 }
 
 struct Dynamic {
     spec: Arc<ToolSpec>,
     functions: Functions,
+    about: Option<About>,
 }
 
 impl Unprepared for Dynamic {
@@ -178,6 +196,10 @@ impl Unprepared for Dynamic {
 
     fn typed(&self) -> &dyn Any {
         self
+    }
+
+    fn about(&self) -> Option<&About> {
+        self.about.as_ref()
     }
 }
 

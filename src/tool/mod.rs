@@ -9,6 +9,7 @@ pub mod contract;
 mod dynamic;
 pub mod effect;
 mod error;
+mod guarantee;
 mod prepared;
 mod registry;
 
@@ -22,7 +23,10 @@ pub(crate) use call::Noting;
 pub use dynamic::DynamicTool;
 pub(crate) use dynamic::Once;
 pub use error::{Done, ToolError};
+pub use guarantee::Guarantee;
 pub(crate) use prepared::{Prepared, Typed, canonical};
+#[cfg(feature = "agent")]
+pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
 
 use crate::ledger::{self, Divergence, Finding, Key, Package, Retention, RetryPolicy};

@@ -4,11 +4,12 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::dynamic::About;
 use super::effect::Effect as _;
 use super::{Prepared, Tool, Typed};
 use crate::id::{IdError, Name};
 use crate::ledger::{
-    Contract, ContractClass, ContractError, Divergence, EffectClass, LookupOffer, Retention, RetryPolicy,
+    Contract, ContractError, Divergence, EffectClass, LookupOffer, Retention, RetryPolicy, WorstCase,
 };
 use crate::payload::{Payload, PayloadError};
 
@@ -33,21 +34,9 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
-    /// The worst that can happen to a call, in a few words (FLOW-10).
-    pub const fn worst_case(&self) -> &'static str {
-        if self.effect.repeatable() {
-            return "may repeat, harmless";
-        }
-        match (self.contract.class, self.contract.lookup) {
-            (ContractClass::Transactional, _) => "exactly once",
-            (ContractClass::Blind, LookupOffer::None) if self.contract.repeat_blindly => {
-                "may repeat (opted in)"
-            }
-            (ContractClass::Blind, LookupOffer::None) => "at most once, then asks a person",
-            (_, LookupOffer::None) => "once, as the provider declares",
-            (_, LookupOffer::Eventual) => "verified, may ask a person",
-            (_, LookupOffer::Strong) => "verified",
-        }
+    /// The worst that can become of a call (FLOW-10).
+    pub fn worst_case(&self) -> WorstCase {
+        WorstCase::of(self.effect, &self.contract)
     }
 
     fn check(&self) -> Result<(), RegisterError> {
@@ -62,6 +51,11 @@ pub(crate) trait Unprepared: Send + Sync {
     fn spec(&self) -> &Arc<ToolSpec>;
     fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError>;
     fn typed(&self) -> &dyn Any;
+    /// What an agent's model is told about it, if that is known only at run time.
+    #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "asked by agents"))]
+    fn about(&self) -> Option<&About> {
+        None
+    }
 }
 
 /// A registered typed tool.

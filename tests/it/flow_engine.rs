@@ -111,8 +111,10 @@ fn a_run_of_an_unknown_workflow_waits_until_it_is_registered() {
 
     let process = life(&world, code);
     process.on(async {
-        process.acme().resolve(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
-        assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1);
+        assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1, "without being asked");
+        assert_eq!(process.acme().escalations().await.unwrap(), [], "the question is withdrawn");
+        let late = process.acme().resolve(asked.id, Resolution::Abandon, "bob").await.unwrap_err();
+        assert!(late.to_string().contains("it has been answered"), "{late}");
     });
     assert_eq!(world.effects("post"), ["note"]);
     process.shut_down();

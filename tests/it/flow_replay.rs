@@ -117,7 +117,7 @@ fn code_between_steps_may_change_and_steps_may_be_added() {
     });
     process.crash();
     world.release("post after");
-    let process = Process::start(&world, world.engine().workflow("edited", 2, new));
+    let process = Process::start(&world, world.engine().workflow("edited", 2, new).takes_over([1]));
     let result = process.on(async { process.acme().handle::<Vec<u32>>(run).result().await.unwrap() });
     assert_eq!(result, [11, 13, 12, 2]);
     assert_eq!(world.effects("post"), ["x", "y"]);

@@ -196,6 +196,7 @@ asks! {
     run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
     escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
     escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
+    escalation_unknown_workflow(after: EscalationId, limit: u32) -> Vec<Escalation>;
     worker_find(name: &'a str) -> Option<Worker>;
     worker_at(fence: Fence) -> Option<Worker>;
     pulse() -> Pulse;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use counterfoil::ledger::{self, Backoff, ContractClass, ErrorKind, Finding, RetryPolicy};
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key, Package};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::flow_world::World;
@@ -20,7 +21,7 @@ pub(crate) struct Tell(pub(crate) Arc<World>);
 pub(crate) struct Ring(pub(crate) Arc<World>);
 
 /// A payment's input.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Bill {
     pub(crate) reference: String,
     pub(crate) cents: u32,

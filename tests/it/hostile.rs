@@ -266,7 +266,7 @@ async fn two_workflows_of_one_name_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let engine = || Engine::sqlite(dir.path().join("agents.db")).workflow("echo", 1, echo);
     for (engine, says) in [
-        (engine().workflow("echo", 2, shout), "there is one of that name"),
+        (engine().workflow("echo", 1, shout), "there is a version 1 of it"),
         (engine().workflow("other", 1, echo), "the same function is registered under another name"),
         (engine().workflow("", 1, shout), "empty"),
         (engine().workflow("a\nb", 1, shout), "control character"),

@@ -7,6 +7,12 @@
     reason = "as the tests read best"
 )]
 
+mod agent;
+mod agent_crash;
+mod agent_hostile;
+mod agent_http;
+mod agent_server;
+mod agent_world;
 mod conformance;
 mod differential;
 mod exec_approval;
@@ -17,6 +23,7 @@ mod exec_orphans;
 mod exec_reconcile;
 mod exec_record;
 mod flow_callers;
+mod flow_check;
 mod flow_child;
 mod flow_clock;
 mod flow_code;
@@ -26,6 +33,7 @@ mod flow_divergence;
 mod flow_dropped;
 mod flow_due;
 mod flow_engine;
+mod flow_guarantees;
 mod flow_keys;
 mod flow_lives;
 mod flow_other_path;
@@ -38,6 +46,7 @@ mod flow_store;
 mod flow_tenant;
 mod flow_tools;
 mod flow_transaction;
+mod flow_versions;
 mod flow_wait;
 mod flow_world;
 mod group;
@@ -46,6 +55,7 @@ mod lease_model;
 mod ledger_apply;
 mod ledger_approval;
 mod ledger_decide;
+mod ledger_guarantee;
 mod ledger_hash;
 mod ledger_key;
 mod ledger_resolve;

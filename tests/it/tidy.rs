@@ -5,8 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers from the ground up. A file may import from its own layer and from those below.
-const LAYERS: [&[&str]; 6] =
-    [&["error", "id", "clock", "payload"], &["ledger"], &["store"], &["tool"], &["exec"], &["flow"]];
+const LAYERS: [&[&str]; 7] = [
+    &["error", "id", "clock", "payload"],
+    &["ledger"],
+    &["store"],
+    &["tool"],
+    &["exec"],
+    &["flow"],
+    &["agent"],
+];
 
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();

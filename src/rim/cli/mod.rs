@@ -1,6 +1,7 @@
 //! The command line: a file for each command. Which workflows there are is said by the program that calls
 //! [`main`], for a library knows none.
 
+mod guarantees;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod move_;
 mod simulate;
@@ -23,6 +24,8 @@ struct Arguments {
 enum Command {
     /// Crashes workflows in a simulated world wherever a process can die, and counts what happened
     Simulate(Options),
+    /// Tells what may be promised of each call of the workflows, without running any
+    Guarantees(guarantees::Options),
     /// Moves everything from a SQLite file to an empty PostgreSQL database, checks it, and gives the file up
     #[cfg(all(feature = "sqlite", feature = "postgres"))]
     Move(move_::Options),
@@ -32,6 +35,7 @@ enum Command {
 pub fn main(suite: Suite) -> ExitCode {
     match Arguments::parse().command {
         Command::Simulate(options) => suite.command("counterfoil simulate").run(&options),
+        Command::Guarantees(options) => guarantees::run(&suite, &options),
         #[cfg(all(feature = "sqlite", feature = "postgres"))]
         Command::Move(options) => move_::run(options),
     }

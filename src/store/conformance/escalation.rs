@@ -5,6 +5,7 @@ use serde_json::json;
 use super::sample::{self, HOSTILE, Sample, answered};
 use super::{admit, one, refused};
 use crate::clock::Timestamp;
+use crate::id::EscalationId;
 use crate::store::{Answer, Escalation, EscalationKind, Refusal, Resolution, Store, Verdict};
 
 /// A question comes back as it was written, of every kind and with every answer.
@@ -57,6 +58,31 @@ pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
     admit(store, &[sample.change().escalation(answered(&all[1], "bob"))]).await;
     let open = store.escalation_open(&sample.tenant, 2).await.unwrap();
     assert_eq!(open, [all[0].clone(), all[2].clone()]);
+}
+
+/// Open questions about unknown workflows, of all tenants, from a place on, the oldest first, at most so many.
+pub async fn unknown_workflows_are_listed_for_all_tenants(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let theirs = sample.for_tenant("globex");
+    let asks = |sample: &Sample, kind| Escalation { kind, ..sample.escalation("?") };
+    let all = [
+        asks(&theirs, EscalationKind::UnknownWorkflow),
+        asks(&sample, EscalationKind::UnknownWorkflow),
+        asks(&sample, EscalationKind::UnknownTool),
+        asks(&theirs, EscalationKind::UnknownWorkflow),
+        asks(&sample, EscalationKind::UnknownWorkflow),
+    ];
+    admit(store, &all.each_ref().map(|open| sample.change().escalation(open.clone()))).await;
+    let open = async |after: i64, limit: u32| {
+        store.escalation_unknown_workflow(EscalationId(after), limit).await.unwrap()
+    };
+    let [first, second, _tool, third, fourth] = all.clone();
+    assert_eq!(open(i64::MIN, 10).await, [first.clone(), second.clone(), third.clone(), fourth.clone()]);
+    assert_eq!(open(first.id.0, 2).await, [second.clone(), third.clone()]);
+    assert_eq!(open(fourth.id.0, 2).await, []);
+
+    admit(store, &[sample.change().escalation(answered(&second, "bob"))]).await;
+    assert_eq!(open(i64::MIN, 2).await, [first, third], "an answered one is not open");
 }
 
 /// The first answer stands: another one is stale, as is opening the question again.

@@ -94,6 +94,8 @@ impl State {
             state.note(format!("run_orphans {after} {limit}"), &store.run_orphans(after, limit).await);
             state.note(format!("run_answered {after} {limit}"), &store.run_answered(after, limit).await);
             state.note(format!("run_signalled {after} {limit}"), &store.run_signalled(after, limit).await);
+            let unknown = store.escalation_unknown_workflow(EscalationId(i64::MIN), limit).await;
+            state.note(format!("escalation_unknown_workflow {limit}"), &unknown);
             for until in names.instants.iter().copied().chain([Timestamp::MAX]) {
                 state.note(format!("run_due {} {limit}", until.0), &store.run_due(until, limit).await);
                 let records = store.record_unconfirmed(until, limit).await;

@@ -327,6 +327,10 @@ impl Store for Model {
         self.ask(move |tables| tables.escalation_open(tenant, limit))
     }
 
+    fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
+        self.ask(move |tables| tables.escalation_unknown_workflow(after, limit))
+    }
+
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
         self.ask(move |tables| tables.worker_find(name).cloned())
     }

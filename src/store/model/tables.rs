@@ -414,6 +414,13 @@ impl Tables {
         first(limit, self.escalations.values().filter(|e| e.tenant == *tenant && e.answer.is_none()))
     }
 
+    pub(super) fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
+        let asks = |e: &&Escalation| e.kind == EscalationKind::UnknownWorkflow && e.answer.is_none();
+        let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
+        open.sort_by_key(|escalation| escalation.id);
+        first(limit, open.into_iter())
+    }
+
     pub(super) fn worker_find(&self, name: &str) -> Option<&Worker> {
         self.workers.values().find(|worker| worker.name == name)
     }

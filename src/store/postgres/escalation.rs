@@ -4,7 +4,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
 use super::statement::{Batch, Insert, Kind};
-use super::{Columns, StoreError};
+use super::{Columns, StoreError, next_sound};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::store::{Change, Escalation, EscalationKind, columns};
@@ -94,6 +94,22 @@ pub(super) async fn open(pool: &Pool, tenant: &Tenant, limit: u32) -> Result<Vec
         .bind(i64::from(limit))
     };
     pool.all(query).await?.iter().map(read).collect()
+}
+
+pub(super) async fn unknown_workflow(
+    pool: &Pool,
+    after: EscalationId,
+    limit: u32,
+) -> Result<Vec<Escalation>, StoreError> {
+    let page = |after: i64| {
+        sqlx::query(
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+             WHERE kind = 7 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2",
+        )
+        .bind(after)
+        .bind(i64::from(limit))
+    };
+    next_sound(pool, after.0, page, read).await
 }
 
 /// The row stands as this change would have written it (see `record::is_written`).

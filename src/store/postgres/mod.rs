@@ -225,6 +225,10 @@ impl Store for Postgres {
         Box::pin(escalation::open(&self.readers, tenant, limit))
     }
 
+    fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
+        Box::pin(escalation::unknown_workflow(&self.readers, after, limit))
+    }
+
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
         Box::pin(worker::find(&self.readers, name))
     }

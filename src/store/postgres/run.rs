@@ -47,6 +47,7 @@ pub(super) static MOVE: Insert = Insert {
     columns: &[
         ("id", Kind::Number),
         ("tenant", Kind::Text),
+        ("version", Kind::Number),
         ("state", Kind::Number),
         ("wake_at", Kind::Number),
         ("waits_on", Kind::Number),
@@ -57,15 +58,10 @@ pub(super) static MOVE: Insert = Insert {
         ("updated_at", Kind::Number),
         ("unsettled", Kind::Flag),
     ],
-    constants: &[
-        ("workflow", "''"),
-        ("version", "0"),
-        ("input", "''"),
-        ("input_hash", "''"),
-        ("created_at", "0"),
-    ],
-    tail: "ON CONFLICT (tenant, id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
-           waits_on = excluded.waits_on, outcome = excluded.outcome, fence = excluded.fence, revision = -excluded.revision, \
+    constants: &[("workflow", "''"), ("input", "''"), ("input_hash", "''"), ("created_at", "0")],
+    tail: "ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state, \
+           wake_at = excluded.wake_at, waits_on = excluded.waits_on, outcome = excluded.outcome, \
+           fence = excluded.fence, revision = -excluded.revision, \
            deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled \
            WHERE run.revision = -excluded.revision - 1",
     holds: Some("revision > 0"),
@@ -90,9 +86,13 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
         bind_state(run, i64::from(run.revision), row);
     });
     batch.insert(&MOVE, &old, |run, row| {
-        row.number(run.id.0).text(run.tenant.as_str());
+        bind_place(run, row);
         bind_state(run, -i64::from(run.revision), row);
     });
+}
+
+fn bind_place(run: &Run, row: &mut Row<'_>) {
+    row.number(run.id.0).text(run.tenant.as_str()).number(i64::from(run.version));
 }
 
 fn bind_state(run: &Run, revision: i64, row: &mut Row<'_>) {
@@ -112,12 +112,12 @@ fn bind_state(run: &Run, revision: i64, row: &mut Row<'_>) {
 /// for, so that workers that wake for the same runs neither queue up nor deadlock. Gives the places of those taken.
 /// The rows are found by their primary key, one by one: joins by hash and merge are off on this connection.
 pub(super) const CLAIM: &str = "WITH w AS (SELECT fence FROM worker WHERE fence = $1 AND ended_at IS NULL FOR KEY SHARE), \
-    u AS (SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], \
-    $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[]) \
-    AS u (id, tenant, state, wake_at, waits_on, outcome, fence, revision, deaths, updated_at, unsettled)), \
+    u AS (SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
+    $8::text[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::boolean[]) \
+    AS u (id, tenant, version, state, wake_at, waits_on, outcome, fence, revision, deaths, updated_at, unsettled)), \
     c AS (SELECT r.tenant, r.id FROM u CROSS JOIN w JOIN run r ON r.tenant = u.tenant AND r.id = u.id \
     WHERE r.revision = u.revision - 1 FOR UPDATE OF r SKIP LOCKED) \
-    UPDATE run SET state = u.state, wake_at = u.wake_at, waits_on = u.waits_on, outcome = u.outcome, \
+    UPDATE run SET version = u.version, state = u.state, wake_at = u.wake_at, waits_on = u.waits_on, outcome = u.outcome, \
     fence = u.fence, revision = u.revision, deaths = u.deaths, updated_at = u.updated_at, unsettled = u.unsettled \
     FROM u JOIN c ON c.tenant = u.tenant AND c.id = u.id \
     WHERE run.tenant = c.tenant AND run.id = c.id RETURNING run.tenant, run.id";
@@ -130,7 +130,7 @@ pub(super) fn write_claims(runs: &[&Run], batch: &mut Batch) {
     let mut runs = runs.to_vec();
     runs.sort_by_key(|run| (run.tenant.as_str(), run.id));
     batch.insert(&CLAIMED, &runs, |run, row| {
-        row.number(run.id.0).text(run.tenant.as_str());
+        bind_place(run, row);
         bind_state(run, i64::from(run.revision), row);
     });
 }

@@ -4,7 +4,7 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::statement::{Batch, Insert};
-use super::{Columns, StoreError, failure};
+use super::{Columns, StoreError, failure, next_sound};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::store::{Change, Escalation, EscalationKind, columns};
@@ -81,6 +81,22 @@ pub(super) async fn open(
     .iter()
     .map(read)
     .collect()
+}
+
+pub(super) async fn unknown_workflow(
+    pool: &SqlitePool,
+    after: EscalationId,
+    limit: u32,
+) -> Result<Vec<Escalation>, StoreError> {
+    let page = |after: i64| {
+        sqlx::query(
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+             WHERE kind = 7 AND answer IS NULL AND id > ? ORDER BY id LIMIT ?",
+        )
+        .bind(after)
+        .bind(limit)
+    };
+    next_sound(pool, after.0, page, read).await
 }
 
 /// The row stands as this change would have written it (see `record::is_written`).

@@ -83,6 +83,15 @@ impl Sqlite {
         open::open(path.as_ref(), options).await
     }
 
+    /// Opens a database that is there to be read only, beside the process that works on it or without one. Every write is
+    /// answered with [`StoreError::Closed`].
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] if it is not there, or is of another application or of another version than this one.
+    pub async fn open_read_only(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        open::open_read_only(path.as_ref()).await
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -225,6 +234,10 @@ impl Store for Sqlite {
 
     fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
         Box::pin(escalation::open(&self.readers, tenant, limit))
+    }
+
+    fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
+        Box::pin(escalation::unknown_workflow(&self.readers, after, limit))
     }
 
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions};
-use sqlx::{ConnectOptions as _, SqlSafeStr as _};
+use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::lock::Lock;
@@ -75,16 +75,41 @@ async fn open_unless(
     if version < latest() {
         migrate(&mut writer).await.map_err(|e| unusable(path, &e))?;
     }
-    let readers = SqlitePoolOptions::new()
-        .max_connections(options.readers.max(1))
+    let readers = readers(connect, options.readers);
+    let writer = Writer { connection: writer, statements: Statements::default(), unfinished: false };
+    let (writer, lock) = (Mutex::new(Some(writer)), std::sync::Mutex::new(Some(lock)));
+    Ok((Sqlite { path: path.to_owned(), writer, readers, lock }, version))
+}
+
+/// Neither lock nor writer: whoever works on the file goes on doing so.
+pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
+    refuse_network_filesystem(path)?;
+    let options = Options::default();
+    let connect = SqliteConnectOptions::new()
+        .filename(path)
+        .read_only(true)
+        .busy_timeout(options.busy_timeout)
+        .statement_cache_capacity(super::statement::KEPT)
+        .disable_statement_logging();
+    let mut connection = connect.clone().connect().await.map_err(|e| unusable(path, &e))?;
+    let version = refuse_foreign(path, &mut connection).await?;
+    connection.close().await.map_err(|e| unusable(path, &e))?;
+    if version < latest() {
+        let detail = format!("its schema version is {version}, and this engine reads {}", latest());
+        return Err(OpenError::Unusable { path: path.display().to_string(), detail }.into());
+    }
+    let readers = readers(connect, options.readers);
+    Ok(Sqlite { path: path.to_owned(), writer: Mutex::new(None), readers, lock: std::sync::Mutex::new(None) })
+}
+
+fn readers(connect: SqliteConnectOptions, count: u32) -> SqlitePool {
+    SqlitePoolOptions::new()
+        .max_connections(count.max(1))
         .min_connections(0)
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false) // a local file does not hang up
-        .connect_lazy_with(connect.read_only(true).pragma("query_only", "ON").row_buffer_size(512));
-    let writer = Writer { connection: writer, statements: Statements::default(), unfinished: false };
-    let (writer, lock) = (Mutex::new(Some(writer)), std::sync::Mutex::new(Some(lock)));
-    Ok((Sqlite { path: path.to_owned(), writer, readers, lock }, version))
+        .connect_lazy_with(connect.read_only(true).pragma("query_only", "ON").row_buffer_size(512))
 }
 
 fn latest() -> i64 {

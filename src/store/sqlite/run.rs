@@ -19,7 +19,7 @@ static UPSERT: Insert = Insert {
            column12, column13, (SELECT column14 FROM worker WHERE worker.fence = column19 AND worker.ended_at IS NULL), \
            column15, column16, column17, column18",
     columns: 19,
-    tail: "ON CONFLICT (id) DO UPDATE SET state = excluded.state, wake_at = excluded.wake_at, \
+    tail: "ON CONFLICT (id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, \
            waits_on = excluded.waits_on, outcome = excluded.outcome, fence = excluded.fence, \
            revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
            THEN excluded.revision END, \

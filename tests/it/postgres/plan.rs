@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 28] = [
+const HOT: [(&str, &[&str]); 29] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -76,9 +76,13 @@ const HOT: [(&str, &[&str]); 28] = [
         "FROM escalation WHERE tenant = $1 AND answer IS NULL",
         &["escalation_open on escalation", "tenant = $1"],
     ),
+    (
+        "FROM escalation WHERE kind = 7 AND answer IS NULL",
+        &["escalation_unknown_workflow on escalation", "id > $1"],
+    ),
     ("FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
     ("UPDATE worker SET lease_until", &["worker_pkey on worker", "fence = $2"]),
-    ("UPDATE run SET state", &["run_pkey on run r", "AND (id = u_2.id)", "run_pkey on run\n"]),
+    ("UPDATE run SET version", &["run_pkey on run r", "AND (id = u_2.id)", "run_pkey on run\n"]),
     (
         "FOR KEY SHARE), record_moved_usual AS",
         &["Conflict Arbiter Indexes: record_pkey", "worker_pkey", "fence = "],

@@ -1,0 +1,95 @@
+//! What a model may say in one reply. More is cut before it is recorded: a model that runs wild, or is made to by
+//! somebody, costs a turn and not the run.
+
+use super::message::{Proposal, Reply};
+
+/// Bytes of text in a reply.
+const TEXT: usize = 256 * 1024;
+/// Calls in a reply.
+const CALLS: usize = 64;
+/// Bytes of one call's arguments.
+const ARGUMENTS: usize = 64 * 1024;
+/// Bytes of arguments in a reply.
+const ALL_ARGUMENTS: usize = 1024 * 1024;
+/// Bytes of a tool's name, and of the model's id for a call.
+const NAME: usize = 128;
+/// Bytes of a tool's result that a model is shown.
+pub(super) const RESULT: usize = 64 * 1024;
+/// Bytes of what a model is told about a call that failed.
+pub(super) const ERROR: usize = 2 * 1024;
+
+/// The reply as it can be recorded.
+pub(super) fn bounded(mut reply: Reply) -> Reply {
+    reply.text = cut(reply.text, TEXT);
+    if reply.calls.len() > CALLS {
+        let asked = reply.calls.len();
+        reply.calls.truncate(CALLS);
+        if let Some(last) = reply.calls.last_mut() {
+            refuse(
+                last,
+                format!(
+                    "{asked} calls in one turn, {CALLS} at most: this one and those after it were not made"
+                ),
+            );
+        }
+    }
+    let mut left = ALL_ARGUMENTS;
+    for (i, call) in reply.calls.iter_mut().enumerate() {
+        call.tool = cut(std::mem::take(&mut call.tool), NAME);
+        call.id = cut(std::mem::take(&mut call.id), NAME);
+        if call.id.is_empty() {
+            call.id = format!("call_{i}"); // providers tell results apart by it
+        }
+        let bytes = call.arguments.len();
+        if bytes > ARGUMENTS.min(left) {
+            refuse(call, format!("the arguments have {bytes} bytes, {} at most", ARGUMENTS.min(left)));
+        }
+        left -= call.arguments.len();
+    }
+    reply.usage = reply.usage.of_one_call();
+    reply
+}
+
+fn refuse(call: &mut Proposal, why: String) {
+    call.arguments = String::new();
+    call.refused = Some(why);
+}
+
+/// At most so many bytes, with a mark where something is missing.
+pub(super) fn cut(text: String, max: usize) -> String {
+    if text.len() <= max {
+        return text;
+    }
+    let kept = text.floor_char_boundary(max);
+    format!("{}… [cut: {} bytes in all]", &text[..kept], text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Usage;
+    use super::*;
+
+    #[test]
+    fn a_wild_reply_becomes_one_that_can_be_recorded() {
+        let huge = "x".repeat(3 * ALL_ARGUMENTS);
+        let mut calls =
+            vec![Proposal::new("a", json!({ "text": huge })), Proposal::new(huge.clone(), json!({}))];
+        calls.extend((0..1000).map(|_| Proposal::new("b", json!({ "text": "y".repeat(60_000) }))));
+        let usage = Usage { calls: 7, input_tokens: u64::MAX, output_tokens: 1, cost_micros: 2 };
+        let reply = bounded(Reply { text: huge, calls, usage, ..Reply::default() });
+
+        assert!(crate::Payload::of(&reply).unwrap().as_str().len() < 2 * ALL_ARGUMENTS);
+        assert_eq!(reply.calls.len(), CALLS);
+        assert!(reply.calls[0].refused.as_ref().unwrap().contains("at most"));
+        assert!(reply.calls[CALLS - 1].refused.as_ref().unwrap().contains("1002 calls"));
+        assert_eq!((reply.usage.calls, reply.usage.output_tokens), (1, 1));
+    }
+
+    #[test]
+    fn what_is_cut_is_cut_between_characters() {
+        assert_eq!(cut("äöü".to_owned(), 3), "ä… [cut: 6 bytes in all]");
+        assert_eq!(cut("äöü".to_owned(), 6), "äöü");
+    }
+}

@@ -1,0 +1,230 @@
+//! A model behind an OpenAI-compatible endpoint: chat completions with tools, as most servers of models speak them.
+
+mod wire;
+
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{Client, Response, Url};
+use serde_json::{Map, Value, json};
+
+use self::wire::{completion, messages, tools};
+use super::bounds::cut;
+use super::message::{Prompt, Reply};
+use super::model::Model;
+use super::usage::Usage;
+use crate::ledger::ErrorKind;
+use crate::tool::{Call, ToolError};
+
+/// Bytes of an answer that are read. Beyond that it is no answer.
+const ANSWER: usize = 8 * 1024 * 1024;
+/// Bytes of an error's text that go into the record.
+const ERROR: usize = 500;
+
+/// A model behind an endpoint.
+///
+/// ```
+/// use counterfoil::agent::{ChatCompletions, Prices};
+/// use serde_json::json;
+///
+/// let model = ChatCompletions::at("http://localhost:11434/v1", "qwen3")?
+///     .key("sk-…")
+///     .prices(Prices { input_micros: 2_500_000, output_micros: 10_000_000 })
+///     .option("temperature", json!(0.2));
+/// # Ok::<(), counterfoil::agent::EndpointError>(())
+/// ```
+#[derive(Clone)]
+pub struct ChatCompletions {
+    client: Client,
+    url: Url,
+    model: String,
+    key: Option<String>,
+    prices: Prices,
+    options: Map<String, Value>,
+}
+
+/// What a million tokens cost, in millionths of a currency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prices {
+    /// Read.
+    pub input_micros: u64,
+    /// Written.
+    pub output_micros: u64,
+}
+
+/// Why an endpoint cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// It is no URL that can be asked.
+    #[error("{url:?} is not the URL of an endpoint ({detail}): give it as http://host/v1")]
+    Url {
+        /// As given.
+        url: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The HTTP client cannot be made.
+    #[error("there is no HTTP client: {detail}")]
+    Client {
+        /// The library's words.
+        detail: String,
+    },
+}
+
+impl fmt::Debug for ChatCompletions {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChatCompletions")
+            .field("url", &self.url.as_str())
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ChatCompletions {
+    /// The model of this name, at this base URL: what stands before `/chat/completions`.
+    pub fn at(base: &str, model: impl Into<String>) -> Result<Self, EndpointError> {
+        let refused = |detail: String| EndpointError::Url { url: base.to_owned(), detail };
+        let url = format!("{}/chat/completions", base.trim_end_matches('/'));
+        let url = Url::parse(&url).map_err(|e| refused(e.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(refused(format!("its scheme is {:?}", url.scheme())));
+        }
+        let client = Client::builder()
+            // One point of retry, and it is the executor.
+            .retry(reqwest::retry::never())
+            // A conversation must not end up at another host because that one said so.
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(Duration::from_secs(10))
+            .build()
+            .map_err(|e| EndpointError::Client { detail: e.to_string() })?;
+        let (model, prices, options) = (model.into(), Prices::default(), Map::new());
+        Ok(Self { client, url, model, key: None, prices, options })
+    }
+
+    /// The bearer key that the endpoint wants.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// What it costs, for [`Usage::cost_micros`].
+    #[must_use]
+    pub const fn prices(mut self, prices: Prices) -> Self {
+        self.prices = prices;
+        self
+    }
+
+    /// One more field of each request: `temperature`, `max_tokens`, `reasoning_effort` …
+    #[must_use]
+    pub fn option(mut self, name: impl Into<String>, value: Value) -> Self {
+        self.options.insert(name.into(), value);
+        self
+    }
+
+    fn body(&self, prompt: &Prompt) -> Value {
+        let mut body = self.options.clone();
+        body.insert("model".into(), json!(self.model));
+        body.insert("messages".into(), messages(&prompt.messages));
+        if !prompt.tools.is_empty() {
+            body.insert("tools".into(), tools(&prompt.tools));
+        }
+        Value::Object(body)
+    }
+
+    /// An error's text, without the key, should the endpoint have repeated it.
+    fn error(&self, kind: ErrorKind, text: &str) -> ToolError {
+        let text = match self.key.as_deref().filter(|key| !key.is_empty()) {
+            Some(key) => text.replace(key, "[key]"),
+            None => text.to_owned(),
+        };
+        ToolError::new(kind, cut(text, ERROR))
+    }
+
+    /// What became of a request that brought no answer.
+    fn lost(&self, error: &reqwest::Error) -> ToolError {
+        let kind = match error {
+            e if e.is_builder() => ErrorKind::Validation,
+            e if e.is_connect() => ErrorKind::Unreachable,
+            e if e.is_timeout() => ErrorKind::TimeoutDuringEffect,
+            _ => ErrorKind::Disconnected, // the answer was cut off, or never came
+        };
+        self.error(kind, &format!("no answer: {}", chain(error)))
+    }
+
+    async fn text(&self, mut response: Response) -> Result<String, ToolError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|e| self.lost(&e))? {
+            if bytes.len() + chunk.len() > ANSWER {
+                return Err(self.error(ErrorKind::Unknown, "the answer is too large to be read"));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn refused(&self, status: u16, headers: &HeaderMap, body: &str) -> ToolError {
+        let kind = match status {
+            // There is nothing that could be a duplicate of anything.
+            409 => ErrorKind::Server,
+            // That does not pass by waiting.
+            429 if body.contains("insufficient_quota") => ErrorKind::BudgetExceeded,
+            300..=399 => ErrorKind::Validation,
+            status => ToolError::http(status, "").kind,
+        };
+        let error = self.error(kind, &format!("HTTP {status}: {body}"));
+        match retry_after(headers) {
+            Some(after) => error.retry_after(after),
+            None => error,
+        }
+    }
+
+    fn priced(&self, usage: Usage) -> Usage {
+        let cost = |tokens: u64, micros: u64| u128::from(tokens) * u128::from(micros);
+        let cost = cost(usage.input_tokens, self.prices.input_micros)
+            + cost(usage.output_tokens, self.prices.output_micros);
+        Usage { cost_micros: u64::try_from(cost / 1_000_000).unwrap_or(u64::MAX), ..usage }
+    }
+}
+
+impl Model for ChatCompletions {
+    async fn complete(&self, call: &Call, prompt: &Prompt) -> Result<Reply, ToolError> {
+        let mut request = self.client.post(self.url.clone()).json(&self.body(prompt));
+        // An endpoint or gateway that honours it answers a second attempt without working twice.
+        request = request.header("Idempotency-Key", call.key());
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
+        }
+        let response = request.send().await.map_err(|e| self.lost(&e))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let text = self.text(response).await;
+        if !status.is_success() {
+            // Its status says enough, even if its text was cut off.
+            return Err(self.refused(status.as_u16(), &headers, &text.unwrap_or_default()));
+        }
+        let text = text?;
+        let mut reply = completion(&text).map_err(|e| {
+            self.error(ErrorKind::Unknown, &format!("the answer is no chat completion: {e}: {text}"))
+        })?;
+        reply.usage = self.priced(reply.usage);
+        Ok(reply)
+    }
+}
+
+/// The header in its seconds, or in the milliseconds that some endpoints add. A date in it is passed over: the backoff
+/// stands in.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse().ok();
+    number("retry-after-ms")
+        .map(Duration::from_millis)
+        .or_else(|| number(RETRY_AFTER.as_str()).map(Duration::from_secs))
+}
+
+/// An error and its causes: the outermost says least.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

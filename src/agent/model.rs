@@ -1,0 +1,216 @@
+//! Models, and a model call as an operation of the ledger.
+
+use std::any::Any;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::json;
+
+use super::bounds::bounded;
+use super::message::{Prompt, Reply};
+use crate::flow::EngineBuilder;
+use crate::id::Name;
+use crate::ledger::{
+    Backoff, Contract, ContractClass, EffectClass, ErrorKind, Finding, Key, Package, Retention, RetryPolicy,
+};
+use crate::payload::{DigestKey, Payload, PayloadError};
+use crate::tool::{Call, Done, Prepared, RegisterError, ToolError, ToolSpec, Unprepared};
+
+/// A language model, wherever it is.
+///
+/// ```
+/// use counterfoil::agent::{Message, Model, Prompt, Reply};
+/// use counterfoil::tool::{Call, ToolError};
+///
+/// /// Says the last thing that it heard.
+/// struct Echo;
+///
+/// impl Model for Echo {
+///     async fn complete(&self, _: &Call, prompt: &Prompt) -> Result<Reply, ToolError> {
+///         Ok(match prompt.messages.last() {
+///             Some(Message::User { text }) => Reply::text(text),
+///             _ => Reply::text("…"),
+///         })
+///     }
+/// }
+/// ```
+pub trait Model: Send + Sync + 'static {
+    /// Asks it once. Its error's kind decides whether it is asked again, and how soon: a
+    /// [`retry_after`](ToolError::retry_after) is honoured. Do not retry here.
+    fn complete(&self, call: &Call, prompt: &Prompt)
+    -> impl Future<Output = Result<Reply, ToolError>> + Send;
+
+    /// How often and how soon it is asked again, and for how long an answer is waited for: eight attempts, 500 ms
+    /// doubling to 30 s, five minutes each, unless it is said.
+    fn retry(&self) -> RetryPolicy {
+        RetryPolicy {
+            attempts: 8,
+            backoff: Backoff { base: Duration::from_millis(500), cap: Duration::from_secs(30) },
+            attempt_timeout: Duration::from_mins(5),
+            ..RetryPolicy::default()
+        }
+    }
+}
+
+impl EngineBuilder {
+    /// Registers a model under a route: the name by which agents ask for it, and under which its calls are recorded.
+    /// Which model that is may change, the route may not.
+    pub fn model(self, route: &str, model: impl Model) -> Self {
+        let name = operation(route);
+        let retry = model.retry();
+        let model: Arc<dyn AnyModel> = Arc::new(model);
+        self.with(|executor| {
+            executor.register(|registry| {
+                let spec = Arc::new(spec(&name, retry)?);
+                registry.add(Arc::new(Route { spec, model }))
+            })
+        })
+    }
+
+    /// Says that the workflow that was registered last asks this model: needed where it says which tools it
+    /// [calls](Self::calls).
+    pub fn calls_model(self, route: &str) -> Self {
+        self.calls_named(&operation(route))
+    }
+}
+
+const PREFIX: &str = "model/";
+
+/// The operation type of a route's calls.
+pub(super) fn operation(route: &str) -> String {
+    format!("{PREFIX}{route}")
+}
+
+/// It is the operation type of a model.
+pub(super) fn is_model(operation: &str) -> bool {
+    operation.starts_with(PREFIX)
+}
+
+fn spec(name: &str, retry: RetryPolicy) -> Result<ToolSpec, RegisterError> {
+    let effect = EffectClass::ModelCall;
+    Ok(ToolSpec {
+        name: Name::new(name)?,
+        effect,
+        contract: Contract::new(ContractClass::Blind), // it may be asked again: that does no harm
+        retry,
+        retention: Retention::default(),
+        divergence: effect.divergence(),
+        input_version: 1,
+    })
+}
+
+/// A model, its type forgotten.
+trait AnyModel: Send + Sync {
+    fn complete<'a>(&'a self, call: &'a Call, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ToolError>>;
+}
+
+impl<M: Model> AnyModel for M {
+    fn complete<'a>(&'a self, call: &'a Call, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(Model::complete(self, call, prompt))
+    }
+}
+
+/// A registered model.
+#[derive(Clone)]
+pub(super) struct Route {
+    spec: Arc<ToolSpec>,
+    model: Arc<dyn AnyModel>,
+}
+
+impl Route {
+    /// A call that asks it this.
+    pub(super) fn asking(&self, place: &Place<'_>, prompt: Prompt) -> Result<Asking, PayloadError> {
+        let messages = Payload::of(&prompt.messages)?.digest();
+        let request = Payload::of(&json!({
+            "agent": place.agent,
+            "turn": place.turn,
+            "prompt_version": place.prompt_version,
+            "messages_sha256": crate::payload::hex(&messages.0),
+        }))?;
+        Ok(Asking { route: self.clone(), prompt: Some(prompt), request })
+    }
+}
+
+impl Unprepared for Route {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    fn prepare(&self, request: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
+        // From a record, whose conversation is its run's: it can be settled, and not sent.
+        Ok(Arc::new(Asking { route: self.clone(), prompt: None, request: request.clone() }))
+    }
+
+    fn typed(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Where in a run a model is asked.
+pub(super) struct Place<'a> {
+    /// Which agent of the run.
+    pub(super) agent: &'a str,
+    /// Which of its turns, from 0.
+    pub(super) turn: u32,
+    /// As its author counts.
+    pub(super) prompt_version: &'a str,
+}
+
+/// A model, asked something. What goes into the record is not the conversation but its digest: the run can put it
+/// together again from its input and its records, and each turn would record all of it anew.
+pub(super) struct Asking {
+    route: Route,
+    prompt: Option<Prompt>,
+    request: Payload,
+}
+
+impl Asking {
+    /// (run, step, input hash, prompt version, model route): all but run and route are in the request.
+    pub(super) fn key(&self, run: crate::id::RunId) -> Key {
+        Key::in_run(self.route.spec.name.as_str(), run, crate::payload::hex(&self.request.digest().0))
+    }
+}
+
+impl Prepared for Asking {
+    fn spec(&self) -> &ToolSpec {
+        &self.route.spec
+    }
+
+    fn key(&self) -> Option<Key> {
+        None
+    }
+
+    fn package(&self) -> Option<Package> {
+        None
+    }
+
+    fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
+        Ok((self.request.clone(), false))
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
+        Box::pin(async move {
+            let Some(prompt) = &self.prompt else {
+                return Err(ToolError::new(
+                    ErrorKind::Validation,
+                    "a model is asked by an agent of a run only",
+                ));
+            };
+            let reply = bounded(self.route.model.complete(call, prompt).await?);
+            let reply = Payload::of(&reply).map_err(|e| {
+                ToolError::new(ErrorKind::Unknown, format!("the reply cannot be recorded: {e}"))
+            })?;
+            Ok(Done::new(reply))
+        })
+    }
+
+    fn reconcile<'a>(&'a self, _: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+        None
+    }
+
+    fn rewrite(&self, _: &Payload) -> Option<Payload> {
+        None
+    }
+}

@@ -1,0 +1,118 @@
+//! What a model is told that a tool takes, and what it gave instead.
+
+use schemars::JsonSchema;
+use serde_json::{Map, Value, json};
+
+/// The field that holds an input which is no object.
+const INPUT: &str = "input";
+
+/// How a model passes a tool's input.
+#[derive(Clone, Debug)]
+pub(super) struct Schema {
+    /// Of an object: providers take nothing else.
+    pub(super) schema: Value,
+    /// The tool's input is no object, and stands in a field of one.
+    wrapped: bool,
+}
+
+impl Schema {
+    /// Derived from a tool's input type, with what its documentation says.
+    pub(super) fn of<T: JsonSchema>() -> (String, Self) {
+        let mut schema = schemars::schema_for!(T).to_value();
+        let mut description = String::new();
+        if let Some(fields) = schema.as_object_mut() {
+            fields.remove("$schema");
+            if let Some(Value::String(text)) = fields.remove("description") {
+                description = text;
+            }
+        }
+        (description, Self::given(schema))
+    }
+
+    /// As the tool gives it.
+    pub(super) fn given(mut schema: Value) -> Self {
+        if schema["type"] == "object" {
+            return Self { schema, wrapped: false };
+        }
+        // A reference points from the root.
+        let definitions = schema.as_object_mut().and_then(|fields| fields.remove("$defs"));
+        let mut object = json!({ "type": "object", "properties": { INPUT: schema }, "required": [INPUT] });
+        if let Some(definitions) = definitions {
+            object["$defs"] = definitions;
+        }
+        Self { schema: object, wrapped: true }
+    }
+
+    /// The tool's input, from what a model wrote.
+    ///
+    /// A field that the tool does not know is refused and not passed over: it would make another operation of the
+    /// same call, and "retry with this new key" must not reach any key (HAZARDS L11).
+    pub(super) fn input(&self, arguments: Value) -> Result<Value, String> {
+        let Value::Object(mut fields) = arguments else {
+            return Err("the arguments are no JSON object".to_owned());
+        };
+        self.check(&fields)?;
+        if self.wrapped {
+            return Ok(fields.remove(INPUT).unwrap_or(Value::Null));
+        }
+        Ok(Value::Object(fields))
+    }
+
+    fn check(&self, fields: &Map<String, Value>) -> Result<(), String> {
+        let known = self.schema["properties"].as_object();
+        if self.schema.get("additionalProperties").is_none_or(|open| *open == false)
+            && let Some(field) =
+                fields.keys().find(|field| known.is_none_or(|known| !known.contains_key(*field)))
+        {
+            let known: Vec<_> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+            return Err(format!("there is no argument {field:?}; there are: {}", known.join(", ")));
+        }
+        let mut required = self.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        match required.find(|field| !fields.contains_key(*field)) {
+            Some(missing) => Err(format!("the argument {missing:?} is missing")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finds something.
+    #[derive(JsonSchema)]
+    #[allow(dead_code, reason = "only its schema is looked at")]
+    struct Search {
+        /// Words to look for.
+        words: String,
+        limit: Option<u32>,
+    }
+
+    #[test]
+    fn a_type_describes_itself() {
+        let (description, schema) = Schema::of::<Search>();
+        assert_eq!(description, "Finds something.");
+        assert_eq!(schema.schema["properties"]["words"]["description"], "Words to look for.");
+        assert_eq!(schema.schema["required"], json!(["words"]));
+    }
+
+    #[test]
+    fn what_is_no_object_stands_in_one() {
+        let (_, schema) = Schema::of::<String>();
+        assert_eq!(schema.schema["required"], json!(["input"]));
+        assert_eq!(schema.input(json!({ "input": "x" })), Ok(json!("x")));
+    }
+
+    #[test]
+    fn unknown_and_missing_arguments_are_named() {
+        let (_, schema) = Schema::of::<Search>();
+        assert!(schema.input(json!({ "words": "x" })).is_ok());
+        assert!(schema.input(json!({ "words": "x", "key": "new" })).unwrap_err().contains("\"key\""));
+        assert!(schema.input(json!({ "limit": 3 })).unwrap_err().contains("\"words\" is missing"));
+        assert!(schema.input(json!(["words"])).is_err());
+        let open = Schema::given(json!({ "type": "object", "additionalProperties": true }));
+        assert!(open.input(json!({ "anything": 1 })).is_ok());
+        let empty = Schema::given(json!({ "type": "object" }));
+        assert!(empty.input(json!({ "anything": 1 })).is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! The loop: ask the model, carry out what it proposes, show it the results.
+
+use futures_util::future::join_all;
+
+use super::bounds::{ERROR, RESULT, cut};
+use super::builder::{Agent, AgentAnswer, misuse};
+use super::message::{Message, Prompt, Proposal, Reply, ToolOffer};
+use super::model::{Place, Route, operation};
+use super::toolbox::{Ready, Toolbox};
+use super::usage::Usage;
+use crate::flow::{Failure, FailureCode};
+use crate::payload::Payload;
+
+/// An agent at work.
+pub(super) struct Conversation<'a> {
+    agent: &'a Agent,
+    /// In the run.
+    name: String,
+    route: &'a Route,
+    tools: Toolbox<'a>,
+    offers: Vec<ToolOffer>,
+    messages: Vec<Message>,
+    usage: Usage,
+}
+
+/// What a call is told back as.
+type Told = Result<Payload, String>;
+
+impl<'a> Conversation<'a> {
+    pub(super) fn new(agent: &'a Agent, name: String, messages: Vec<Message>) -> Result<Self, Failure> {
+        let registry = agent.ctx.registry();
+        let route = registry.find(&operation(&agent.route)).and_then(|tool| tool.typed().downcast_ref());
+        let Some(route) = route else {
+            return Err(misuse(format!("no model is registered under the route {:?}", agent.route)));
+        };
+        let tools = Toolbox::find(registry, &agent.tools).map_err(misuse)?;
+        let offers = tools.offers();
+        Ok(Self { agent, name, route, tools, offers, messages, usage: Usage::default() })
+    }
+
+    pub(super) async fn carry_on(mut self) -> Result<AgentAnswer, Failure> {
+        for turn in 0..self.agent.max_turns {
+            let Reply { text, calls, finish, usage } = self.ask(turn).await?;
+            self.usage += usage;
+            self.messages.push(Message::Assistant { text: text.clone(), calls: calls.clone() });
+            if calls.is_empty() {
+                let Self { messages, usage, .. } = self;
+                return Ok(AgentAnswer { text, finish, messages, turns: turn + 1, usage });
+            }
+            let results = self.carry_out(&calls, turn).await?;
+            self.messages.extend(results);
+        }
+        let Self { agent, name, .. } = &self;
+        let message = format!("the agent {name} came to no end in {} turns", agent.max_turns);
+        Err(Failure::coded(FailureCode::TurnsUsedUp, message))
+    }
+
+    /// Asks the model, or takes what it said when it was asked the same.
+    async fn ask(&self, turn: u32) -> Result<Reply, Failure> {
+        let messages = match &self.agent.compact {
+            Some(compact) => compact(&self.messages),
+            None => self.messages.clone(),
+        };
+        let prompt = Prompt { messages, tools: self.offers.clone() };
+        let place = Place { agent: &self.name, turn, prompt_version: &self.agent.prompt_version };
+        let asking = self.route.asking(&place, prompt)?;
+        let ctx = &self.agent.ctx;
+        let key = asking.key(ctx.run_id());
+        let reply =
+            ctx.call_prepared(ctx.registry().hand_out(std::sync::Arc::new(asking)), key, None).await?;
+        // Its record is this engine's own work.
+        reply
+            .decode()
+            .map_err(|error| misuse(format!("the recorded reply of {} is damaged: {error}", self.name)))
+    }
+
+    /// All calls of a turn at once; the results in the order in which they were asked for.
+    async fn carry_out(&self, calls: &[Proposal], turn: u32) -> Result<Vec<Message>, Failure> {
+        let run = self.agent.ctx.run_id();
+        let read = calls.iter().map(|call| self.tools.ready(call, run, &self.name, turn));
+        let (once, places) = without_repeats(read.collect());
+        let told: Result<Vec<Told>, Failure> =
+            join_all(once.into_iter().map(|ready| self.one(ready))).await.into_iter().collect();
+        let told = told?;
+        Ok(calls.iter().zip(places).map(|(call, place)| message(call, &told[place])).collect())
+    }
+
+    async fn one(&self, ready: Result<Ready, String>) -> Result<Told, Failure> {
+        let Ready { tool, key, approval, .. } = match ready {
+            Ok(ready) => ready,
+            Err(told) => return Ok(Err(told)),
+        };
+        match self.agent.ctx.call_prepared(tool, key, approval).await {
+            Ok(output) => Ok(Ok(output)),
+            // A mistake in the workflow's code: no model can mend it.
+            Err(failure) if failure.code == FailureCode::Misuse => Err(failure),
+            Err(failure) if failure.detail.is_null() => Ok(Err(failure.message)),
+            Err(Failure { message, detail, .. }) => Ok(Err(format!("{message} {detail}"))),
+        }
+    }
+}
+
+/// Each call once, and where the result of each proposal will be: a model that says the same thing twice in one turn
+/// means it once.
+fn without_repeats(read: Vec<Result<Ready, String>>) -> (Vec<Result<Ready, String>>, Vec<usize>) {
+    let mut once: Vec<Result<Ready, String>> = Vec::with_capacity(read.len());
+    let mut places = Vec::with_capacity(read.len());
+    for ready in read {
+        let same = |known: &Result<Ready, String>| match (known, &ready) {
+            (Ok(known), Ok(ready)) => known.same == ready.same,
+            _ => false,
+        };
+        let known = once.iter().position(same);
+        places.push(known.unwrap_or(once.len()));
+        if known.is_none() {
+            once.push(ready);
+        }
+    }
+    (once, places)
+}
+
+fn message(call: &Proposal, told: &Told) -> Message {
+    let text = match told {
+        Ok(output) => {
+            // Text as text: a model need not read it in quotes.
+            let text = output.decode::<String>().unwrap_or_else(|_| output.as_str().to_owned());
+            cut(text, RESULT)
+        }
+        Err(error) => cut(format!("error: {error}"), ERROR),
+    };
+    Message::Tool { call_id: call.id.clone(), tool: call.tool.clone(), text, failed: told.is_err() }
+}

@@ -1,0 +1,226 @@
+//! The replay check (FLOW-9, DESIGN 4.11): edited code, run against what runs have recorded, before it is deployed. Nothing
+//! is written, no tool is called, no recorded step is run again.
+
+mod asked;
+mod report;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(super) use asked::{Check, undecided};
+pub use report::{Anew, Changed, LeftBehind, ReplayOutcome, ReplayReport};
+
+use super::ctx::Ctx;
+use super::engine::{EngineBuilder, Inner};
+use super::handle::RunError;
+use super::live::{Live, Rest, Stop};
+use super::replay::Replay;
+use super::run::message;
+use super::workflow::{Body, Workflow, erased};
+use crate::exec::{Core, StartError};
+use crate::id::{RunId, Tenant};
+use crate::ledger::State;
+use crate::store::{EscalationKind, ReadOnly, Run, Store as _};
+
+/// A body that wakes itself so often without getting anywhere waits for somebody who does not come.
+const POLLS: usize = 10_000;
+/// So often before others get their turn.
+const TURN: usize = 32;
+
+/// Runs workflow code against recorded runs, without touching the world or the store.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("agents.db");
+/// use counterfoil::{Ctx, Engine, Failure, Tenant};
+///
+/// async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> {
+///     ctx.step("greeting", &name, |name| format!("Hello, {name}")).await
+/// }
+/// # let engine = Engine::sqlite(&path).workflow("greet", 1, greet).start().await?;
+/// # engine.tenant("acme")?.run(greet, "Ann".to_owned()).await?;
+/// # engine.shutdown(std::time::Duration::from_secs(1)).await;
+///
+/// // The code as it is to be deployed: another step has come in front.
+/// async fn edited(ctx: Ctx, name: String) -> Result<String, Failure> {
+///     let title = ctx.step("title", &name, |_| "Dr.".to_owned()).await?;
+///     let greeting: String = ctx.step("greeting", &name, |name| format!("Hello, {name}")).await?;
+///     Ok(format!("{title} {greeting}"))
+/// }
+///
+/// let replayer = Engine::sqlite(&path).replayer().await?; // with the tools that it calls
+/// let acme = Tenant::new("acme")?;
+/// for run in replayer.runs(&acme, None).await? {
+///     let report = replayer.run(&acme, run.id, edited).await?;
+///     assert!(report.is_ok(), "{report}");
+///     assert_eq!(report.anew[0].name, "title");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Replayer {
+    inner: Arc<Inner>,
+    store: Arc<ReadOnly>,
+    run_new_steps: bool,
+}
+
+impl fmt::Debug for Replayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replayer").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl EngineBuilder {
+    /// Opens the store to look at what is recorded in it: a [`Replayer`], for tests of edited code. It needs the tools
+    /// that the code calls, for their keys. A SQLite file is opened read-only, beside an engine or without one; a
+    /// PostgreSQL database as an engine opens it, which brings an older schema up to date.
+    ///
+    /// # Errors
+    /// If a tool or the database was refused.
+    pub async fn replayer(self) -> Result<Replayer, StartError> {
+        self.checked()?;
+        let slot = Arc::new(OnceLock::new());
+        let kept = slot.clone();
+        let (executor, workflows) = self.into_parts();
+        let executor = executor.read_only().wrap_store(move |store| {
+            let store = Arc::new(ReadOnly::new(store));
+            kept.get_or_init(|| store.clone());
+            store
+        });
+        let core = Core::looking_on(executor.open_store().await?);
+        let Some(store) = slot.get().cloned() else {
+            unreachable!("the store was wrapped when it was opened")
+        };
+        Ok(Replayer { inner: Inner::looking_on(core, workflows), store, run_new_steps: false })
+    }
+}
+
+impl Replayer {
+    /// Runs the closures of synchronous steps that a run has not recorded, to see what comes behind them. Such a closure
+    /// touches nothing, if it keeps to its contract. Without this, a branch of the run stops at the first new thing.
+    #[must_use]
+    pub fn run_new_steps(self) -> Self {
+        Self { run_new_steps: true, ..self }
+    }
+
+    /// The runs of a tenant, from `after` on, at most a thousand.
+    pub async fn runs(&self, tenant: &Tenant, after: Option<RunId>) -> Result<Vec<Run>, RunError> {
+        Ok(self.inner.core.group.run_list(tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
+    }
+
+    /// Runs this code against what a run has recorded, whatever its state. The code need not be registered.
+    pub async fn run<W, I, O>(&self, tenant: &Tenant, run: RunId, code: W) -> Result<ReplayReport, RunError>
+    where
+        W: Workflow<I, O>,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+    {
+        let group = &self.inner.core.group;
+        let mut row = group.run_find(tenant, run).await?.ok_or(RunError::Unknown { run })?;
+        let input = self.inner.core.load(tenant, &row.input).await?;
+        let replay = Replay::of(group.run_history(tenant, run).await?);
+        let mut report = ReplayReport::new(&row);
+        row.deaths = 0; // nothing is got over here
+        let check = Check::new(self.run_new_steps);
+        let live = Live::checking(self.inner.clone(), row, self.inner.core.new_lane(), replay, check);
+        match erased(code)(Ctx::new(live.clone()), &input) {
+            Ok(body) => report.outcome = self.carry(&live, body, &mut report).await,
+            Err(error) => report.changed.push(Changed { what: "input".into(), why: error.to_string() }),
+        }
+        live.end();
+        if let Some(check) = &live.check {
+            check.add_to(&mut report);
+        }
+        self.left_behind(&live, &mut report).await?;
+        Ok(report)
+    }
+
+    /// Polls the body until it ends, or until nothing more of it can go on.
+    async fn carry(&self, live: &Arc<Live>, mut body: Body, report: &mut ReplayReport) -> ReplayOutcome {
+        let waker = Waker::from(live.waker.clone());
+        let mut polls = 0;
+        let outcome = poll_fn(|cx| {
+            live.waker.driven_by(cx.waker());
+            for _ in 0..TURN {
+                live.waker.take_woken();
+                let polled =
+                    catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
+                match polled {
+                    Ok(Poll::Ready(Ok(output))) => {
+                        return Poll::Ready(ReplayOutcome::Returned(output.value().unwrap_or_default()));
+                    }
+                    Ok(Poll::Ready(Err(failure))) => return Poll::Ready(ReplayOutcome::Failed(failure)),
+                    Err(panic) => return Poll::Ready(ReplayOutcome::Panicked(message(&*panic))),
+                    Ok(Poll::Pending) => polls += 1,
+                }
+                note(live.take_stop(), report);
+                if live.waker.take_woken() && polls < POLLS {
+                    continue;
+                }
+                if self.store.is_reading() {
+                    polls = 0;
+                    return Poll::Pending;
+                }
+                return Poll::Ready(match live.rest() {
+                    Rest::Waiting { until, .. } => ReplayOutcome::Waiting { until },
+                    _ => ReplayOutcome::Stopped,
+                });
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        live.end(); // what is dropped from here on leaves no mark
+        outcome
+    }
+
+    /// What the run has done and the code did not ask for.
+    async fn left_behind(&self, live: &Arc<Live>, report: &mut ReplayReport) -> Result<(), RunError> {
+        let unasked: Vec<_> = live.with_replay(|replay| replay.unasked().into_iter().cloned().collect());
+        let held = live.held_calls();
+        let core = &self.inner.core;
+        for call in unasked {
+            let record = core.group.record_at(&live.tenant, call.record).await?;
+            let stands = |state: &State| matches!(state, State::Started | State::Committed { .. });
+            let Some(record) = record.filter(|record| record.class.leaves_mark() && stands(&record.state))
+            else {
+                continue;
+            };
+            let tool = core.registry.find(&call.operation);
+            let again = held.iter().find(|new| new.tool == call.operation && new.hash == call.request_hash);
+            let left = LeftBehind {
+                tool: call.operation.clone(),
+                key: call.key.to_string(),
+                effect: record.class,
+                happened: matches!(record.state, State::Committed { .. }),
+                policy: tool.map(|tool| tool.spec().divergence),
+                asked_for_as: again.map(|new| new.key.clone()),
+            };
+            if report.is_cut_short() { report.unreached.push(left) } else { report.orphaned.push(left) }
+        }
+        Ok(())
+    }
+}
+
+/// What would halt the run.
+fn note(stop: Option<Stop>, report: &mut ReplayReport) {
+    match stop {
+        Some(Stop::Halt { kind: EscalationKind::Diverged | EscalationKind::Damaged, question, .. }) => {
+            report.changed.push(Changed { what: "recorded".into(), why: question });
+        }
+        Some(Stop::Halt { question, .. }) => {
+            report.changed.push(Changed { what: "run".into(), why: question });
+        }
+        Some(Stop::Failed(error)) => {
+            report.changed.push(Changed { what: "store".into(), why: error.to_string() });
+        }
+        Some(Stop::Bounce | Stop::Paused(_) | Stop::Cancelled) | None => {}
+    }
+}

@@ -1,0 +1,125 @@
+//! What may be promised of a call before it is made (FLOW-10): the worst that can become of it, and what is done when its
+//! outcome is unknown. Both are read off [`resolve::next`], which decides it when it happens, so that the two cannot differ.
+
+use serde::{Deserialize, Serialize};
+
+use super::contract::{Contract, LookupOffer};
+use super::effect::EffectClass;
+use super::resolve::{Known, Looked, Next, next};
+
+/// The worst that can become of a call, whatever dies in between.
+///
+/// ```
+/// use counterfoil::ledger::{Contract, ContractClass, EffectClass, WorstCase};
+///
+/// let worst = |class| WorstCase::of(EffectClass::Payment, &Contract::new(class));
+/// assert_eq!(worst(ContractClass::ReplaysKey).words(), "no duplicate, resting on the provider's declaration");
+/// assert_eq!(worst(ContractClass::Blind), WorstCase::AtMostOnce);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WorstCase {
+    /// It happens once: the effect is in the ledger's own database, in one transaction with its record.
+    ExactlyOnce,
+    /// It happens once, or it does not and a person decides: nothing is sent a second time.
+    AtMostOnce,
+    /// It is sent again where the provider says that it tells a repeat by its key. No duplicate, if that is so.
+    Declared,
+    /// It is sent again when it is not there after the settle time. No duplicate from a request that has arrived by then;
+    /// one that arrives later makes a duplicate, which is looked for once, counted and asked about.
+    Settled,
+    /// `Declared` while the provider remembers the key, and `Settled` after.
+    DeclaredThenSettled,
+    /// It may happen again, which does no harm: it leaves no mark.
+    RepeatsHarmlessly,
+    /// It may happen again: its tool opted in to that.
+    Repeats,
+}
+
+impl WorstCase {
+    /// The worst of everything that can be decided about such a call.
+    pub fn of(effect: EffectClass, contract: &Contract) -> Self {
+        let (mut repeats, mut declared, mut settled) = (false, false, false);
+        for known in conceivable(contract) {
+            match next(effect, contract, &known) {
+                Next::Repeat => repeats = true,
+                Next::Resend { .. } => declared = true,
+                Next::SendAndConfirm => settled = true,
+                Next::Look | Next::Settle | Next::Escalate(_) => {}
+            }
+        }
+        match (repeats, declared, settled) {
+            (true, ..) if effect.repeatable() => Self::RepeatsHarmlessly,
+            (true, ..) => Self::Repeats,
+            (false, true, true) => Self::DeclaredThenSettled,
+            (false, true, false) => Self::Declared,
+            (false, false, true) => Self::Settled,
+            (false, false, false) => Self::AtMostOnce,
+        }
+    }
+
+    /// As a person reads it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::ExactlyOnce => "exactly once",
+            Self::AtMostOnce => "at most once, then a person decides",
+            Self::Declared => "no duplicate, resting on the provider's declaration",
+            Self::Settled => "no duplicate within the settle time, later found and counted",
+            Self::DeclaredThenSettled => {
+                "no duplicate, resting on the provider's declaration; once the key has expired, within the settle time"
+            }
+            Self::RepeatsHarmlessly => "may repeat, harmless",
+            Self::Repeats => "may repeat (opted in)",
+        }
+    }
+}
+
+/// Everything that can be known of a call of unknown outcome, at a provider with this contract.
+fn conceivable(contract: &Contract) -> impl Iterator<Item = Known> {
+    let all = [
+        Looked::NotYet,
+        Looked::MissedEarly,
+        Looked::MissedSettled,
+        Looked::MissedElsewhere,
+        Looked::Unanswered,
+    ];
+    let made = if contract.lookup == LookupOffer::None { 1 } else { all.len() };
+    let expires = contract.key_window.is_some();
+    let known = all.into_iter().take(made).flat_map(|looked| {
+        (0..32_u8).map(move |bits| Known {
+            looked,
+            key_honoured: bits & 1 != 0,
+            settled: bits & 2 != 0,
+            refused_as_duplicate: bits & 4 != 0,
+            may_send: bits & 8 != 0,
+            attempts_left: bits & 16 != 0,
+        })
+    });
+    // A key that does not expire is void under another scope alone, and what is missed there is missed elsewhere.
+    known.filter(move |known| expires || known.key_honoured || known.looked != Looked::MissedSettled)
+}
+
+/// What is done about a call of unknown outcome, step by step, if every lookup shows nothing: up to the step that sends it
+/// again or asks a person. `key_honoured`: the provider still knows the key.
+pub fn on_unknown(effect: EffectClass, contract: &Contract, key_honoured: bool) -> Vec<Next> {
+    let mut known = Known {
+        looked: Looked::NotYet,
+        key_honoured,
+        settled: contract.settle.is_zero(),
+        refused_as_duplicate: false,
+        may_send: true,
+        attempts_left: true,
+    };
+    let mut steps = Vec::new();
+    loop {
+        let step = next(effect, contract, &known);
+        steps.push(step);
+        match step {
+            Next::Look if known.settled => known.looked = Looked::MissedSettled,
+            Next::Look => known.looked = Looked::MissedEarly,
+            Next::Settle => known.settled = true,
+            _ => return steps,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A tool's line in the guarantee report: what may be promised of its calls, from what it declares.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Registry, ToolSpec};
+use crate::ledger::resolve::Next;
+use crate::ledger::{
+    Contract, ContractClass, EffectClass, LookupOffer, Retention, RetentionMode, WorstCase, on_unknown,
+};
+
+/// What may be promised of a tool's calls.
+///
+/// As text, a line of the table and one for what is done when an outcome is unknown; as JSON, an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Guarantee {
+    /// The tool.
+    pub tool: String,
+    /// What it does to the world.
+    pub effect: EffectClass,
+    /// Each call needs an approval.
+    pub approval: bool,
+    /// What the provider offers.
+    pub contract: ContractClass,
+    /// What its lookup is worth.
+    pub lookup: LookupOffer,
+    /// The worst that can become of a call.
+    pub worst_case: WorstCase,
+    /// The same in words.
+    pub worst_case_words: String,
+    /// What the engine does when the outcome of a call is unknown.
+    pub on_unknown: String,
+    /// How long its records are kept.
+    pub retention: String,
+    /// How its effect is undone.
+    pub compensation: String,
+}
+
+impl Guarantee {
+    /// Read off the declaration.
+    pub fn of(spec: &ToolSpec) -> Self {
+        let worst_case = spec.worst_case();
+        Self {
+            tool: spec.name.to_string(),
+            effect: spec.effect,
+            approval: spec.effect.needs_approval(),
+            contract: spec.contract.class,
+            lookup: spec.contract.lookup,
+            worst_case,
+            worst_case_words: worst_case.words().to_owned(),
+            on_unknown: in_words(spec.effect, &spec.contract),
+            retention: kept(&spec.retention),
+            compensation: "none declared".to_owned(),
+        }
+    }
+
+    /// The head of the table that [`Display`](fmt::Display) draws a row of.
+    pub fn head() -> String {
+        row(["tool", "effect", "contract", "worst case", "retention", "compensation"])
+    }
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let contract = match self.lookup {
+            LookupOffer::None => self.contract.name().to_owned(),
+            LookupOffer::Strong if self.contract == ContractClass::Lookup => self.contract.name().to_owned(),
+            LookupOffer::Strong => format!("{} + lookup", self.contract.name()),
+            LookupOffer::Eventual => format!("{} + lagging lookup", self.contract.name()),
+        };
+        let cells = [
+            &self.tool,
+            self.effect.name(),
+            &contract,
+            &self.worst_case_words,
+            &self.retention,
+            &self.compensation,
+        ];
+        writeln!(f, "{}", row(cells))?;
+        write!(f, "    on unknown: {}", self.on_unknown)
+    }
+}
+
+fn row(cells: [&str; 6]) -> String {
+    let [tool, effect, contract, worst, retention, compensation] = cells;
+    let row = format!("{tool:<18} {effect:<17} {contract:<22} {worst:<60} {retention:<42} {compensation}");
+    row.trim_end().to_owned()
+}
+
+impl Registry {
+    /// What may be promised of the calls of all tools, by name.
+    pub fn guarantees(&self) -> Vec<Guarantee> {
+        self.specs().into_iter().map(Guarantee::of).collect()
+    }
+}
+
+/// The steps in words; where a key expires, also those after that.
+fn in_words(effect: EffectClass, contract: &Contract) -> String {
+    let steps = |key_honoured| told(&on_unknown(effect, contract, key_honoured), contract);
+    match contract.key_window {
+        Some(window) if steps(true) != steps(false) => {
+            format!("{} (key of at most {}); older: {}", steps(true), span(window), steps(false))
+        }
+        _ => steps(true),
+    }
+}
+
+fn told(steps: &[Next], contract: &Contract) -> String {
+    let settle = span(contract.settle);
+    let mut looked = false;
+    let step = |step: &Next| match step {
+        Next::Look if std::mem::replace(&mut looked, true) => "look again".to_owned(),
+        Next::Look => "look it up".to_owned(),
+        Next::Settle => format!("wait until {settle} are over"),
+        Next::Resend { .. } => "send again under the same key".to_owned(),
+        Next::SendAndConfirm => format!("send again, look once more {settle} later"),
+        Next::Repeat => "do it again".to_owned(),
+        Next::Escalate(_) => "ask a person".to_owned(),
+    };
+    let steps: Vec<_> = steps.iter().map(step).collect();
+    steps.join("; not there: ").replacen("over; not there: ", "over, ", 1)
+}
+
+/// Nothing is swept yet: every record is kept, whatever is declared.
+fn kept(retention: &Retention) -> String {
+    let span = span(retention.keep_for);
+    match retention.mode {
+        RetentionMode::Keep => "kept".to_owned(),
+        RetentionMode::Tombstone => format!("kept (declared: digests after {span})"),
+        RetentionMode::Forget => format!("kept (declared: forgotten after {span})"),
+    }
+}
+
+/// A span of time in the largest unit that fits.
+fn span(of: Duration) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    let seconds = of.as_secs();
+    if of.subsec_nanos() > 0 || seconds == 0 {
+        return format!("{of:?}");
+    }
+    let unit = UNITS.into_iter().find(|(unit, _)| seconds.is_multiple_of(*unit) && seconds > *unit);
+    unit.map_or_else(|| format!("{seconds} s"), |(unit, name)| format!("{} {name}", seconds / unit))
+}

@@ -8,7 +8,7 @@ use counterfoil::flow::{EngineBuilder, FailureCode, RunError};
 use counterfoil::ledger::{Approval, Contract, ContractClass, EffectClass, ErrorKind};
 use counterfoil::store::{EscalationKind, Resolution};
 use counterfoil::tool::{Call, Done, DynamicTool, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Failure, Package, RunId};
+use counterfoil::{Ctx, Failure, Package, RunId, Tenant};
 use futures_util::future::join;
 use serde_json::json;
 
@@ -278,6 +278,25 @@ fn another_path_is_found_before_the_model_is_asked() {
     });
     assert_eq!((answer.turns, world.counted("asked")), (1, 3));
     assert_eq!(world.effects("pay"), ["rent 100"]);
+}
+
+// FLOW-9: an edited prompt, checked against recorded runs before it is deployed. No model is asked.
+#[test]
+fn the_replay_check_knows_agents() {
+    let world = World::new();
+    let equipped = || engine(&world, [Reply::calls([call("pay", bill("rent", 100))]), done()]);
+    let process = Process::start(&world, equipped().workflow("edited", 1, first_prompt));
+    process.on(async {
+        let run = process.acme().run(first_prompt, ()).start().await.unwrap();
+        run.result().await.unwrap();
+        let (acme, replayer) = (Tenant::new("acme").unwrap(), equipped().replayer().await.unwrap());
+        let same = replayer.run(&acme, run.id(), first_prompt).await.unwrap();
+        assert!(same.is_ok() && same.anew.is_empty(), "{same}");
+        let edited = replayer.run(&acme, run.id(), second_prompt).await.unwrap();
+        assert_eq!(edited.anew[0].name, "model/m", "{edited}");
+        assert!(edited.to_string().contains("pay:ann:rent"), "{edited}");
+    });
+    assert_eq!(world.counted("asked"), 2);
 }
 
 // EXE-2: a model's errors are retried by the executor; what it asks for is waited for.

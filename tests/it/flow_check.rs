@@ -120,6 +120,24 @@ fn new_steps_and_calls_are_named_and_stop_their_branch() {
 }
 
 #[test]
+fn new_waits_draws_and_choices_are_named() {
+    const HOUR: Duration = Duration::from_hours(1);
+    let world = World::new();
+    let (process, run) = succeeded(&world);
+    let edited = flow!(world, |ctx, _input: ()| {
+        let race = ctx.select("race", counted(&world, &ctx, "first", 1), ctx.sleep(HOUR));
+        let (now, nap, race) = tokio::join!(ctx.now(), ctx.sleep_named("nap", HOUR), race);
+        now.and(nap).and(race.map(|_| 1_u32))
+    });
+    process.on(async {
+        let report = replayer(&world).await.run(&acme(), run, edited).await.unwrap();
+        assert_eq!(anew(&report), [("drawn", "now"), ("timer", "nap"), ("select", "race")], "{report}");
+        assert!(report.changed.is_empty() && report.orphaned.is_empty(), "{report}");
+        assert_eq!(tools(&report.unreached), ["post", "pay"], "{report}");
+    });
+}
+
+#[test]
 fn effects_that_are_not_asked_for_are_orphans() {
     let world = World::new();
     let (process, run) = succeeded(&world);

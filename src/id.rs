@@ -131,6 +131,12 @@ pub enum IdError {
         /// What was to be named.
         what: &'static str,
     },
+    /// It is of a form that the engine keeps for itself.
+    #[error("the {what} begins with '~', as the engine's own names do: choose another")]
+    Reserved {
+        /// What was to be named.
+        what: &'static str,
+    },
     /// The text is not an id as this crate prints them.
     #[error("{text:?} is not a {what}: expected the form {form}")]
     Malformed {

@@ -10,7 +10,8 @@ use counterfoil::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, RunState, Store, Turns, Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, RunState, Signal, Store, Turns, Use, Verdict,
+    Worker,
 };
 use futures_util::future::try_join_all;
 
@@ -94,6 +95,10 @@ impl Store for Counting {
         fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> History;
         fn run_orphans<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
         fn run_answered<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
+        fn run_signalled<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
+        fn run_children<'a>(&'a self, tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
+        fn signal_find<'a>(&'a self, tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+        fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Vec<Signal>;
         fn run_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Run>;
         fn next_due<'a>(&'a self, after: Timestamp) -> Option<Timestamp>;
         fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;

@@ -5,10 +5,12 @@ CREATE TABLE run (
     workflow   TEXT COLLATE "C" NOT NULL,
     version    BIGINT NOT NULL,
     key        TEXT COLLATE "C",
+    parent     BIGINT,
     input      TEXT COLLATE "C" NOT NULL,
     input_hash BYTEA NOT NULL,
     state      BIGINT NOT NULL,
     wake_at    BIGINT,
+    waits_on   BIGINT NOT NULL,                -- 1: an answer, 2: a signal
     outcome    TEXT COLLATE "C",
     fence      BIGINT NOT NULL,
     revision   BIGINT NOT NULL,                -- below zero on the way in: see store/postgres/run.rs
@@ -22,7 +24,8 @@ CREATE TABLE run (
 );
 CREATE UNIQUE INDEX run_key ON run (tenant, workflow, key) WHERE key IS NOT NULL;
 CREATE INDEX run_active ON run (id) WHERE state = 1;
-CREATE INDEX run_answered ON run (id) WHERE state = 2 AND wake_at IS NULL;
+CREATE INDEX run_answered ON run (id) WHERE waits_on IN (1, 3);
+CREATE INDEX run_children ON run (tenant, parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX run_unsettled ON run (id) WHERE unsettled;
 CREATE INDEX run_due ON run (wake_at, id) WHERE wake_at IS NOT NULL;
 

@@ -5,10 +5,12 @@ CREATE TABLE run (
     workflow   TEXT NOT NULL,
     version    INTEGER NOT NULL,
     key        TEXT,
+    parent     INTEGER,
     input      TEXT NOT NULL,
     input_hash BLOB NOT NULL CHECK (length(input_hash) = 33),
     state      INTEGER NOT NULL CHECK (state BETWEEN 1 AND 5),
     wake_at    INTEGER,
+    waits_on   INTEGER NOT NULL CHECK (waits_on BETWEEN 0 AND 3), -- 1: an answer, 2: a signal
     outcome    TEXT,
     fence      INTEGER NOT NULL,
     revision   INTEGER NOT NULL,               -- NULL stands for a refusal: see store/sqlite/run.rs
@@ -19,12 +21,13 @@ CREATE TABLE run (
     base       INTEGER NOT NULL DEFAULT 0,      -- what it does outside of loops is recorded under it
     turn       INTEGER NOT NULL DEFAULT 1,      -- the loop's present turn, or the next one to be
     CHECK ((state >= 3) = (outcome IS NOT NULL)),
-    CHECK (wake_at IS NULL OR state = 2)
+    CHECK ((wake_at IS NULL AND waits_on = 0) OR state = 2)
 ) STRICT;
 CREATE UNIQUE INDEX run_key ON run (tenant, workflow, key) WHERE key IS NOT NULL;
 CREATE INDEX run_list ON run (tenant, id);
 CREATE INDEX run_active ON run (id) WHERE state = 1;
-CREATE INDEX run_answered ON run (id) WHERE state = 2 AND wake_at IS NULL;
+CREATE INDEX run_answered ON run (id) WHERE waits_on IN (1, 3);
+CREATE INDEX run_children ON run (tenant, parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX run_unsettled ON run (id) WHERE unsettled;
 CREATE INDEX run_due ON run (wake_at) WHERE wake_at IS NOT NULL;
 -- As for records: only a first revision may be new.

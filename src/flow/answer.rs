@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
+use super::child::farewell;
 use super::engine::{CLAIM, Inner};
 use super::failure::{Failure, FailureCode};
 use super::resume;
@@ -48,6 +49,7 @@ impl Inner {
         };
         let halted = halted.filter(|run| matches!(run.state, RunState::Halted { .. }));
         let mut left = Vec::new();
+        let mut said = None;
         let next = match halted {
             // Its end is written with the answer: were it written after, a crash in between would leave a run
             // that somebody abandoned and that goes on all the same.
@@ -55,6 +57,7 @@ impl Inner {
                 let failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
                 let (run, questions) = resume::abandoned(self, run, &failure).await?;
                 left = questions;
+                said = farewell(&self.core, &run, Err(&failure));
                 Some(run)
             }
             Some(run) => Some(self.going_on(&run)),
@@ -64,6 +67,10 @@ impl Inner {
             answer_escalation(&self.core, tenant, escalation, resolution, by, |change, answered| {
                 change.run = next.clone().map(Box::new);
                 change.escalations.extend(left);
+                if let Some((signal, large)) = said.clone() {
+                    change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+                    change.signal = Some(Box::new(signal));
+                }
                 change.step = answered.record.zip(next.as_ref()).map(|(record, run)| {
                     Box::new(Step {
                         tenant: tenant.clone(),
@@ -80,7 +87,11 @@ impl Inner {
             })
             .await?;
         match next {
-            Some(run) if run.state.is_final() => {}
+            Some(run) if run.state.is_final() => {
+                if let Some((signal, _)) = said {
+                    self.delivered(signal).await;
+                }
+            }
             Some(run) => self.spawn(Box::new(run), None),
             None => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
         }

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use super::check::undecided;
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
-use super::live::{HeldCall, Live, Open, Stop, misuse};
+use super::live::{self, HeldCall, Live, Open, Stop, misuse};
 use super::replay::{Kind, Recorded};
 use crate::exec::{
     Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
@@ -291,14 +291,14 @@ async fn carried_out(
                 return Ok(answer);
             }
             Outcome::Later { until } => {
-                let _waiting = open.wait(Some(until));
+                let _waiting = open.wait(live::Wait::until(until));
                 core.clock.sleep(core.now().until(until)).await;
                 expect = Expect::Anything;
                 continue;
             }
             Outcome::Parked { escalation } => {
                 live.engine.wait_for_answer(escalation, live.id);
-                let _waiting = open.wait(None);
+                let _waiting = open.wait(live::Wait { answer: true, ..Default::default() });
                 return std::future::pending().await; // the answer starts the run over, from its records
             }
             Outcome::InProgress => {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::failure::Failure;
-use super::live::{Live, Open, Stop};
+use super::live::{Live, Open, Stop, Wait};
 use super::replay::{Identity, Kind};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
@@ -160,13 +160,17 @@ impl Ctx {
 
     /// Waits, under a name: needed where several waits are open at once.
     pub async fn sleep_named(&self, label: impl Into<Label>, duration: Duration) -> Result<(), Failure> {
+        self.sleep_until(label, self.live.engine.core.now().after(duration)).await
+    }
+
+    /// Waits, durably, until this instant (UTC): a deadline that was computed elsewhere, or one that several waits share.
+    pub async fn sleep_until(&self, label: impl Into<Label>, at: Timestamp) -> Result<(), Failure> {
         let open = self.open(Kind::Timer, label)?;
         let due = match self.live.recorded(&open).await {
             Some(past) => self.value(&open.identity, past).await?,
             None => {
-                let due = self.live.engine.core.now().after(duration);
-                self.live.checkpoint(&open.identity, None, Payload::of(&due)?).await;
-                due
+                self.live.checkpoint(&open.identity, None, Payload::of(&at)?).await;
+                at
             }
         };
         self.wait_until(&open, due).await;
@@ -181,7 +185,7 @@ impl Ctx {
             if left.is_zero() {
                 return;
             }
-            let _waiting = open.wait(Some(due));
+            let _waiting = open.wait(Wait::until(due));
             core.clock.sleep(left).await;
         }
     }

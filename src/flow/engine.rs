@@ -22,7 +22,7 @@ use crate::exec::{
 };
 use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
-use crate::store::{EscalationKind, Lane, Run, RunState, Store, StoreError, Verdict};
+use crate::store::{EscalationKind, Lane, Run, RunState, Signal, Store, StoreError, Verdict};
 use crate::tool::{DynamicTool, Registry, Tool, ToolSpec};
 
 /// Runs that a restart finds are taken over in batches of this size.
@@ -53,8 +53,16 @@ pub(super) struct Inner {
 pub(super) struct Activity {
     tenant: Tenant,
     live: Option<Weak<Live>>,
-    /// An answer came while the activation was ending.
+    /// An answer or a signal came while the activation was beginning or ending.
     again: bool,
+}
+
+impl Activity {
+    /// Hands the run what was said to it, or sees to it that it is read by the next activation.
+    pub(super) fn deliver(&mut self, signal: Signal) {
+        let live = self.live.as_ref().and_then(Weak::upgrade);
+        self.again |= !live.is_some_and(|live| live.deliver(signal));
+    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -341,11 +349,18 @@ impl Inner {
         self.take_up_answered().await
     }
 
-    /// Claims waiting runs whose question has been answered.
+    /// Claims waiting runs whose question has been answered, or that were sent a signal.
     async fn take_up_answered(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut after = RunId(i64::MIN);
         loop {
             let runs = self.core.group.run_answered(after, CLAIM).await?;
+            let Some(last) = runs.last() else { break };
+            after = last.id;
+            self.claim(runs, |_| {}).await?;
+        }
+        after = RunId(i64::MIN);
+        loop {
+            let runs = self.core.group.run_signalled(after, CLAIM).await?;
             let Some(last) = runs.last() else { return Ok(()) };
             after = last.id;
             self.claim(runs, |_| {}).await?;
@@ -513,11 +528,14 @@ impl Inner {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The activations of this moment.
+    pub(super) fn lives(&self) -> Vec<Arc<Live>> {
+        self.active().values().filter_map(|activity| activity.live.as_ref()?.upgrade()).collect()
+    }
+
     /// Ends all activations where they are durable.
     fn stop_all(&self) {
-        let lives: Vec<_> =
-            self.active().values().filter_map(|activity| activity.live.as_ref()?.upgrade()).collect();
-        for live in lives {
+        for live in self.lives() {
             live.request_stop(Stop::Failed(ExecError::Closed { key: live.id.to_string() }));
         }
     }
@@ -543,15 +561,17 @@ impl Inner {
         self.active().get(&id).is_some_and(|activity| activity.tenant == *tenant)
     }
 
-    /// An answer that was given elsewhere while this run was parking found it neither waiting nor here.
+    /// An answer or a signal that was given elsewhere while this run was parking found it neither waiting nor here.
     async fn take_up_if_answered(self: &Arc<Self>, id: RunId) {
-        let answered = self.core.group.run_answered(RunId(id.0 - 1), 1).await;
-        let answered = answered.map(|runs| runs.into_iter().filter(|run| run.id == id).collect());
-        let claimed = match answered {
-            Ok(runs) => self.claim(runs, |_| {}).await,
-            Err(error) => Err(error),
+        let before = RunId(id.0 - 1);
+        let claimed = async {
+            let mut runs = self.core.group.run_answered(before, 1).await?;
+            runs.extend(self.core.group.run_signalled(before, 1).await?);
+            runs.retain(|run| run.id == id);
+            runs.truncate(1);
+            self.claim(runs, |_| {}).await
         };
-        if let Err(error) = claimed {
+        if let Err(error) = claimed.await {
             tracing::error!(run = %id, %error, "whether it was answered while it parked cannot be read");
         }
     }
@@ -620,7 +640,10 @@ impl Due for Inner {
     }
 
     fn look(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.look_for_ends())
+        Box::pin(async {
+            self.look_for_ends().await?;
+            self.look_for_signals().await
+        })
     }
 
     fn stop(&self) {

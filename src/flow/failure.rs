@@ -44,6 +44,10 @@ pub enum FailureCode {
     Misuse,
     /// A transaction failed and was rolled back.
     Transaction,
+    /// A child failed: its failure is the detail.
+    ChildFailed,
+    /// Somebody cancelled the run.
+    Cancelled,
     /// An agent has used up its turns without coming to an end.
     TurnsUsedUp,
 }

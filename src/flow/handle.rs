@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::run::output;
 use super::workflow::{Registered, Workflow};
 use crate::exec::{Answers as _, ExecError, open_escalations, to_the_end};
-use crate::id::{EscalationId, RunId, Tenant};
+use crate::id::{EscalationId, IdError, RunId, Tenant};
 use crate::ledger::{Diff, RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError, Stored};
 use crate::store::{
@@ -87,6 +87,33 @@ pub enum RunError {
         /// Why.
         refusal: Refusal,
     },
+    /// It has ended, and receives nothing any more.
+    #[error("{run} is over: the signal was not sent")]
+    Over {
+        /// The run.
+        run: RunId,
+    },
+    /// Nobody has paused it, or it goes on already.
+    #[error("{run} is not paused: nothing was changed")]
+    NotPaused {
+        /// The run.
+        run: RunId,
+    },
+    /// The run was sent another signal under this name and id: the first one stands.
+    #[error(
+        "{run} was sent another signal {name:?} under the id {id:?}: the first one stands; give this one another id"
+    )]
+    SignalConflict {
+        /// The run.
+        run: RunId,
+        /// The signal's name.
+        name: String,
+        /// Its id.
+        id: String,
+    },
+    /// A name is empty, too long, or not for users.
+    #[error(transparent)]
+    Id(#[from] IdError),
     /// The engine is shutting down; the run goes on when one is started on the same store.
     #[error("the engine was shut down before {run} ended: it goes on with the next one")]
     Closed {
@@ -175,7 +202,7 @@ impl ForTenant {
     }
 }
 
-type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> + Send + Sync;
+pub(super) type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> + Send + Sync;
 
 /// A run to be started. Nothing happens before it is awaited.
 #[must_use = "a run does nothing until it is awaited"]
@@ -230,6 +257,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
                 workflow: workflow.name.clone(),
                 version: workflow.version,
                 key: key.clone(),
+                parent: None,
                 input: stored,
                 input_hash,
                 state: RunState::Active,
@@ -295,9 +323,9 @@ impl<O: DeserializeOwned + Send + 'static> IntoFuture for StartRun<O> {
 /// A run.
 #[derive(Clone)]
 pub struct RunHandle<O> {
-    inner: Arc<Inner>,
-    tenant: Tenant,
-    id: RunId,
+    pub(super) inner: Arc<Inner>,
+    pub(super) tenant: Tenant,
+    pub(super) id: RunId,
     _output: PhantomData<fn() -> O>,
 }
 
@@ -357,7 +385,7 @@ pub struct PastTurn {
 
 fn by_turn(history: History) -> BTreeMap<u32, PastTurn> {
     let mut turns = BTreeMap::new();
-    let History { steps, calls, uses } = history;
+    let History { steps, calls, uses, .. } = history;
     for step in steps {
         of_turn(&mut turns, step.turn).steps.push(step);
     }

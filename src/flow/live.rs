@@ -9,15 +9,17 @@ use std::task::{Poll, Wake, Waker};
 use futures_util::future::BoxFuture;
 
 use super::check::Check;
+use super::command::Verb;
 use super::engine::Inner;
 use super::failure::{Failure, FailureCode, Meaning, meaning};
+use super::inbox::{Inbox, Wanted};
 use super::replay::{Identity, Kind, Replay};
 use crate::clock::Timestamp;
 use crate::exec::ExecError;
 use crate::id::{IdError, Name, RecordId, RunId, Tenant, checked};
 use crate::ledger::{Key, RequestHash};
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, EscalationKind, Lane, PastStep, Run, Step, StepKind, Ticket};
+use crate::store::{Change, EscalationKind, Lane, PastStep, Run, Signal, Step, StepKind, Ticket, WaitsOn};
 
 /// One activation of a run.
 pub(super) struct Live {
@@ -33,7 +35,7 @@ pub(super) struct Live {
     state: Mutex<State>,
 }
 
-struct State {
+pub(super) struct State {
     run: Run,
     replay: Replay,
     /// New effects are held back until every live branch of the replay waits.
@@ -49,17 +51,37 @@ struct State {
     /// Open futures that are at work themselves, and so may ask for more without being woken from outside.
     busy: usize,
     /// Open futures that wait for something durable, and what for.
-    waits: HashMap<u64, Option<Timestamp>>,
+    waits: HashMap<u64, Wait>,
     next_wait: u64,
     /// Open futures that wait for others of the context, and so for whatever these wait for.
     behind: usize,
     stop: Option<Stop>,
     /// The body is gone or going: dropped futures say nothing, and new ones are refused.
-    ended: bool,
+    pub(super) ended: bool,
     /// A step's closure is running: the context must not be used in it.
     inside: bool,
     /// Calls that user code dropped while they were pending: they may outlive the run.
     dropped_calls: usize,
+    /// What was said to the run, and it has not received.
+    pub(super) inbox: Inbox,
+    /// The run was told that it is cancelled, and may end by itself until then.
+    cancelled: Option<Timestamp>,
+}
+
+/// What an open future waits for: any of these.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wait {
+    pub(super) until: Option<Timestamp>,
+    /// The answer to an open question.
+    pub(super) answer: bool,
+    /// A signal.
+    pub(super) signal: Option<Wanted>,
+}
+
+impl Wait {
+    pub(super) fn until(at: Timestamp) -> Self {
+        Self { until: Some(at), ..Self::default() }
+    }
 }
 
 /// Identities are counted in a turn, or outside of all.
@@ -109,6 +131,10 @@ pub(super) enum Stop {
     Bounce,
     /// The run goes on as new, with this input.
     Continue(Payload),
+    /// Somebody paused the run.
+    Paused(Box<Signal>),
+    /// Somebody cancelled the run, and it did not end by itself.
+    Cancelled,
 }
 
 /// Wakes the driver, and remembers it: a future that woke itself has not come to rest.
@@ -152,8 +178,13 @@ pub(super) enum Rest {
     Working,
     /// Every live branch of the replay waits: time to see what was not asked for.
     Quiescent,
-    /// Everything that is open waits for something durable; the earliest instant, if any.
-    Waiting(Option<Timestamp>),
+    /// Everything that is open waits for something durable.
+    Waiting {
+        /// The earliest instant, if any.
+        until: Option<Timestamp>,
+        /// What else wakes it.
+        on: WaitsOn,
+    },
 }
 
 impl Live {
@@ -174,7 +205,8 @@ impl Live {
         Arc::new(live)
     }
 
-    fn of(engine: Arc<Inner>, run: Run, lane: Lane, replay: Replay) -> Self {
+    fn of(engine: Arc<Inner>, run: Run, lane: Lane, mut replay: Replay) -> Self {
+        let inbox = Inbox::of(replay.take_signals());
         Self {
             tenant: run.tenant.clone(),
             id: run.id,
@@ -201,11 +233,13 @@ impl Live {
                 ended: false,
                 inside: false,
                 dropped_calls: 0,
+                inbox,
+                cancelled: None,
             }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -274,7 +308,7 @@ impl Live {
             (state.replay.step(&open.identity).cloned(), state.replay.is_abandoned(&open.identity))
         };
         if abandoned {
-            let _waiting = open.wait(None);
+            let _waiting = open.wait(Wait::default());
             std::future::pending::<()>().await;
         }
         step
@@ -337,7 +371,12 @@ impl Live {
         } else if state.replaying {
             Rest::Quiescent
         } else if !state.waits.is_empty() && state.waits.len() + state.behind == state.open {
-            Rest::Waiting(state.waits.values().flatten().min().copied())
+            let until = state.waits.values().filter_map(|wait| wait.until).min();
+            let on = WaitsOn {
+                answer: state.waits.values().any(|wait| wait.answer),
+                signal: state.waits.values().any(|wait| wait.signal.is_some()),
+            };
+            Rest::Waiting { until, on }
         } else {
             Rest::Working
         }
@@ -467,6 +506,45 @@ impl Live {
     /// A call may outlive the run, because its code dropped it.
     pub(super) fn has_dropped_call(&self) -> bool {
         self.state().dropped_calls > 0
+    }
+
+    /// The run knows that it is cancelled, and has time to end by itself.
+    pub(super) fn cancelled(&self, until: Option<Timestamp>) {
+        self.state().cancelled = until;
+    }
+
+    /// What a command asks of this activation: to stop, or to be looked at again at this instant. Asked when the body has
+    /// come to rest, and so has said whether it waits to be cancelled.
+    pub(super) fn commanded(&self, now: Timestamp) -> Result<Option<Timestamp>, Stop> {
+        let state = self.state();
+        if let Some(pause) = state.inbox.first(&Verb::Pause.signal()) {
+            return Err(Stop::Paused(Box::new(pause.clone())));
+        }
+        if state.replaying {
+            return Ok(None); // it may wait to be cancelled when it has come to where it was
+        }
+        match state.cancelled {
+            Some(until) if until <= now => Err(Stop::Cancelled),
+            None if state.inbox.first(&Verb::Cancel.signal()).is_some() => Err(Stop::Cancelled),
+            until => Ok(until),
+        }
+    }
+
+    /// The command that cancels the run, received or not.
+    pub(super) fn cancel_pending(&self) -> Option<Signal> {
+        self.state().inbox.first(&Verb::Cancel.signal()).cloned()
+    }
+
+    /// Ends the activation in order to park, unless a signal has come that it waits for: whoever delivers one from here
+    /// on is told that it came too late, and wakes the run again.
+    pub(super) fn end_to_park(&self) -> bool {
+        let mut state = self.state();
+        let State { waits, inbox, .. } = &*state;
+        if waits.values().filter_map(|wait| wait.signal.as_ref()).any(|wanted| inbox.has(wanted)) {
+            return false;
+        }
+        state.ended = true;
+        true
     }
 
     /// From here on dropped futures leave no mark, and the context is refused.
@@ -620,11 +698,11 @@ impl Open {
     }
 
     /// It waits for something durable from now on, until the guard is dropped.
-    pub(super) fn wait(&self, until: Option<Timestamp>) -> Waiting<'_> {
+    pub(super) fn wait(&self, wait: Wait) -> Waiting<'_> {
         let mut state = self.live.state();
         let number = state.next_wait;
         state.next_wait += 1;
-        state.waits.insert(number, until);
+        state.waits.insert(number, wait);
         state.busy -= 1;
         Waiting { live: &self.live, on: On::Durable(number) }
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::id::RecordId;
-use crate::store::{History, PastCall, PastStep, PastUse, StepKind};
+use crate::store::{History, PastCall, PastStep, PastUse, Signal, StepKind};
 
 /// Identity inside a run: turn, kind, name and id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +23,12 @@ pub(super) enum Kind {
     Drawn,
     Select,
     Transaction,
+    /// The receipt of a signal.
+    Signal,
+    /// A signal sent to another run.
+    Sent,
+    /// A child that was begun.
+    Child,
     /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
     Call,
     /// A loop of turns.
@@ -41,6 +47,9 @@ impl Kind {
             Self::Drawn => StepKind::Drawn,
             Self::Select => StepKind::Select,
             Self::Transaction => StepKind::Transaction,
+            Self::Signal => StepKind::Signal,
+            Self::Sent => StepKind::Sent,
+            Self::Child => StepKind::Child,
             Self::Call => StepKind::CallFailed,
             Self::Turns => StepKind::Turns,
         }
@@ -53,6 +62,9 @@ impl Kind {
             Self::Drawn => "drawn",
             Self::Select => "select",
             Self::Transaction => "transaction",
+            Self::Signal => "signal",
+            Self::Sent => "sent signal",
+            Self::Child => "child",
             Self::Call => "call",
             Self::Turns => "turns",
             Self::Scope => "scope",
@@ -61,6 +73,16 @@ impl Kind {
 }
 
 impl Identity {
+    /// Its id, told apart from those of other turns: for what is known by it outside of the run's own history.
+    pub(super) fn in_turn(&self) -> String {
+        if self.turn == 0 { self.id.clone() } else { format!("~turn:{}/{}", self.turn, self.id) }
+    }
+
+    /// Its name and its id.
+    pub(super) fn place(&self) -> String {
+        format!("{}/{}", self.name, self.in_turn())
+    }
+
     /// The name of the mark that its dropped future left.
     pub(super) fn abandoned_name(&self) -> String {
         format!("{}/{}", self.kind.name(), self.name)
@@ -80,6 +102,7 @@ pub(super) struct Replay {
     turns: HashMap<u32, PastTurn>,
     kept: HashSet<String>,
     asked: HashSet<RecordId>,
+    signals: Vec<Signal>,
 }
 
 /// What is recorded of a turn.
@@ -101,7 +124,7 @@ pub(super) enum Recorded {
 
 impl Replay {
     pub(super) fn of(history: History) -> Self {
-        let mut replay = Self::default();
+        let mut replay = Self { signals: history.signals, ..Self::default() };
         for step in history.steps {
             if step.kind == StepKind::Kept {
                 replay.kept.insert(step.id);
@@ -117,6 +140,11 @@ impl Replay {
             replay.turn(used.turn).uses.insert(used.key.as_str().to_owned(), used);
         }
         replay
+    }
+
+    /// What was said to the run, and it has not received.
+    pub(super) fn take_signals(&mut self) -> Vec<Signal> {
+        std::mem::take(&mut self.signals)
     }
 
     fn turn(&mut self, turn: u32) -> &mut PastTurn {

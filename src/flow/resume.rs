@@ -12,7 +12,9 @@ use super::run::{End, written};
 use crate::exec::{ExecError, escalation_of_orphan, look_only};
 use crate::id::{EscalationId, RecordId};
 use crate::ledger::{Divergence, Record, State};
-use crate::store::{Escalation, EscalationKind, PastCall, Run, RunState, Store as _, StoreError, Turns};
+use crate::store::{
+    Escalation, EscalationKind, PastCall, Run, RunState, Signal, Store as _, StoreError, Turns,
+};
 
 /// So many turns are read at once.
 const TURNS: u32 = 256;
@@ -171,6 +173,17 @@ pub(super) async fn halt(
     question: String,
     record: Option<RecordId>,
 ) -> End {
+    halt_on(live, kind, question, record, None).await
+}
+
+/// The same because of a command, which is received with it.
+pub(super) async fn halt_on(
+    live: &Arc<Live>,
+    kind: EscalationKind,
+    question: String,
+    record: Option<RecordId>,
+    command: Option<Signal>,
+) -> End {
     live.end();
     let core = &live.engine.core;
     tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, %question, "halted");
@@ -189,7 +202,8 @@ pub(super) async fn halt(
         opened_at: core.now(),
         answer: None,
     };
-    let change = core.change(Some(live.lane)).run(run).escalation(escalation);
+    let mut change = core.change(Some(live.lane)).run(run).escalation(escalation);
+    change.received = command.map(Box::new);
     match written(live, core.group.commit_one(change).await) {
         Ok(()) => End::Over(state),
         Err(error) => End::Failed(error),

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::child::farewell;
+use super::command::{Command, Verb};
 use super::engine::Inner;
 use super::failure::Failure;
 use super::live::{Live, Rest, Stop};
@@ -15,7 +17,9 @@ use super::{ctx::Ctx, resume};
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, follow_dropped};
 use crate::payload::{Payload, Stored};
-use crate::store::{EscalationKind, Lane, Run, RunState, StepKind, Store as _, StoreError, Verdict};
+use crate::store::{
+    EscalationKind, Lane, Run, RunState, Signal, StepKind, Store as _, StoreError, Turns, Verdict, WaitsOn,
+};
 
 /// A run whose waits are all durable keeps its memory for this long, in case one of them ends soon.
 const GRACE: Duration = Duration::from_millis(200);
@@ -39,7 +43,7 @@ enum Polled {
     Finished(Result<Payload, Failure>),
     Panicked(String),
     Quiescent,
-    Parkable(Option<Timestamp>),
+    Parkable(Option<Timestamp>, WaitsOn),
     Stopped(Stop),
 }
 
@@ -118,10 +122,12 @@ async fn carry(live: &Arc<Live>) -> End {
                 Ok(Some(stop)) => return stopped(live, body, stop).await,
                 Err(error) => return End::Failed(error),
             },
-            Polled::Parkable(until) => {
-                live.end(); // what is dropped from here on is dropped by parking
-                drop(body);
-                return Box::pin(park(live, until)).await;
+            Polled::Parkable(until, on) => {
+                if !live.end_to_park() {
+                    continue;
+                }
+                drop(body); // what is dropped from here on is dropped by parking
+                return Box::pin(park(live, until, on)).await;
             }
             Polled::Finished(result) => {
                 live.end();
@@ -152,6 +158,8 @@ async fn stopped(live: &Arc<Live>, body: Body, stop: Stop) -> End {
     match stop {
         Stop::Failed(error) => End::Failed(error),
         Stop::Bounce | Stop::Continue(_) => End::Again,
+        Stop::Paused(signal) => Box::pin(pause(live, *signal)).await,
+        Stop::Cancelled => Box::pin(cancel(live)).await,
         Stop::Halt { kind, question, record } => Box::pin(resume::halt(live, kind, question, record)).await,
     }
 }
@@ -193,7 +201,7 @@ async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> End {
 async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
     let clock = live.engine.core.clock.clone();
     let waker = Waker::from(live.waker.clone());
-    let mut grace = None;
+    let (mut grace, mut limit, mut forced) = (None, None, None);
     poll_fn(|cx| {
         live.waker.driven_by(cx.waker());
         for _ in 0..POLLS {
@@ -212,18 +220,31 @@ async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
             if live.waker.take_woken() {
                 continue;
             }
+            match live.commanded(clock.now()) {
+                Err(stop) => return Poll::Ready(Polled::Stopped(stop)),
+                Ok(Some(until)) => {
+                    let timer = limit.get_or_insert_with(|| clock.sleep(clock.now().until(until)));
+                    if timer.as_mut().poll(cx).is_ready() {
+                        limit = None;
+                        continue;
+                    }
+                    forced = Some(until);
+                }
+                Ok(None) => {}
+            }
             match live.rest() {
                 Rest::Quiescent => return Poll::Ready(Polled::Quiescent),
                 Rest::Working => {
                     grace = None;
                     return Poll::Pending;
                 }
-                Rest::Waiting(until) => {
+                Rest::Waiting { until, on } => {
+                    let until = until.into_iter().chain(forced).min();
                     if until.is_some_and(|at| clock.now().until(at) <= GRACE) {
                         return Poll::Pending; // it ends soon
                     }
                     let timer = grace.get_or_insert_with(|| clock.sleep(GRACE));
-                    return timer.as_mut().poll(cx).map(|()| Polled::Parkable(until));
+                    return timer.as_mut().poll(cx).map(|()| Polled::Parkable(until, on));
                 }
             }
         }
@@ -232,6 +253,57 @@ async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
         Poll::Pending
     })
     .await
+}
+
+/// Somebody paused the run: it is halted with the question whether it may go on.
+async fn pause(live: &Arc<Live>, signal: Signal) -> End {
+    match command(live, Some(&signal.body)).await {
+        Ok(command) => {
+            let question = command.question(live.id);
+            resume::halt_on(live, EscalationKind::Paused, question, None, Some(signal)).await
+        }
+        Err(error) => End::Failed(error),
+    }
+}
+
+/// Somebody cancelled the run: it fails, after its children were cancelled.
+///
+/// # Crash
+/// The command stays until the run has ended: whoever carries the run on finds it, and does the same again.
+async fn cancel(live: &Arc<Live>) -> End {
+    let cancelled = async {
+        let body = match live.cancel_pending() {
+            Some(signal) => Some(signal.body),
+            None => received_before(live).await?,
+        };
+        let command = command(live, body.as_ref()).await?;
+        tracing::info!(tenant = %live.tenant, run = %live.id, by = command.by, "cancelled");
+        live.engine.cancel_children(live, &command).await?;
+        Ok(command)
+    };
+    match cancelled.await {
+        Ok(command) => finish(live, Err(command.failure())).await,
+        Err(error) => End::Failed(error),
+    }
+}
+
+/// The command that the run has received, and did not obey in time.
+async fn received_before(live: &Arc<Live>) -> Result<Option<Stored>, ExecError> {
+    live.flushed().await?;
+    let history = live.engine.core.group.run_history(&live.tenant, live.id, Turns::ALL).await;
+    let history = history.map_err(|source| ExecError::Store { key: live.id.to_string(), source })?;
+    let name = Verb::Cancel.signal();
+    let received = history.steps.into_iter().find(|step| step.kind == StepKind::Signal && step.name == name);
+    Ok(received.and_then(|step| step.value))
+}
+
+/// Whatever a command says of itself, it is obeyed.
+async fn command(live: &Arc<Live>, body: Option<&Stored>) -> Result<Command, ExecError> {
+    let body = match body {
+        Some(body) => live.engine.core.load(&live.tenant, body).await?,
+        None => Payload::stored("null"),
+    };
+    Ok(Command::of(&body).unwrap_or_else(|_| Command::unreadable()))
 }
 
 pub(super) fn message(panic: &(dyn std::any::Any + Send)) -> String {
@@ -243,9 +315,9 @@ pub(super) fn message(panic: &(dyn std::any::Any + Send)) -> String {
 ///
 /// # Crash
 /// Before the row is durable the run is active, and is resumed at once; after, when its time comes.
-async fn park(live: &Arc<Live>, until: Option<Timestamp>) -> End {
+async fn park(live: &Arc<Live>, until: Option<Timestamp>, on: WaitsOn) -> End {
     let ticket = live.change_run(|run| {
-        run.state = RunState::Waiting { until };
+        run.state = RunState::Waiting { until, on };
         run.deaths = 0;
     });
     match written(live, ticket.durable().await) {
@@ -267,13 +339,16 @@ async fn finish(live: &Arc<Live>, result: Result<Payload, Failure>) -> End {
         Err(error) => return End::Failed(error),
     };
     let core = &live.engine.core;
-    let (state, large) = match result.and_then(|output| Ok(output.within(&core.limits)?)) {
+    let result = result.and_then(|output| Ok(output.within(&core.limits)?));
+    let farewell = farewell(core, &live.run(), result.as_ref());
+    let (state, large) = match result {
         Ok(output) => {
             let (output, large) = core.storable(output);
             (RunState::Succeeded { output }, large)
         }
         Err(failure) => (RunState::Failed { failure: failure.payload() }, None),
     };
+    let (signal, said) = farewell.unzip();
     let dropped = live.has_dropped_call();
     let run = live.next_run(|run| {
         run.state = state.clone();
@@ -282,9 +357,16 @@ async fn finish(live: &Arc<Live>, result: Result<Payload, Failure>) -> End {
     });
     let mut change = core.change(Some(live.lane)).run(run);
     change.escalations = left;
+    change.signal = signal.clone().map(Box::new);
+    let large = large.into_iter().chain(said.flatten());
     change.payloads.extend(large.map(|payload: Payload| (live.tenant.clone(), payload)));
     match written(live, core.group.commit_one(change).await) {
-        Ok(()) => End::Over(state),
+        Ok(()) => {
+            if let Some(signal) = signal {
+                live.engine.delivered(signal).await;
+            }
+            End::Over(state)
+        }
         Err(error) => End::Failed(error),
     }
 }

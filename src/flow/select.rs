@@ -3,12 +3,21 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Either};
 
 use super::ctx::{Ctx, Label};
 use super::failure::Failure;
 use super::replay::Kind;
+
+/// A wait was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the wait was given up after {} s", limit.as_secs_f64())]
+pub struct Elapsed {
+    /// After how long.
+    pub limit: Duration,
+}
 
 impl Ctx {
     /// Waits for the first of two, and drops the other. The form to use in workflows instead of `select!`.
@@ -27,6 +36,37 @@ impl Ctx {
         let first: BoxFuture<'_, _> = Box::pin(async { Either::Left(first.await) });
         let second = Box::pin(async { Either::Right(second.await) });
         self.select_all(label, vec![first, second]).await.map(|(_, output)| output)
+    }
+
+    /// Waits for something, but not longer than this: a durable time-out, for a signal, a child, a call. What loses
+    /// is dropped.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use counterfoil::{Ctx, Failure};
+    /// async fn order(ctx: Ctx, _order: u32) -> Result<&'static str, Failure> {
+    ///     match ctx.within("payment", Duration::from_hours(72), ctx.signal::<u64>("paid")).await? {
+    ///         Ok(paid) => paid.map(|_| "paid"),
+    ///         Err(_elapsed) => Ok("forgotten"),
+    ///     }
+    /// }
+    /// ```
+    pub async fn within<F>(
+        &self,
+        label: impl Into<Label>,
+        limit: Duration,
+        future: F,
+    ) -> Result<Result<F::Output, Elapsed>, Failure>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        let label = label.into();
+        let limited = self.sleep_named(label.clone(), limit);
+        match self.select(label, future, limited).await? {
+            Either::Left(output) => Ok(Ok(output)),
+            Either::Right(slept) => slept.map(|()| Err(Elapsed { limit })),
+        }
     }
 
     /// Waits for the first of many, drops the others, and says which it was. Earlier ones win ties.

@@ -131,6 +131,14 @@ points! {
     BeforeCheckpoint = "before-checkpoint",
     /// A step's checkpoint is durable.
     AfterCheckpoint = "after-checkpoint",
+    /// Something is to be said to a run; it is not durable.
+    BeforeSignal = "before-signal",
+    /// What was said to a run is durable; the run was not told.
+    AfterSignal = "after-signal",
+    /// A run is to receive what was said to it; that is not durable.
+    BeforeReceipt = "before-receipt",
+    /// A run has received what was said to it.
+    AfterReceipt = "after-receipt",
     /// A call was asked for; its intent is not durable, and nothing was sent.
     BeforeStarted = "before-started",
     /// The intent of a call is durable; nothing was sent.

@@ -77,6 +77,12 @@ impl Watched {
                 _ => boundary!(BeforeTakeover, AfterTakeover),
             });
         }
+        if change.signal.is_some() {
+            return Some(boundary!(BeforeSignal, AfterSignal));
+        }
+        if change.received.is_some() {
+            return Some(boundary!(BeforeReceipt, AfterReceipt));
+        }
         if change.step.is_some() {
             return Some(boundary!(BeforeCheckpoint, AfterCheckpoint));
         }
@@ -182,6 +188,6 @@ impl Store for Watched {
     }
 
     crate::delegate_reads!(self => self.store;
-        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
+        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list signal_find signal_pending escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
     );
 }

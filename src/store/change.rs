@@ -1,6 +1,6 @@
 //! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
 
-use super::rows::{Escalation, Evidence, Run, Step, Use};
+use super::rows::{Escalation, Evidence, Run, Signal, Step, Use};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Tenant};
 use crate::ledger::{Basis, Record, State};
@@ -30,6 +30,10 @@ pub struct Change {
     pub prune: Option<u32>,
     /// A question: without an answer a new one, with an answer one that was open.
     pub escalations: Vec<Escalation>,
+    /// Something said to a run. Refused as `Exists` if it has another of this name and id.
+    pub signal: Option<Box<Signal>>,
+    /// A signal that its run has received. Refused as `Stale` if there is none.
+    pub received: Option<Box<Signal>>,
     /// What a fenced worker learned.
     pub evidence: Option<Box<Evidence>>,
     /// Payloads that are too large for their rows.
@@ -130,6 +134,8 @@ impl Change {
             || self.run.is_some()
             || self.step.is_some()
             || self.used.is_some()
+            || self.signal.is_some()
+            || self.received.is_some()
             || !self.escalations.is_empty()
     }
 
@@ -156,11 +162,12 @@ impl Change {
         })
     }
 
-    /// A change that asks "am I the first?": the start of an operation or of a run. That it is refused because
+    /// A change that asks "am I the first?": the start of an operation or of a run, a signal. That it is refused because
     /// somebody else was first is an answer, and holds up nothing behind it.
     pub fn is_question(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.revision == 1)
             || self.run.as_ref().is_some_and(|run| run.revision == 1)
+            || self.signal.is_some()
     }
 
     /// With this verdict nothing behind it in its lane may be written.

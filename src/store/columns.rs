@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::rows::{Escalation, Run, RunState};
+use super::rows::{Escalation, Run, RunState, WaitsOn};
 use crate::clock::Timestamp;
 use crate::ledger::{Record, State};
 use crate::payload::{Payload, Stored};
@@ -64,24 +64,31 @@ pub(super) const fn has_no_turns(run: &Run) -> bool {
     run.base == 0 && run.turn == 1
 }
 
-/// When a run is to be woken, and its outcome. Its code is [`RunState::code`].
-pub(super) fn of_run(state: &RunState) -> (Option<i64>, Option<Text>) {
+/// When a run is to be woken, what else wakes it, and its outcome. Its code is [`RunState::code`].
+pub(super) fn of_run(state: &RunState) -> (Option<i64>, i64, Option<Text>) {
     match state {
-        RunState::Active => (None, None),
-        RunState::Waiting { until } => (until.map(|at| at.0), None),
-        RunState::Succeeded { output } => (None, Some(output.column())),
-        RunState::Failed { failure } | RunState::Halted { failure } => (None, Some(failure.text())),
+        RunState::Active => (None, 0, None),
+        RunState::Waiting { until, on } => (until.map(|at| at.0), on.code(), None),
+        RunState::Succeeded { output } => (None, 0, Some(output.column())),
+        RunState::Failed { failure } | RunState::Halted { failure } => (None, 0, Some(failure.text())),
     }
 }
 
 /// Reads them back; nothing if they do not fit one another.
-pub(super) fn run_state(code: i64, until: Option<i64>, outcome: Option<String>) -> Option<RunState> {
-    Some(match (code, until, outcome) {
-        (1, None, None) => RunState::Active,
-        (2, until, None) => RunState::Waiting { until: until.map(Timestamp) },
-        (3, None, Some(output)) => RunState::Succeeded { output: Stored::from_column(output)? },
-        (4, None, Some(failure)) => RunState::Failed { failure: Payload::stored(failure) },
-        (5, None, Some(failure)) => RunState::Halted { failure: Payload::stored(failure) },
+pub(super) fn run_state(
+    code: i64,
+    until: Option<i64>,
+    waits_on: i64,
+    outcome: Option<String>,
+) -> Option<RunState> {
+    Some(match (code, until, waits_on, outcome) {
+        (1, None, 0, None) => RunState::Active,
+        (2, until, on, None) => {
+            RunState::Waiting { until: until.map(Timestamp), on: WaitsOn::from_code(on)? }
+        }
+        (3, None, 0, Some(output)) => RunState::Succeeded { output: Stored::from_column(output)? },
+        (4, None, 0, Some(failure)) => RunState::Failed { failure: Payload::stored(failure) },
+        (5, None, 0, Some(failure)) => RunState::Halted { failure: Payload::stored(failure) },
         _ => return None,
     })
 }

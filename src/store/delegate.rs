@@ -20,7 +20,7 @@
 #[macro_export]
 macro_rules! delegate_reads {
     ($self:ident => $store:expr; all) => {
-        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_due next_due run_list escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
+        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list signal_find signal_pending escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
     };
     ($self:ident => $store:expr; $($method:ident)+) => {
         $($crate::delegate_reads!(@$method $self => $store);)+
@@ -80,6 +80,16 @@ macro_rules! delegate_reads {
             $store.run_answered(after, limit)
         }
     };
+    (@run_signalled $self:ident => $store:expr) => {
+        fn run_signalled(&$self, after: $crate::RunId, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Run>> {
+            $store.run_signalled(after, limit)
+        }
+    };
+    (@run_children $self:ident => $store:expr) => {
+        fn run_children<'a>(&'a $self, tenant: &'a $crate::Tenant, parent: $crate::RunId, after: $crate::RunId, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Run>> {
+            $store.run_children(tenant, parent, after, limit)
+        }
+    };
     (@run_due $self:ident => $store:expr) => {
         fn run_due(&$self, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Run>> {
             $store.run_due(until, limit)
@@ -93,6 +103,16 @@ macro_rules! delegate_reads {
     (@run_list $self:ident => $store:expr) => {
         fn run_list<'a>(&'a $self, tenant: &'a $crate::Tenant, after: $crate::RunId, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Run>> {
             $store.run_list(tenant, after, limit)
+        }
+    };
+    (@signal_find $self:ident => $store:expr) => {
+        fn signal_find<'a>(&'a $self, tenant: &'a $crate::Tenant, run: $crate::RunId, name: &'a str, id: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Signal>> {
+            $store.signal_find(tenant, run, name, id)
+        }
+    };
+    (@signal_pending $self:ident => $store:expr) => {
+        fn signal_pending<'a>(&'a $self, tenant: &'a $crate::Tenant, run: $crate::RunId) -> $crate::store::Asked<'a, Vec<$crate::store::Signal>> {
+            $store.signal_pending(tenant, run)
         }
     };
     (@escalation_find $self:ident => $store:expr) => {

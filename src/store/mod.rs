@@ -30,9 +30,11 @@ pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use model::Model;
 pub(crate) use read_only::ReadOnly;
+#[doc(hidden)]
+pub use rows::COMMAND;
 pub use rows::{
     Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Pulse, Resolution,
-    Run, RunState, Step, StepKind, Turns, Use, Worker,
+    Run, RunState, Signal, Step, StepKind, Turns, Use, WaitsOn, Worker,
 };
 pub use transaction::TransactionError;
 
@@ -94,15 +96,37 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History>;
     /// Active runs whose worker has been fenced, from `after` on: what a restart takes over.
     fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
-    /// Runs that wait for an answer alone although none of their questions is open, from `after` on: the answer
-    /// came, and the process died before it could wake them.
+    /// Runs that wait for an answer although none of their questions is open, from `after` on: the answer came, and
+    /// the process died before it could wake them.
     fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
+    /// Runs that wait for a signal and have one that they have not received, from `after` on: it came, and the process
+    /// died before it could wake them; or it is not the one that they wait for.
+    fn run_signalled(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
+    /// The runs that a run began and that are to go down with it, from `after` on.
+    fn run_children<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        parent: RunId,
+        after: RunId,
+        limit: u32,
+    ) -> Asked<'a, Vec<Run>>;
     /// Waiting runs whose time has come, the earliest first.
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>>;
     /// The earliest instant after `after` that anything waits for: a run's timer or a confirming lookup.
     fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>>;
     /// The runs of a tenant, from `after` on.
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>>;
+
+    /// A signal, received or not.
+    fn signal_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: RunId,
+        name: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Signal>>;
+    /// The signals that a run has not received, in the order in which it is to receive them.
+    fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Signal>>;
 
     /// An escalation.
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>>;

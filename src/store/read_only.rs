@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Turns, Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, Signal, Store, StoreError, Turns, Use, Verdict,
+    Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -81,6 +82,10 @@ impl Store for ReadOnly {
         run_history(tenant: &'a Tenant, id: RunId, turns: Turns) -> History;
         run_orphans(after: RunId, limit: u32) -> Vec<Run>;
         run_answered(after: RunId, limit: u32) -> Vec<Run>;
+        run_signalled(after: RunId, limit: u32) -> Vec<Run>;
+        run_children(tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
+        signal_find(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+        signal_pending(tenant: &'a Tenant, run: RunId) -> Vec<Signal>;
         run_due(until: Timestamp, limit: u32) -> Vec<Run>;
         next_due(after: Timestamp) -> Option<Timestamp>;
         run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;

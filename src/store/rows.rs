@@ -20,6 +20,8 @@ pub struct Run {
     pub version: u32,
     /// The start key, unique per tenant and workflow.
     pub key: Option<String>,
+    /// The run that began it and waits for it, or is to take it down with itself. Absent for one that stands alone.
+    pub parent: Option<RunId>,
     /// The input.
     pub input: Stored,
     /// What the start key is bound to.
@@ -52,8 +54,10 @@ pub enum RunState {
     Active,
     /// It waits for this instant, and holds no memory.
     Waiting {
-        /// When it is to go on; absent if only an answer can wake it.
+        /// When it is to go on; absent if only what it waits on can wake it.
         until: Option<Timestamp>,
+        /// What else wakes it.
+        on: WaitsOn,
     },
     /// It ended well.
     Succeeded {
@@ -70,6 +74,43 @@ pub enum RunState {
         /// Why, as JSON.
         failure: Payload,
     },
+}
+
+/// What wakes a waiting run, beside its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct WaitsOn {
+    /// The answer to an open question of its own.
+    pub answer: bool,
+    /// A signal: from outside, or from a child that has ended.
+    pub signal: bool,
+}
+
+impl WaitsOn {
+    /// Only its time.
+    pub const NOTHING: Self = Self { answer: false, signal: false };
+    /// An answer.
+    pub const ANSWER: Self = Self { answer: true, signal: false };
+    /// A signal.
+    pub const SIGNAL: Self = Self { answer: false, signal: true };
+
+    /// What either waits on.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self { answer: self.answer || other.answer, signal: self.signal || other.signal }
+    }
+
+    /// The number that rows hold.
+    pub(crate) const fn code(self) -> i64 {
+        self.answer as i64 | (self.signal as i64) << 1
+    }
+
+    /// Reads the number back.
+    pub(crate) const fn from_code(code: i64) -> Option<Self> {
+        match code {
+            0..4 => Some(Self { answer: code & 1 != 0, signal: code & 2 != 0 }),
+            _ => None,
+        }
+    }
 }
 
 impl RunState {
@@ -120,6 +161,12 @@ pub enum StepKind {
     Abandoned,
     /// A recorded effect that the run no longer asks for, and that somebody decided to keep.
     Kept,
+    /// A signal that the run received.
+    Signal,
+    /// A child that the run began.
+    Child,
+    /// A signal that the run sent.
+    Sent,
     /// Of a loop: in a turn the state that the turn began with, outside the result of the whole loop.
     Turns,
     /// The input with which the run went on as new.
@@ -128,7 +175,7 @@ pub enum StepKind {
 
 impl StepKind {
     /// All, for reading back.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Step,
         Self::Timer,
         Self::Drawn,
@@ -137,6 +184,9 @@ impl StepKind {
         Self::CallFailed,
         Self::Abandoned,
         Self::Kept,
+        Self::Signal,
+        Self::Child,
+        Self::Sent,
         Self::Turns,
         Self::Input,
     ];
@@ -152,8 +202,11 @@ impl StepKind {
             Self::CallFailed => 6,
             Self::Abandoned => 7,
             Self::Kept => 8,
-            Self::Turns => 11,
-            Self::Input => 12,
+            Self::Signal => 9,
+            Self::Child => 10,
+            Self::Sent => 11,
+            Self::Turns => 12,
+            Self::Input => 13,
         }
     }
 
@@ -185,6 +238,30 @@ pub struct Step {
     /// When.
     pub at: Timestamp,
 }
+
+/// Something that was said to a run: from outside, by another run, or by a child that has ended. It is kept until the run
+/// receives it, and after that so that the same one again is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The run it is for.
+    pub run: RunId,
+    /// What it is about. The run waits for it under this name.
+    pub name: String,
+    /// Which one: the same again is not a second one.
+    pub id: String,
+    /// Where it stands among those that the run has not received: each sender's are received in the order in which they
+    /// were sent.
+    pub place: i64,
+    /// What is said.
+    pub body: Stored,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Signals whose names begin so are commands: they wake their run whatever it waits for.
+pub const COMMAND: &str = "~!";
 
 /// A run that was answered from a record which another run (or nobody's run) owns (SAGA-6).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -249,6 +326,8 @@ pub enum EscalationKind {
     UnknownTool,
     /// An effect is committed, and whether an earlier request for it arrived as well could not be found out.
     Unconfirmed,
+    /// Somebody paused a run.
+    Paused,
 }
 
 impl EscalationKind {
@@ -257,7 +336,10 @@ impl EscalationKind {
 
     /// It is about a run, which goes on or ends with its answer.
     pub(crate) const fn halts_its_run(self) -> bool {
-        matches!(self, Self::Diverged | Self::Damaged | Self::Quarantined | Self::UnknownWorkflow)
+        matches!(
+            self,
+            Self::Diverged | Self::Damaged | Self::Quarantined | Self::UnknownWorkflow | Self::Paused
+        )
     }
 
     /// The name used in tables and messages.
@@ -272,6 +354,7 @@ impl EscalationKind {
             Self::UnknownWorkflow => "unknown workflow",
             Self::UnknownTool => "unknown tool",
             Self::Unconfirmed => "unconfirmed",
+            Self::Paused => "paused",
         }
     }
 
@@ -287,6 +370,7 @@ impl EscalationKind {
             Self::UnknownWorkflow => 7,
             Self::UnknownTool => 8,
             Self::Unconfirmed => 9,
+            Self::Paused => 10,
         }
     }
 
@@ -302,6 +386,7 @@ impl EscalationKind {
             Self::UnknownWorkflow,
             Self::UnknownTool,
             Self::Unconfirmed,
+            Self::Paused,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)
@@ -424,6 +509,8 @@ pub struct History {
     pub calls: Vec<PastCall>,
     /// The operations of others that answered it.
     pub uses: Vec<PastUse>,
+    /// The signals that it has not received, in the order in which it is to receive them.
+    pub signals: Vec<Signal>,
 }
 
 /// A checkpoint as resume needs it.

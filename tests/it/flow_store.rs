@@ -7,7 +7,7 @@ use counterfoil::clock::Timestamp;
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Refusal, Run, Store, StoreError, Turns, Use,
+    Asked, Change, Escalation, Evidence, History, Pulse, Refusal, Run, Signal, Store, StoreError, Turns, Use,
     Verdict, Worker,
 };
 use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
@@ -187,6 +187,10 @@ asks! {
     run_history(tenant: &'a Tenant, id: RunId, turns: Turns) -> History;
     run_orphans(after: RunId, limit: u32) -> Vec<Run>;
     run_answered(after: RunId, limit: u32) -> Vec<Run>;
+    run_signalled(after: RunId, limit: u32) -> Vec<Run>;
+    run_children(tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
+    signal_find(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+    signal_pending(tenant: &'a Tenant, run: RunId) -> Vec<Signal>;
     run_due(until: Timestamp, limit: u32) -> Vec<Run>;
     next_due(after: Timestamp) -> Option<Timestamp>;
     run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;

@@ -64,7 +64,7 @@ fn has_timer(tapped: &Tapped) -> bool {
 }
 
 /// Lets the grace period of a run that only waits go by.
-async fn park(process: &Process, hands: &Hands, run: RunId) {
+pub(crate) async fn park(process: &Process, hands: &Hands, run: RunId) {
     hands.asleep_for(GRACE).await;
     hands.turn(GRACE);
     process.state(run, "waiting").await;

@@ -170,7 +170,7 @@ impl Replayer {
                     return Poll::Pending;
                 }
                 return Poll::Ready(match live.rest() {
-                    Rest::Waiting(until) => ReplayOutcome::Waiting { until },
+                    Rest::Waiting { until, .. } => ReplayOutcome::Waiting { until },
                     _ => ReplayOutcome::Stopped,
                 });
             }
@@ -222,6 +222,6 @@ fn note(stop: Option<Stop>, report: &mut ReplayReport) {
         Some(Stop::Failed(error)) => {
             report.changed.push(Changed { what: "store".into(), why: error.to_string() });
         }
-        Some(Stop::Bounce | Stop::Continue(_)) | None => {}
+        Some(Stop::Bounce | Stop::Continue(_) | Stop::Paused(_) | Stop::Cancelled) | None => {}
     }
 }

@@ -3,7 +3,7 @@
 use super::sample::{self, Sample};
 use super::{admit, one, refused};
 use crate::id::RunId;
-use crate::store::{Change, Refusal, RunState, Store, Turns, Verdict};
+use crate::store::{Change, Refusal, RunState, Store, Turns, Verdict, WaitsOn};
 
 /// A batch of nothing has no verdicts.
 pub async fn nothing_is_a_batch(store: &dyn Store) {
@@ -159,7 +159,7 @@ pub async fn the_same_change_again_is_admitted(store: &dyn Store) {
         late,
         sample
             .change()
-            .run(sample.run_on(&run, RunState::Waiting { until: None }))
+            .run(sample.run_on(&run, RunState::Waiting { until: None, on: WaitsOn::ANSWER }))
             .step(sample.step(&run, "2")),
     ];
     for change in changes {
@@ -201,7 +201,7 @@ pub async fn a_part_of_a_change_again_is_refused(store: &dyn Store) {
 pub async fn changes_of_one_row_build_on_one_another(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (run, record) = (sample.run("a"), sample.record("a"));
-    let waiting = sample.run_on(&run, RunState::Waiting { until: None });
+    let waiting = sample.run_on(&run, RunState::Waiting { until: None, on: WaitsOn::ANSWER });
     let active = sample.run_on(&waiting, RunState::Active);
     let committed = sample.committed(&record);
     let batch = [

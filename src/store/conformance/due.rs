@@ -6,7 +6,7 @@ use super::admit;
 use super::sample::Sample;
 use crate::clock::Timestamp;
 use crate::id::RunId;
-use crate::store::{Escalation, EscalationKind, RunState, Store};
+use crate::store::{Escalation, EscalationKind, RunState, Store, WaitsOn};
 
 /// Waiting runs whose time has come, the earliest first, at most so many; the instant itself has come.
 pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
@@ -14,7 +14,7 @@ pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
     let other = sample.for_tenant("globex");
     let (late, early, middle) = (sample.timer(300), sample.timer(-5), other.timer(200));
     let mut for_ever = sample.run_without_key();
-    for_ever.state = RunState::Waiting { until: None };
+    for_ever.state = RunState::Waiting { until: None, on: WaitsOn::ANSWER };
     let active = sample.run_without_key();
     let runs = [&late, &early, &middle, &for_ever, &active];
     admit(store, &runs.map(|run| sample.change().run(run.clone()))).await;
@@ -35,7 +35,7 @@ pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let waiting = || {
         let mut run = sample.run_without_key();
-        run.state = RunState::Waiting { until: None };
+        run.state = RunState::Waiting { until: None, on: WaitsOn::ANSWER };
         run
     };
     let (asking, answered, timed) = (waiting(), waiting(), sample.timer(300));
@@ -72,7 +72,8 @@ pub async fn next_due_is_the_earliest_of_all(store: &dyn Store) {
     let next = async || after(i64::MIN).await;
     assert_eq!(next().await, None);
 
-    let waiting = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(500)) });
+    let waiting =
+        sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(500)), on: WaitsOn::NOTHING });
     admit(store, &[sample.change().run(waiting)]).await;
     assert_eq!(next().await, Some(Timestamp(500)));
 

@@ -28,6 +28,7 @@ pub mod lane;
 pub mod record;
 pub mod run;
 pub mod sample;
+pub mod signal;
 pub mod state;
 pub mod step;
 pub mod tenant;
@@ -131,6 +132,15 @@ macro_rules! conformance_cases {
                 belongs_to_its_tenant,
                 is_listed_from_a_place_on,
                 orphans_are_active_and_nobodys;
+            signal:
+                is_pending_until_it_is_received,
+                hostile_text_is_text,
+                are_listed_in_their_order,
+                an_id_is_taken_once,
+                is_received_once,
+                a_fenced_worker_says_nothing,
+                runs_that_have_one_are_found,
+                children_are_found_by_their_parent;
             step:
                 comes_back_with_its_run,
                 hostile_text_is_text,

@@ -8,7 +8,9 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId};
 use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, State};
 use crate::payload::Stored;
-use crate::store::{Change, Escalation, EscalationKind, Refusal, Run, RunState, Store, Use, Verdict};
+use crate::store::{
+    Change, Escalation, EscalationKind, Refusal, Run, RunState, Store, Use, Verdict, WaitsOn,
+};
 
 fn states() -> Vec<State> {
     let response = || inline(json!({ "id": "ch_1", "cents": 12.5 }));
@@ -205,7 +207,7 @@ pub async fn orphans_are_started_and_nobodys(store: &dyn Store) {
 /// A run that ended unsettled resumes nothing: what it left started is an orphan, and only that.
 pub async fn orphans_are_left_by_runs_that_ended_unsettled(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
-    let waits = RunState::Waiting { until: None };
+    let waits = RunState::Waiting { until: None, on: WaitsOn::ANSWER };
     let halted = RunState::Halted { failure: payload(&json!("why")) };
     let failed = RunState::Failed { failure: payload(&json!("why")) };
     let succeeded = RunState::Succeeded { output: inline(json!(7)) };

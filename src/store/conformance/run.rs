@@ -7,15 +7,15 @@ use super::{admit, one, refused};
 use crate::clock::Timestamp;
 use crate::id::RunId;
 use crate::payload::Stored;
-use crate::store::{Refusal, Run, RunState, Store, Verdict};
+use crate::store::{Refusal, Run, RunState, Store, Verdict, WaitsOn};
 
 fn states() -> Vec<RunState> {
     let failure = payload(&json!({ "message": HOSTILE }));
     vec![
         RunState::Active,
-        RunState::Waiting { until: None },
-        RunState::Waiting { until: Some(Timestamp(i64::MIN)) },
-        RunState::Waiting { until: Some(Timestamp(i64::MAX)) },
+        RunState::Waiting { until: None, on: WaitsOn::ANSWER },
+        RunState::Waiting { until: Some(Timestamp(i64::MIN)), on: WaitsOn::NOTHING },
+        RunState::Waiting { until: Some(Timestamp(i64::MAX)), on: WaitsOn::NOTHING },
         RunState::Succeeded { output: inline(json!(null)) },
         RunState::Succeeded { output: Stored::At(failure.digest()) },
         RunState::Failed { failure: failure.clone() },
@@ -109,7 +109,7 @@ pub async fn without_a_key_there_is_no_clash(store: &dyn Store) {
 pub async fn an_update_follows_the_revision_before(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let first = sample.run("a");
-    let second = sample.run_on(&first, RunState::Waiting { until: None });
+    let second = sample.run_on(&first, RunState::Waiting { until: None, on: WaitsOn::ANSWER });
     let third = sample.run_on(&second, RunState::Active);
     admit(store, &[sample.change().run(first.clone())]).await;
     assert_eq!(refused(store, sample.change().run(third.clone())).await, Some(Refusal::Stale), "too far");
@@ -145,9 +145,9 @@ pub async fn another_change_at_the_same_revision_is_stale(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
     admit(store, &[sample.change().run(run.clone())]).await;
-    let first = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(7)) });
+    let first = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(7)), on: WaitsOn::NOTHING });
     admit(store, &[sample.change().run(first.clone())]).await;
-    let second = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(8)) });
+    let second = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(8)), on: WaitsOn::NOTHING });
     assert_eq!(one(store, sample.change().run(second)).await, Verdict::Refused(Refusal::Stale));
     assert_found(store, &first).await;
 }
@@ -182,7 +182,7 @@ pub async fn is_listed_from_a_place_on(store: &dyn Store) {
 pub async fn orphans_are_active_and_nobodys(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let first = old.run("first");
-    let waiting = Run { state: RunState::Waiting { until: None }, ..old.run("waiting") };
+    let waiting = Run { state: RunState::Waiting { until: None, on: WaitsOn::ANSWER }, ..old.run("waiting") };
     let ended = Run { state: RunState::Succeeded { output: inline(json!(1)) }, ..old.run("ended") };
     let second = old.for_tenant("globex").run("second");
     let third = old.run("third");

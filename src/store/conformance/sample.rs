@@ -10,8 +10,8 @@ use crate::id::{EscalationId, Fence, Ids, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, Key, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Answer, Change, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Step, StepKind, Store,
-    Use, WorkerChange,
+    Answer, Change, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Signal, Step, StepKind,
+    Store, Use, WaitsOn, WorkerChange,
 };
 
 /// Text that has broken programs before.
@@ -130,6 +130,7 @@ impl Sample {
             workflow: name("order"),
             version: 1,
             key: None,
+            parent: None,
             input: inline(json!({ "order": 7 })),
             input_hash: hash("order"),
             state: RunState::Active,
@@ -151,7 +152,10 @@ impl Sample {
 
     /// A new run that waits for an instant.
     pub fn timer(&self, until: i64) -> Run {
-        Run { state: RunState::Waiting { until: Some(Timestamp(until)) }, ..self.run_without_key() }
+        Run {
+            state: RunState::Waiting { until: Some(Timestamp(until)), on: WaitsOn::NOTHING },
+            ..self.run_without_key()
+        }
     }
 
     /// A checkpoint of a run.
@@ -166,6 +170,19 @@ impl Sample {
             input_hash: Some(hash(id)),
             value: Some(inline(json!({ "step": id }))),
             at: Timestamp(2_000),
+        }
+    }
+
+    /// Something said to a run.
+    pub fn signal(&self, run: &Run, name: &str, id: &str) -> Signal {
+        Signal {
+            tenant: self.tenant.clone(),
+            run: run.id,
+            name: name.to_owned(),
+            id: id.to_owned(),
+            place: 0,
+            body: inline(json!({ "said": id })),
+            at: Timestamp(2_500),
         }
     }
 

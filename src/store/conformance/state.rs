@@ -14,6 +14,7 @@ use crate::store::{Change, PastStep, RunState, Store, Turns, WorkerChange};
 pub struct Names {
     tenants: BTreeSet<Tenant>,
     workers: BTreeSet<String>,
+    signals: BTreeSet<(RunId, String, String)>,
     runs: BTreeSet<RunId>,
     starts: BTreeSet<(String, String)>,
     records: BTreeSet<RecordId>,
@@ -33,7 +34,7 @@ impl Names {
             self.tenants.insert(run.tenant.clone());
             self.runs.insert(run.id);
             self.starts.extend(run.key.clone().map(|key| (run.workflow.as_str().to_owned(), key)));
-            if let RunState::Waiting { until } = run.state {
+            if let RunState::Waiting { until, .. } = run.state {
                 self.instants.extend(until);
             }
         }
@@ -46,6 +47,11 @@ impl Names {
         if let Some(step) = &change.step {
             self.tenants.insert(step.tenant.clone());
             self.runs.insert(step.run);
+        }
+        for signal in change.signal.iter().chain(&change.received) {
+            self.tenants.insert(signal.tenant.clone());
+            self.runs.insert(signal.run);
+            self.signals.insert((signal.run, signal.name.clone(), signal.id.clone()));
         }
         if let Some(used) = &change.used {
             self.tenants.insert(used.tenant.clone());
@@ -87,6 +93,7 @@ impl State {
             let after = after.copied().unwrap_or(RunId(i64::MIN));
             state.note(format!("run_orphans {after} {limit}"), &store.run_orphans(after, limit).await);
             state.note(format!("run_answered {after} {limit}"), &store.run_answered(after, limit).await);
+            state.note(format!("run_signalled {after} {limit}"), &store.run_signalled(after, limit).await);
             let unknown = store.escalation_unknown_workflow(EscalationId(i64::MIN), limit).await;
             state.note(format!("escalation_unknown_workflow {limit}"), &unknown);
             for until in names.instants.iter().copied().chain([Timestamp::MAX]) {
@@ -124,6 +131,13 @@ impl State {
                 }
                 self.note(format!("{tenant}: {turns:?} of {id}"), &history);
             }
+            self.note(format!("{tenant}: pending of {id}"), &store.signal_pending(tenant, *id).await);
+            let children = store.run_children(tenant, *id, RunId(i64::MIN), u32::MAX).await;
+            self.note(format!("{tenant}: children of {id}"), &children);
+        }
+        for (run, name, id) in &names.signals {
+            let signal = store.signal_find(tenant, *run, name, id).await;
+            self.note(format!("{tenant}: signal {name:?} {id:?} to {run}"), &signal);
         }
         for (workflow, key) in &names.starts {
             let run = store.run_keyed(tenant, workflow, key).await;

@@ -3,7 +3,7 @@
 use super::sample::{Sample, fence_others};
 use super::{admit, refused};
 use crate::ledger::{Owner, Record};
-use crate::store::{Change, History, Refusal, Run, RunState, Step, Store, Turns, Use};
+use crate::store::{Change, History, Refusal, Run, RunState, Step, Store, Turns, Use, WaitsOn};
 
 fn step(sample: &Sample, run: &Run, turn: u32) -> Step {
     Step { turn, ..sample.step(run, "1") }
@@ -20,7 +20,7 @@ fn in_turn(sample: &Sample, run: &Run, turn: u32) -> Run {
 }
 
 async fn turns_of(store: &dyn Store, run: &Run, turns: Turns) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
-    let History { steps, calls, uses } = store.run_history(&run.tenant, run.id, turns).await.unwrap();
+    let History { steps, calls, uses, .. } = store.run_history(&run.tenant, run.id, turns).await.unwrap();
     let mut found = (
         steps.iter().map(|step| step.turn).collect::<Vec<_>>(),
         calls.iter().map(|call| call.turn).collect::<Vec<_>>(),
@@ -42,7 +42,7 @@ pub async fn a_run_is_in_one(store: &dyn Store) {
         admit(store, &[sample.change().run(run.clone())]).await;
         assert_eq!(store.run_find(&run.tenant, run.id).await.unwrap(), Some(run.clone()));
         // As one that is taken over.
-        run = sample.run_on(&run, RunState::Waiting { until: None });
+        run = sample.run_on(&run, RunState::Waiting { until: None, on: WaitsOn::ANSWER });
         admit(store, &[sample.change().run(run.clone())]).await;
         assert_eq!(store.run_find(&run.tenant, run.id).await.unwrap(), Some(run.clone()));
     }

@@ -13,7 +13,8 @@ use tokio::sync::Notify;
 
 use self::tables::Tables;
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Turns, Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, Signal, Store, StoreError, Turns, Use, Verdict,
+    Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -279,6 +280,20 @@ impl Store for Model {
         self.ask(move |tables| tables.run_answered(after, limit))
     }
 
+    fn run_signalled(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        self.ask(move |tables| tables.run_signalled(after, limit))
+    }
+
+    fn run_children<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        parent: RunId,
+        after: RunId,
+        limit: u32,
+    ) -> Asked<'a, Vec<Run>> {
+        self.ask(move |tables| tables.run_children(tenant, parent, after, limit))
+    }
+
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
         self.ask(move |tables| tables.run_due(until, limit))
     }
@@ -289,6 +304,20 @@ impl Store for Model {
 
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
         self.ask(move |tables| tables.run_list(tenant, after, limit))
+    }
+
+    fn signal_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: RunId,
+        name: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Signal>> {
+        self.ask(move |tables| tables.signal_find(tenant, run, name, id))
+    }
+
+    fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Signal>> {
+        self.ask(move |tables| tables.signal_pending(tenant, run))
     }
 
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {

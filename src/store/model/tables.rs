@@ -7,8 +7,8 @@ use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
-    Change, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Refusal, Run,
-    RunState, Step, StepKind, Turns, Use, Verdict, Worker, WorkerChange,
+    COMMAND, Change, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Refusal,
+    Run, RunState, Signal, Step, StepKind, Turns, Use, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
@@ -26,6 +26,8 @@ pub(super) struct Tables {
     pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), Use>,
     evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
     pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
+    /// Each with whether its run has received it.
+    pub(super) signals: BTreeMap<(Tenant, RunId, String, String), (Signal, bool)>,
 }
 
 /// Writing.
@@ -103,6 +105,16 @@ impl Tables {
                 _ => return Err(Refusal::Stale), // the first answer stands
             }
         }
+        if let Some(signal) = &change.signal
+            && self.signals.contains_key(&signal_key(signal))
+        {
+            return Err(Refusal::Exists);
+        }
+        if let Some(signal) = &change.received
+            && self.signals.get(&signal_key(signal)).is_none_or(|(_, received)| *received)
+        {
+            return Err(Refusal::Stale);
+        }
         Ok(())
     }
 
@@ -128,7 +140,11 @@ impl Tables {
             .escalations
             .iter()
             .map(|escalation| self.escalation_find(&escalation.tenant, escalation.id) == Some(escalation));
-        let all: Vec<bool> = [worker, run, record, step].into_iter().flatten().chain(escalations).collect();
+        let stored = |signal: &Signal| self.signals.get(&signal_key(signal));
+        let signal = change.signal.as_deref().map(|signal| stored(signal).is_some_and(|(s, _)| s == signal));
+        let received = change.received.as_deref().map(|signal| stored(signal).is_some_and(|(_, r)| *r));
+        let all: Vec<bool> =
+            [worker, run, record, step, signal, received].into_iter().flatten().chain(escalations).collect();
         !all.is_empty() && all.into_iter().all(|written| written)
     }
 
@@ -171,6 +187,14 @@ impl Tables {
         }
         for escalation in &change.escalations {
             self.escalations.insert((escalation.tenant.clone(), escalation.id), escalation.clone());
+        }
+        if let Some(signal) = change.signal.as_deref() {
+            self.signals.insert(signal_key(signal), (signal.clone(), false));
+        }
+        if let Some(signal) = change.received.as_deref()
+            && let Some((_, received)) = self.signals.get_mut(&signal_key(signal))
+        {
+            *received = true;
         }
         if let Some(evidence) = change.evidence.as_deref() {
             let key = (evidence.tenant.clone(), evidence.record, evidence.fence, evidence.attempt);
@@ -232,6 +256,10 @@ fn is_same_operation(a: &Record, b: &Record) -> bool {
     let asked =
         |r: &Record| (r.operation.clone(), r.class, r.request.clone(), r.request_hash, r.input_version);
     asked(a) == asked(b) && (&a.owner, a.created_at) == (&b.owner, b.created_at)
+}
+
+fn signal_key(signal: &Signal) -> (Tenant, RunId, String, String) {
+    (signal.tenant.clone(), signal.run, signal.name.clone(), signal.id.clone())
 }
 
 fn step_key(step: &Step) -> (u32, StepKind, String, String) {
@@ -322,7 +350,36 @@ impl Tables {
             uses: uses
                 .filter_map(|used| Some(past_use(used, self.record_at(tenant, used.record)?)))
                 .collect(),
+            signals: self.signal_pending(tenant, id),
         }
+    }
+
+    pub(super) fn signal_find(&self, tenant: &Tenant, run: RunId, name: &str, id: &str) -> Option<Signal> {
+        let key = (tenant.clone(), run, name.to_owned(), id.to_owned());
+        self.signals.get(&key).map(|(signal, _)| signal.clone())
+    }
+
+    pub(super) fn signal_pending(&self, tenant: &Tenant, run: RunId) -> Vec<Signal> {
+        let of_run =
+            self.signals.values().filter(|(s, received)| !received && s.tenant == *tenant && s.run == run);
+        let mut pending: Vec<_> = of_run.map(|(signal, _)| signal.clone()).collect();
+        pending.sort_by_key(|signal| signal.place); // stable: by name and id where places are the same
+        pending
+    }
+
+    pub(super) fn run_signalled(&self, after: RunId, limit: u32) -> Vec<Run> {
+        let listens = |run: &Run| matches!(run.state, RunState::Waiting { on, .. } if on.signal);
+        let wakes = |run: &Run| {
+            let waits = matches!(run.state, RunState::Waiting { .. });
+            let pending = self.signal_pending(&run.tenant, run.id);
+            waits && pending.iter().any(|signal| listens(run) || signal.name.starts_with(COMMAND))
+        };
+        first(limit, self.runs.values().filter(|run| run.id > after && wakes(run)))
+    }
+
+    pub(super) fn run_children(&self, tenant: &Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run> {
+        let child = |run: &&Run| run.tenant == *tenant && run.parent == Some(parent) && run.id > after;
+        first(limit, self.runs.values().filter(child))
     }
 
     pub(super) fn run_orphans(&self, after: RunId, limit: u32) -> Vec<Run> {
@@ -340,7 +397,7 @@ impl Tables {
                     && EscalationKind::PARKING.contains(&escalation.kind)
             })
         };
-        let waits = |run: &Run| run.state == RunState::Waiting { until: None };
+        let waits = |run: &Run| matches!(run.state, RunState::Waiting { on, .. } if on.answer);
         first(limit, self.runs.values().filter(|run| run.id > after && waits(run) && !asks(run)))
     }
 
@@ -406,7 +463,7 @@ fn earliest<'a, T: Clone + 'a>(limit: u32, rows: impl Iterator<Item = (Timestamp
 }
 
 fn wake_at(run: &Run) -> Option<Timestamp> {
-    if let RunState::Waiting { until } = run.state { until } else { None }
+    if let RunState::Waiting { until, .. } = run.state { until } else { None }
 }
 
 fn past_step(step: &Step) -> PastStep {

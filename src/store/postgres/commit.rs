@@ -19,7 +19,7 @@ use super::judge::judge;
 use super::pool::Trouble;
 use super::statement::{Batch, Statements, texts};
 use super::{
-    Fate, Postgres, StoreError, Writer, escalation, failure, fate, payload, record, run, step, worker,
+    Fate, Postgres, StoreError, Writer, escalation, failure, fate, payload, record, run, signal, step, worker,
 };
 use crate::id::Fence;
 use crate::store::{Change, Refusal, Run, Verdict, WorkerChange};
@@ -71,6 +71,8 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
             && change.step.is_none()
             && change.used.is_none()
             && change.escalations.is_empty()
+            && change.signal.is_none()
+            && change.received.is_none()
             && change.evidence.is_none()
             && change.payloads.is_empty()
             && change.worker.is_none()
@@ -94,6 +96,7 @@ pub(super) fn batch(mut batch: Batch, changes: &[&Change]) -> Batch {
     step::write(changes, &mut batch);
     record::write_uses(changes, &mut batch);
     escalation::write(changes, &mut batch);
+    signal::write(changes, &mut batch);
     record::write_evidence(changes, &mut batch);
     batch
 }
@@ -298,6 +301,8 @@ pub(super) fn statements() -> Vec<String> {
         &record::INSERT_USE,
         &escalation::INSERT,
         &escalation::ANSWER,
+        &signal::INSERT,
+        &signal::RECEIVE,
         &record::INSERT_EVIDENCE,
     ]);
     all.push(run::CLAIM.to_owned());

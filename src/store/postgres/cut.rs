@@ -2,9 +2,10 @@
 //! and where one change touches a row that one before it has touched.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::id::Tenant;
-use crate::store::Change;
+use crate::store::{Change, Signal};
 
 /// From this many changes on, two connections are faster than one: the server works on one core for each.
 const WORTH_TWO: usize = 32;
@@ -30,6 +31,7 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
     let of_step = || change.step.as_ref().map(|step| &step.tenant);
     let of_use = || change.used.as_ref().map(|used| &used.tenant);
     let of_question = || change.escalations.first().map(|escalation| &escalation.tenant);
+    let of_signal = || change.signal.as_ref().or(change.received.as_ref()).map(|signal| &signal.tenant);
     let of_evidence = || change.evidence.as_ref().map(|evidence| &evidence.tenant);
     let of_payload = || change.payloads.first().map(|(tenant, _)| tenant);
     let of_key = || change.tenant_key.as_ref().map(|(tenant, _)| tenant);
@@ -38,6 +40,7 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
         .or_else(of_step)
         .or_else(of_use)
         .or_else(of_question)
+        .or_else(of_signal)
         .or_else(of_evidence)
         .or_else(of_payload)
         .or_else(of_key)
@@ -51,7 +54,8 @@ pub(super) fn waves<'c>(changes: &[&'c Change]) -> Vec<Vec<&'c Change>> {
         let record = change.record.iter().map(|record| (0, record.id.0));
         let run = change.run.iter().map(|run| (1, run.id.0));
         let questions = change.escalations.iter().map(|escalation| (2, escalation.id.0));
-        let rows: Vec<_> = record.chain(run).chain(questions).collect();
+        let signals = change.signal.iter().chain(&change.received).map(|signal| (3, place(signal)));
+        let rows: Vec<_> = record.chain(run).chain(questions).chain(signals).collect();
         // A statement does not see what it writes itself, so it cannot delete that again.
         if rows.iter().any(|row| touched.contains(row)) || change.prune.is_some() {
             waves.push(Vec::new());
@@ -63,4 +67,11 @@ pub(super) fn waves<'c>(changes: &[&'c Change]) -> Vec<Vec<&'c Change>> {
         }
     }
     waves
+}
+
+/// The same for the same signal; that two others fall together does no harm.
+fn place(signal: &Signal) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    (signal.run, &signal.name, &signal.id).hash(&mut hasher);
+    hasher.finish().cast_signed()
 }

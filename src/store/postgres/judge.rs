@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
-use super::{Fate, escalation, fate, record, run, step, worker};
+use super::{Fate, escalation, fate, record, run, signal, step, worker};
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
 /// Judges each change by itself, in the order of the batch.
@@ -216,6 +216,18 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
             return Ok(false);
         }
     }
+    if let Some(signal) = &change.signal {
+        told_apart = true;
+        if !signal::is_written(connection, signal).await? {
+            return Ok(false);
+        }
+    }
+    if let Some(signal) = &change.received {
+        told_apart = true;
+        if !signal::is_received(connection, signal).await? {
+            return Ok(false);
+        }
+    }
     Ok(told_apart)
 }
 
@@ -234,6 +246,10 @@ async fn refusal(
         ("run", Some(run), _) => run::is_taken(connection, run).await?,
         ("record", _, Some(record)) => record::is_taken(connection, record).await?,
         ("step", ..) => true,
+        ("signal", ..) => match &change.signal {
+            Some(signal) => signal::is_taken(connection, signal).await?,
+            None => false,
+        },
         _ => false,
     };
     Ok(if taken { Refusal::Exists } else { Refusal::Stale })

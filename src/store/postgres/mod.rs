@@ -17,6 +17,7 @@ mod payload;
 mod pool;
 mod record;
 mod run;
+mod signal;
 mod statement;
 mod step;
 mod transaction;
@@ -33,7 +34,8 @@ use sqlx::postgres::{PgConnection, PgRow};
 use tokio::sync::Mutex;
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Turns, Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, Signal, Store, StoreError, Turns, Use, Verdict,
+    Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -176,6 +178,20 @@ impl Store for Postgres {
         Box::pin(run::answered(&self.readers, after, limit))
     }
 
+    fn run_signalled(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        Box::pin(run::signalled(&self.readers, after, limit))
+    }
+
+    fn run_children<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        parent: RunId,
+        after: RunId,
+        limit: u32,
+    ) -> Asked<'a, Vec<Run>> {
+        Box::pin(run::children(&self.readers, tenant, parent, after, limit))
+    }
+
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
         Box::pin(run::due(&self.readers, until, limit))
     }
@@ -186,6 +202,20 @@ impl Store for Postgres {
 
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
         Box::pin(run::list(&self.readers, tenant, after, limit))
+    }
+
+    fn signal_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: RunId,
+        name: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Signal>> {
+        Box::pin(signal::find(&self.readers, tenant, run, name, id))
+    }
+
+    fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Signal>> {
+        Box::pin(signal::pending(&self.readers, tenant, run))
     }
 
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {

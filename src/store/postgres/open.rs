@@ -26,7 +26,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 2] = [
+pub(super) const MIGRATIONS: [Migration; 3] = [
     Migration {
         number: 1,
         name: "record",
@@ -38,6 +38,12 @@ pub(super) const MIGRATIONS: [Migration; 2] = [
         name: "run",
         sql: include_str!("../../../migrations/postgres/0002_run.sql"),
         works_from: 2,
+    },
+    Migration {
+        number: 3,
+        name: "signal",
+        sql: include_str!("../../../migrations/postgres/0003_signal.sql"),
+        works_from: 3,
     },
 ];
 

@@ -4,12 +4,14 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::{Pool, Statement};
 use super::statement::{Batch, Insert, Kind, Row};
-use super::{Columns, StoreError, next_sound, sound, step};
+use super::{Columns, StoreError, next_sound, signal, sound, step};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
-use crate::store::{Change, EscalationKind, History, PastCall, PastUse, Run, RunState, Turns, columns};
+use crate::store::{
+    COMMAND, Change, EscalationKind, History, PastCall, PastUse, Run, RunState, Turns, columns,
+};
 
 /// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
 pub(super) static INSERT: Insert = Insert {
@@ -21,11 +23,13 @@ pub(super) static INSERT: Insert = Insert {
         ("workflow", Kind::Text),
         ("version", Kind::Number),
         ("key", Kind::Text),
+        ("parent", Kind::Number),
         ("input", Kind::Text),
         ("input_hash", Kind::Bytes),
         ("created_at", Kind::Number),
         ("state", Kind::Number),
         ("wake_at", Kind::Number),
+        ("waits_on", Kind::Number),
         ("outcome", Kind::Text),
         ("fence", Kind::Number),
         ("revision", Kind::Number),
@@ -47,11 +51,13 @@ pub(super) static INSERT_IN_TURN: Insert = Insert {
         ("workflow", Kind::Text),
         ("version", Kind::Number),
         ("key", Kind::Text),
+        ("parent", Kind::Number),
         ("input", Kind::Text),
         ("input_hash", Kind::Bytes),
         ("created_at", Kind::Number),
         ("state", Kind::Number),
         ("wake_at", Kind::Number),
+        ("waits_on", Kind::Number),
         ("outcome", Kind::Text),
         ("fence", Kind::Number),
         ("revision", Kind::Number),
@@ -74,6 +80,7 @@ pub(super) static MOVE: Insert = Insert {
         ("version", Kind::Number),
         ("state", Kind::Number),
         ("wake_at", Kind::Number),
+        ("waits_on", Kind::Number),
         ("outcome", Kind::Text),
         ("fence", Kind::Number),
         ("revision", Kind::Number),
@@ -82,8 +89,9 @@ pub(super) static MOVE: Insert = Insert {
         ("unsettled", Kind::Flag),
     ],
     constants: &[("workflow", "''"), ("input", "''"), ("input_hash", "''"), ("created_at", "0")],
-    tail: "ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, \
-           outcome = excluded.outcome, fence = excluded.fence, revision = -excluded.revision, \
+    tail: "ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state, \
+           wake_at = excluded.wake_at, waits_on = excluded.waits_on, outcome = excluded.outcome, \
+           fence = excluded.fence, revision = -excluded.revision, \
            deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled \
            WHERE run.revision = -excluded.revision - 1",
     holds: Some("revision > 0"),
@@ -98,6 +106,7 @@ pub(super) static MOVE_IN_TURN: Insert = Insert {
         ("version", Kind::Number),
         ("state", Kind::Number),
         ("wake_at", Kind::Number),
+        ("waits_on", Kind::Number),
         ("outcome", Kind::Text),
         ("fence", Kind::Number),
         ("revision", Kind::Number),
@@ -107,7 +116,7 @@ pub(super) static MOVE_IN_TURN: Insert = Insert {
         ("base", Kind::Number),
         ("turn", Kind::Number),
     ],
-    tail: "ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, \
+    tail: "ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, waits_on = excluded.waits_on, \
            outcome = excluded.outcome, fence = excluded.fence, revision = -excluded.revision, \
            deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled, \
            base = excluded.base, turn = excluded.turn WHERE run.revision = -excluded.revision - 1",
@@ -144,6 +153,7 @@ fn bind_new(run: &Run, row: &mut Row<'_>) {
         .text(run.workflow.as_str())
         .number(i64::from(run.version))
         .some_text(run.key.as_deref())
+        .some_number(run.parent.map(|parent| parent.0))
         .text(&run.input.column())
         .bytes(&run.input_hash.column())
         .number(run.created_at.0);
@@ -155,9 +165,10 @@ fn bind_place(run: &Run, row: &mut Row<'_>) {
 }
 
 fn bind_state(run: &Run, revision: i64, row: &mut Row<'_>) {
-    let (wake_at, outcome) = columns::of_run(&run.state);
+    let (wake_at, waits_on, outcome) = columns::of_run(&run.state);
     row.number(run.state.code())
         .some_number(wake_at)
+        .number(waits_on)
         .some_text(outcome.as_deref())
         .number(run.fence.0)
         .number(revision)
@@ -170,13 +181,13 @@ fn bind_state(run: &Run, revision: i64, row: &mut Row<'_>) {
 /// for, so that workers that wake for the same runs neither queue up nor deadlock. Gives the places of those taken.
 /// The rows are found by their primary key, one by one: joins by hash and merge are off on this connection.
 pub(super) const CLAIM: &str = "WITH w AS (SELECT fence FROM worker WHERE fence = $1 AND ended_at IS NULL FOR KEY SHARE), \
-    u AS (SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], \
-    $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[], $13::bigint[], $14::bigint[]) \
-    AS u (id, tenant, version, state, wake_at, outcome, fence, revision, deaths, updated_at, unsettled, base, turn)), \
+    u AS (SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
+    $8::text[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::boolean[], $14::bigint[], $15::bigint[]) \
+    AS u (id, tenant, version, state, wake_at, waits_on, outcome, fence, revision, deaths, updated_at, unsettled, base, turn)), \
     c AS (SELECT r.tenant, r.id FROM u CROSS JOIN w JOIN run r ON r.tenant = u.tenant AND r.id = u.id \
     WHERE r.revision = u.revision - 1 FOR UPDATE OF r SKIP LOCKED) \
-    UPDATE run SET version = u.version, state = u.state, wake_at = u.wake_at, outcome = u.outcome, fence = u.fence, \
-    revision = u.revision, deaths = u.deaths, updated_at = u.updated_at, unsettled = u.unsettled, \
+    UPDATE run SET version = u.version, state = u.state, wake_at = u.wake_at, waits_on = u.waits_on, outcome = u.outcome, \
+    fence = u.fence, revision = u.revision, deaths = u.deaths, updated_at = u.updated_at, unsettled = u.unsettled, \
     base = u.base, turn = u.turn FROM u JOIN c ON c.tenant = u.tenant AND c.id = u.id \
     WHERE run.tenant = c.tenant AND run.id = c.id RETURNING run.tenant, run.id";
 
@@ -203,6 +214,7 @@ fn read(row: &PgRow) -> Result<Run, StoreError> {
         workflow: c.parse_text(|text| Name::new(text).ok())?,
         version: c.count()?,
         key: c.some_text()?,
+        parent: c.take::<Option<i64>>()?.map(RunId),
         input: c.parse_text(Stored::from_column)?,
         input_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
         state: RunState::Active, // its columns follow
@@ -217,8 +229,9 @@ fn read(row: &PgRow) -> Result<Run, StoreError> {
     };
     let code: i64 = c.take()?;
     let until: Option<i64> = c.take()?;
+    let waits_on: i64 = c.take()?;
     let outcome = c.some_text()?;
-    run.state = columns::run_state(code, until, outcome)
+    run.state = columns::run_state(code, until, waits_on, outcome)
         .ok_or_else(|| c.damaged(format!("state {code} does not fit its outcome")))?;
     run.fence = Fence(c.take()?);
     run.revision = c.count()?;
@@ -235,8 +248,8 @@ fn read(row: &PgRow) -> Result<Run, StoreError> {
 macro_rules! select {
     ($tail:literal) => {
         concat!(
-            "SELECT id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
-             revision, deaths, created_at, updated_at, unsettled, base, turn FROM run ",
+            "SELECT id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
+             fence, revision, deaths, created_at, updated_at, unsettled, base, turn FROM run ",
             $tail
         )
     };
@@ -277,12 +290,40 @@ pub(super) async fn orphans(pool: &Pool, after: RunId, limit: u32) -> Result<Vec
 pub(super) async fn answered(pool: &Pool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
     let page = |after: i64| {
         let query = sqlx::query(select!(
-            "WHERE state = 2 AND wake_at IS NULL AND id > $1 AND NOT EXISTS (SELECT 1 FROM escalation e \
+            "WHERE waits_on IN (1, 3) AND id > $1 AND NOT EXISTS (SELECT 1 FROM escalation e \
              WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL \
              AND e.kind IN ($2, $3)) ORDER BY id LIMIT $4"
         ));
         let [asked, gone] = EscalationKind::PARKING.map(EscalationKind::code);
         query.bind(after).bind(asked).bind(gone).bind(i64::from(limit))
+    };
+    next_sound(pool, after.0, page, read).await
+}
+
+/// Found by the signals that nobody has received, which are few.
+pub(super) async fn signalled(pool: &Pool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let page = |after: i64| {
+        let query = sqlx::query(select!(
+            "WHERE (tenant, id) IN (SELECT tenant, run FROM signal WHERE NOT received) AND EXISTS (SELECT 1 \
+             FROM signal s WHERE s.tenant = run.tenant AND s.run = run.id AND NOT s.received \
+             AND (waits_on IN (2, 3) OR left(s.name, 2) = $1)) AND state = 2 AND id > $2 ORDER BY id LIMIT $3"
+        ));
+        query.bind(COMMAND).bind(after).bind(i64::from(limit))
+    };
+    next_sound(pool, after.0, page, read).await
+}
+
+pub(super) async fn children(
+    pool: &Pool,
+    tenant: &Tenant,
+    parent: RunId,
+    after: RunId,
+    limit: u32,
+) -> Result<Vec<Run>, StoreError> {
+    let page = |after: i64| {
+        let query =
+            sqlx::query(select!("WHERE tenant = $1 AND parent = $2 AND id > $3 ORDER BY id LIMIT $4"));
+        query.bind(tenant.as_str()).bind(parent.0).bind(after).bind(i64::from(limit))
     };
     next_sound(pool, after.0, page, read).await
 }
@@ -325,7 +366,7 @@ async fn one(pool: &Pool, query: impl Fn() -> Statement) -> Result<Option<Run>, 
     pool.optional(query).await?.as_ref().map(read).transpose()
 }
 
-/// Three queries, whatever the number of steps.
+/// Four queries, whatever the number of steps.
 pub(super) async fn history(
     pool: &Pool,
     tenant: &Tenant,
@@ -336,6 +377,7 @@ pub(super) async fn history(
         steps: step::of_run(pool, tenant, id, turns).await?,
         calls: calls(pool, tenant, id, turns).await?,
         uses: uses(pool, tenant, id, turns).await?,
+        signals: signal::pending(pool, tenant, id).await?,
     })
 }
 

@@ -11,7 +11,9 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
-use super::{StoreError, Writer, escalation, failure, payload, primary_code, record, run, step, worker};
+use super::{
+    StoreError, Writer, escalation, failure, payload, primary_code, record, run, signal, step, worker,
+};
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
 pub(super) async fn commit(
@@ -48,6 +50,7 @@ fn batch(changes: &[&Change]) -> Batch {
     step::write(changes, &mut batch);
     record::write_uses(changes, &mut batch);
     escalation::write(changes, &mut batch);
+    signal::write(changes, &mut batch);
     record::write_evidence(changes, &mut batch);
     batch
 }
@@ -195,6 +198,18 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
             return Ok(false);
         }
     }
+    if let Some(signal) = &change.signal {
+        told_apart = true;
+        if !signal::is_written(connection, signal).await? {
+            return Ok(false);
+        }
+    }
+    if let Some(signal) = &change.received {
+        told_apart = true;
+        if !signal::is_received(connection, signal).await? {
+            return Ok(false);
+        }
+    }
     Ok(told_apart)
 }
 
@@ -219,7 +234,10 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
         Some(FOREIGN_KEY | TRIGGER) => Refusal::Stale,
         // The worker is alive, so a NULL revision or question stands for a row that has moved on.
         Some(NOT_NULL)
-            if change.record.is_some() || change.run.is_some() || !change.escalations.is_empty() =>
+            if change.record.is_some()
+                || change.run.is_some()
+                || change.received.is_some()
+                || !change.escalations.is_empty() =>
         {
             Refusal::Stale
         }

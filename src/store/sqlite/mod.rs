@@ -11,6 +11,7 @@ mod open;
 mod payload;
 mod record;
 mod run;
+mod signal;
 mod statement;
 mod step;
 mod transaction;
@@ -27,7 +28,8 @@ use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, Store, StoreError, Turns, Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, Run, Signal, Store, StoreError, Turns, Use, Verdict,
+    Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -184,6 +186,20 @@ impl Store for Sqlite {
         Box::pin(run::answered(&self.readers, after, limit))
     }
 
+    fn run_signalled(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        Box::pin(run::signalled(&self.readers, after, limit))
+    }
+
+    fn run_children<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        parent: RunId,
+        after: RunId,
+        limit: u32,
+    ) -> Asked<'a, Vec<Run>> {
+        Box::pin(run::children(&self.readers, tenant, parent, after, limit))
+    }
+
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
         Box::pin(run::due(&self.readers, until, limit))
     }
@@ -194,6 +210,23 @@ impl Store for Sqlite {
 
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
         Box::pin(run::list(&self.readers, tenant, after, limit))
+    }
+
+    fn signal_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: RunId,
+        name: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Signal>> {
+        Box::pin(signal::find(&self.readers, tenant, run, name, id))
+    }
+
+    fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Signal>> {
+        Box::pin(async move {
+            let mut connection = self.readers.acquire().await.map_err(|e| failure(&e))?;
+            signal::pending(&mut connection, tenant, run).await
+        })
     }
 
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {

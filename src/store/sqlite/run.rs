@@ -4,23 +4,25 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::statement::{Batch, Insert, Row};
-use super::{Columns, StoreError, failure, next_sound, sound, step};
+use super::{Columns, StoreError, failure, next_sound, signal, sound, step};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
-use crate::store::{Change, EscalationKind, History, PastCall, PastUse, Run, RunState, Turns, columns};
+use crate::store::{
+    COMMAND, Change, EscalationKind, History, PastCall, PastUse, Run, RunState, Turns, columns,
+};
 
 /// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
 static UPSERT: Insert = Insert {
-    head: "INSERT INTO run (id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
-           revision, deaths, created_at, updated_at, unsettled) \
+    head: "INSERT INTO run (id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
+           fence, revision, deaths, created_at, updated_at, unsettled) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, \
-           (SELECT column12 FROM worker WHERE worker.fence = column17 AND worker.ended_at IS NULL), \
-           column13, column14, column15, column16",
-    columns: 17,
+           column12, column13, (SELECT column14 FROM worker WHERE worker.fence = column19 AND worker.ended_at IS NULL), \
+           column15, column16, column17, column18",
+    columns: 19,
     tail: "ON CONFLICT (id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, \
-           outcome = excluded.outcome, fence = excluded.fence, \
+           waits_on = excluded.waits_on, outcome = excluded.outcome, fence = excluded.fence, \
            revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
            THEN excluded.revision END, \
            deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled",
@@ -28,14 +30,14 @@ static UPSERT: Insert = Insert {
 
 /// The same for one that has been in a loop, or has gone on as new.
 static UPSERT_IN_TURN: Insert = Insert {
-    head: "INSERT INTO run (id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
-           revision, deaths, created_at, updated_at, unsettled, base, turn) \
+    head: "INSERT INTO run (id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
+           fence, revision, deaths, created_at, updated_at, unsettled, base, turn) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, \
-           (SELECT column12 FROM worker WHERE worker.fence = column17 AND worker.ended_at IS NULL), \
-           column13, column14, column15, column16, column18, column19",
-    columns: 19,
+           column12, column13, (SELECT column14 FROM worker WHERE worker.fence = column19 AND worker.ended_at IS NULL), \
+           column15, column16, column17, column18, column20, column21",
+    columns: 21,
     tail: "ON CONFLICT (id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, \
-           outcome = excluded.outcome, fence = excluded.fence, \
+           waits_on = excluded.waits_on, outcome = excluded.outcome, fence = excluded.fence, \
            revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
            THEN excluded.revision END, \
            deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled, \
@@ -53,16 +55,18 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
 }
 
 fn bind((run, writer): &(&Run, Option<Fence>), row: &mut Row<'_>) {
-    let (wake_at, outcome) = columns::of_run(&run.state);
+    let (wake_at, waits_on, outcome) = columns::of_run(&run.state);
     row.value(run.id.0)
         .value(run.tenant.text())
         .value(run.workflow.text())
         .value(i64::from(run.version))
         .value(run.key.clone())
+        .value(run.parent.map(|parent| parent.0))
         .value(run.input.column())
         .value(run.input_hash.column())
         .value(run.state.code())
         .value(wake_at)
+        .value(waits_on)
         .value(outcome)
         .value(run.fence.0)
         .value(i64::from(run.revision))
@@ -81,6 +85,7 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
         workflow: c.parse(|text: String| Name::new(text).ok())?,
         version: c.take()?,
         key: c.take()?,
+        parent: c.take::<Option<i64>>()?.map(RunId),
         input: c.parse(Stored::from_column)?,
         input_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
         state: RunState::Active, // its columns follow
@@ -95,8 +100,9 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
     };
     let code: i64 = c.take()?;
     let until: Option<i64> = c.take()?;
+    let waits_on: i64 = c.take()?;
     let outcome: Option<String> = c.take()?;
-    run.state = columns::run_state(code, until, outcome)
+    run.state = columns::run_state(code, until, waits_on, outcome)
         .ok_or_else(|| c.damaged(format!("state {code} does not fit its outcome")))?;
     run.fence = Fence(c.take()?);
     run.revision = c.take()?;
@@ -113,8 +119,8 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
 macro_rules! select {
     ($tail:literal) => {
         concat!(
-            "SELECT id, tenant, workflow, version, key, input, input_hash, state, wake_at, outcome, fence, \
-             revision, deaths, created_at, updated_at, unsettled, base, turn FROM run ",
+            "SELECT id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
+             fence, revision, deaths, created_at, updated_at, unsettled, base, turn FROM run ",
             $tail
         )
     };
@@ -152,12 +158,40 @@ pub(super) async fn orphans(pool: &SqlitePool, after: RunId, limit: u32) -> Resu
 pub(super) async fn answered(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
     let page = |after: i64| {
         let query = sqlx::query(select!(
-            "WHERE state = 2 AND wake_at IS NULL AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
+            "WHERE waits_on IN (1, 3) AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
              INDEXED BY escalation_run WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL \
              AND e.kind IN (?, ?)) ORDER BY id LIMIT ?"
         ));
         let [asked, gone] = EscalationKind::PARKING.map(EscalationKind::code);
         query.bind(after).bind(asked).bind(gone).bind(limit)
+    };
+    next_sound(pool, after.0, page, read).await
+}
+
+/// Found by the signals that nobody has received, which are few.
+pub(super) async fn signalled(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let page = |after: i64| {
+        let query = sqlx::query(select!(
+            "WHERE id IN (SELECT s.run FROM signal s INDEXED BY signal_pending WHERE NOT s.received) \
+             AND EXISTS (SELECT 1 FROM signal s INDEXED BY signal_pending WHERE s.tenant = run.tenant \
+             AND s.run = run.id AND NOT s.received AND (waits_on IN (2, 3) OR substr(s.name, 1, 2) = ?)) \
+             AND state = 2 AND id > ? ORDER BY id LIMIT ?"
+        ));
+        query.bind(COMMAND).bind(after).bind(limit)
+    };
+    next_sound(pool, after.0, page, read).await
+}
+
+pub(super) async fn children(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    parent: RunId,
+    after: RunId,
+    limit: u32,
+) -> Result<Vec<Run>, StoreError> {
+    let page = |after: i64| {
+        let query = sqlx::query(select!("WHERE tenant = ? AND parent = ? AND id > ? ORDER BY id LIMIT ?"));
+        query.bind(tenant.text()).bind(parent.0).bind(after).bind(limit)
     };
     next_sound(pool, after.0, page, read).await
 }
@@ -192,7 +226,7 @@ fn one(row: Result<Option<SqliteRow>, sqlx::Error>) -> Result<Option<Run>, Store
     row.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
 }
 
-/// Three queries on one connection, whatever the number of steps.
+/// Four queries on one connection, whatever the number of steps.
 pub(super) async fn history(
     pool: &SqlitePool,
     tenant: &Tenant,
@@ -204,6 +238,7 @@ pub(super) async fn history(
         steps: step::of_run(&mut connection, tenant, id, turns).await?,
         calls: calls(&mut connection, tenant, id, turns).await?,
         uses: uses(&mut connection, tenant, id, turns).await?,
+        signals: signal::pending(&mut connection, tenant, id).await?,
     })
 }
 

@@ -45,7 +45,7 @@ pub(in crate::store) type Row = Vec<Value>;
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) const TABLES: [Table; 9] = [
+pub(in crate::store) const TABLES: [Table; 10] = [
     Table {
         name: "worker",
         key: &["fence"],
@@ -122,10 +122,12 @@ pub(in crate::store) const TABLES: [Table; 9] = [
             text("workflow"),
             number("version"),
             text("key"),
+            number("parent"),
             text("input"),
             bytes("input_hash"),
             number("state"),
             number("wake_at"),
+            number("waits_on"),
             text("outcome"),
             number("fence"),
             number("revision"),
@@ -162,6 +164,20 @@ pub(in crate::store) const TABLES: [Table; 9] = [
             number("turn"),
             text("step"),
             number("at"),
+        ],
+    },
+    Table {
+        name: "signal",
+        key: &["tenant", "run", "name", "id"],
+        columns: &[
+            text("tenant"),
+            number("run"),
+            text("name"),
+            text("id"),
+            number("place"),
+            text("body"),
+            number("at"),
+            flag("received"),
         ],
     },
     Table {

@@ -4,8 +4,8 @@ use counterfoil::ledger::{ErrorKind, Record, RecordedFailure, State as Outcome};
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Change, Escalation, EscalationKind, Evidence, Lane, Model, Resolution, Run, RunState, Step, StepKind,
-    Store, Use, Verdict, WorkerChange,
+    Change, Escalation, EscalationKind, Evidence, Lane, Model, Resolution, Run, RunState, Signal, Step,
+    StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
@@ -22,6 +22,8 @@ pub(super) enum Kind {
     ChangeRun,
     Step,
     Use,
+    Signal,
+    Receive,
     Ask,
     Answer,
     Evidence,
@@ -40,6 +42,7 @@ pub(super) struct Author {
     runs: Vec<Run>,
     questions: Vec<Escalation>,
     steps: Vec<Step>,
+    signals: Vec<Signal>,
     past: Vec<Change>,
 }
 
@@ -53,6 +56,7 @@ impl Author {
             runs: Vec::new(),
             questions: Vec::new(),
             steps: Vec::new(),
+            signals: Vec::new(),
             past: Vec::new(),
         }
     }
@@ -79,6 +83,7 @@ impl Author {
                 }
                 self.questions.extend(change.escalations.iter().filter(|e| e.answer.is_none()).cloned());
                 self.steps.extend(change.step.as_deref().cloned());
+                self.signals.extend(change.signal.as_deref().cloned());
             }
             if let Some(WorkerChange::Enrol { name, .. }) = &change.worker
                 && verdict.is_admitted()
@@ -98,7 +103,7 @@ impl Author {
         }
         let worker = self.worker();
         let change = worker.change();
-        let (kind, change) = match self.below(34) {
+        let (kind, change) = match self.below(38) {
             0 => (Kind::Enrol, self.enrol()),
             1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
@@ -113,6 +118,8 @@ impl Author {
             27 => (Kind::Evidence, Change { evidence: Some(Box::new(self.evidence(&worker))), ..change }),
             28 => (Kind::Payload, Change { payloads: self.payloads(&worker), ..change }),
             29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
+            30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
+            32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
             _ => (Kind::Many, self.many(&worker)),
         };
         let change = change.in_lane(self.lane());
@@ -248,7 +255,10 @@ impl Author {
         let text = json!(self.text());
         match self.below(5) {
             0 => RunState::Active,
-            1 => RunState::Waiting { until: self.instant() },
+            1 => {
+                let on = WaitsOn { answer: self.one_in(2), signal: self.one_in(2) };
+                RunState::Waiting { until: self.instant(), on }
+            }
             2 => RunState::Succeeded { output: sample::inline(text) },
             3 => RunState::Failed { failure: sample::payload(&text) },
             _ => RunState::Halted { failure: sample::payload(&text) },
@@ -264,6 +274,25 @@ impl Author {
         let kind = StepKind::ALL[self.below(StepKind::ALL.len())];
         let turn = self.turn();
         Step { turn, kind, name: self.text(), ..worker.step(&run, &self.below(9).to_string()) }
+    }
+
+    fn signal(&mut self, worker: &Sample) -> Signal {
+        let run = self.run(worker);
+        let mut signal = worker.signal(&run, "paid", &self.below(9).to_string());
+        signal.place = i64::try_from(self.below(4)).unwrap();
+        if self.one_in(3) {
+            (signal.name, signal.body) = (self.text(), sample::inline(json!(self.text())));
+        }
+        signal
+    }
+
+    /// Mostly one that was sent.
+    fn received(&mut self, worker: &Sample) -> Signal {
+        if self.signals.is_empty() || self.one_in(8) {
+            return self.signal(worker);
+        }
+        let known = self.below(self.signals.len());
+        self.signals[known].clone()
     }
 
     fn used(&mut self, worker: &Sample) -> Use {

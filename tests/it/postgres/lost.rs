@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::store::conformance::sample::{Sample, enrol};
 use counterfoil::store::postgres::{Options, Postgres};
-use counterfoil::store::{Change, Group, Refusal, Run, RunState, Store, StoreError, Verdict};
+use counterfoil::store::{Change, Group, Refusal, Run, RunState, Store, StoreError, Verdict, WaitsOn};
 use counterfoil::{RunId, SystemClock};
 
 use super::proxy::{COMMIT, Loss, Proxy};
@@ -91,8 +91,10 @@ async fn a_lost_claim_is_ours() {
         let runs: Vec<_> = (0..3).map(|_| sample.run_without_key()).collect();
         let changes: Vec<_> = runs.iter().map(|run| sample.change().run(run.clone())).collect();
         admitted(&store, &changes, "before").await;
-        let claims: Vec<_> =
-            runs.iter().map(|run| sample.run_on(run, RunState::Waiting { until: None })).collect();
+        let claims: Vec<_> = runs
+            .iter()
+            .map(|run| sample.run_on(run, RunState::Waiting { until: None, on: WaitsOn::ANSWER }))
+            .collect();
         let changes: Vec<_> = claims.iter().map(|run| sample.change().run(run.clone())).collect();
         proxy.lose(loss, sample.tenant.as_str());
         admitted(&store, &changes, &format!("{loss:?}")).await;
@@ -232,7 +234,7 @@ async fn a_write_that_waits_too_long_is_tried_again() {
     admitted(&*store, &[sample.change().run(owner.clone())], "before").await;
     let mut other = schema.plain().await;
     run(&mut other, "BEGIN; UPDATE run SET deaths = deaths").await;
-    let next: Run = sample.run_on(&owner, RunState::Waiting { until: None });
+    let next: Run = sample.run_on(&owner, RunState::Waiting { until: None, on: WaitsOn::ANSWER });
     let change = sample.change().run(next.clone()).step(sample.step(&owner, "1"));
     let waiting = tokio::spawn({
         let store = store.clone();

@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 25] = [
+const HOT: [(&str, &[&str]); 29] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -34,12 +34,12 @@ const HOT: [(&str, &[&str]); 25] = [
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
     (
-        "unsettled, base, turn FROM run WHERE tenant = $1 AND workflow = $2",
+        "base, turn FROM run WHERE tenant = $1 AND workflow = $2",
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
     ("FROM run WHERE state = 1", &["run_active on run", "id > $1", "worker_"]),
     (
-        "FROM run WHERE state = 2",
+        "FROM run WHERE waits_on IN (1, 3)",
         &[
             "run_answered on run",
             "id > $1",
@@ -47,6 +47,13 @@ const HOT: [(&str, &[&str]); 25] = [
             "(tenant = run.tenant) AND (run = run.id)",
         ],
     ),
+    ("IN (SELECT tenant, run FROM signal", &["signal_pending", "run_pkey on run"]),
+    (
+        "FROM run WHERE tenant = $1 AND parent = $2",
+        &["run_children on run", "(tenant = $1) AND (parent = $2) AND (id > $3)"],
+    ),
+    ("body, at FROM signal", &["signal_pending on signal", "(tenant = $1) AND (run = $2)"]),
+    ("received FROM signal", &["signal_pkey on signal", "AND (id = $4)"]),
     ("FROM run WHERE wake_at <= $1", &["run_due on run", "wake_at <= $1"]),
     ("FROM run WHERE tenant = $1 AND id > $2", &["run_pkey on run", "(tenant = $1) AND (id > $2)"]),
     (
@@ -132,8 +139,9 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
     assert!(wrong.is_empty(), "{tables} tables:\n{}", wrong.join("\n"));
 }
 
-/// Few rows: what is left after a crash, of one record, or workers.
-const MAY_SORT: [&str; 4] = ["(tenant, id) IN", "FROM evidence", "ANY($1)", "p.time, p.due"];
+/// Few rows: what is left after a crash, of one record, pending for one run, or workers.
+const MAY_SORT: [&str; 5] =
+    ["(tenant, id) IN", "FROM evidence", "body, at FROM signal", "ANY($1)", "p.time, p.due"];
 
 /// The plan of a statement for all arguments that it may ever have.
 async fn explain(connection: &mut PgConnection, sql: &str) -> String {
@@ -187,10 +195,11 @@ async fn fill(connection: &mut PgConnection) {
          SELECT i, 'worker ' || i, 0, CASE WHEN i < 290 THEN 1 END, true, i < 280 FROM generate_series(1, 300) i"
             .to_owned(),
         format!(
-            "INSERT INTO run (id, tenant, workflow, version, key, input, input_hash, state, wake_at, fence, revision, \
-             deaths, created_at, updated_at, unsettled) SELECT i, {tenant}, 'order', 1, 'start ' || i, '{{}}', {hash}, \
-             CASE WHEN i % 1000 = 0 THEN 1 ELSE 2 END, CASE WHEN i % 1000 > 10 THEN i * 1000 END, 1 + i % 300, 1, 0, 0, 0, \
-             i % 5000 = 0 FROM generate_series(1, {runs}) i"
+            "INSERT INTO run (id, tenant, workflow, version, key, input, input_hash, state, wake_at, waits_on, fence, \
+             revision, deaths, created_at, updated_at, unsettled, parent) SELECT i, {tenant}, 'order', 1, 'start ' || i, '{{}}', {hash}, \
+             CASE WHEN i % 1000 = 0 THEN 1 ELSE 2 END, CASE WHEN i % 1000 > 10 THEN i * 1000 END, \
+             CASE WHEN i % 1000 BETWEEN 1 AND 10 THEN 1 WHEN i % 1000 > 500 THEN 2 ELSE 0 END, 1 + i % 300, 1, 0, 0, 0, \
+             i % 5000 = 0, CASE WHEN i % 7 = 0 THEN i / 7 END FROM generate_series(1, {runs}) i"
         ),
         format!(
             "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, step, \
@@ -202,6 +211,10 @@ async fn fill(connection: &mut PgConnection) {
         format!(
             "INSERT INTO step (tenant, run, kind, name, id, value, at) SELECT {tenant}, 1 + i / 5, 1, 'load', '' || i, \
              '{{}}', 0 FROM generate_series(1, {records}) i"
+        ),
+        format!(
+            "INSERT INTO signal (tenant, run, name, id, place, body, at, received) SELECT {tenant}, i / 3, 'paid', '' || i, \
+             i % 3, '{{}}', 0, i % 100 > 0 FROM generate_series(1, {runs}) i"
         ),
         format!(
             "INSERT INTO use (tenant, run, record, turn, step, at) SELECT {tenant}, 1 + i / 2, i, 0, 'pay/1', 0 \

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use counterfoil::store::conformance::sample::{self, Sample};
 use counterfoil::store::postgres::{Options, Postgres};
-use counterfoil::store::{Change, Refusal, Run, RunState, Store, Verdict, WorkerChange};
+use counterfoil::store::{Change, Refusal, Run, RunState, Store, Verdict, WaitsOn, WorkerChange};
 use counterfoil::{Fence, Timestamp};
 use sqlx::postgres::PgConnection;
 use tokio::task::JoinHandle;
@@ -90,7 +90,7 @@ async fn a_heartbeat_passes_a_long_batch() {
     let _batch = under_way(&schema, a.fence).await;
     let mut holder = schema.plain().await;
     run(&mut holder, "BEGIN; UPDATE run SET deaths = deaths").await;
-    let ended = a.run_on(&owner, RunState::Waiting { until: None });
+    let ended = a.run_on(&owner, RunState::Waiting { until: None, on: WaitsOn::ANSWER });
     let long = committing(&store, vec![a.change().run(ended).step(a.step(&owner, "1"))]);
     waiting(&schema, 1).await;
     assert_eq!(store.commit(&[renew(a.fence, 5_000)]).await.unwrap(), [Verdict::Admitted]);
@@ -201,7 +201,7 @@ async fn a_deadlock_is_written_again() {
         ),
     )
     .await;
-    let next = |run: &Run| a.run_on(run, RunState::Waiting { until: None });
+    let next = |run: &Run| a.run_on(run, RunState::Waiting { until: None, on: WaitsOn::ANSWER });
     let batch = vec![
         a.change().run(next(&first)).step(a.step(&first, "1")),
         a.change().run(next(&second)).step(a.step(&second, "1")),

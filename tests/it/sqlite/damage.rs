@@ -1,7 +1,7 @@
 //! A damaged row is told by name, is not repaired by guessing, and the others are still readable (HAZARDS G10).
 
 use counterfoil::store::conformance::sample::{self, Sample};
-use counterfoil::store::{Run, RunState, Store, StoreError, Turns};
+use counterfoil::store::{Run, RunState, Store, StoreError, Turns, WaitsOn};
 use counterfoil::{RecordId, RunId};
 
 use super::{Folder, closed, plain, run};
@@ -83,7 +83,9 @@ async fn a_page_of_damaged_rows_is_not_the_end_of_a_list() {
     let store = folder.open().await;
     let sample = Sample::enrol(&store, "ann").await;
     let runs = |state: RunState| (0..7).map(move |_| state.clone()).collect::<Vec<_>>();
-    let states = runs(RunState::Active).into_iter().chain(runs(RunState::Waiting { until: None }));
+    let states = runs(RunState::Active)
+        .into_iter()
+        .chain(runs(RunState::Waiting { until: None, on: WaitsOn::ANSWER }));
     let runs: Vec<_> = states.map(|state| Run { state, ..sample.run_without_key() }).collect();
     let records: Vec<_> = (0..7).map(|i| sample.record(&i.to_string())).collect();
     let changes = runs.iter().map(|run| sample.change().run(run.clone()));

@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 27] = [
+const HOT: [(&str, &str); 31] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -26,8 +26,8 @@ const HOT: [(&str, &str); 27] = [
         "run USING INDEX run_key (tenant=? AND workflow=? AND key=?)",
     ),
     ("FROM run WHERE state = 1", "run USING INDEX run_active (id>?)"),
-    ("FROM run WHERE state = 2", "run USING INDEX run_answered (id>?)"),
-    ("FROM run WHERE state = 2", "e USING INDEX escalation_run (tenant=? AND run=?)"),
+    ("FROM run WHERE waits_on IN (1, 3)", "run USING INDEX run_answered (id>?)"),
+    ("FROM run WHERE waits_on IN (1, 3)", "e USING INDEX escalation_run (tenant=? AND run=?)"),
     ("FROM run WHERE wake_at <= ?", "run USING INDEX run_due (wake_at<?)"),
     ("FROM run WHERE tenant = ? AND id > ?", "run USING INDEX run_list (tenant=? AND id>?)"),
     ("SELECT min(at)", "run USING COVERING INDEX run_due (wake_at>?)"),
@@ -37,6 +37,13 @@ const HOT: [(&str, &str); 27] = [
     ("DELETE FROM step", "s USING PRIMARY KEY (tenant=? AND run=? AND turn>? AND turn<?)"),
     ("FROM use u", "u USING PRIMARY KEY (tenant=? AND run=? AND turn=?)"),
     ("FROM use u", "u USING PRIMARY KEY (tenant=? AND run=? AND turn>? AND turn<?)"),
+    ("FROM run WHERE id IN (SELECT s.run", "run USING INTEGER PRIMARY KEY (rowid=?)"),
+    (
+        "FROM run WHERE tenant = ? AND parent = ?",
+        "run USING INDEX run_children (tenant=? AND parent=? AND id>?)",
+    ),
+    ("body, at FROM signal", "signal USING INDEX signal_pending (tenant=? AND run=?)"),
+    ("received FROM signal", "signal USING PRIMARY KEY (tenant=? AND run=? AND name=? AND id=?)"),
     ("WHERE tenant = ? AND answer IS NULL", "escalation USING INDEX escalation_open (tenant=?)"),
     ("WHERE kind = 7 AND answer IS NULL", "escalation USING INDEX escalation_unknown_workflow (id>?)"),
     ("FROM payload", "payload USING INDEX sqlite_autoindex_payload_1 (tenant=? AND digest=?)"),
@@ -83,6 +90,8 @@ fn may_be_scanned(what: &str) -> bool {
         || what == "worker USING INDEX worker_open"
         || what == "record USING INDEX record_orphan"
         || what == "u USING INDEX run_unsettled"
+        || what.starts_with("s USING INDEX signal_pending")
+        || what.starts_with("s USING COVERING INDEX signal_pending")
 }
 
 async fn explain(connection: &mut SqliteConnection, file: &str, sql: &str) -> Vec<String> {

@@ -1,0 +1,256 @@
+//! Children: runs that a run begins, waits for or leaves alone. A child's end is said to its parent as a signal, in the
+//! transaction that ends it.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::ctx::{Ctx, Label};
+use super::failure::{Failure, FailureCode};
+use super::handle::Canonical;
+use super::inbox::Wanted;
+use super::live::{Live, Open, misuse};
+use super::replay::Kind;
+use super::workflow::{Registered, Workflow};
+use crate::exec::{Core, ExecError};
+use crate::id::RunId;
+use crate::ledger::RequestHash;
+use crate::payload::{Payload, Stored};
+use crate::store::{Run, RunState, Signal, Verdict};
+use crate::tool::canonical;
+
+/// The signal that a child sends its parent when it ends; its id is the child.
+const ENDED: &str = "~child";
+
+/// What a child says at its end.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Ended {
+    Succeeded(Box<RawValue>),
+    Failed(Failure),
+}
+
+impl Ctx {
+    /// A child: a run of a registered workflow. Await it for its result, or [`start`](ChildRun::start) it and await it
+    /// later. It is begun once, whatever dies in between.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Failure};
+    /// # async fn ship(_: Ctx, order: u32) -> Result<String, Failure> { Ok(format!("parcel {order}")) }
+    /// async fn order(ctx: Ctx, order: u32) -> Result<String, Failure> {
+    ///     let parcel = ctx.child(ship, order).await?;
+    ///     Ok(format!("sent as {parcel}"))
+    /// }
+    /// ```
+    ///
+    /// # Crash
+    /// The child's row and this run's record of it are one transaction.
+    pub fn child<W, I, O>(&self, _workflow: W, input: I) -> ChildRun<O>
+    where
+        W: Workflow<I, O>,
+        I: Serialize + Send + Sync + 'static,
+    {
+        ChildRun {
+            ctx: self.clone(),
+            workflow: self.live.engine.workflows.of_function::<W>().cloned(),
+            input: Box::new(move |key| canonical(&input, key)),
+            id: None,
+            _output: PhantomData,
+        }
+    }
+}
+
+/// A child to be begun. Nothing happens before it is awaited.
+#[must_use = "a child does nothing until it is awaited or started"]
+pub struct ChildRun<O> {
+    ctx: Ctx,
+    workflow: Option<Registered>,
+    input: Box<Canonical>,
+    id: Option<String>,
+    _output: PhantomData<fn() -> O>,
+}
+
+/// A child that was begun, and is waited for or not.
+#[derive(Debug)]
+pub struct Child<O> {
+    ctx: Ctx,
+    id: RunId,
+    _output: PhantomData<fn() -> O>,
+}
+
+impl<O> Child<O> {
+    /// The child's run.
+    pub const fn id(&self) -> RunId {
+        self.id
+    }
+}
+
+impl<O: DeserializeOwned> Child<O> {
+    /// Waits for its end, however long that takes, and holds nothing meanwhile.
+    ///
+    /// # Errors
+    /// [`FailureCode::ChildFailed`] if it failed; its failure is the detail.
+    pub async fn result(&self) -> Result<O, Failure> {
+        let child = self.id.to_string();
+        let label = Label::from((ENDED, &child));
+        let body = self.ctx.receive(label, Wanted { name: ENDED.into(), id: Some(child) }).await?;
+        match self.ctx.decoded("child", &body).await? {
+            Ended::Succeeded(output) => {
+                let output = Payload::stored(output.get());
+                self.ctx.decoded("child", &Stored::Inline(output)).await
+            }
+            Ended::Failed(failure) => {
+                let message = format!("the child {} failed: {failure}", self.id);
+                let detail = serde_json::to_value(&failure).unwrap_or_default();
+                Err(Failure::coded(FailureCode::ChildFailed, message).detail(detail))
+            }
+        }
+    }
+}
+
+impl<O: DeserializeOwned + 'static> ChildRun<O> {
+    /// Which child of this workflow it is: needed where several are open at once.
+    #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
+    pub fn id(mut self, id: impl ToString) -> Self {
+        self.id = Some(id.to_string());
+        self
+    }
+
+    /// Begins it and returns when that is durable. It ends with its parent: who cancels this run cancels it too.
+    pub async fn start(self) -> Result<Child<O>, Failure> {
+        let ctx = self.ctx.clone();
+        let id = self.begin(true).await?;
+        Ok(Child { ctx, id, _output: PhantomData })
+    }
+
+    /// Begins it as a run that stands alone: it says nothing to this one when it ends, and lives on without it.
+    pub async fn detach(self) -> Result<RunId, Failure> {
+        self.begin(false).await
+    }
+
+    async fn begin(self, attached: bool) -> Result<RunId, Failure> {
+        let Self { ctx, workflow, input, id, .. } = self;
+        let live = &ctx.live;
+        let Some(workflow) = workflow else {
+            return Err(misuse(
+                "this workflow is not registered with the engine: add `.workflow(name, version, function)`",
+            ));
+        };
+        let open = live.open(ctx.turn, Kind::Child, workflow.name.as_str(), id)?;
+        let (payload, secret) = input(None)?;
+        let payload = if secret {
+            match live.engine.core.tenant_key(&live.tenant).await {
+                Ok(key) => input(Some(&key))?.0,
+                Err(error) => return Err(live.failure(error).await),
+            }
+        } else {
+            payload
+        };
+        let payload = payload.within(&live.engine.core.limits)?;
+        let hash = RequestHash::of(workflow.name.as_str(), &payload);
+        if let Some(past) = live.recorded(&open).await {
+            return ctx.replayed(open, Some(hash), past).await;
+        }
+        live.released(&open, None).await;
+        let begun = {
+            let _resting = open.rest();
+            live.begin_child(&open, &workflow, payload, hash, attached).await
+        };
+        match begun {
+            Ok(id) => {
+                live.progressed();
+                open.close();
+                Ok(id)
+            }
+            Err(error) => Err(live.failure(error).await),
+        }
+    }
+}
+
+impl<O: DeserializeOwned + Send + 'static> IntoFuture for ChildRun<O> {
+    type Output = Result<O, Failure>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.start().await?.result().await })
+    }
+}
+
+impl Live {
+    async fn begin_child(
+        &self,
+        open: &Open,
+        workflow: &Registered,
+        input: Payload,
+        input_hash: RequestHash,
+        attached: bool,
+    ) -> Result<RunId, ExecError> {
+        let core = &self.engine.core;
+        let failed = |source| ExecError::Store { key: open.identity.to_string(), source };
+        core.group.room().await;
+        let (input, large) = core.storable(input);
+        let now = core.now();
+        let run = Run {
+            id: RunId(core.ids.next()),
+            tenant: self.tenant.clone(),
+            workflow: workflow.name.clone(),
+            version: workflow.version,
+            // Its parent's checkpoint tells it apart; this is for people, and for a store that is looked at by hand.
+            key: Some(format!("{ENDED}/{}/{}", self.id, open.identity.place())),
+            parent: attached.then_some(self.id),
+            input,
+            input_hash,
+            state: RunState::Active,
+            fence: core.fence,
+            revision: 1,
+            deaths: 0,
+            unsettled: false,
+            base: 0,
+            turn: 1,
+            created_at: now,
+            updated_at: now,
+        };
+        let id = run.id;
+        let value = Payload::of(&id).unwrap_or_else(|_| Payload::stored(id.0.to_string()));
+        let identity = &open.identity;
+        let step = self.step(identity, identity.kind.checkpoint(), Some(input_hash), Stored::Inline(value));
+        let mut change = core.change(Some(self.lane)).step(step).run(run.clone());
+        change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
+        match core.group.commit_one(change).await.map_err(failed)? {
+            Verdict::Admitted => {
+                self.engine.spawn(Box::new(run), None);
+                Ok(id)
+            }
+            Verdict::Refused(refusal) => Err(ExecError::Refused { key: open.identity.to_string(), refusal }),
+        }
+    }
+}
+
+/// What a run that ends says to its parent, if it has one that waits.
+pub(super) fn farewell(
+    core: &Core,
+    run: &Run,
+    result: Result<&Payload, &Failure>,
+) -> Option<(Signal, Option<Payload>)> {
+    let parent = run.parent?;
+    let ended = match result {
+        Ok(output) => Ended::Succeeded(RawValue::from_string(output.as_str().to_owned()).ok()?),
+        Err(failure) => Ended::Failed(failure.clone()),
+    };
+    let text = serde_json::to_string(&ended).ok()?;
+    let (body, large) = core.storable(Payload::stored(text));
+    let signal = Signal {
+        tenant: run.tenant.clone(),
+        run: parent,
+        name: ENDED.into(),
+        id: run.id.to_string(),
+        place: 0,
+        body,
+        at: core.now(),
+    };
+    Some((signal, large))
+}

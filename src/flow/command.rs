@@ -1,0 +1,273 @@
+//! Commands to a run: cancel it, pause it, let it go on. Each is a signal of the engine's own, with its idempotency key, who
+//! gave it and why: durable before anything comes of it, and kept as long as the run's row.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+use super::ctx::{Ctx, Label};
+use super::engine::Inner;
+use super::failure::{Failure, FailureCode};
+use super::handle::{RunError, RunHandle};
+use super::inbox::Wanted;
+use super::live::Live;
+use super::signal::Sent;
+use crate::clock::Timestamp;
+use crate::exec::{Answers as _, ExecError, open_escalations, to_the_end};
+use crate::id::{EscalationId, RunId, Tenant, checked};
+use crate::ledger::Key;
+use crate::payload::{Payload, PayloadError};
+use crate::store::{COMMAND, EscalationKind, Resolution, RunState, Signal, Store as _};
+
+/// Who gives up at once leaves a run that listens so long to end by itself.
+const GRACE: Duration = Duration::from_secs(30);
+/// So many children are read at once.
+const PAGE: u32 = 256;
+
+/// What a run is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Cancel,
+    Pause,
+}
+
+impl Verb {
+    /// The name of its signal.
+    pub(super) fn signal(self) -> String {
+        let verb = match self {
+            Self::Cancel => "cancel",
+            Self::Pause => "pause",
+        };
+        format!("{COMMAND}{verb}")
+    }
+}
+
+/// Who told a run to do something, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// Who.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+    /// When a run that is cancelled is ended by force, if it has not ended by itself (UTC).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+impl Command {
+    pub(super) fn of(body: &Payload) -> Result<Self, PayloadError> {
+        body.decode()
+    }
+
+    /// One whose text is damaged. It still says what to do.
+    pub(super) fn unreadable() -> Self {
+        Self { by: "somebody".into(), reason: "for a reason that cannot be read".into(), until: None }
+    }
+
+    /// How a run fails that was cancelled.
+    pub(super) fn failure(&self) -> Failure {
+        let Self { by, reason, .. } = self;
+        Failure::coded(FailureCode::Cancelled, format!("{by} cancelled the run: {reason}"))
+    }
+
+    /// What is asked about a run that was paused.
+    pub(super) fn question(&self, run: RunId) -> String {
+        let Self { by, reason, .. } = self;
+        format!("run {run}: {by} paused it: {reason}. Let it go on, or abandon it?")
+    }
+}
+
+impl Ctx {
+    /// Resolves when somebody cancels the run: a chance to tidy up and end, before the run is ended by force. Wait for it
+    /// in a [`select`](Self::select) beside the work. A run that does not wait for it is ended as soon as it is cancelled.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Failure};
+    /// # use futures_util::future::Either;
+    /// # async fn work(_: &Ctx) -> Result<u32, Failure> { Ok(7) }
+    /// async fn careful(ctx: Ctx, _: ()) -> Result<u32, Failure> {
+    ///     match ctx.select("work", work(&ctx), ctx.cancelled()).await? {
+    ///         Either::Left(done) => done,
+    ///         Either::Right(command) => Err(Failure::new(format!("given up: {}", command?.reason))),
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Crash
+    /// A run that was told so is told again on resume.
+    pub async fn cancelled(&self) -> Result<Command, Failure> {
+        let name = Verb::Cancel.signal();
+        let body = self.receive(Label::from(name.as_str()), Wanted { name, id: None }).await?;
+        let command: Command = self.decoded("command", &body).await?;
+        self.live.cancelled(command.until);
+        Ok(command)
+    }
+}
+
+/// A command to be given. Nothing happens before it is awaited; then it is durable.
+///
+/// # Errors
+/// [`RunError::Over`] if the run has ended.
+#[must_use = "a command is not given until it is awaited"]
+pub struct GiveCommand {
+    inner: Arc<Inner>,
+    tenant: Tenant,
+    run: RunId,
+    verb: Verb,
+    by: String,
+    reason: String,
+    key: Option<String>,
+    grace: Duration,
+}
+
+impl<O> RunHandle<O> {
+    /// Cancels the run. One that waits for [`Ctx::cancelled`] is told, and ended by force after the
+    /// [grace](GiveCommand::grace); any other is ended where it is. It ends as failed, with [`FailureCode::Cancelled`];
+    /// effects it leaves are open questions, and its children are cancelled too.
+    ///
+    /// # Crash
+    /// The command is durable when this returns, and is carried out whoever dies.
+    pub fn cancel(&self, by: impl Into<String>, reason: impl Into<String>) -> GiveCommand {
+        self.command(Verb::Cancel, by.into(), reason.into())
+    }
+
+    /// Pauses the run where it is durable: it does nothing more, not even when its time comes, until somebody lets it
+    /// [go on](Self::go_on). It is listed as an open question.
+    pub fn pause(&self, by: impl Into<String>, reason: impl Into<String>) -> GiveCommand {
+        self.command(Verb::Pause, by.into(), reason.into())
+    }
+
+    /// Lets a paused run go on.
+    ///
+    /// # Errors
+    /// [`RunError::NotPaused`] if it is not paused.
+    pub async fn go_on(&self, by: impl Into<String>) -> Result<(), RunError> {
+        let by = by.into();
+        match self.inner.asked_about(&self.tenant, self.id, |kind| kind == EscalationKind::Paused).await? {
+            Some(question) => {
+                let (inner, tenant) = (self.inner.clone(), self.tenant.clone());
+                Ok(inner.resolve(tenant, question, Resolution::NotCommitted, by).await?)
+            }
+            None => Err(RunError::NotPaused { run: self.id }),
+        }
+    }
+
+    fn command(&self, verb: Verb, by: String, reason: String) -> GiveCommand {
+        let (inner, tenant, run) = (self.inner.clone(), self.tenant.clone(), self.id);
+        GiveCommand { inner, tenant, run, verb, by, reason, key: None, grace: GRACE }
+    }
+}
+
+impl GiveCommand {
+    /// The command's own idempotency key: the same again is not a second command.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// How long a run that listens has to end by itself, before it is ended by force; 30 s unless it is said.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+}
+
+impl IntoFuture for GiveCommand {
+    type Output = Result<Sent, RunError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let Self { inner, tenant, run, verb, by, reason, key, grace } = self;
+            if let Some(key) = &key {
+                checked("command's key", key, Key::MAX_BYTES)?;
+            }
+            let until = (verb == Verb::Cancel).then(|| inner.core.now().after(grace));
+            let command = Command { by, reason, until };
+            let id = key.unwrap_or_else(|| inner.unique());
+            let tracker = inner.core.tracker.clone();
+            to_the_end(&tracker, async move { inner.command(&tenant, run, verb, id, command).await }).await
+        })
+    }
+}
+
+impl Inner {
+    async fn command(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        run: RunId,
+        verb: Verb,
+        id: String,
+        command: Command,
+    ) -> Result<Sent, RunError> {
+        let by = command.by.clone();
+        let (name, body) = (verb.signal(), Payload::of(&command)?);
+        let sent = match self.send(tenant, run, name.clone(), id.clone(), body).await {
+            // Given again a moment later, it has another limit and is the same command.
+            Err(conflict @ RunError::SignalConflict { .. }) => {
+                let first = self.core.group.signal_find(tenant, run, &name, &id).await?;
+                let first = match &first {
+                    Some(first) => Command::of(&self.core.load(tenant, &first.body).await?)?,
+                    None => return Err(conflict),
+                };
+                if (&first.by, &first.reason) != (&command.by, &command.reason) {
+                    return Err(conflict);
+                }
+                Sent::Before
+            }
+            sent => sent?,
+        };
+        // A run that was halted has no task that could hear of it.
+        let halted = |run: &crate::store::Run| matches!(run.state, RunState::Halted { .. });
+        if verb == Verb::Cancel
+            && self.core.group.run_find(tenant, run).await?.is_some_and(|run| halted(&run))
+            && let Some(question) = self.asked_about(tenant, run, EscalationKind::halts_its_run).await?
+        {
+            self.clone().resolve(tenant.clone(), question, Resolution::Abandon, by).await?;
+        }
+        Ok(sent)
+    }
+
+    /// The open question of such a kind about a run.
+    async fn asked_about(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        kind: impl Fn(EscalationKind) -> bool,
+    ) -> Result<Option<EscalationId>, ExecError> {
+        let open = open_escalations(&self.core, tenant, u32::MAX).await?;
+        Ok(open.into_iter().find(|asked| asked.run == Some(run) && kind(asked.kind)).map(|asked| asked.id))
+    }
+
+    /// Cancels the children that a run has begun and that are to end with it.
+    pub(super) async fn cancel_children(
+        self: &Arc<Self>,
+        live: &Live,
+        command: &Command,
+    ) -> Result<(), ExecError> {
+        let failed = |source| ExecError::Store { key: live.id.to_string(), source };
+        let mut after = RunId(i64::MIN);
+        loop {
+            let children = self.core.group.run_children(&live.tenant, live.id, after, PAGE).await;
+            let children = children.map_err(failed)?;
+            let Some(last) = children.last() else { return Ok(()) };
+            after = last.id;
+            for child in children.iter().filter(|child| !child.state.is_final()) {
+                // Made of what it is about: after a crash it is the same command.
+                let id = format!("~{}", live.id);
+                let told = self.command(&live.tenant, child.id, Verb::Cancel, id, command.clone()).await;
+                if let Err(error) = told {
+                    tracing::warn!(tenant = %live.tenant, run = %child.id, %error, "a child is not cancelled");
+                }
+            }
+        }
+    }
+}
+
+/// A signal is a command, which wakes its run whatever that waits for.
+pub(super) fn is_command(signal: &Signal) -> bool {
+    signal.name.starts_with(COMMAND)
+}

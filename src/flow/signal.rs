@@ -1,0 +1,364 @@
+//! Signals: what is said to a run from outside or by another run, kept until the run receives it, received once.
+//!
+//! A signal is a row of its own. Who sends one tells the run's task if it is here, or wakes the run if it waits as a row.
+//! Both are only hints: a sender that dies in between leaves a signal that the next start, or whoever takes its worker
+//! over, finds by its row.
+
+use std::future::{IntoFuture, poll_fn};
+use std::sync::Arc;
+use std::task::{Poll, Wake as _, Waker};
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::command::is_command;
+use super::ctx::{Ctx, Label};
+use super::engine::Inner;
+use super::failure::{Failure, FailureCode};
+use super::handle::{Canonical, RunError, RunHandle};
+use super::inbox::Wanted;
+use super::live::{Live, Open, Wait};
+use super::replay::Kind;
+use crate::exec::{ExecError, to_the_end};
+use crate::id::{IdError, Name, RunId, Tenant, checked};
+use crate::ledger::Key;
+use crate::payload::{Payload, Stored};
+use crate::store::{Change, Refusal, RunState, Signal, Store as _, StoreError, Verdict};
+use crate::tool::canonical;
+
+/// Names that begin so are the engine's own.
+const OWN: char = '~';
+
+/// What became of a signal that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is durable, and the run will receive it.
+    New,
+    /// The same signal was sent before: the run receives it once, or has.
+    Before,
+}
+
+impl Ctx {
+    /// Waits for the next signal of this name, however long that takes, and holds nothing meanwhile. Signals that came
+    /// before anybody waited are kept; those of one sender are received in the order in which they were sent.
+    ///
+    /// # Crash
+    /// A signal that was received is received again on resume, and the same one. One that was not is still there.
+    pub async fn signal<T: DeserializeOwned>(&self, label: impl Into<Label>) -> Result<T, Failure> {
+        let label = label.into();
+        usable(&label.name).map_err(|error| unfit(&error))?;
+        let wanted = Wanted { name: label.name.clone(), id: None };
+        let body = self.receive(label, wanted).await?;
+        self.decoded("signal", &body).await
+    }
+
+    /// Receives a signal under an identity of its own.
+    pub(super) async fn receive(&self, label: Label, wanted: Wanted) -> Result<Stored, Failure> {
+        let open = self.open(Kind::Signal, label)?;
+        let past = self.live.recorded(&open).await;
+        let body = match past.and_then(|past| past.value) {
+            Some(body) => body,
+            None => self.live.next_signal(&open, &wanted).await,
+        };
+        open.close();
+        Ok(body)
+    }
+
+    /// Says something to another run of the same tenant, once, whatever dies in between.
+    ///
+    /// # Errors
+    /// If there is no such run.
+    ///
+    /// # Crash
+    /// The signal and this run's record of having sent it are one transaction.
+    pub async fn send<B: Serialize + ?Sized>(
+        &self,
+        to: RunId,
+        label: impl Into<Label>,
+        body: &B,
+    ) -> Result<(), Failure> {
+        let label = label.into();
+        usable(&label.name).map_err(|error| unfit(&error))?;
+        let open = self.open(Kind::Sent, label)?;
+        if self.live.recorded(&open).await.is_some() {
+            open.close();
+            return Ok(());
+        }
+        self.live.released(&open, None).await;
+        let sent = {
+            let _resting = open.rest();
+            self.live.send(&open, to, canonical(&body, None)?.0).await
+        };
+        match sent {
+            Ok(true) => {
+                self.live.progressed();
+                open.close();
+                Ok(())
+            }
+            Ok(false) => {
+                open.close();
+                Err(Failure::coded(FailureCode::Invalid, format!("there is no {to} to send a signal to")))
+            }
+            Err(error) => Err(self.live.failure(error).await),
+        }
+    }
+}
+
+fn unfit(error: &IdError) -> Failure {
+    Failure::coded(FailureCode::Invalid, error.to_string())
+}
+
+/// A name that users may give a signal.
+fn usable(name: &str) -> Result<(), IdError> {
+    checked("signal", name, Name::MAX_BYTES)?;
+    if name.starts_with(OWN) {
+        return Err(IdError::Reserved { what: "signal" });
+    }
+    Ok(())
+}
+
+impl Live {
+    /// The next one that is wanted, as soon as there is one. Its receipt is queued when this returns.
+    async fn next_signal(&self, open: &Open, wanted: &Wanted) -> Stored {
+        if self.check.is_some() {
+            let _waiting = open.wait(Wait { signal: Some(wanted.clone()), ..Wait::default() });
+            return std::future::pending().await; // a replay check receives nothing
+        }
+        // Not while the run replays: a select that was lost in an earlier life would take a signal and drop it.
+        self.released(open, None).await;
+        loop {
+            {
+                let _waiting = open.wait(Wait { signal: Some(wanted.clone()), ..Wait::default() });
+                poll_fn(|cx| {
+                    let mut state = self.state();
+                    if state.inbox.has(wanted) {
+                        return Poll::Ready(());
+                    }
+                    state.inbox.listen(cx.waker());
+                    Poll::Pending
+                })
+                .await;
+            }
+            self.engine.core.group.room().await;
+            // From here on without an await: a future dropped in between would have taken a signal and lost it.
+            let taken = self.state().inbox.take(wanted);
+            if let Some(signal) = taken {
+                let kind = open.identity.kind.checkpoint();
+                let step = self.step(&open.identity, kind, None, signal.body.clone());
+                let body = signal.body.clone();
+                let mut change = self.engine.core.change(Some(self.lane)).step(step);
+                change.received = Some(Box::new(signal));
+                drop(self.engine.core.group.submit(change));
+                self.progressed();
+                return body;
+            }
+        }
+    }
+
+    /// Whether there is such a run.
+    async fn send(&self, open: &Open, to: RunId, body: Payload) -> Result<bool, ExecError> {
+        let core = &self.engine.core;
+        let failed = |source| ExecError::Store { key: to.to_string(), source };
+        if core.group.run_find(&self.tenant, to).await.map_err(failed)?.is_none() {
+            return Ok(false);
+        }
+        let name = open.identity.name.clone();
+        // Made of what identifies it in this run, so that a second try is the same signal.
+        let id = format!("{OWN}{}/{}", self.id, open.identity.in_turn());
+        let (signal, large) = self.engine.signal(&self.tenant, to, name, id, body).await.map_err(failed)?;
+        let null = Stored::Inline(Payload::stored("null"));
+        let identity = &open.identity;
+        let step = self.step(identity, identity.kind.checkpoint(), None, null);
+        let mut change = core.change(Some(self.lane)).step(step);
+        change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
+        change.signal = Some(Box::new(signal.clone()));
+        let verdict = core.group.commit_one(change).await.map_err(failed)?;
+        if let Verdict::Refused(refusal) = verdict {
+            return Err(ExecError::Refused { key: open.identity.to_string(), refusal });
+        }
+        self.engine.delivered(signal).await;
+        Ok(true)
+    }
+
+    /// Hands the run what was said to it. False if this activation has ended, and cannot receive it.
+    pub(super) fn deliver(&self, signal: Signal) -> bool {
+        let command = is_command(&signal);
+        let listening = {
+            let mut state = self.state();
+            if state.ended {
+                return false;
+            }
+            state.inbox.deliver(signal)
+        };
+        listening.into_iter().for_each(Waker::wake);
+        if command {
+            self.waker.wake_by_ref(); // nothing in its code waits for it
+        }
+        true
+    }
+}
+
+impl Inner {
+    /// A signal behind those that the run has not received. One that it has received is no matter of order any more.
+    async fn signal(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        name: String,
+        id: String,
+        body: Payload,
+    ) -> Result<(Signal, Option<Payload>), StoreError> {
+        let pending = self.core.group.signal_pending(tenant, run).await?;
+        let place = pending.iter().map(|signal| signal.place).max().map_or(0, |last| last + 1);
+        let (body, large) = self.core.storable(body);
+        let at = self.core.now();
+        Ok((Signal { tenant: tenant.clone(), run, name, id, place, body, at }, large))
+    }
+
+    /// A signal is durable: its run is told, or woken. Only a hint.
+    pub(super) fn delivered(self: &Arc<Self>, signal: Signal) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let (tenant, run, command) = (signal.tenant.clone(), signal.run, is_command(&signal));
+            if let Some(activity) = self.active().get_mut(&run) {
+                activity.deliver(signal);
+                return;
+            }
+            let found = self.core.group.run_find(&tenant, run).await;
+            match found.map(|run| run.map(|run| run.state)) {
+                Ok(Some(RunState::Waiting { on, .. })) if on.signal || command => {
+                    self.wake(&tenant, run).await;
+                }
+                Ok(Some(RunState::Active)) if self.core.is_shared() => {
+                    let _ = self.core.group.wake_others().await; // its worker looks at each beat anyway
+                }
+                Ok(_) => {}
+                Err(error) => tracing::error!(%tenant, %run, %error, "cannot be told of a signal"),
+            }
+        })
+    }
+
+    /// An id that nobody gave, and nobody gives again.
+    pub(super) fn unique(&self) -> String {
+        let bits = u128::from(self.core.entropy.bits()) << 64 | u128::from(self.core.entropy.bits());
+        format!("{OWN}{bits:032x}")
+    }
+
+    /// What other workers said to runs that are carried out here.
+    pub(super) async fn look_for_signals(&self) -> Result<(), StoreError> {
+        for live in self.lives() {
+            for signal in self.core.group.signal_pending(&live.tenant, live.id).await? {
+                live.deliver(signal);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        run: RunId,
+        name: String,
+        id: String,
+        body: Payload,
+    ) -> Result<Sent, RunError> {
+        let found = self.core.group.run_find(tenant, run).await?.ok_or(RunError::Unknown { run })?;
+        let (signal, large) = self.signal(tenant, run, name, id, body).await?;
+        if found.state.is_final() {
+            return self.sent_before(&signal).await?.ok_or(RunError::Over { run });
+        }
+        let mut change = Change { signal: Some(Box::new(signal.clone())), ..self.core.change(None) };
+        change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+        match self.core.group.commit_one(change).await? {
+            Verdict::Admitted => {
+                self.delivered(signal).await;
+                Ok(Sent::New)
+            }
+            Verdict::Refused(Refusal::Exists) => {
+                let refused = RunError::Refused { run, refusal: Refusal::Exists };
+                self.sent_before(&signal).await?.ok_or(refused)
+            }
+            Verdict::Refused(refusal) => Err(RunError::Refused { run, refusal }),
+        }
+    }
+
+    /// The run was sent a signal of this name and id before. The first one stands.
+    async fn sent_before(&self, signal: &Signal) -> Result<Option<Sent>, RunError> {
+        let Signal { tenant, run, name, id, .. } = signal;
+        match self.core.group.signal_find(tenant, *run, name, id).await? {
+            None => Ok(None),
+            Some(first) if first.body == signal.body => Ok(Some(Sent::Before)),
+            Some(_) => Err(RunError::SignalConflict { run: *run, name: name.clone(), id: id.clone() }),
+        }
+    }
+}
+
+impl<O> RunHandle<O> {
+    /// Says something to the run: it receives it by [`Ctx::signal`], once, now or when it waits for it.
+    ///
+    /// ```no_run
+    /// # async fn paid(run: &counterfoil::RunHandle<()>) -> Result<(), counterfoil::RunError> {
+    /// run.signal("paid", 4200).id("evt_1QzR").await?; // the webhook may come twice
+    /// # Ok(()) }
+    /// ```
+    pub fn signal<B>(&self, name: impl Into<String>, body: B) -> SendSignal
+    where
+        B: Serialize + Send + Sync + 'static,
+    {
+        SendSignal {
+            inner: self.inner.clone(),
+            tenant: self.tenant.clone(),
+            run: self.id,
+            name: name.into(),
+            id: None,
+            body: Box::new(move |key| canonical(&body, key)),
+        }
+    }
+}
+
+/// A signal to be sent. Nothing happens before it is awaited; then it is durable.
+///
+/// # Errors
+/// [`RunError::Over`] if the run has ended, [`RunError::SignalConflict`] if it was sent another one under this name and id.
+#[must_use = "a signal is not sent until it is awaited"]
+pub struct SendSignal {
+    inner: Arc<Inner>,
+    tenant: Tenant,
+    run: RunId,
+    name: String,
+    id: Option<String>,
+    body: Box<Canonical>,
+}
+
+impl SendSignal {
+    /// Which one it is: the same name and id again is the same signal, and received once. Give the id of the event that
+    /// it tells of wherever that event may be told of twice. Without one each signal is a new one.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+}
+
+impl IntoFuture for SendSignal {
+    type Output = Result<Sent, RunError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let Self { inner, tenant, run, name, id, body } = self;
+            usable(&name)?;
+            if let Some(id) = &id {
+                checked("signal's id", id, Key::MAX_BYTES)?;
+            }
+            let id = id.unwrap_or_else(|| inner.unique());
+            let body = match body(None)? {
+                (body, false) => body,
+                (_, true) => body(Some(&inner.core.tenant_key(&tenant).await?))?.0,
+            };
+            let body = body.within(&inner.core.limits)?;
+            // Dropped between the row and the wake-up, this would leave a run that waits for what it has.
+            let tracker = inner.core.tracker.clone();
+            to_the_end(&tracker, async move { inner.send(&tenant, run, name, id, body).await }).await
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! What was said to runs.
+
+use std::slice::from_ref;
+
+use super::sample::{HOSTILE, Sample, fence_others, inline};
+use super::{admit, refused};
+use crate::id::RunId;
+use crate::store::{COMMAND, Change, Refusal, Run, RunState, Signal, Store, WaitsOn};
+
+fn sent(sample: &Sample, signal: &Signal) -> Change {
+    Change { signal: Some(Box::new(signal.clone())), ..sample.change() }
+}
+
+fn received(sample: &Sample, signal: &Signal) -> Change {
+    Change { received: Some(Box::new(signal.clone())), ..sample.change() }
+}
+
+/// A signal comes back as it was written, and alone is pending until it is received.
+pub async fn is_pending_until_it_is_received(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    let signal = sample.signal(&run, "paid", "1");
+    admit(store, &[sample.change().run(run.clone())]).await;
+    admit(store, &[sent(&sample, &signal)]).await;
+    let pending = async || store.signal_pending(&sample.tenant, run.id).await.unwrap();
+    let found = async || store.signal_find(&sample.tenant, run.id, "paid", "1").await.unwrap();
+    assert_eq!((pending().await, found().await), (vec![signal.clone()], Some(signal.clone())));
+    assert_eq!(
+        store.run_history(&sample.tenant, run.id, crate::store::Turns::ALL).await.unwrap().signals,
+        from_ref(&signal)
+    );
+    admit(store, &[received(&sample, &signal)]).await;
+    assert_eq!((pending().await, found().await), (vec![], Some(signal)), "it is known, and not pending");
+    assert_eq!(
+        store.run_history(&sample.tenant, run.id, crate::store::Turns::ALL).await.unwrap().signals,
+        []
+    );
+}
+
+/// Whatever text a signal is made of.
+pub async fn hostile_text_is_text(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    admit(store, &[sample.change().run(run.clone())]).await;
+    for text in HOSTILE {
+        let signal = Signal { body: inline(serde_json::json!(text)), ..sample.signal(&run, text, text) };
+        admit(store, &[sent(&sample, &signal)]).await;
+        let found = store.signal_find(&sample.tenant, run.id, text, text).await.unwrap();
+        assert_eq!(found.as_ref(), Some(&signal), "{text:?}");
+        admit(store, &[received(&sample, &signal)]).await;
+    }
+}
+
+/// They are received by their places, and by name and id where these are the same.
+pub async fn are_listed_in_their_order(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    let signal = |place: i64, name: &str, id: &str| Signal { place, ..sample.signal(&run, name, id) };
+    let signals = [signal(0, "b", "2"), signal(0, "b", "3"), signal(1, "b", "1"), signal(7, "a", "1")];
+    admit(store, &[sample.change().run(run.clone())]).await;
+    admit(store, &[3, 1, 0, 2].map(|i: usize| sent(&sample, &signals[i]))).await;
+    assert_eq!(store.signal_pending(&sample.tenant, run.id).await.unwrap(), signals);
+}
+
+/// The first of a name and id stands; the very same again is admitted.
+pub async fn an_id_is_taken_once(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (run, other) = (sample.run("a"), sample.run("b"));
+    let signal = sample.signal(&run, "paid", "1");
+    admit(store, &[sample.change().run(run.clone())]).await;
+    admit(store, &[sent(&sample, &signal)]).await;
+    admit(store, &[sent(&sample, &signal)]).await;
+    let another = Signal { body: inline(serde_json::json!("other")), ..signal.clone() };
+    assert_eq!(refused(store, sent(&sample, &another)).await, Some(Refusal::Exists));
+    assert_eq!(store.signal_pending(&sample.tenant, run.id).await.unwrap(), from_ref(&signal));
+    let elsewhere = [
+        sample.signal(&other, "paid", "1"),
+        sample.signal(&run, "refunded", "1"),
+        sample.signal(&run, "paid", "2"),
+        sample.for_tenant("globex").signal(&run, "paid", "1"),
+    ];
+    admit(store, &elsewhere.map(|signal| sent(&sample, &signal))).await;
+}
+
+/// It is received once, and only if it is there; what comes with it is not written otherwise.
+pub async fn is_received_once(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    let signal = sample.signal(&run, "paid", "1");
+    let receipt = |id: &str| received(&sample, &signal).step(sample.step(&run, id));
+    admit(store, &[sample.change().run(run.clone())]).await;
+    assert_eq!(refused(store, receipt("0")).await, Some(Refusal::Stale));
+    admit(store, &[sent(&sample, &signal), receipt("1")]).await;
+    admit(store, &[receipt("1")]).await;
+    assert_eq!(refused(store, receipt("2")).await, Some(Refusal::Stale));
+    let steps = store.run_history(&sample.tenant, run.id, crate::store::Turns::ALL).await.unwrap().steps;
+    assert_eq!(steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["1"]);
+}
+
+/// A fenced worker neither sends nor receives.
+pub async fn a_fenced_worker_says_nothing(store: &dyn Store) {
+    let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
+    let run = old.run("a");
+    let (first, second) = (old.signal(&run, "paid", "1"), old.signal(&run, "paid", "2"));
+    admit(store, &[old.change().run(run.clone()), sent(&old, &first)]).await;
+    admit(store, &[fence_others(new.fence)]).await;
+    assert_eq!(refused(store, sent(&old, &second)).await, Some(Refusal::Fenced));
+    assert_eq!(refused(store, received(&old, &first)).await, Some(Refusal::Fenced));
+    assert_eq!(store.signal_pending(&old.tenant, run.id).await.unwrap(), [first]);
+}
+
+/// Runs that wait for a signal and have one, in the order of their places.
+pub async fn runs_that_have_one_are_found(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let waiting =
+        |on: WaitsOn| Run { state: RunState::Waiting { until: None, on }, ..sample.run_without_key() };
+    let (one, two) = (waiting(WaitsOn::SIGNAL), waiting(WaitsOn::SIGNAL.or(WaitsOn::ANSWER)));
+    let (none, asking, active) =
+        (waiting(WaitsOn::SIGNAL), waiting(WaitsOn::ANSWER), sample.run_without_key());
+    let all = [&one, &two, &none, &asking, &active];
+    admit(store, &all.map(|run| sample.change().run(run.clone()))).await;
+    let found = async |after: i64, limit: u32| store.run_signalled(RunId(after), limit).await.unwrap();
+    assert_eq!(found(0, 10).await, []);
+    for run in [&one, &two, &asking, &active] {
+        let signals = ["1", "2"].map(|id| sent(&sample, &sample.signal(run, "paid", id)));
+        admit(store, &signals).await;
+    }
+    assert_eq!(found(0, 10).await, [one.clone(), two.clone()], "each once");
+    assert_eq!(found(0, 1).await, from_ref(&one));
+    assert_eq!(found(one.id.0, 10).await, from_ref(&two));
+    let answered = store.run_answered(RunId(0), 10).await.unwrap();
+    assert_eq!(answered, [two.clone(), asking.clone()], "who waits for a signal alone has no answer to come");
+    admit(store, &[sent(&sample, &sample.signal(&asking, COMMAND, "1"))]).await;
+    admit(store, &[sent(&sample, &sample.signal(&active, COMMAND, "1"))]).await;
+    assert_eq!(
+        found(0, 10).await,
+        [one.clone(), two.clone(), asking.clone()],
+        "a command wakes whoever waits"
+    );
+    admit(store, &[received(&sample, &sample.signal(&asking, COMMAND, "1"))]).await;
+    admit(store, &["1", "2"].map(|id| received(&sample, &sample.signal(&one, "paid", id)))).await;
+    assert_eq!(found(0, 10).await, [two]);
+}
+
+/// A run's children, in the order of their places.
+pub async fn children_are_found_by_their_parent(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let parent = sample.run("a");
+    let child = |key: &str| Run { parent: Some(parent.id), ..sample.run(key) };
+    let (one, two) = (child("b"), child("c"));
+    let stranger = Run { parent: Some(parent.id), ..sample.for_tenant("globex").run("d") };
+    let all = [&parent, &one, &two, &stranger];
+    admit(store, &all.map(|run| sample.change().run(run.clone()))).await;
+    let found = async |after: i64, limit: u32| {
+        store.run_children(&sample.tenant, parent.id, RunId(after), limit).await.unwrap()
+    };
+    assert_eq!(found(0, 10).await, [one.clone(), two.clone()]);
+    assert_eq!(found(0, 1).await, from_ref(&one));
+    assert_eq!(found(one.id.0, 10).await, from_ref(&two));
+    let ended = sample.run_on(&one, RunState::Waiting { until: None, on: WaitsOn::SIGNAL });
+    admit(store, &[sample.change().run(ended.clone())]).await;
+    assert_eq!(found(0, 1).await, [ended], "a run keeps its parent");
+}

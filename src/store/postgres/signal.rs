@@ -1,0 +1,123 @@
+//! Table `signal`: what was said to runs.
+
+use sqlx::postgres::{PgConnection, PgRow};
+
+use super::pool::Pool;
+use super::statement::{Batch, Insert, Kind};
+use super::{Columns, StoreError, escaped};
+use crate::clock::Timestamp;
+use crate::id::{RunId, Tenant};
+use crate::payload::Stored;
+use crate::store::{Change, Signal};
+
+/// A new one.
+pub(super) static INSERT: Insert = Insert {
+    name: "signal_new",
+    table: "signal",
+    columns: &[
+        ("tenant", Kind::Text),
+        ("run", Kind::Number),
+        ("name", Kind::Text),
+        ("id", Kind::Text),
+        ("place", Kind::Number),
+        ("body", Kind::Text),
+        ("at", Kind::Number),
+    ],
+    constants: &[("received", "false")],
+    tail: "ON CONFLICT DO NOTHING",
+    holds: Some("true"),
+};
+
+/// One that its run has received. By way of a row that is never inserted, with a place below zero: see `record`.
+pub(super) static RECEIVE: Insert = Insert {
+    name: "signal_received",
+    table: "signal",
+    columns: &[("tenant", Kind::Text), ("run", Kind::Number), ("name", Kind::Text), ("id", Kind::Text)],
+    constants: &[("place", "-1"), ("body", "''"), ("at", "0"), ("received", "true")],
+    tail: "ON CONFLICT (tenant, run, name, id) DO UPDATE SET received = true WHERE NOT signal.received",
+    holds: Some("place >= 0"),
+};
+
+pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
+    let place =
+        |signal: &&Signal| (signal.tenant.clone(), signal.run, signal.name.clone(), signal.id.clone());
+    let mut new: Vec<_> = changes.iter().filter_map(|change| change.signal.as_deref()).collect();
+    new.sort_by_cached_key(place);
+    batch.insert(&INSERT, &new, |signal, row| {
+        row.text(signal.tenant.as_str())
+            .number(signal.run.0)
+            .text(&signal.name)
+            .text(&signal.id)
+            .number(signal.place)
+            .text(&signal.body.column())
+            .number(signal.at.0);
+    });
+    let mut received: Vec<_> = changes.iter().filter_map(|change| change.received.as_deref()).collect();
+    received.sort_by_cached_key(place);
+    batch.insert(&RECEIVE, &received, |signal, row| {
+        row.text(signal.tenant.as_str()).number(signal.run.0).text(&signal.name).text(&signal.id);
+    });
+}
+
+fn read(row: &PgRow) -> Result<Signal, StoreError> {
+    let mut c = Columns::of("signal", row);
+    Ok(Signal {
+        tenant: c.parse_text(|text| Tenant::new(text).ok())?,
+        run: RunId(c.take()?),
+        name: c.text()?,
+        id: c.text()?,
+        place: c.take()?,
+        body: c.parse_text(Stored::from_column)?,
+        at: Timestamp(c.take()?),
+    })
+}
+
+const FIND: &str = "SELECT tenant, run, name, id, place, body, at, received FROM signal \
+                    WHERE tenant = $1 AND run = $2 AND name = $3 AND id = $4";
+
+pub(super) async fn find(
+    pool: &Pool,
+    tenant: &Tenant,
+    run: RunId,
+    name: &str,
+    id: &str,
+) -> Result<Option<Signal>, StoreError> {
+    let query = || {
+        let query = sqlx::query(FIND).bind(tenant.as_str()).bind(run.0);
+        query.bind(escaped(name).into_owned()).bind(escaped(id).into_owned())
+    };
+    pool.optional(query).await?.as_ref().map(read).transpose()
+}
+
+pub(super) async fn pending(pool: &Pool, tenant: &Tenant, run: RunId) -> Result<Vec<Signal>, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT tenant, run, name, id, place, body, at FROM signal \
+             WHERE tenant = $1 AND run = $2 AND NOT received ORDER BY place, name, id",
+        )
+        .bind(tenant.as_str())
+        .bind(run.0)
+    };
+    pool.all(query).await?.iter().map(read).collect()
+}
+
+/// Another signal has its id.
+pub(super) async fn is_taken(connection: &mut PgConnection, signal: &Signal) -> Result<bool, sqlx::Error> {
+    Ok(at(connection, signal).await?.is_some())
+}
+
+/// The same signal: it was written before, and its answer was lost.
+pub(super) async fn is_written(connection: &mut PgConnection, signal: &Signal) -> Result<bool, sqlx::Error> {
+    Ok(at(connection, signal).await?.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *signal)))
+}
+
+/// It is received.
+pub(super) async fn is_received(connection: &mut PgConnection, signal: &Signal) -> Result<bool, sqlx::Error> {
+    use sqlx::Row as _;
+    at(connection, signal).await?.map_or(Ok(false), |row| row.try_get("received"))
+}
+
+async fn at(connection: &mut PgConnection, signal: &Signal) -> Result<Option<PgRow>, sqlx::Error> {
+    let query = sqlx::query(FIND).persistent(false).bind(signal.tenant.as_str()).bind(signal.run.0);
+    query.bind(escaped(&signal.name)).bind(escaped(&signal.id)).fetch_optional(connection).await
+}

@@ -1,0 +1,248 @@
+//! Signals (FLOW-4): what is said to a run is received once and in order, whether or not anybody waits for it, and
+//! whoever dies in between.
+
+use std::sync::Arc;
+
+use counterfoil::flow::{Failure, FailureCode, RunError, Sent, Workflow};
+use counterfoil::store::conformance::sample::{Sample, inline};
+use counterfoil::store::sqlite::Sqlite;
+use counterfoil::store::{Change, Run, Signal, Store as _, Verdict};
+use counterfoil::{Ctx, RunId};
+use futures_util::future::Either;
+
+use crate::flow;
+use crate::flow_clock::Hands;
+use crate::flow_wait::{HOUR, begin, life, park, result, settle};
+use crate::flow_world::{Process, World};
+use crate::world::acme;
+
+/// Receives so many, and tells what they said.
+async fn listen(ctx: &Ctx, times: u32) -> Result<String, Failure> {
+    let mut heard = Vec::new();
+    for _ in 0..times {
+        heard.push(ctx.signal::<String>("say").await?);
+    }
+    Ok(heard.join(" "))
+}
+
+fn listener(world: &Arc<World>) -> impl Workflow<u32, String> + Clone + use<> {
+    flow!(world, |ctx, times: u32| {
+        world.count("begun");
+        listen(&ctx, times).await
+    })
+}
+
+async fn say(process: &Process, run: RunId, what: &str) -> Sent {
+    process.acme().handle::<String>(run).signal("say", what.to_owned()).id(what).await.unwrap()
+}
+
+/// Where a signal finds its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    InMemory,
+    Parked,
+    AfterARestart,
+    Nowhere,
+}
+
+/// Writes a signal, and dies before its run is told.
+fn untold(world: &World, run: RunId) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = Sqlite::open(&world.path()).await.unwrap();
+        let sample = Sample::enrol(&store, "dies").await;
+        let run = Run { id: run, ..sample.run("any") };
+        let signal =
+            Signal { body: inline("one".into()), tenant: acme(), ..sample.signal(&run, "say", "one") };
+        let change = Change { signal: Some(Box::new(signal)), ..sample.change() };
+        assert_eq!(store.commit(&[change]).await.unwrap(), [Verdict::Admitted]);
+        store.close().await;
+    });
+}
+
+#[test]
+fn a_signal_is_received_wherever_it_finds_its_run() {
+    for found in [Found::InMemory, Found::Parked, Found::AfterARestart, Found::Nowhere] {
+        let (world, hands) = (World::new(), Hands::default());
+        let flow = listener(&world);
+        let mut process = life(&world, &hands, &flow);
+        let run = begin(&process, &flow, 2);
+        process.on(world.counts("begun", 1));
+        if found != Found::InMemory {
+            process.on(park(&process, &hands, run));
+        }
+        if found == Found::AfterARestart {
+            process.crash();
+            process = life(&world, &hands, &flow);
+            process.on(settle());
+            assert_eq!(world.counted("begun"), 1, "who waits for a signal is not woken without one");
+        }
+        if found == Found::Nowhere {
+            process.crash();
+            untold(&world, run);
+            process = life(&world, &hands, &flow);
+        } else {
+            assert_eq!(process.on(say(&process, run, "one")), Sent::New, "{found:?}");
+        }
+        assert_eq!(process.on(say(&process, run, "one")), Sent::Before, "{found:?}: the same again");
+        assert_eq!(process.on(say(&process, run, "two")), Sent::New, "{found:?}");
+        assert_eq!(result(&process, run), "one two", "{found:?}");
+    }
+}
+
+// Buffered before anyone waits; in the order of their sender.
+#[test]
+fn signals_that_come_early_are_kept_in_their_order() {
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = flow!(world, |ctx, times: u32| {
+        world.pass("listens").await;
+        listen(&ctx, times).await
+    });
+    world.hold("listens");
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 12);
+    let words: Vec<_> = (0..12).map(|i| format!("w{i}")).collect();
+    process.on(async {
+        for word in &words {
+            say(&process, run, word).await;
+        }
+    });
+    world.release("listens");
+    assert_eq!(result(&process, run), words.join(" "));
+}
+
+#[test]
+fn what_was_received_is_received_again_after_a_crash() {
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = flow!(world, |ctx, _input: u32| {
+        let first: String = ctx.signal("say").await?;
+        world.count("received");
+        ctx.sleep(HOUR).await?;
+        let second: String = ctx.signal("say").await?;
+        Ok::<_, Failure>(format!("{first} {second}"))
+    });
+    let mut process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 0);
+    process.on(async {
+        say(&process, run, "one").await;
+        say(&process, run, "two").await;
+        world.counts("received", 1).await;
+        park(&process, &hands, run).await;
+    });
+    process.crash();
+    hands.turn(HOUR);
+    process = life(&world, &hands, &flow);
+    assert_eq!(result(&process, run), "one two");
+    assert_eq!(world.counted("received"), 2, "replayed");
+}
+
+// HAZARDS: a branch that lost takes nothing with it.
+#[test]
+fn a_signal_that_loses_a_select_is_there_for_the_next_who_waits() {
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = flow!(world, |ctx, _input: u32| {
+        let first = ctx.select("first", ctx.signal::<String>("say"), ctx.sleep(HOUR)).await?;
+        assert!(matches!(first, Either::Right(_)), "the hour was over first");
+        world.count("late");
+        world.pass("late").await;
+        ctx.signal::<String>("say").await
+    });
+    world.hold("late");
+    let mut process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 0);
+    process.on(async {
+        hands.asleep_for(HOUR).await;
+        hands.turn(HOUR);
+        world.counts("late", 1).await;
+        say(&process, run, "one").await;
+    });
+    process.crash();
+    world.release("late");
+    process = life(&world, &hands, &flow);
+    assert_eq!(result(&process, run), "one");
+}
+
+#[test]
+fn a_wait_may_have_a_limit() {
+    for in_time in [true, false] {
+        let (world, hands) = (World::new(), Hands::default());
+        let flow = flow!(world, |ctx, _input: u32| {
+            Ok(match ctx.within("an hour", HOUR, ctx.signal::<String>("say")).await? {
+                Ok(said) => said?,
+                Err(elapsed) => elapsed.to_string(),
+            })
+        });
+        let process = life(&world, &hands, &flow);
+        let run = begin(&process, &flow, 0);
+        process.on(async {
+            hands.asleep_for(HOUR).await;
+            if in_time {
+                say(&process, run, "one").await;
+            } else {
+                hands.turn(HOUR);
+            }
+        });
+        let expected = if in_time { "one" } else { "the wait was given up after 3600 s" };
+        assert_eq!(result(&process, run), expected);
+    }
+}
+
+#[test]
+fn a_run_says_something_to_another_once() {
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = flow!(world, |ctx, to: u32| {
+        if to == 0 {
+            return listen(&ctx, 2).await;
+        }
+        let to = RunId(ctx.signal::<i64>("who").await?);
+        for word in ["one", "two"] {
+            ctx.send(to, "say", word).await?;
+            world.pass(word).await;
+        }
+        Ok::<_, Failure>("said".to_owned())
+    });
+    world.hold("one");
+    let mut process = life(&world, &hands, &flow);
+    let (hearer, speaker) = (begin(&process, &flow, 0), begin(&process, &flow, 1));
+    process.on(async {
+        process.acme().handle::<String>(speaker).signal("who", hearer.0).await.unwrap();
+        world.reached("one").await;
+    });
+    process.crash();
+    world.release("one");
+    process = life(&world, &hands, &flow);
+    assert_eq!(result(&process, speaker), "said");
+    assert_eq!(result(&process, hearer), "one two");
+}
+
+// Bad input gets a clear error and nothing is lost.
+#[test]
+fn what_cannot_be_a_signal_is_refused() {
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = flow!(world, |ctx, times: u32| {
+        let own = ctx.signal::<String>("~child").await.unwrap_err();
+        assert_eq!(own.code, FailureCode::Invalid, "{own}");
+        let nobody = ctx.send(RunId(4711), "say", "hello").await.unwrap_err();
+        assert_eq!(nobody.code, FailureCode::Invalid, "{nobody}");
+        listen(&ctx, times).await
+    });
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 1);
+    process.on(async {
+        let handle = process.acme().handle::<String>(run);
+        for name in ["~child", "", "two\nlines", &"x".repeat(5000)] {
+            let error = handle.signal(name, 1).await.unwrap_err();
+            assert!(matches!(error, RunError::Id(_)), "{name:?}: {error}");
+        }
+        let stranger = process.engine().tenant("globex").unwrap().handle::<String>(run);
+        let error = stranger.signal("say", "one".to_owned()).await.unwrap_err();
+        assert!(matches!(error, RunError::Unknown { .. }), "another tenant's run: {error}");
+        say(&process, run, "one").await;
+        let error = handle.signal("say", "two".to_owned()).id("one").await.unwrap_err();
+        assert!(matches!(error, RunError::SignalConflict { .. }), "{error}");
+        assert_eq!(handle.result().await.unwrap(), "one");
+        let error = handle.signal("say", "late".to_owned()).await.unwrap_err();
+        assert!(matches!(error, RunError::Over { .. }), "{error}");
+        assert_eq!(say(&process, run, "one").await, Sent::Before, "it was received");
+    });
+}

@@ -3,6 +3,7 @@
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::ctx::{Ctx, Label};
+use super::engine::Inner;
 use super::failure::{Failure, FailureCode};
 use super::handle::Canonical;
 use super::inbox::Wanted;
@@ -20,7 +22,7 @@ use crate::exec::{Core, ExecError};
 use crate::id::RunId;
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
-use crate::store::{Run, RunState, Signal, Verdict};
+use crate::store::{Run, RunState, Signal, Store as _, Verdict};
 use crate::tool::canonical;
 
 /// The signal that a child sends its parent when it ends; its id is the child.
@@ -226,6 +228,19 @@ impl Live {
                 Ok(id)
             }
             Verdict::Refused(refusal) => Err(ExecError::Refused { key: open.identity.to_string(), refusal }),
+        }
+    }
+}
+
+impl Inner {
+    /// A child has ended, durably, and whoever was to tell its parent may not have: only a hint, like any other.
+    pub(super) async fn tell_parent(self: &Arc<Self>, child: &Run) {
+        let Some(parent) = child.parent else { return };
+        let id = child.id.to_string();
+        match self.core.group.signal_find(&child.tenant, parent, ENDED, &id).await {
+            Ok(Some(signal)) => self.delivered(signal).await,
+            Ok(None) => {}
+            Err(error) => tracing::error!(run = %parent, %error, "cannot be told of its child's end"),
         }
     }
 }

@@ -461,6 +461,14 @@ impl Inner {
             }
             run = loop {
                 match self.core.group.run_find(&tenant, id).await {
+                    // Its end was written, and the answer lost: it is over all the same.
+                    Ok(Some(run)) if run.state.is_final() => {
+                        self.active().remove(&id);
+                        self.deliver(id, &run.state);
+                        self.tell_starter(id).await;
+                        Box::pin(self.tell_parent(&run)).await;
+                        return;
+                    }
                     Ok(Some(run)) if run.fence == self.core.fence => break Box::new(run),
                     Ok(found) => {
                         self.active().remove(&id);

@@ -74,6 +74,7 @@ mod sim_forgets;
 mod sim_machine;
 mod sim_mutants;
 mod sim_scenarios;
+mod sim_signal;
 mod sim_suite;
 mod sim_transaction;
 mod sim_world;

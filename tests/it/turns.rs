@@ -314,6 +314,48 @@ fn a_loop_may_lose_a_select() {
     assert!(world.effects("pay").len() <= 3, "{:?}", world.effects("pay"));
 }
 
+async fn double(_: Ctx, n: u32) -> Result<u32, Failure> {
+    Ok(n * 2)
+}
+
+// What is known by its identity outside of the run's own history: under the same name in each turn another one.
+#[test]
+fn signals_and_children_of_turns_are_told_apart() {
+    let world = World::new();
+    let code = flow!(world, |ctx, _input: ()| {
+        let turns = ctx.turns("talk", 0, |n: u32, ctx: Ctx| {
+            let world = world.clone();
+            async move {
+                assert_eq!(ctx.child(double, n).await?, n * 2);
+                ctx.send(ctx.run_id(), "note", &n).await?;
+                assert_eq!(ctx.signal::<u32>("note").await?, n);
+                if n == 2 {
+                    stand(&ctx, &world).await?;
+                }
+                Ok(if n == 4 { Turn::Done(n) } else { Turn::Next(n + 1) })
+            }
+        });
+        turns.await
+    });
+    let start = || {
+        let engine = world.engine().workflow(NAME, 1, code.clone()).workflow("double", 1, double);
+        Process::start(&world, engine)
+    };
+    world.hold("stand");
+    let process = start();
+    let run = process.on(async {
+        let run = process.acme().run(code.clone(), ()).start().await.unwrap();
+        world.reached("stand").await;
+        run.id()
+    });
+    process.crash();
+    world.release("stand");
+    let process = start();
+    assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 4);
+    assert_eq!(process.on(process.acme().runs(None)).unwrap().len(), 6, "five children");
+    process.shut_down();
+}
+
 #[test]
 fn one_loop_at_a_time() {
     let world = World::new();

@@ -311,8 +311,8 @@ fn an_answer_given_elsewhere_wakes_the_run() {
         let question = other.question(EscalationKind::Ambiguous).await;
         other.acme().resolve(question.id, Resolution::Committed(json!(7)), "ann").await.unwrap();
         assert_eq!(other.acme().handle::<u32>(run).result().await.unwrap(), 7);
-        cluster.hands.turn(BEAT);
-        assert_eq!(waiting.await.unwrap().unwrap(), 7);
+        // At its next beat, whenever it has gone to sleep for it.
+        assert_eq!(cluster.until(waiting).await.unwrap().unwrap(), 7);
     });
     assert_eq!(world.effects("ring").len(), 1);
 }

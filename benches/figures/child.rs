@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io::Write as _;
-use std::time::Duration;
 
 use counterfoil::flow::Workflow;
 
@@ -34,7 +33,7 @@ fn in_run(task: &ChildTask, workflow: impl Workflow<u32, usize>) -> Result<(), B
         let engine = subject::engine(&task.db.clone().into()).await;
         engine.tenant(subject::TENANT)?.run(workflow, task.n).await?;
         done()?;
-        engine.shutdown(Duration::ZERO).await;
+        engine.shutdown(subject::DRAIN).await;
         Ok(())
     })
 }
@@ -45,7 +44,7 @@ fn in_engine(task: &ChildTask, runs: usize) -> Result<(), Box<dyn Error>> {
         let engine = subject::engine(&task.db.clone().into()).await;
         subject::guarded_runs(&engine, runs, task.n).await;
         done()?;
-        engine.shutdown(Duration::ZERO).await;
+        engine.shutdown(subject::DRAIN).await;
         Ok(())
     })
 }

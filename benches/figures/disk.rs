@@ -1,7 +1,6 @@
 //! Rows about bytes on the disk.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use sqlx::Connection as _;
 
@@ -55,7 +54,7 @@ async fn engine_file(db: &Path, calls: u32, steps: u32) -> Sizes {
         tenant.run(subject::plain, steps).await.expect("a run");
     }
     let wal_mb = size(&wal(db)) / 1e6;
-    engine.shutdown(Duration::ZERO).await;
+    engine.shutdown(subject::DRAIN).await;
     drop(tenant);
     Sizes { db: truncated(db).await, wal_mb }
 }

@@ -50,7 +50,7 @@ pub(crate) async fn asked_a_minute(place: &Place, runs: usize, window: Duration)
     let before = asked.load(Ordering::SeqCst);
     tokio::time::sleep(window).await;
     let asked = asked.load(Ordering::SeqCst) - before;
-    engine.shutdown(Duration::ZERO).await;
+    engine.shutdown(subject::DRAIN).await;
     asked as f64 * MINUTE.as_secs_f64() / window.as_secs_f64()
 }
 

@@ -116,7 +116,7 @@ async fn guarded_calls(place: &Place, n: u32) {
     let engine = subject::engine(place).await;
     let tenant = engine.tenant(subject::TENANT).expect("a tenant");
     tenant.run(subject::guarded, n).await.expect("a run");
-    engine.shutdown(Duration::ZERO).await;
+    engine.shutdown(subject::DRAIN).await;
 }
 
 async fn raw_inserts(place: &Place, n: u32) {

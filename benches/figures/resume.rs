@@ -107,7 +107,7 @@ async fn record(place: &Place, recorded: Recorded, n: u32) {
     };
     started.expect("a run");
     arrived.await.expect("it comes to its end");
-    engine.shutdown(Duration::ZERO).await;
+    engine.shutdown(subject::DRAIN).await;
 }
 
 /// From the start of an engine until the run is where it was.
@@ -119,7 +119,7 @@ fn resume(runtime: &Runtime, place: &Place) -> Duration {
             let start = Instant::now();
             let engine = subject::engine(&place).await;
             let end = arrived.await.expect("the run is resumed");
-            engine.shutdown(Duration::ZERO).await;
+            engine.shutdown(subject::DRAIN).await;
             end - start
         }
     });

@@ -191,7 +191,7 @@ fn in_turn(
     runtime.block_on(async {
         for bench in benches {
             match bench {
-                Bench::Engine(engine) => engine.shutdown(Duration::ZERO).await,
+                Bench::Engine(engine) => engine.shutdown(subject::DRAIN).await,
                 Bench::Raw(raw) => raw.expect("it is given back").close().await,
                 #[cfg(feature = "postgres")]
                 Bench::Pgbench(_) => {}

@@ -3,7 +3,8 @@
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
@@ -81,6 +82,9 @@ pub struct ChildRun<O> {
 pub struct Child<O> {
     ctx: Ctx,
     id: RunId,
+    /// How often it was waited for. A wait that lost a select is abandoned for good, and the next is another one.
+    waits: AtomicU32,
+    ended: OnceLock<Stored>,
     _output: PhantomData<fn() -> O>,
 }
 
@@ -97,9 +101,10 @@ impl<O: DeserializeOwned> Child<O> {
     /// # Errors
     /// [`FailureCode::ChildFailed`] if it failed; its failure is the detail.
     pub async fn result(&self) -> Result<O, Failure> {
-        let child = self.id.to_string();
-        let label = Label::from((ENDED, &child));
-        let body = self.ctx.receive(label, Wanted { name: ENDED.into(), id: Some(child) }).await?;
+        let body = match self.ended.get() {
+            Some(body) => body.clone(),
+            None => self.end().await?,
+        };
         match self.ctx.decoded("child", &body).await? {
             Ended::Succeeded(output) => {
                 let output = Payload::stored(output.get());
@@ -111,6 +116,19 @@ impl<O: DeserializeOwned> Child<O> {
                 Err(Failure::coded(FailureCode::ChildFailed, message).detail(detail))
             }
         }
+    }
+}
+
+impl<O> Child<O> {
+    async fn end(&self) -> Result<Stored, Failure> {
+        let child = self.id.to_string();
+        let id = match self.waits.fetch_add(1, Ordering::Relaxed) {
+            0 => child.clone(),
+            before => format!("{child}:{}", before + 1),
+        };
+        let wanted = Wanted { name: ENDED.into(), id: Some(child) };
+        let body = self.ctx.receive(Label::from((ENDED, &id)), wanted).await?;
+        Ok(self.ended.get_or_init(|| body).clone())
     }
 }
 
@@ -126,7 +144,7 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
     pub async fn start(self) -> Result<Child<O>, Failure> {
         let ctx = self.ctx.clone();
         let id = self.begin(true).await?;
-        Ok(Child { ctx, id, _output: PhantomData })
+        Ok(Child { ctx, id, waits: AtomicU32::new(0), ended: OnceLock::new(), _output: PhantomData })
     }
 
     /// Begins it as a run that stands alone: it says nothing to this one when it ends, and lives on without it.

@@ -101,7 +101,7 @@ fn name(verdict: &Verdict) -> &'static str {
 fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
         Again, Answer, Ask, ChangeRecord, ChangeRun, Enrol, Evidence, FenceOthers, Many, NewRecord, NewRun,
-        Payload, Retire, Step, TenantKey, Use,
+        Payload, Receive, Retire, Signal, Step, TenantKey, Use,
     };
     let all = [
         Enrol,
@@ -113,6 +113,8 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         ChangeRun,
         Step,
         Use,
+        Signal,
+        Receive,
         Ask,
         Answer,
         Evidence,
@@ -124,8 +126,10 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     let mut wanted: BTreeSet<_> = all.into_iter().map(|kind| (kind, "admitted")).collect();
     wanted.extend(all.into_iter().filter(|kind| *kind != Enrol).map(|kind| (kind, "fenced")));
     wanted.extend(all.map(|kind| (kind, "predecessor")));
-    wanted.extend([Enrol, NewRecord, NewRun, Step, Many, Again].map(|kind| (kind, "exists")));
-    wanted.extend([NewRecord, ChangeRecord, ChangeRun, Ask, Answer, Many, Again].map(|kind| (kind, "stale")));
+    wanted.extend([Enrol, NewRecord, NewRun, Step, Signal, Many, Again].map(|kind| (kind, "exists")));
+    wanted.extend(
+        [NewRecord, ChangeRecord, ChangeRun, Receive, Ask, Answer, Many, Again].map(|kind| (kind, "stale")),
+    );
     let guarded = [NewRecord, ChangeRecord, NewRun, ChangeRun, Step, Use, Ask, Answer, Many];
     wanted.extend(guarded.map(|kind| (kind, "invalid")));
     wanted.retain(|outcome| !tally.contains_key(outcome));

@@ -125,6 +125,10 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
         let tenant = second.engine().tenant(tenant).unwrap();
         second.on(second.until(async |_| !tenant.escalations().await.unwrap().is_empty()));
     }
+    second.on(async {
+        let sleeper = second.acme().handle::<()>(runs[0][ASLEEP as usize]);
+        sleeper.signal("note", "for later").await.unwrap();
+    });
     let asleep = second.on(second.acme().handle::<()>(runs[0][ASLEEP as usize]).status()).unwrap();
     second.crash();
     run(late_evidence(&world.path()));
@@ -341,7 +345,7 @@ async fn the_command_moves_and_says_so() {
     let copied = json!({"stage": "copy", "table": "step", "rows": 5000, "of": 5000});
     assert!(lines.contains(&copied), "{lines:?}");
     let (last, _) = lines.split_last().unwrap();
-    assert_eq!(last["moved"].as_array().unwrap().len(), 9);
+    assert_eq!(last["moved"].as_array().unwrap().len(), 10);
     let (succeeded, lines, trouble) = command(false);
     assert!(!succeeded && lines.is_empty() && trouble.contains("has been moved already"), "{trouble}");
 }

@@ -103,7 +103,7 @@ impl Author {
         }
         let worker = self.worker();
         let change = worker.change();
-        let (kind, change) = match self.below(38) {
+        let (kind, change) = match self.below(40) {
             0 => (Kind::Enrol, self.enrol()),
             1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
@@ -113,7 +113,7 @@ impl Author {
             15..=18 => (Kind::ChangeRun, self.pruning(&worker)),
             19..=22 => (Kind::Step, change.step(self.step(&worker))),
             23 => (Kind::Use, Change { used: Some(Box::new(self.used(&worker))), ..change }),
-            24 => (Kind::Ask, change.escalation(self.question(&worker))),
+            24 | 34..=35 => (Kind::Ask, change.escalation(self.question(&worker))),
             25..=26 => (Kind::Answer, change.escalation(self.answer(&worker))),
             27 => (Kind::Evidence, Change { evidence: Some(Box::new(self.evidence(&worker))), ..change }),
             28 => (Kind::Payload, Change { payloads: self.payloads(&worker), ..change }),
@@ -277,6 +277,10 @@ impl Author {
     }
 
     fn signal(&mut self, worker: &Sample) -> Signal {
+        if !self.signals.is_empty() && self.one_in(4) {
+            let known = self.below(self.signals.len());
+            return Signal { body: sample::inline(json!(self.text())), ..self.signals[known].clone() };
+        }
         let run = self.run(worker);
         let mut signal = worker.signal(&run, "paid", &self.below(9).to_string());
         signal.place = i64::try_from(self.below(4)).unwrap();

@@ -1,10 +1,13 @@
 //! One activation of a run: what its context, its open futures and its driver share.
 
+mod open;
+mod turn;
+mod waker;
+
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Wake, Waker};
+use std::task::{Poll, Wake as _, Waker};
 
 use futures_util::future::BoxFuture;
 
@@ -16,10 +19,14 @@ use super::inbox::{Inbox, Wanted};
 use super::replay::{Identity, Kind, Replay};
 use crate::clock::Timestamp;
 use crate::exec::ExecError;
-use crate::id::{IdError, Name, RecordId, RunId, Tenant, checked};
-use crate::ledger::{Key, RequestHash};
+use crate::id::{RecordId, RunId, Tenant};
+use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
 use crate::store::{Change, EscalationKind, Lane, PastStep, Run, Signal, Step, StepKind, Ticket, WaitsOn};
+
+pub(super) use open::Open;
+pub(super) use turn::Entered;
+use waker::RunWaker;
 
 /// One activation of a run.
 pub(super) struct Live {
@@ -137,40 +144,6 @@ pub(super) enum Stop {
     Cancelled,
 }
 
-/// Wakes the driver, and remembers it: a future that woke itself has not come to rest.
-#[derive(Default)]
-pub(super) struct RunWaker {
-    woken: AtomicBool,
-    driver: Mutex<Option<Waker>>,
-}
-
-impl Wake for RunWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        if let Some(driver) = self.driver.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            driver.wake_by_ref();
-        }
-    }
-}
-
-impl RunWaker {
-    pub(super) fn driven_by(&self, waker: &Waker) {
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-        match driver.as_mut() {
-            Some(known) => known.clone_from(waker),
-            None => *driver = Some(waker.clone()),
-        }
-    }
-
-    pub(super) fn take_woken(&self) -> bool {
-        self.woken.swap(false, Ordering::AcqRel)
-    }
-}
-
 /// How the body stands after it was polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
@@ -241,48 +214,6 @@ impl Live {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Opens a future of the run and gives it its identity. Without an id it gets the next ordinal of its name,
-    /// which is only the same on resume if uses of the name follow one another.
-    pub(super) fn open(
-        self: &Arc<Self>,
-        turn: u32,
-        kind: Kind,
-        name: &str,
-        id: Option<String>,
-    ) -> Result<Open, Failure> {
-        // A name that the store would refuse stops its run at the next write, long after whoever gave it.
-        let unfit = |error: IdError| Failure::coded(FailureCode::Invalid, error.to_string());
-        checked("name", name, Name::MAX_BYTES).map_err(unfit)?;
-        if let Some(id) = &id {
-            checked("id", id, Key::MAX_BYTES).map_err(unfit)?;
-        }
-        let mut state = self.state();
-        let scope = state.usable(turn, self.base)?;
-        let counters = scope.counters.entry(kind).or_default();
-        if !counters.contains_key(name) {
-            counters.insert(name.to_owned(), Counter::default());
-        }
-        let counter = counters.get_mut(name).unwrap_or_else(|| unreachable!("inserted above"));
-        let ordinal = id.is_none();
-        if ordinal && counter.open > 0 {
-            return Err(misuse(format!(
-                "two uses of {name:?} are open at once and have no id, so that a resume could mix them up: \
-                 give each an id, as in (\"{name}\", id)"
-            )));
-        }
-        let id = id.unwrap_or_else(|| {
-            counter.next += 1;
-            (counter.next - 1).to_string()
-        });
-        counter.open += u32::from(ordinal);
-        scope.open += 1;
-        state.open += 1;
-        state.busy += 1;
-        drop(state);
-        let identity = Identity { turn, kind, name: name.to_owned(), id };
-        Ok(Open { live: self.clone(), identity, ordinal, done: false })
     }
 
     /// How often the run has called under this key in this turn by now, this time included.
@@ -557,60 +488,6 @@ impl Live {
         self.state().usable(turn, self.base).map(drop)
     }
 
-    /// A loop begins or resumes its turn of this number, for as long as the guard lives.
-    pub(super) fn enter_turn(&self, number: u32, by: &Identity) -> Result<Entered<'_>, Failure> {
-        let mut state = self.state();
-        if state.turn.is_some() {
-            return Err(misuse(format!(
-                "the loop {:?} was begun while another is open: a run is in one turn at a time; let them follow one \
-                 another, or give each a run of its own",
-                by.name
-            )));
-        }
-        state.turn = Some(InTurn::of(number));
-        state.turn_of = Some((by.name.clone(), by.id.clone()));
-        Ok(Entered(self))
-    }
-
-    /// The loop that began the run's present turn, if one did.
-    pub(super) fn turn_of(&self) -> Option<(String, String)> {
-        self.state().turn_of.clone()
-    }
-
-    /// The present turn is over: what is known of it is forgotten, and the next one begins.
-    pub(super) fn next_turn(&self, number: u32) {
-        let mut state = self.state();
-        if let Some(turn) = state.turn.replace(InTurn::of(number)) {
-            state.replay.forget(turn.number);
-        }
-    }
-
-    /// The last turn of a loop is over, and no loop has begun the next one.
-    pub(super) fn last_turn(&self) {
-        let mut state = self.state();
-        if let Some(turn) = state.turn.take() {
-            state.replay.forget(turn.number);
-        }
-        state.turn_of = None;
-    }
-
-    /// Futures of the present turn that are open.
-    pub(super) fn open_in_turn(&self) -> usize {
-        self.state().turn.as_ref().map_or(0, |turn| turn.scope.open)
-    }
-
-    /// Marks that the code of a turn is being polled, for as long as the guard lives.
-    pub(super) fn polling_turn(&self) -> PollingTurn<'_> {
-        self.mark_polled(true);
-        PollingTurn(self)
-    }
-
-    fn mark_polled(&self, polled: bool) {
-        if let Some(turn) = &mut self.state().turn {
-            turn.polled = polled;
-        }
-    }
-
     /// Marks that a closure is running, for as long as the guard lives.
     pub(super) fn inside(&self) -> Inside<'_> {
         self.state().inside = true;
@@ -663,130 +540,5 @@ pub(super) struct Inside<'a>(&'a Live);
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         self.0.state().inside = false;
-    }
-}
-
-/// A loop is in one of its turns.
-pub(super) struct Entered<'a>(&'a Live);
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.0.state().turn = None;
-    }
-}
-
-pub(super) struct PollingTurn<'a>(&'a Live);
-
-impl Drop for PollingTurn<'_> {
-    fn drop(&mut self) {
-        self.0.mark_polled(false);
-    }
-}
-
-/// An open future of the run.
-pub(super) struct Open {
-    live: Arc<Live>,
-    pub(super) identity: Identity,
-    ordinal: bool,
-    done: bool,
-}
-
-impl Open {
-    /// It has its result.
-    pub(super) fn close(mut self) {
-        self.done = true;
-    }
-
-    /// It waits for something durable from now on, until the guard is dropped.
-    pub(super) fn wait(&self, wait: Wait) -> Waiting<'_> {
-        let mut state = self.live.state();
-        let number = state.next_wait;
-        state.next_wait += 1;
-        state.waits.insert(number, wait);
-        state.busy -= 1;
-        Waiting { live: &self.live, on: On::Durable(number) }
-    }
-
-    /// It waits for other futures of the context, which say themselves what they wait for.
-    pub(super) fn behind(&self) -> Waiting<'_> {
-        let mut state = self.live.state();
-        state.behind += 1;
-        state.busy -= 1;
-        Waiting { live: &self.live, on: On::Others }
-    }
-
-    /// It waits for something that is not its own work: the replay, the world.
-    pub(super) fn rest(&self) -> Waiting<'_> {
-        self.live.state().busy -= 1;
-        Waiting { live: &self.live, on: On::World }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let mark = {
-            let mut state = self.live.state();
-            state.open -= 1;
-            state.busy -= 1;
-            if let Some(scope) = state.scope(self.identity.turn, self.live.base) {
-                scope.open -= 1;
-                let names = scope.counters.get_mut(&self.identity.kind);
-                if self.ordinal
-                    && let Some(counter) = names.and_then(|names| names.get_mut(&self.identity.name))
-                {
-                    counter.open -= 1;
-                }
-            }
-            // Dropping by parking, by a crash or by a panic leaves no mark.
-            !self.done && !state.ended && state.stop.is_none() && !std::thread::panicking()
-        };
-        if mark {
-            self.live.abandon(&self.identity);
-        }
-    }
-}
-
-impl Live {
-    /// User code dropped a pending future: on replay it must never become ready, or another branch would win.
-    fn abandon(&self, identity: &Identity) {
-        if identity.kind == Kind::Call {
-            self.state().dropped_calls += 1;
-        }
-        if self.check.is_some() || self.with_replay(|replay| replay.is_abandoned(identity)) {
-            return;
-        }
-        let value = Stored::Inline(Payload::stored("null"));
-        let mark = Identity { name: identity.abandoned_name(), ..identity.clone() };
-        let step = self.step(&mark, StepKind::Abandoned, None, value);
-        drop(self.engine.core.group.submit(self.engine.core.change(Some(self.lane)).step(step)));
-    }
-}
-
-/// While this lives, its future is not at work.
-pub(super) struct Waiting<'a> {
-    live: &'a Live,
-    on: On,
-}
-
-/// What an open future waits for.
-#[derive(Clone, Copy)]
-enum On {
-    /// Something durable, by its number.
-    Durable(u64),
-    /// Other open futures.
-    Others,
-    /// The replay, or the world.
-    World,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut state = self.live.state();
-        state.busy += 1;
-        match self.on {
-            On::Durable(number) => drop(state.waits.remove(&number)),
-            On::Others => state.behind -= 1,
-            On::World => {}
-        }
     }
 }

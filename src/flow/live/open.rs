@@ -1,0 +1,161 @@
+//! An open future of a run: at work, or waiting for something; and the mark that it leaves when user code drops it.
+
+use std::sync::Arc;
+
+use super::{Counter, Live, Wait, misuse};
+use crate::flow::failure::{Failure, FailureCode};
+use crate::flow::replay::{Identity, Kind};
+use crate::id::{IdError, Name, checked};
+use crate::ledger::Key;
+use crate::payload::{Payload, Stored};
+use crate::store::StepKind;
+
+/// An open future of the run.
+pub(in crate::flow) struct Open {
+    live: Arc<Live>,
+    pub(in crate::flow) identity: Identity,
+    ordinal: bool,
+    done: bool,
+}
+
+impl Open {
+    /// It has its result.
+    pub(in crate::flow) fn close(mut self) {
+        self.done = true;
+    }
+
+    /// It waits for something durable from now on, until the guard is dropped.
+    pub(in crate::flow) fn wait(&self, wait: Wait) -> Waiting<'_> {
+        let mut state = self.live.state();
+        let number = state.next_wait;
+        state.next_wait += 1;
+        state.waits.insert(number, wait);
+        state.busy -= 1;
+        Waiting { live: &self.live, on: On::Durable(number) }
+    }
+
+    /// It waits for other futures of the context, which say themselves what they wait for.
+    pub(in crate::flow) fn behind(&self) -> Waiting<'_> {
+        let mut state = self.live.state();
+        state.behind += 1;
+        state.busy -= 1;
+        Waiting { live: &self.live, on: On::Others }
+    }
+
+    /// It waits for something that is not its own work: the replay, the world.
+    pub(in crate::flow) fn rest(&self) -> Waiting<'_> {
+        self.live.state().busy -= 1;
+        Waiting { live: &self.live, on: On::World }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mark = {
+            let mut state = self.live.state();
+            state.open -= 1;
+            state.busy -= 1;
+            if let Some(scope) = state.scope(self.identity.turn, self.live.base) {
+                scope.open -= 1;
+                let names = scope.counters.get_mut(&self.identity.kind);
+                if self.ordinal
+                    && let Some(counter) = names.and_then(|names| names.get_mut(&self.identity.name))
+                {
+                    counter.open -= 1;
+                }
+            }
+            // Dropping by parking, by a crash or by a panic leaves no mark.
+            !self.done && !state.ended && state.stop.is_none() && !std::thread::panicking()
+        };
+        if mark {
+            self.live.abandon(&self.identity);
+        }
+    }
+}
+
+impl Live {
+    /// Opens a future of the run and gives it its identity. Without an id it gets the next ordinal of its name,
+    /// which is only the same on resume if uses of the name follow one another.
+    pub(in crate::flow) fn open(
+        self: &Arc<Self>,
+        turn: u32,
+        kind: Kind,
+        name: &str,
+        id: Option<String>,
+    ) -> Result<Open, Failure> {
+        // A name that the store would refuse stops its run at the next write, long after whoever gave it.
+        let unfit = |error: IdError| Failure::coded(FailureCode::Invalid, error.to_string());
+        checked("name", name, Name::MAX_BYTES).map_err(unfit)?;
+        if let Some(id) = &id {
+            checked("id", id, Key::MAX_BYTES).map_err(unfit)?;
+        }
+        let mut state = self.state();
+        let scope = state.usable(turn, self.base)?;
+        let counters = scope.counters.entry(kind).or_default();
+        if !counters.contains_key(name) {
+            counters.insert(name.to_owned(), Counter::default());
+        }
+        let counter = counters.get_mut(name).unwrap_or_else(|| unreachable!("inserted above"));
+        let ordinal = id.is_none();
+        if ordinal && counter.open > 0 {
+            return Err(misuse(format!(
+                "two uses of {name:?} are open at once and have no id, so that a resume could mix them up: \
+                 give each an id, as in (\"{name}\", id)"
+            )));
+        }
+        let id = id.unwrap_or_else(|| {
+            counter.next += 1;
+            (counter.next - 1).to_string()
+        });
+        counter.open += u32::from(ordinal);
+        scope.open += 1;
+        state.open += 1;
+        state.busy += 1;
+        drop(state);
+        let identity = Identity { turn, kind, name: name.to_owned(), id };
+        Ok(Open { live: self.clone(), identity, ordinal, done: false })
+    }
+
+    /// User code dropped a pending future: on replay it must never become ready, or another branch would win.
+    fn abandon(&self, identity: &Identity) {
+        if identity.kind == Kind::Call {
+            self.state().dropped_calls += 1;
+        }
+        if self.check.is_some() || self.with_replay(|replay| replay.is_abandoned(identity)) {
+            return;
+        }
+        let value = Stored::Inline(Payload::stored("null"));
+        let mark = Identity { name: identity.abandoned_name(), ..identity.clone() };
+        let step = self.step(&mark, StepKind::Abandoned, None, value);
+        drop(self.engine.core.group.submit(self.engine.core.change(Some(self.lane)).step(step)));
+    }
+}
+
+/// While this lives, its future is not at work.
+pub(in crate::flow) struct Waiting<'a> {
+    live: &'a Live,
+    on: On,
+}
+
+/// What an open future waits for.
+#[derive(Clone, Copy)]
+enum On {
+    /// Something durable, by its number.
+    Durable(u64),
+    /// Other open futures.
+    Others,
+    /// The replay, or the world.
+    World,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.live.state();
+        state.busy += 1;
+        match self.on {
+            On::Durable(number) => drop(state.waits.remove(&number)),
+            On::Others => state.behind -= 1,
+            On::World => {}
+        }
+    }
+}

@@ -297,7 +297,7 @@ impl<O> RunHandle<O> {
     /// Says something to the run: it receives it by [`Ctx::signal`], once, now or when it waits for it.
     ///
     /// ```no_run
-    /// # async fn paid(run: &counterfoil::RunHandle<()>) -> Result<(), counterfoil::RunError> {
+    /// # async fn paid(run: &counterfoil::flow::RunHandle<()>) -> Result<(), counterfoil::flow::RunError> {
     /// run.signal("paid", 4200).id("evt_1QzR").await?; // the webhook may come twice
     /// # Ok(()) }
     /// ```

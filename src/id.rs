@@ -216,6 +216,11 @@ impl fmt::Display for Fence {
 pub trait Entropy: Send + Sync + fmt::Debug {
     /// Sixty-four random bits.
     fn bits(&self) -> u64;
+
+    /// Twice as many: enough for an id that nobody draws again.
+    fn wide_bits(&self) -> u128 {
+        u128::from(self.bits()) << 64 | u128::from(self.bits())
+    }
 }
 
 /// The operating system's generator.

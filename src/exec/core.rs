@@ -16,7 +16,7 @@ use super::peers::{Peers, Shared};
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
-use crate::payload::{DigestKey, Limits, Payload, Stored};
+use crate::payload::{DigestKey, Limits, Payload, PayloadError, Stored};
 use crate::store::{Change, Group, Lane, Refusal, Store as _, StoreError, Verdict, WorkerChange};
 use crate::tool::Registry;
 
@@ -194,8 +194,26 @@ impl Core {
         }
     }
 
+    /// A value as it is recorded: with digests in place of its secrets, keyed by the tenant if it has any.
+    pub(crate) async fn canonical<E>(
+        &self,
+        tenant: &Tenant,
+        write: impl Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError>,
+    ) -> Result<Payload, E>
+    where
+        E: From<PayloadError> + From<ExecError>,
+    {
+        let (payload, secret) = write(None)?;
+        if !secret {
+            return Ok(payload);
+        }
+        // Boxed because it is rare: every call would have to carry the room for it.
+        let key = Box::pin(self.tenant_key(tenant)).await?;
+        Ok(write(Some(&key))?.0)
+    }
+
     /// The tenant's key for digests of secrets, made when the first secret comes by.
-    pub(crate) async fn tenant_key(&self, tenant: &Tenant) -> Result<DigestKey, ExecError> {
+    async fn tenant_key(&self, tenant: &Tenant) -> Result<DigestKey, ExecError> {
         if let Some(key) = self.cached_tenant_key(tenant) {
             return Ok(key);
         }

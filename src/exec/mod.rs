@@ -181,11 +181,8 @@ impl Executor {
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
     {
-        let payload = match canonical(payload, None)? {
-            (payload, false) => payload,
-            (_, true) => canonical(payload, Some(&self.core.tenant_key(tenant).await?))?.0,
-        };
-        let payload = payload.within(&self.core.limits)?;
+        let payload: Result<_, ExecError> = self.core.canonical(tenant, |key| canonical(payload, key)).await;
+        let payload = payload?.within(&self.core.limits)?;
         let function = || async move {
             let output = function().await?;
             Payload::of(&output).map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))

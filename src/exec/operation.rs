@@ -52,13 +52,9 @@ impl Operation {
         asker: Asker,
     ) -> Result<Self, ExecError> {
         let key = key.render()?;
-        let (mut request, secret) = tool.request(None)?;
-        if secret {
-            // Boxed because it is rare: every call would have to carry the room for it.
-            let digest_key = Box::pin(core.tenant_key(tenant)).await?;
-            request = tool.request(Some(&digest_key))?.0;
-        }
-        let request = request.within(&core.limits)?;
+        let request: Result<_, ExecError> =
+            core.canonical(tenant, |digest_key| tool.request(digest_key)).await;
+        let request = request?.within(&core.limits)?;
         let hash = RequestHash::of(tool.spec().name.as_str(), &request);
         let Asker { owner, approval, lane } = asker;
         let (tenant, slot) = (tenant.clone(), Mutex::default());

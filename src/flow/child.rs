@@ -160,17 +160,9 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
                 "this workflow is not registered with the engine: add `.workflow(name, version, function)`",
             ));
         };
+        // Before it is open: a future that fails while it is open would leave the mark of one that was dropped.
+        let payload = live.canonical(&*input).await?.within(&live.engine.core.limits)?;
         let open = live.open(ctx.turn, Kind::Child, workflow.name.as_str(), id)?;
-        let (payload, secret) = input(None)?;
-        let payload = if secret {
-            match live.engine.core.tenant_key(&live.tenant).await {
-                Ok(key) => input(Some(&key))?.0,
-                Err(error) => return Err(live.failure(error).await),
-            }
-        } else {
-            payload
-        };
-        let payload = payload.within(&live.engine.core.limits)?;
         let hash = RequestHash::of(workflow.name.as_str(), &payload);
         if let Some(past) = live.recorded(&open).await {
             return ctx.replayed(open, Some(hash), past).await;

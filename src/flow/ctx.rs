@@ -199,8 +199,8 @@ impl Ctx {
     /// A random UUID (version 4), recorded: the same on every resume.
     pub async fn uuid(&self) -> Result<uuid::Uuid, Failure> {
         let entropy = self.live.engine.core.entropy.clone();
-        let draw = || u128::from(entropy.bits()) << 64 | u128::from(entropy.bits());
-        self.drawn("uuid", || uuid::Builder::from_random_bytes(draw().to_be_bytes()).into_uuid()).await
+        self.drawn("uuid", || uuid::Builder::from_random_bytes(entropy.wide_bits().to_be_bytes()).into_uuid())
+            .await
     }
 
     /// Fifty-three random bits, recorded: the same on every resume.
@@ -237,15 +237,7 @@ impl Ctx {
 
     /// The canonical form, secrets as keyed digests.
     pub(super) async fn canonical<I: Serialize + ?Sized>(&self, input: &I) -> Result<Payload, Failure> {
-        let (payload, secret) = canonical(&input, None)?;
-        if !secret {
-            return Ok(payload);
-        }
-        let key = match self.live.engine.core.tenant_key(&self.live.tenant).await {
-            Ok(key) => key,
-            Err(error) => return Err(self.live.failure(error).await),
-        };
-        Ok(canonical(&input, Some(&key))?.0)
+        self.live.canonical(|key| canonical(input, key)).await
     }
 
     /// Records a result, and gives it back as a resume would: read from its recorded form.

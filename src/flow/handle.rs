@@ -237,11 +237,8 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
     async fn begin(self, durable: bool) -> Result<(RunHandle<O>, Option<Ticket>), RunError> {
         let Self { inner, tenant, workflow, input, key, .. } = self;
         let workflow = workflow.ok_or(RunError::Unregistered)?;
-        let input = match input(None)? {
-            (input, false) => input,
-            (_, true) => input(Some(&inner.core.tenant_key(&tenant).await?))?.0,
-        };
-        let input = input.within(&inner.core.limits)?;
+        let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
+        let input = input?.within(&inner.core.limits)?;
         let input_hash = RequestHash::of(workflow.name.as_str(), &input);
         let core = &inner.core;
         let awaited = durable || key.is_some();

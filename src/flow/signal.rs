@@ -80,6 +80,7 @@ impl Ctx {
     ) -> Result<(), Failure> {
         let label = label.into();
         usable(&label.name).map_err(|error| unfit(&error))?;
+        let body = self.canonical(body).await?.within(&self.live.engine.core.limits)?;
         let open = self.open(Kind::Sent, label)?;
         if self.live.recorded(&open).await.is_some() {
             open.close();
@@ -88,7 +89,7 @@ impl Ctx {
         self.live.released(&open, None).await;
         let sent = {
             let _resting = open.rest();
-            self.live.send(&open, to, canonical(&body, None)?.0).await
+            self.live.send(&open, to, body).await
         };
         match sent {
             Ok(true) => {
@@ -240,8 +241,7 @@ impl Inner {
 
     /// An id that nobody gave, and nobody gives again.
     pub(super) fn unique(&self) -> String {
-        let bits = u128::from(self.core.entropy.bits()) << 64 | u128::from(self.core.entropy.bits());
-        format!("{OWN}{bits:032x}")
+        format!("{OWN}{:032x}", self.core.entropy.wide_bits())
     }
 
     /// What other workers said to runs that are carried out here.
@@ -351,11 +351,8 @@ impl IntoFuture for SendSignal {
                 checked("signal's id", id, Key::MAX_BYTES)?;
             }
             let id = id.unwrap_or_else(|| inner.unique());
-            let body = match body(None)? {
-                (body, false) => body,
-                (_, true) => body(Some(&inner.core.tenant_key(&tenant).await?))?.0,
-            };
-            let body = body.within(&inner.core.limits)?;
+            let body: Result<_, RunError> = inner.core.canonical(&tenant, &*body).await;
+            let body = body?.within(&inner.core.limits)?;
             // Dropped between the row and the wake-up, this would leave a run that waits for what it has.
             let tracker = inner.core.tracker.clone();
             to_the_end(&tracker, async move { inner.send(&tenant, run, name, id, body).await }).await

@@ -21,7 +21,7 @@ use crate::clock::Timestamp;
 use crate::exec::ExecError;
 use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::RequestHash;
-use crate::payload::{Payload, Stored};
+use crate::payload::{DigestKey, Payload, PayloadError, Stored};
 use crate::store::{Change, EscalationKind, Lane, PastStep, Run, Signal, Step, StepKind, Ticket, WaitsOn};
 
 pub(super) use open::Open;
@@ -405,6 +405,18 @@ impl Live {
     pub(super) async fn stop<T>(&self, stop: Stop) -> T {
         self.request_stop(stop);
         std::future::pending().await
+    }
+
+    /// A value as it is recorded, its secrets as keyed digests.
+    pub(super) async fn canonical(
+        &self,
+        write: impl Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError>,
+    ) -> Result<Payload, Failure> {
+        match self.engine.core.canonical(&self.tenant, write).await {
+            Ok(payload) => Ok(payload),
+            Err(ExecError::Payload(error)) => Err(error.into()),
+            Err(error) => Err(self.failure(error).await),
+        }
     }
 
     /// An executor's error: a failure for the workflow, or the end of this activation.

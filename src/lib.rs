@@ -92,3 +92,4 @@ pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};
 #[cfg(feature = "cli")]
 pub use rim::cli;
+pub use store::Queue;

@@ -20,12 +20,19 @@ CREATE TABLE run (
     unsettled  BOOLEAN NOT NULL,               -- calls that it dropped were under way when it ended
     base       BIGINT NOT NULL DEFAULT 0,       -- what it does outside of loops is recorded under it
     turn       BIGINT NOT NULL DEFAULT 1,       -- the loop's present turn, or the next one to be
+    queue      TEXT COLLATE "C",
+    queue_key  TEXT COLLATE "C",
+    priority   BIGINT,
+    admitted_at BIGINT,                        -- it has a place in its queue, while it is active or waits
     PRIMARY KEY (tenant, id)
 );
 CREATE UNIQUE INDEX run_key ON run (tenant, workflow, key) WHERE key IS NOT NULL;
 CREATE INDEX run_active ON run (id) WHERE state = 1;
 CREATE INDEX run_answered ON run (id) WHERE waits_on IN (1, 3);
 CREATE INDEX run_children ON run (tenant, parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX run_queued ON run (queue, tenant, priority DESC, created_at, id) WHERE state = 0;
+CREATE INDEX run_admitted ON run (queue, admitted_at, tenant, queue_key, fence)
+WHERE admitted_at IS NOT NULL AND state IN (1, 2);
 CREATE INDEX run_unsettled ON run (id) WHERE unsettled;
 CREATE INDEX run_due ON run (wake_at, id) WHERE wake_at IS NOT NULL;
 

@@ -8,7 +8,7 @@ CREATE TABLE run (
     parent     INTEGER,
     input      TEXT NOT NULL,
     input_hash BLOB NOT NULL CHECK (length(input_hash) = 33),
-    state      INTEGER NOT NULL CHECK (state BETWEEN 1 AND 5),
+    state      INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5),
     wake_at    INTEGER,
     waits_on   INTEGER NOT NULL CHECK (waits_on BETWEEN 0 AND 3), -- 1: an answer, 2: a signal
     outcome    TEXT,
@@ -20,6 +20,13 @@ CREATE TABLE run (
     unsettled  INTEGER NOT NULL,               -- calls that it dropped were under way when it ended
     base       INTEGER NOT NULL DEFAULT 0,      -- what it does outside of loops is recorded under it
     turn       INTEGER NOT NULL DEFAULT 1,      -- the loop's present turn, or the next one to be
+    queue      TEXT,
+    queue_key  TEXT,
+    priority   INTEGER,
+    admitted_at INTEGER,                       -- it has a place in its queue, while it is active or waits
+    CHECK ((queue IS NULL) = (priority IS NULL)),
+    CHECK (queue IS NOT NULL OR (queue_key IS NULL AND admitted_at IS NULL)),
+    CHECK (state <> 0 OR (queue IS NOT NULL AND admitted_at IS NULL)),
     CHECK ((state >= 3) = (outcome IS NOT NULL)),
     CHECK ((wake_at IS NULL AND waits_on = 0) OR state = 2)
 ) STRICT;
@@ -28,6 +35,9 @@ CREATE INDEX run_list ON run (tenant, id);
 CREATE INDEX run_active ON run (id) WHERE state = 1;
 CREATE INDEX run_answered ON run (id) WHERE waits_on IN (1, 3);
 CREATE INDEX run_children ON run (tenant, parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX run_queued ON run (queue, tenant, priority DESC, created_at, id) WHERE state = 0;
+CREATE INDEX run_admitted ON run (queue, admitted_at, tenant, queue_key, fence)
+WHERE admitted_at IS NOT NULL AND state IN (1, 2);
 CREATE INDEX run_unsettled ON run (id) WHERE unsettled;
 CREATE INDEX run_due ON run (wake_at) WHERE wake_at IS NOT NULL;
 -- As for records: only a first revision may be new.

@@ -30,8 +30,8 @@ pub(crate) trait Due: Send + Sync {
     fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More>;
     /// Takes over what ended workers left.
     fn take_over(self: Arc<Self>) -> BoxFuture<'static, Result<(), StoreError>>;
-    /// Looks after what other workers may have brought to its end.
-    fn look(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// Looks after what other workers may have brought to its end, and after queues if any run is queued.
+    fn look(self: Arc<Self>, queued: bool) -> BoxFuture<'static, Result<(), StoreError>>;
     /// Stops where it is durable: this worker can write nothing any more.
     fn stop(&self);
 }

@@ -26,6 +26,14 @@ pub enum StartError {
     /// A tool was refused.
     #[error(transparent)]
     Register(#[from] RegisterError),
+    /// A queue was refused.
+    #[error("the queue {name:?} cannot be declared: {reason}")]
+    Queue {
+        /// The queue.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// A workflow was refused.
     #[error("the workflow {name:?} cannot be registered: {reason}")]
     Workflow {

@@ -108,7 +108,7 @@ impl Beat<'_> {
             self.core.agenda.note(due);
         }
         if let Some(engine) = &self.engine {
-            engine.look().await?;
+            engine.clone().look(pulse.queued).await?;
         }
         let may_end = self.memory.may_end_others(asked, self.shared.lease.length());
         for worker in &pulse.workers {

@@ -17,13 +17,14 @@ use super::failure::{Failure, FailureCode};
 use super::handle::Canonical;
 use super::inbox::Wanted;
 use super::live::{Live, Open, misuse};
+use super::queue::Choice;
 use super::replay::Kind;
 use super::workflow::{Registered, Workflow};
 use crate::exec::{Core, ExecError};
 use crate::id::RunId;
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
-use crate::store::{Run, RunState, Signal, Store as _, Verdict};
+use crate::store::{InQueue, Run, RunState, Signal, Store as _, Verdict};
 use crate::tool::canonical;
 
 /// The signal that a child sends its parent when it ends; its id is the child.
@@ -62,6 +63,7 @@ impl Ctx {
             workflow: self.live.engine.workflows.of_function::<W>().cloned(),
             input: Box::new(move |key| canonical(&input, key)),
             id: None,
+            choice: Choice::default(),
             _output: PhantomData,
         }
     }
@@ -74,6 +76,7 @@ pub struct ChildRun<O> {
     workflow: Option<Registered>,
     input: Box<Canonical>,
     id: Option<String>,
+    choice: Choice,
     _output: PhantomData<fn() -> O>,
 }
 
@@ -140,6 +143,24 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
         self
     }
 
+    /// Puts it into a queue: it begins when it is its turn there. The parent waits outside, and has no place for it.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.choice.queue = Some(name.into());
+        self
+    }
+
+    /// What it is counted under by [`Queue::per_key`](crate::Queue::per_key), beside its tenant.
+    pub fn queue_key(mut self, key: impl Into<String>) -> Self {
+        self.choice.key = Some(key.into());
+        self
+    }
+
+    /// Among the queued runs of its tenant a higher one begins first; 0 unless it is said.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.choice.priority = priority;
+        self
+    }
+
     /// Begins it and returns when that is durable. It ends with its parent: who cancels this run cancels it too.
     pub async fn start(self) -> Result<Child<O>, Failure> {
         let ctx = self.ctx.clone();
@@ -153,13 +174,14 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
     }
 
     async fn begin(self, attached: bool) -> Result<RunId, Failure> {
-        let Self { ctx, workflow, input, id, .. } = self;
+        let Self { ctx, workflow, input, id, choice, .. } = self;
         let live = &ctx.live;
         let Some(workflow) = workflow else {
             return Err(misuse(
                 "this workflow is not registered with the engine: add `.workflow(name, version, function)`",
             ));
         };
+        let queue = live.engine.in_queue(&workflow, choice).map_err(|error| misuse(&error.to_string()))?;
         // Before it is open: a future that fails while it is open would leave the mark of one that was dropped.
         let payload = live.canonical(&*input).await?.within(&live.engine.core.limits)?;
         let open = live.open(ctx.turn, Kind::Child, workflow.name.as_str(), id)?;
@@ -170,7 +192,7 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
         live.released(&open, None).await;
         let begun = {
             let _resting = open.rest();
-            live.begin_child(&open, &workflow, payload, hash, attached).await
+            live.begin_child(&open, &workflow, payload, hash, attached.then_some(live.id), queue).await
         };
         match begun {
             Ok(id) => {
@@ -199,7 +221,8 @@ impl Live {
         workflow: &Registered,
         input: Payload,
         input_hash: RequestHash,
-        attached: bool,
+        parent: Option<RunId>,
+        queue: Option<Box<InQueue>>,
     ) -> Result<RunId, ExecError> {
         let core = &self.engine.core;
         let failed = |source| ExecError::Store { key: open.identity.to_string(), source };
@@ -213,10 +236,11 @@ impl Live {
             version: workflow.version,
             // Its parent's checkpoint tells it apart; this is for people, and for a store that is looked at by hand.
             key: Some(format!("{ENDED}/{}/{}", self.id, open.identity.place())),
-            parent: attached.then_some(self.id),
+            parent,
             input,
             input_hash,
-            state: RunState::Active,
+            state: if queue.is_some() { RunState::Queued } else { RunState::Active },
+            queue: queue.clone(),
             fence: core.fence,
             revision: 1,
             deaths: 0,
@@ -234,7 +258,10 @@ impl Live {
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
         match core.group.commit_one(change).await.map_err(failed)? {
             Verdict::Admitted => {
-                self.engine.spawn(Box::new(run), None);
+                match queue {
+                    Some(queue) => self.engine.queued(queue.name.as_str()).await,
+                    None => self.engine.spawn(Box::new(run), None),
+                }
                 Ok(id)
             }
             Verdict::Refused(refusal) => Err(ExecError::Refused { key: open.identity.to_string(), refusal }),

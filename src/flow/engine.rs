@@ -13,6 +13,7 @@ use super::awaited::Awaited;
 use super::guarantees::Guarantees;
 use super::handle::ForTenant;
 use super::live::{Live, Stop};
+use super::queue::Queues;
 use super::resume;
 use super::run::{End, activate, unreadable};
 use super::workflow::{Workflow, Workflows};
@@ -22,7 +23,7 @@ use crate::exec::{
 };
 use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
-use crate::store::{EscalationKind, Lane, Run, RunState, Signal, Store, StoreError, Verdict};
+use crate::store::{EscalationKind, Lane, Queue, Run, RunState, Signal, Store, StoreError, Verdict};
 use crate::tool::{DynamicTool, Registry, Tool, ToolSpec};
 
 /// Runs that a restart finds are taken over in batches of this size.
@@ -35,13 +36,14 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Workflows on a store, in this process.
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 /// What all runs of an engine share.
 pub(super) struct Inner {
     pub(super) core: Arc<Core>,
     pub(super) workflows: Workflows,
+    pub(super) queues: Queues,
     max_deaths: u32,
     active: Mutex<HashMap<RunId, Activity>>,
     pub(super) awaited: Mutex<HashMap<RunId, Awaited>>,
@@ -76,6 +78,7 @@ impl std::fmt::Debug for Engine {
 pub struct EngineBuilder {
     executor: ExecutorBuilder,
     workflows: Workflows,
+    queues: Queues,
     refused: Option<StartError>,
     max_deaths: u32,
 }
@@ -149,7 +152,8 @@ impl Engine {
 
 impl EngineBuilder {
     fn on(executor: ExecutorBuilder) -> Self {
-        Self { executor, workflows: Workflows::default(), refused: None, max_deaths: MAX_DEATHS }
+        let (workflows, queues) = (Workflows::default(), Queues::default());
+        Self { executor, workflows, queues, refused: None, max_deaths: MAX_DEATHS }
     }
 
     /// Registers a workflow under a name and version. Runs are found again by both: never change the name, and give
@@ -204,6 +208,22 @@ impl EngineBuilder {
         self.kept(said)
     }
 
+    /// Declares a queue: runs can be [put into it](super::StartRun::queue), and this worker carries out what is its
+    /// turn. Every worker of a database should declare a queue alike: the limits of whoever admits a run hold.
+    pub fn queue(mut self, queue: Queue) -> Self {
+        let name = queue.name().to_owned();
+        if let Err(reason) = self.queues.declare(queue) {
+            self.refused.get_or_insert(StartError::Queue { name, reason });
+        }
+        self
+    }
+
+    /// Puts the runs of the workflow that was registered last into this queue, unless another one is chosen at the start.
+    pub fn in_queue(mut self, queue: &str) -> Self {
+        let said = self.workflows.queue(queue);
+        self.kept(said)
+    }
+
     /// Says that the workflow that was registered last calls this tool; said once or more, it calls no others, and a call of
     /// another is refused. Its table in the [guarantee report](Self::guarantees) lists just these.
     pub fn calls<T: Tool>(self) -> Self {
@@ -241,7 +261,7 @@ impl EngineBuilder {
             return Err(refused.clone());
         }
         let registry = self.executor.registry()?;
-        let missing = self.workflows.check(registry);
+        let missing = self.workflows.check(registry, &self.queues);
         missing.map_err(|(name, reason)| StartError::Workflow { name, reason })?;
         Ok(registry)
     }
@@ -307,9 +327,13 @@ impl EngineBuilder {
     pub async fn start(self) -> Result<Engine, StartError> {
         self.checked()?;
         let core = Core::enrol(self.executor.open_store().await?).await?;
-        let inner =
-            Arc::new(Inner { max_deaths: self.max_deaths, ..Inner::of(core.clone(), self.workflows) });
+        let inner = Arc::new(Inner {
+            max_deaths: self.max_deaths,
+            ..Inner::of(core.clone(), self.workflows, self.queues)
+        });
         inner.claim_orphans().await?;
+        inner.tell_of_unknown_queues().await?;
+        inner.admit_waiting().await?;
         take_up_orphans(&core).await?;
         let due: Weak<dyn Due> = Arc::downgrade(&(inner.clone() as Arc<dyn Due>));
         tokio::spawn(run_agenda(Arc::downgrade(&core), Some(due.clone())));
@@ -319,14 +343,14 @@ impl EngineBuilder {
 }
 
 impl Inner {
-    fn of(core: Arc<Core>, workflows: Workflows) -> Self {
+    fn of(core: Arc<Core>, workflows: Workflows, queues: Queues) -> Self {
         let (active, awaited, answers) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { core, workflows, max_deaths: MAX_DEATHS, active, awaited, answers }
+        Self { core, workflows, queues, max_deaths: MAX_DEATHS, active, awaited, answers }
     }
 
     /// One that carries out no runs: they are only looked at.
     pub(super) fn looking_on(core: Arc<Core>, workflows: Workflows) -> Arc<Self> {
-        Arc::new(Self::of(core, workflows))
+        Arc::new(Self::of(core, workflows, Queues::default()))
     }
 
     /// Claims what earlier processes left: active runs, and waiting ones whose question has been answered.
@@ -419,6 +443,7 @@ impl Inner {
     /// One activation after the other, until the run is over, waits, or is somebody else's.
     async fn drive(self: Arc<Self>, mut run: Box<Run>, mut fresh: Option<Lane>) {
         let (tenant, id) = (run.tenant.clone(), run.id);
+        let queue = run.queue.as_ref().map(|queue| queue.name.clone());
         let mut damage = None;
         loop {
             let halting = damage.is_some();
@@ -434,6 +459,9 @@ impl Inner {
                     if let End::Over(state) = &end {
                         self.deliver(id, state);
                         self.tell_starter(id).await;
+                        if let Some(queue) = &queue {
+                            self.admit_soon(queue.as_str());
+                        }
                     }
                     if again {
                         Box::pin(self.wake(&tenant, id)).await;
@@ -516,6 +544,8 @@ impl Inner {
                     tracing::error!(%tenant, run = %id, %error, "cannot be woken");
                 }
             }
+            // Nothing but a command comes before its turn.
+            Ok(Some(run)) if run.state == RunState::Queued => self.take_up_if_answered(id).await,
             Ok(_) => {}
             Err(error) => tracing::error!(%tenant, run = %id, %error, "cannot be woken"),
         }
@@ -639,6 +669,9 @@ impl Due for Inner {
                 Ok(claimed) => taken_up += claimed,
                 Err(error) => tracing::error!(%error, "runs whose time has come cannot be woken"),
             }
+            if let Err(error) = self.admit_due().await {
+                tracing::error!(%error, "whose turn it is cannot be found out");
+            }
             More::after(taken_up, CLAIM)
         })
     }
@@ -647,10 +680,11 @@ impl Due for Inner {
         Box::pin(async move { self.claim_orphans().await })
     }
 
-    fn look(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async {
+    fn look(self: Arc<Self>, queued: bool) -> BoxFuture<'static, Result<(), StoreError>> {
+        Box::pin(async move {
             self.look_for_ends().await?;
-            self.look_for_signals().await
+            self.look_for_signals().await?;
+            if queued { self.admit_waiting().await } else { Ok(()) }
         })
     }
 

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::engine::Inner;
 use super::failure::Failure;
+use super::queue::Choice;
 use super::run::output;
 use super::workflow::{Registered, Workflow};
 use crate::exec::{Answers as _, ExecError, open_escalations, to_the_end};
@@ -62,6 +63,30 @@ pub enum RunError {
         /// What differs.
         diff: Diff,
     },
+    /// The start key was used before, and the start was [not to give the existing run](StartRun::reject_duplicate).
+    #[error("the start key {key:?} belongs to {run}: nothing was started")]
+    Duplicate {
+        /// The key.
+        key: String,
+        /// The run that has it.
+        run: RunId,
+    },
+    /// No queue of that name is declared with this engine.
+    #[error(
+        "no queue {queue:?} is declared with this engine (there are {declared:?}): nothing was started; add \
+         `.queue(Queue::new({queue:?}))`"
+    )]
+    UnknownQueue {
+        /// The name.
+        queue: String,
+        /// Those that are.
+        declared: Vec<String>,
+    },
+    /// A queue key or a priority was given, and no queue.
+    #[error(
+        "a queue key or a priority was given and no queue: nothing was started; choose one by `.queue(name)`"
+    )]
+    NoQueue,
     /// The function is not registered with this engine.
     #[error(
         "this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)`"
@@ -143,6 +168,8 @@ impl ForTenant {
             workflow,
             input: Box::new(move |key| canonical(&input, key)),
             key: None,
+            reject: false,
+            choice: Choice::default(),
             _output: PhantomData,
         }
     }
@@ -212,6 +239,8 @@ pub struct StartRun<O> {
     workflow: Option<Registered>,
     input: Box<Canonical>,
     key: Option<String>,
+    reject: bool,
+    choice: Choice,
     _output: PhantomData<fn() -> O>,
 }
 
@@ -219,6 +248,34 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
     /// A start key: the same key and input give the same run; another input is a conflict.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
+        self
+    }
+
+    /// A start whose key was used before is refused with [`RunError::Duplicate`], which names the run. Otherwise it is
+    /// given that run, if it has the same input.
+    pub fn reject_duplicate(mut self) -> Self {
+        self.reject = true;
+        self
+    }
+
+    /// Puts the run into a queue: it begins when it is its turn there.
+    ///
+    /// # Crash
+    /// The run is durable when the start returns, and begins whoever dies.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.choice.queue = Some(name.into());
+        self
+    }
+
+    /// What the run is counted under by [`Queue::per_key`](crate::Queue::per_key), beside its tenant.
+    pub fn queue_key(mut self, key: impl Into<String>) -> Self {
+        self.choice.key = Some(key.into());
+        self
+    }
+
+    /// Among the queued runs of its tenant a higher one begins first; 0 unless it is said. Of one priority the oldest.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.choice.priority = priority;
         self
     }
 
@@ -235,13 +292,14 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
 
     /// The run, and the write that it depends on, if it is not durable yet.
     async fn begin(self, durable: bool) -> Result<(RunHandle<O>, Option<Ticket>), RunError> {
-        let Self { inner, tenant, workflow, input, key, .. } = self;
+        let Self { inner, tenant, workflow, input, key, reject, choice, .. } = self;
         let workflow = workflow.ok_or(RunError::Unregistered)?;
+        let queue = inner.in_queue(&workflow, choice)?;
         let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
         let input = input?.within(&inner.core.limits)?;
         let input_hash = RequestHash::of(workflow.name.as_str(), &input);
         let core = &inner.core;
-        let awaited = durable || key.is_some();
+        let awaited = durable || key.is_some() || queue.is_some();
         let lane = core.new_lane();
         core.group.room().await;
         // Not in this future, which would hold all of it while it waits.
@@ -257,7 +315,8 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
                 parent: None,
                 input: stored,
                 input_hash,
-                state: RunState::Active,
+                state: if queue.is_some() { RunState::Queued } else { RunState::Active },
+                queue: queue.clone(),
                 fence: core.fence,
                 revision: 1,
                 deaths: 0,
@@ -284,12 +343,18 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         }
         match (ticket.durable().await?, key) {
             (Verdict::Admitted, _) => {
-                inner.spawn(run, Some(lane));
+                match queue {
+                    Some(queue) => inner.queued(queue.name.as_str()).await,
+                    None => inner.spawn(run, Some(lane)),
+                }
                 Ok((handle(id), None))
             }
             (Verdict::Refused(Refusal::Exists), Some(key)) => {
                 // Boxed because it is rare.
                 let first = Box::pin(inner.first_under(&run, &key, &input)).await?;
+                if reject {
+                    return Err(RunError::Duplicate { key, run: first });
+                }
                 Ok((handle(first), None))
             }
             (Verdict::Refused(refusal), _) => Err(RunError::Refused { run: id, refusal }),

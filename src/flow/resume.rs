@@ -191,7 +191,10 @@ pub(super) async fn halt_on(
     let failure = crate::payload::Payload::of(&failure)
         .unwrap_or_else(|_| crate::payload::Payload::stored("{\"message\":\"halted\"}"));
     let state = RunState::Halted { failure };
-    let run = live.next_run(|run| run.state = state.clone());
+    let run = live.next_run(|run| {
+        run.state = state.clone();
+        run.give_place_free(); // an open question is to hold up nobody else
+    });
     let escalation = Escalation {
         id: EscalationId(core.ids.next()),
         tenant: live.tenant.clone(),

@@ -11,6 +11,7 @@ use super::command::{Command, Verb};
 use super::engine::Inner;
 use super::failure::Failure;
 use super::live::{Live, Rest, Stop};
+use super::queue::without_place;
 use super::replay::{Identity, Kind, Replay};
 use super::workflow::Body;
 use super::{ctx::Ctx, resume};
@@ -59,7 +60,8 @@ pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<L
         },
     };
     let _listed = engine.list(&live);
-    let end = carry(&live).await;
+    let end =
+        if live.run().lacks_place() { Box::pin(without_place(&live)).await } else { carry(&live).await };
     live.end();
     engine.core.group.end_lane(live.lane);
     if matches!(end, End::Over(_)) && live.run().unsettled {
@@ -256,7 +258,7 @@ async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
 }
 
 /// Somebody paused the run: it is halted with the question whether it may go on.
-async fn pause(live: &Arc<Live>, signal: Signal) -> End {
+pub(super) async fn pause(live: &Arc<Live>, signal: Signal) -> End {
     match command(live, Some(&signal.body)).await {
         Ok(command) => {
             let question = command.question(live.id);
@@ -270,7 +272,7 @@ async fn pause(live: &Arc<Live>, signal: Signal) -> End {
 ///
 /// # Crash
 /// The command stays until the run has ended: whoever carries the run on finds it, and does the same again.
-async fn cancel(live: &Arc<Live>) -> End {
+pub(super) async fn cancel(live: &Arc<Live>) -> End {
     let cancelled = async {
         let body = match live.cancel_pending() {
             Some(signal) => Some(signal.body),
@@ -316,14 +318,21 @@ pub(super) fn message(panic: &(dyn std::any::Any + Send)) -> String {
 /// # Crash
 /// Before the row is durable the run is active, and is resumed at once; after, when its time comes.
 async fn park(live: &Arc<Live>, until: Option<Timestamp>, on: WaitsOn) -> End {
+    let freed = live.run().queue.filter(|queue| live.engine.queues.frees(queue));
     let ticket = live.change_run(|run| {
         run.state = RunState::Waiting { until, on };
         run.deaths = 0;
+        if freed.is_some() {
+            run.give_place_free();
+        }
     });
     match written(live, ticket.durable().await) {
         Ok(()) => {
             if let Some(at) = until {
                 live.engine.core.agenda.note(at);
+            }
+            if let Some(queue) = freed {
+                live.engine.admit_soon(queue.name.as_str());
             }
             End::Parked
         }

@@ -230,6 +230,7 @@ impl Inner {
                 Ok(Some(RunState::Waiting { on, .. })) if on.signal || command => {
                     self.wake(&tenant, run).await;
                 }
+                Ok(Some(RunState::Queued)) if command => self.wake(&tenant, run).await,
                 Ok(Some(RunState::Active)) if self.core.is_shared() => {
                     let _ = self.core.group.wake_others().await; // its worker looks at each beat anyway
                 }

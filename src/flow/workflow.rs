@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::ctx::Ctx;
 use super::failure::Failure;
+use super::queue::Queues;
 use crate::id::Name;
 use crate::payload::{Payload, PayloadError};
 use crate::store::Run;
@@ -68,6 +69,8 @@ pub(super) struct Registered {
     takes_over: BTreeSet<u32>,
     /// The tools that it calls, if it says so.
     pub(super) calls: Option<BTreeSet<String>>,
+    /// The queue that its runs are put into, unless another one is chosen.
+    pub(super) queue: Option<String>,
 }
 
 impl Registered {
@@ -108,7 +111,10 @@ impl Workflows {
         self.last = Some(place);
         let start = erased(workflow);
         let takes_over = BTreeSet::new();
-        versions.insert(version, Registered { name: checked, version, start, takes_over, calls: None });
+        versions.insert(
+            version,
+            Registered { name: checked, version, start, takes_over, calls: None, queue: None },
+        );
         Ok(())
     }
 
@@ -125,9 +131,28 @@ impl Workflows {
         Ok(())
     }
 
-    /// Every tool that a workflow says it calls must be there.
-    pub(super) fn check(&self, registry: &Registry) -> Result<(), (String, String)> {
+    /// The runs of the one that was added last are put into this queue.
+    pub(super) fn queue(&mut self, queue: &str) -> Result<(), (String, String)> {
+        self.last("in_queue")?.queue = Some(queue.to_owned());
+        Ok(())
+    }
+
+    /// Every version whose runs can be carried on.
+    pub(super) fn carried(&self) -> Vec<(Name, u32)> {
+        let versions = |workflow: &Registered| {
+            let all = workflow.takes_over.iter().copied().chain([workflow.version]);
+            all.map(|version| (workflow.name.clone(), version)).collect::<Vec<_>>()
+        };
+        self.all().flat_map(versions).collect()
+    }
+
+    /// Every tool that a workflow says it calls must be there, and its queue.
+    pub(super) fn check(&self, registry: &Registry, queues: &Queues) -> Result<(), (String, String)> {
         for workflow in self.all() {
+            if let Some(queue) = workflow.queue.as_ref().filter(|queue| !queues.has(queue)) {
+                let reason = format!("its runs go to the queue {queue:?}, which is not declared");
+                return Err((workflow.name.to_string(), reason));
+            }
             let mut calls = workflow.calls.iter().flatten();
             if let Some(missing) = calls.find(|tool| registry.find(tool).is_none()) {
                 let reason = format!("it calls the tool {missing:?}, which is not registered");

@@ -123,6 +123,10 @@ points! {
     BeforeRunStart = "before-run-start",
     /// A run is recorded; nobody knows, and its code has not run.
     AfterRunStart = "after-run-start",
+    /// Runs of a queue are to begin; none of them has its place.
+    BeforeAdmission = "before-admission",
+    /// The runs whose turn has come are this worker's; their code has not run.
+    AfterAdmission = "after-admission",
     /// A run that was left behind, or whose time or answer has come, is found; it is not this worker's yet.
     BeforeTakeover = "before-takeover",
     /// The run is this worker's; its code has not run again.

@@ -72,6 +72,9 @@ impl Rest {
             RunState::Active => {
                 violated(Rule::NothingDropped, format!("run {} is active and nobody has it", run.id));
             }
+            RunState::Queued => {
+                violated(Rule::NothingDropped, format!("run {} is queued and nobody admits it", run.id));
+            }
             RunState::Waiting { .. } | RunState::Halted { .. } if !asked => {
                 violated(Rule::NothingDropped, format!("run {} waits and nobody asks", run.id));
             }

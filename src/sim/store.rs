@@ -56,6 +56,9 @@ impl Watched {
                 WorkerChange::Retire { .. } => boundary!(BeforeRetirement, AfterRetirement),
             });
         }
+        if change.admission.is_some() {
+            return Some(boundary!(BeforeAdmission, AfterAdmission));
+        }
         if change.run.as_ref().is_some_and(|run| run.state.is_final()) {
             return Some(boundary!(BeforeRunEnd, AfterRunEnd));
         }
@@ -71,7 +74,7 @@ impl Watched {
         if let Some(run) = &change.run {
             return Some(match run.state {
                 _ if run.revision == 1 => boundary!(BeforeRunStart, AfterRunStart),
-                RunState::Waiting { .. } => boundary!(BeforePark, AfterPark),
+                RunState::Waiting { .. } | RunState::Queued => boundary!(BeforePark, AfterPark),
                 // Only what an activation writes itself is in its lane.
                 _ if change.lane.is_some() => boundary!(BeforeProgress, AfterProgress),
                 _ => boundary!(BeforeTakeover, AfterTakeover),
@@ -188,6 +191,6 @@ impl Store for Watched {
     }
 
     crate::delegate_reads!(self => self.store;
-        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list signal_find signal_pending escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
+        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues signal_find signal_pending escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
     );
 }

@@ -1,5 +1,6 @@
 //! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
 
+use super::queue::Admission;
 use super::rows::{Escalation, Evidence, Run, Signal, Step, Use};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Tenant};
@@ -40,6 +41,9 @@ pub struct Change {
     pub payloads: Vec<(Tenant, Payload)>,
     /// A worker comes or goes.
     pub worker: Option<WorkerChange>,
+    /// Runs of a queue begin: as many as its limits allow become this worker's, in a change of its own. Which they are
+    /// is [read back](crate::store::Store::queue_admitted).
+    pub admission: Option<Box<Admission>>,
     /// A tenant's key for digests of secrets, when it is first seen; a key that exists stays.
     pub tenant_key: Option<(Tenant, DigestKey)>,
 }
@@ -136,6 +140,7 @@ impl Change {
             || self.used.is_some()
             || self.signal.is_some()
             || self.received.is_some()
+            || self.admission.is_some()
             || !self.escalations.is_empty()
     }
 

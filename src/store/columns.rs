@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use super::rows::{Escalation, Run, RunState, WaitsOn};
+use super::rows::{Escalation, InQueue, Run, RunState, WaitsOn};
 use crate::clock::Timestamp;
+use crate::id::Name;
 use crate::ledger::{Record, State};
 use crate::payload::{Payload, Stored};
 
@@ -58,16 +59,30 @@ pub(super) fn is_usual(record: &Record) -> bool {
         && !record.in_doubt
 }
 
-/// It has been in no loop, and has not gone on as new. A turn's number only rises, so its row never had others than the
-/// defaults of these columns.
-pub(super) const fn has_no_turns(run: &Run) -> bool {
-    run.base == 0 && run.turn == 1
+/// It has been in no loop and in no queue, and has not gone on as new. A turn's number only rises and a queue is for
+/// good, so its row never had others than the defaults of these columns.
+pub(super) const fn is_usual_run(run: &Run) -> bool {
+    run.base == 0 && run.turn == 1 && run.queue.is_none()
+}
+
+/// A run's place in a queue from its columns; nothing if they do not fit one another.
+pub(super) fn in_queue(
+    name: Option<String>,
+    key: Option<String>,
+    priority: Option<i64>,
+    admitted_at: Option<i64>,
+) -> Option<Option<Box<InQueue>>> {
+    let Some(name) = name else {
+        return (key.is_none() && priority.is_none() && admitted_at.is_none()).then_some(None);
+    };
+    let (name, priority) = (Name::new(name).ok()?, i32::try_from(priority?).ok()?);
+    Some(Some(Box::new(InQueue { name, key, priority, admitted_at: admitted_at.map(Timestamp) })))
 }
 
 /// When a run is to be woken, what else wakes it, and its outcome. Its code is [`RunState::code`].
 pub(super) fn of_run(state: &RunState) -> (Option<i64>, i64, Option<Text>) {
     match state {
-        RunState::Active => (None, 0, None),
+        RunState::Queued | RunState::Active => (None, 0, None),
         RunState::Waiting { until, on } => (until.map(|at| at.0), on.code(), None),
         RunState::Succeeded { output } => (None, 0, Some(output.column())),
         RunState::Failed { failure } | RunState::Halted { failure } => (None, 0, Some(failure.text())),
@@ -82,6 +97,7 @@ pub(super) fn run_state(
     outcome: Option<String>,
 ) -> Option<RunState> {
     Some(match (code, until, waits_on, outcome) {
+        (0, None, 0, None) => RunState::Queued,
         (1, None, 0, None) => RunState::Active,
         (2, until, on, None) => {
             RunState::Waiting { until: until.map(Timestamp), on: WaitsOn::from_code(on)? }

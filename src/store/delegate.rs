@@ -20,7 +20,7 @@
 #[macro_export]
 macro_rules! delegate_reads {
     ($self:ident => $store:expr; all) => {
-        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list signal_find signal_pending escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
+        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues signal_find signal_pending escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
     };
     ($self:ident => $store:expr; $($method:ident)+) => {
         $($crate::delegate_reads!(@$method $self => $store);)+
@@ -103,6 +103,17 @@ macro_rules! delegate_reads {
     (@run_list $self:ident => $store:expr) => {
         fn run_list<'a>(&'a $self, tenant: &'a $crate::Tenant, after: $crate::RunId, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Run>> {
             $store.run_list(tenant, after, limit)
+        }
+    };
+    (@queues $self:ident => $store:expr) => {
+        fn queue_waiting(&$self) -> $crate::store::Asked<'_, Vec<String>> {
+            $store.queue_waiting()
+        }
+        fn queue_admitted<'a>(&'a $self, queue: &'a str, fence: $crate::Fence, since: $crate::Timestamp) -> $crate::store::Asked<'a, Vec<$crate::store::Run>> {
+            $store.queue_admitted(queue, fence, since)
+        }
+        fn queue_load(&$self) -> $crate::store::Asked<'_, Vec<$crate::store::QueueLoad>> {
+            $store.queue_load()
         }
     };
     (@signal_find $self:ident => $store:expr) => {

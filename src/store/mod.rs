@@ -13,6 +13,7 @@ mod group;
 mod model;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod queue;
 mod read_only;
 mod rows;
 #[cfg(feature = "sqlite")]
@@ -29,12 +30,13 @@ pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use model::Model;
+pub use queue::{Admission, Queue, QueueLoad};
 pub(crate) use read_only::ReadOnly;
 #[doc(hidden)]
 pub use rows::COMMAND;
 pub use rows::{
-    Answer, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Pulse, Resolution,
-    Run, RunState, Signal, Step, StepKind, Turns, Use, WaitsOn, Worker,
+    Answer, Escalation, EscalationKind, Evidence, History, InQueue, PastCall, PastStep, PastUse, Pulse,
+    Resolution, Run, RunState, Signal, Step, StepKind, Turns, Use, WaitsOn, Worker,
 };
 pub use transaction::TransactionError;
 
@@ -100,7 +102,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// the process died before it could wake them.
     fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
     /// Runs that wait for a signal and have one that they have not received, from `after` on: it came, and the process
-    /// died before it could wake them; or it is not the one that they wait for.
+    /// died before it could wake them; or it is not the one that they wait for. A command wakes a queued one, too.
     fn run_signalled(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
     /// The runs that a run began and that are to go down with it, from `after` on.
     fn run_children<'a>(
@@ -112,10 +114,17 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ) -> Asked<'a, Vec<Run>>;
     /// Waiting runs whose time has come, the earliest first.
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>>;
-    /// The earliest instant after `after` that anything waits for: a run's timer or a confirming lookup.
+    /// The earliest instant after `after` that anything waits for: a run's timer, a queue or a confirming lookup.
     fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>>;
     /// The runs of a tenant, from `after` on.
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>>;
+
+    /// The queues in which runs of any tenant wait, by name.
+    fn queue_waiting(&self) -> Asked<'_, Vec<String>>;
+    /// The active runs of a queue that were [admitted](Admission) to a worker at `since` or later.
+    fn queue_admitted<'a>(&'a self, queue: &'a str, fence: Fence, since: Timestamp) -> Asked<'a, Vec<Run>>;
+    /// How many runs of each queue wait, and how many have a place, by the queue's name.
+    fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>>;
 
     /// A signal, received or not.
     fn signal_find<'a>(

@@ -28,6 +28,8 @@ pub struct Run {
     pub input_hash: RequestHash,
     /// Where it stands.
     pub state: RunState,
+    /// The queue that it was put into.
+    pub queue: Option<Box<InQueue>>,
     /// The worker that has it.
     pub fence: Fence,
     /// Counts the changes of this row.
@@ -47,9 +49,24 @@ pub struct Run {
     pub updated_at: Timestamp,
 }
 
+/// A run's queue, and its place there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InQueue {
+    /// The queue.
+    pub name: Name,
+    /// What it is counted under beside its tenant.
+    pub key: Option<String>,
+    /// Among the runs of its tenant a higher one begins first.
+    pub priority: i32,
+    /// Since when it has a place; none while it waits for its turn, or has given its place free.
+    pub admitted_at: Option<Timestamp>,
+}
+
 /// Where a run stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunState {
+    /// It waits in its queue for its turn, and nobody carries it out.
+    Queued,
     /// A worker has it.
     Active,
     /// It waits for this instant, and holds no memory.
@@ -117,6 +134,7 @@ impl RunState {
     /// The number that rows hold. Never reuse one.
     pub(crate) const fn code(&self) -> i64 {
         match self {
+            Self::Queued => 0,
             Self::Active => 1,
             Self::Waiting { .. } => 2,
             Self::Succeeded { .. } => 3,
@@ -128,6 +146,7 @@ impl RunState {
     /// The name used in tables and messages.
     pub const fn name(&self) -> &'static str {
         match self {
+            Self::Queued => "queued",
             Self::Active => "active",
             Self::Waiting { .. } => "waiting",
             Self::Succeeded { .. } => "succeeded",
@@ -463,8 +482,10 @@ pub struct Pulse {
     pub time: Timestamp,
     /// The workers that have not ended, and those that have and are not yet settled, in the order of their fences.
     pub workers: Vec<Worker>,
-    /// The earliest instant that any waiting run or confirming lookup waits for.
+    /// The earliest instant that any waiting run, queue or confirming lookup waits for.
     pub next_due: Option<Timestamp>,
+    /// Some run waits in a queue.
+    pub queued: bool,
 }
 
 /// Whose history is read: what was recorded under one number, and under a range of others.
@@ -494,6 +515,18 @@ impl Turns {
 }
 
 impl Run {
+    /// It is in a queue and has no place there: it must not be carried out before it is admitted.
+    pub(crate) fn lacks_place(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.admitted_at.is_none())
+    }
+
+    /// It gives its place in its queue free.
+    pub(crate) fn give_place_free(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.admitted_at = None;
+        }
+    }
+
     /// What a resume needs: what was done outside of loops, and in the present turn.
     pub const fn present(&self) -> Turns {
         Turns { base: self.base, first: self.turn, last: self.turn }

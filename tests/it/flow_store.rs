@@ -7,8 +7,8 @@ use counterfoil::clock::Timestamp;
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Refusal, Run, Signal, Store, StoreError, Turns, Use,
-    Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Refusal, Run, Signal, Store, StoreError,
+    Turns, Use, Verdict, Worker,
 };
 use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
 use tokio::sync::watch;
@@ -193,6 +193,9 @@ asks! {
     signal_pending(tenant: &'a Tenant, run: RunId) -> Vec<Signal>;
     run_due(until: Timestamp, limit: u32) -> Vec<Run>;
     next_due(after: Timestamp) -> Option<Timestamp>;
+    queue_waiting() -> Vec<String>;
+    queue_admitted(queue: &'a str, fence: Fence, since: Timestamp) -> Vec<Run>;
+    queue_load() -> Vec<QueueLoad>;
     run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
     escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
     escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

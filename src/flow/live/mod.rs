@@ -473,6 +473,11 @@ impl Live {
         }
     }
 
+    /// The command that pauses the run.
+    pub(super) fn pause_pending(&self) -> Option<Signal> {
+        self.state().inbox.first(&Verb::Pause.signal()).cloned()
+    }
+
     /// The command that cancels the run, received or not.
     pub(super) fn cancel_pending(&self) -> Option<Signal> {
         self.state().inbox.first(&Verb::Cancel.signal()).cloned()

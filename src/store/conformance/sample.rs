@@ -134,6 +134,7 @@ impl Sample {
             input: inline(json!({ "order": 7 })),
             input_hash: hash("order"),
             state: RunState::Active,
+            queue: None,
             fence: self.fence,
             revision: 1,
             deaths: 0,

@@ -4,6 +4,7 @@
 //! unless it was synced. A crash replays the durable batches into a new model, so that nothing is copied while
 //! nothing crashes.
 
+mod queue;
 mod tables;
 
 use std::collections::VecDeque;
@@ -13,8 +14,8 @@ use tokio::sync::Notify;
 
 use self::tables::Tables;
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, Signal, Store, StoreError, Turns, Use, Verdict,
-    Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Signal, Store, StoreError, Turns,
+    Use, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -306,6 +307,18 @@ impl Store for Model {
         self.ask(move |tables| tables.run_list(tenant, after, limit))
     }
 
+    fn queue_waiting(&self) -> Asked<'_, Vec<String>> {
+        self.ask(Tables::queue_waiting)
+    }
+
+    fn queue_admitted<'a>(&'a self, queue: &'a str, fence: Fence, since: Timestamp) -> Asked<'a, Vec<Run>> {
+        self.ask(move |tables| tables.queue_admitted(queue, fence, since))
+    }
+
+    fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>> {
+        self.ask(Tables::queue_load)
+    }
+
     fn signal_find<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -346,6 +359,7 @@ impl Store for Model {
             time,
             workers: tables.workers(),
             next_due: tables.next_due(Timestamp::MIN),
+            queued: !tables.queue_waiting().is_empty(),
         })
     }
 

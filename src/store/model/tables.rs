@@ -6,6 +6,7 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::store::queue::Bucket;
 use crate::store::{
     COMMAND, Change, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Refusal,
     Run, RunState, Signal, Step, StepKind, Turns, Use, Verdict, Worker, WorkerChange,
@@ -26,6 +27,7 @@ pub(super) struct Tables {
     pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), Use>,
     evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
     pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
+    pub(super) queues: BTreeMap<String, Bucket>,
     /// Each with whether its run has received it.
     pub(super) signals: BTreeMap<(Tenant, RunId, String, String), (Signal, bool)>,
 }
@@ -151,6 +153,9 @@ impl Tables {
     fn write(&mut self, change: &Change) {
         if let Some(worker) = &change.worker {
             self.write_worker(worker, change.fence);
+        }
+        if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
+            self.admit_queued(admission, fence);
         }
         for (tenant, payload) in &change.payloads {
             self.payloads.entry((tenant.clone(), payload.digest().0)).or_insert_with(|| payload.clone());
@@ -370,7 +375,7 @@ impl Tables {
     pub(super) fn run_signalled(&self, after: RunId, limit: u32) -> Vec<Run> {
         let listens = |run: &Run| matches!(run.state, RunState::Waiting { on, .. } if on.signal);
         let wakes = |run: &Run| {
-            let waits = matches!(run.state, RunState::Waiting { .. });
+            let waits = matches!(run.state, RunState::Waiting { .. } | RunState::Queued);
             let pending = self.signal_pending(&run.tenant, run.id);
             waits && pending.iter().any(|signal| listens(run) || signal.name.starts_with(COMMAND))
         };
@@ -409,7 +414,8 @@ impl Tables {
     pub(super) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
         let timers = self.runs.values().filter_map(wake_at);
         let lookups = self.records.values().filter_map(|record| record.confirm_at);
-        timers.chain(lookups).filter(|at| *at > after).min()
+        let queues = self.queues.values().filter_map(|queue| queue.due_at);
+        timers.chain(queues).chain(lookups).filter(|at| *at > after).min()
     }
 
     pub(super) fn run_list(&self, tenant: &Tenant, after: RunId, limit: u32) -> Vec<Run> {

@@ -60,7 +60,7 @@ fn heartbeat(change: &Change) -> Option<(Fence, crate::clock::Timestamp)> {
 
 /// Only a judge can tell what becomes of it: it changes who may write, or nobody writes it.
 pub(super) fn must_be_judged(change: &Change) -> bool {
-    change.worker.is_some() || (change.fence.is_none() && change.needs_fence())
+    change.worker.is_some() || change.admission.is_some() || (change.fence.is_none() && change.needs_fence())
 }
 
 /// The runs of a batch that does nothing but take runs over, for one worker, each once.
@@ -287,9 +287,9 @@ pub(super) fn statements() -> Vec<String> {
         &payload::INSERT,
         &payload::INSERT_TENANT,
         &run::INSERT,
-        &run::INSERT_IN_TURN,
+        &run::INSERT_WHOLE,
         &run::MOVE,
-        &run::MOVE_IN_TURN,
+        &run::MOVE_WHOLE,
         &record::INSERT_USUAL,
         &record::INSERT_IN_TURN,
         &record::INSERT,

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
-use super::{Fate, escalation, fate, record, run, signal, step, worker};
+use super::{Fate, escalation, fate, queue, record, run, signal, step, worker};
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
 /// Judges each change by itself, in the order of the batch.
@@ -144,6 +144,9 @@ async fn write_one(
         && let Some(refusal) = worker::refusal(worker)
     {
         return Ok(Some(Objection::Worker(refusal)));
+    }
+    if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
+        queue::admit(connection, admission, fence).await?;
     }
     for wave in waves(&[change]) {
         let batch = batch(Batch::default(), &wave);

@@ -26,7 +26,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 3] = [
+pub(super) const MIGRATIONS: [Migration; 4] = [
     Migration {
         number: 1,
         name: "record",
@@ -44,6 +44,12 @@ pub(super) const MIGRATIONS: [Migration; 3] = [
         name: "signal",
         sql: include_str!("../../../migrations/postgres/0003_signal.sql"),
         works_from: 3,
+    },
+    Migration {
+        number: 4,
+        name: "queue",
+        sql: include_str!("../../../migrations/postgres/0004_queue.sql"),
+        works_from: 4,
     },
 ];
 

@@ -42,9 +42,9 @@ pub(super) static INSERT: Insert = Insert {
     holds: Some("true"),
 };
 
-/// The same for one that has been in a loop, or has gone on as new.
-pub(super) static INSERT_IN_TURN: Insert = Insert {
-    name: "run_new_in_turn",
+/// The same for one that has been in a loop or a queue, or has gone on as new.
+pub(super) static INSERT_WHOLE: Insert = Insert {
+    name: "run_new_whole",
     columns: &[
         ("id", Kind::Number),
         ("tenant", Kind::Text),
@@ -66,6 +66,10 @@ pub(super) static INSERT_IN_TURN: Insert = Insert {
         ("unsettled", Kind::Flag),
         ("base", Kind::Number),
         ("turn", Kind::Number),
+        ("queue", Kind::Text),
+        ("queue_key", Kind::Text),
+        ("priority", Kind::Number),
+        ("admitted_at", Kind::Number),
     ],
     ..INSERT
 };
@@ -97,9 +101,9 @@ pub(super) static MOVE: Insert = Insert {
     holds: Some("revision > 0"),
 };
 
-/// The same for one that has been in a loop, or has gone on as new.
-pub(super) static MOVE_IN_TURN: Insert = Insert {
-    name: "run_moved_in_turn",
+/// The same for one that has been in a loop or a queue, or has gone on as new.
+pub(super) static MOVE_WHOLE: Insert = Insert {
+    name: "run_moved_whole",
     columns: &[
         ("id", Kind::Number),
         ("tenant", Kind::Text),
@@ -115,11 +119,13 @@ pub(super) static MOVE_IN_TURN: Insert = Insert {
         ("unsettled", Kind::Flag),
         ("base", Kind::Number),
         ("turn", Kind::Number),
+        ("admitted_at", Kind::Number),
     ],
     tail: "ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, waits_on = excluded.waits_on, \
            outcome = excluded.outcome, fence = excluded.fence, revision = -excluded.revision, \
            deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled, \
-           base = excluded.base, turn = excluded.turn WHERE run.revision = -excluded.revision - 1",
+           base = excluded.base, turn = excluded.turn, admitted_at = excluded.admitted_at \
+           WHERE run.revision = -excluded.revision - 1",
     ..MOVE
 };
 
@@ -129,22 +135,33 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let (mut new, mut old): (Vec<_>, Vec<_>) = rows.partition(|run| run.revision == 1);
     new.sort_by_key(|run| (run.tenant.as_str(), run.workflow.as_str(), &run.key, run.id));
     old.sort_by_key(|run| (run.tenant.as_str(), run.id));
-    let (usual, in_turn): (Vec<_>, Vec<_>) = new.into_iter().partition(|run| columns::has_no_turns(run));
+    let (usual, whole): (Vec<_>, Vec<_>) = new.into_iter().partition(|run| columns::is_usual_run(run));
     batch.insert(&INSERT, &usual, |run, row| bind_new(run, row));
-    batch.insert(&INSERT_IN_TURN, &in_turn, |run, row| {
+    batch.insert(&INSERT_WHOLE, &whole, |run, row| {
         bind_new(run, row);
-        row.number(i64::from(run.base)).number(i64::from(run.turn));
+        let queue = run.queue.as_deref();
+        row.number(i64::from(run.base))
+            .number(i64::from(run.turn))
+            .some_text(queue.map(|queue| queue.name.as_str()))
+            .some_text(queue.and_then(|queue| queue.key.as_deref()))
+            .some_number(queue.map(|queue| i64::from(queue.priority)));
+        bind_admitted(run, row);
     });
-    let (usual, in_turn): (Vec<_>, Vec<_>) = old.into_iter().partition(|run| columns::has_no_turns(run));
+    let (usual, whole): (Vec<_>, Vec<_>) = old.into_iter().partition(|run| columns::is_usual_run(run));
     batch.insert(&MOVE, &usual, |run, row| {
         bind_place(run, row);
         bind_state(run, -i64::from(run.revision), row);
     });
-    batch.insert(&MOVE_IN_TURN, &in_turn, |run, row| {
+    batch.insert(&MOVE_WHOLE, &whole, |run, row| {
         bind_place(run, row);
         bind_state(run, -i64::from(run.revision), row);
         row.number(i64::from(run.base)).number(i64::from(run.turn));
+        bind_admitted(run, row);
     });
+}
+
+fn bind_admitted(run: &Run, row: &mut Row<'_>) {
+    row.some_number(run.queue.as_ref().and_then(|queue| queue.admitted_at).map(|at| at.0));
 }
 
 fn bind_new(run: &Run, row: &mut Row<'_>) {
@@ -182,18 +199,19 @@ fn bind_state(run: &Run, revision: i64, row: &mut Row<'_>) {
 /// The rows are found by their primary key, one by one: joins by hash and merge are off on this connection.
 pub(super) const CLAIM: &str = "WITH w AS (SELECT fence FROM worker WHERE fence = $1 AND ended_at IS NULL FOR KEY SHARE), \
     u AS (SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
-    $8::text[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::boolean[], $14::bigint[], $15::bigint[]) \
-    AS u (id, tenant, version, state, wake_at, waits_on, outcome, fence, revision, deaths, updated_at, unsettled, base, turn)), \
+    $8::text[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::boolean[], $14::bigint[], $15::bigint[], $16::bigint[]) \
+    AS u (id, tenant, version, state, wake_at, waits_on, outcome, fence, revision, deaths, updated_at, unsettled, base, turn, \
+    admitted_at)), \
     c AS (SELECT r.tenant, r.id FROM u CROSS JOIN w JOIN run r ON r.tenant = u.tenant AND r.id = u.id \
     WHERE r.revision = u.revision - 1 FOR UPDATE OF r SKIP LOCKED) \
     UPDATE run SET version = u.version, state = u.state, wake_at = u.wake_at, waits_on = u.waits_on, outcome = u.outcome, \
     fence = u.fence, revision = u.revision, deaths = u.deaths, updated_at = u.updated_at, unsettled = u.unsettled, \
-    base = u.base, turn = u.turn FROM u JOIN c ON c.tenant = u.tenant AND c.id = u.id \
+    base = u.base, turn = u.turn, admitted_at = u.admitted_at FROM u JOIN c ON c.tenant = u.tenant AND c.id = u.id \
     WHERE run.tenant = c.tenant AND run.id = c.id RETURNING run.tenant, run.id";
 
 /// The arguments of [`CLAIM`] after the first are the columns of this, which is no statement.
 pub(super) static CLAIMED: Insert =
-    Insert { name: "claimed", constants: &[], tail: "", holds: None, ..MOVE_IN_TURN };
+    Insert { name: "claimed", constants: &[], tail: "", holds: None, ..MOVE_WHOLE };
 
 /// Adds the runs to be taken over.
 pub(super) fn write_claims(runs: &[&Run], batch: &mut Batch) {
@@ -203,10 +221,11 @@ pub(super) fn write_claims(runs: &[&Run], batch: &mut Batch) {
         bind_place(run, row);
         bind_state(run, i64::from(run.revision), row);
         row.number(i64::from(run.base)).number(i64::from(run.turn));
+        bind_admitted(run, row);
     });
 }
 
-fn read(row: &PgRow) -> Result<Run, StoreError> {
+pub(super) fn read(row: &PgRow) -> Result<Run, StoreError> {
     let mut c = Columns::of("run", row);
     let mut run = Run {
         id: RunId(c.take()?),
@@ -218,6 +237,7 @@ fn read(row: &PgRow) -> Result<Run, StoreError> {
         input: c.parse_text(Stored::from_column)?,
         input_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
         state: RunState::Active, // its columns follow
+        queue: None,
         fence: Fence(0),
         revision: 0,
         deaths: 0,
@@ -241,6 +261,9 @@ fn read(row: &PgRow) -> Result<Run, StoreError> {
     run.unsettled = c.take()?;
     run.base = c.count()?;
     run.turn = c.count()?;
+    let (name, key) = (c.some_text()?, c.some_text()?);
+    run.queue = columns::in_queue(name, key, c.take()?, c.take()?)
+        .ok_or_else(|| c.damaged("its place in a queue is none"))?;
     Ok(run)
 }
 
@@ -249,7 +272,7 @@ macro_rules! select {
     ($tail:literal) => {
         concat!(
             "SELECT id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
-             fence, revision, deaths, created_at, updated_at, unsettled, base, turn FROM run ",
+             fence, revision, deaths, created_at, updated_at, unsettled, base, turn, queue, queue_key, priority, admitted_at FROM run ",
             $tail
         )
     };
@@ -306,7 +329,7 @@ pub(super) async fn signalled(pool: &Pool, after: RunId, limit: u32) -> Result<V
         let query = sqlx::query(select!(
             "WHERE (tenant, id) IN (SELECT tenant, run FROM signal WHERE NOT received) AND EXISTS (SELECT 1 \
              FROM signal s WHERE s.tenant = run.tenant AND s.run = run.id AND NOT s.received \
-             AND (waits_on IN (2, 3) OR left(s.name, 2) = $1)) AND state = 2 AND id > $2 ORDER BY id LIMIT $3"
+             AND (waits_on IN (2, 3) OR left(s.name, 2) = $1)) AND state IN (0, 2) AND id > $2 ORDER BY id LIMIT $3"
         ));
         query.bind(COMMAND).bind(after).bind(i64::from(limit))
     };
@@ -341,12 +364,31 @@ pub(super) async fn next_due(pool: &Pool, after: Timestamp) -> Result<Option<Tim
     let query = || {
         sqlx::query(
             "SELECT least((SELECT min(wake_at) FROM run WHERE wake_at > $1), \
+             (SELECT min(due_at) FROM queue WHERE due_at > $1), \
              (SELECT min(confirm_at) FROM record WHERE confirm_at > $1))",
         )
         .bind(after.0)
     };
     let Some(row) = pool.optional(query).await? else { return Ok(None) };
     Ok(Columns::of("due", &row).take::<Option<i64>>()?.map(Timestamp))
+}
+
+pub(super) async fn admitted(
+    pool: &Pool,
+    queue: &str,
+    fence: Fence,
+    since: Timestamp,
+) -> Result<Vec<Run>, StoreError> {
+    let query = || {
+        sqlx::query(select!(
+            "WHERE queue = $1 AND admitted_at >= $2 AND state IN (1, 2) AND fence = $3 AND state = 1 \
+             ORDER BY admitted_at, tenant, id"
+        ))
+        .bind(queue.to_owned())
+        .bind(since.0)
+        .bind(fence.0)
+    };
+    Ok(sound(&pool.all(query).await?, read))
 }
 
 pub(super) async fn list(

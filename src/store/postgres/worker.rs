@@ -167,19 +167,22 @@ async fn one(pool: &Pool, query: impl Fn() -> Statement) -> Result<Option<Worker
 pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
     let query = || {
         sqlx::query(
-            "SELECT p.time, p.due, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled \
+            "SELECT p.time, p.due, p.queued, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled \
              FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
              least((SELECT min(wake_at) FROM run WHERE wake_at IS NOT NULL), \
-             (SELECT min(confirm_at) FROM record WHERE confirm_at IS NOT NULL)) AS due) p \
+             (SELECT min(due_at) FROM queue WHERE due_at IS NOT NULL), \
+             (SELECT min(confirm_at) FROM record WHERE confirm_at IS NOT NULL)) AS due, \
+             (SELECT min(queue) FROM run WHERE state = 0) IS NOT NULL AS queued) p \
              LEFT JOIN worker w ON NOT w.settled ORDER BY w.fence",
         )
     };
     let rows = pool.all(query).await?;
-    let mut pulse = Pulse { time: Timestamp::MIN, workers: Vec::new(), next_due: None };
+    let mut pulse = Pulse { time: Timestamp::MIN, workers: Vec::new(), next_due: None, queued: false };
     for row in &rows {
         let mut c = Columns::of("pulse", row);
         pulse.time = Timestamp(c.take()?);
         pulse.next_due = c.take::<Option<i64>>()?.map(Timestamp);
+        pulse.queued = c.take()?;
         if c.is_some::<i64>() {
             pulse.workers.push(worker(&mut c)?);
         }

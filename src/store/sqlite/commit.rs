@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, escalation, failure, payload, primary_code, record, run, signal, step, worker,
+    StoreError, Writer, escalation, failure, payload, primary_code, queue, record, run, signal, step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -37,7 +37,9 @@ fn must_be_judged(changes: &[Change]) -> bool {
     let guarded = |fence| changes.iter().any(|other| other.fence == Some(fence) && other.needs_fence());
     changes.iter().any(|change| {
         let unguarded = change.fence.filter(|_| !change.needs_fence());
-        change.worker.is_some() || unguarded.is_some_and(|fence| !guarded(fence))
+        change.worker.is_some()
+            || change.admission.is_some()
+            || unguarded.is_some_and(|fence| !guarded(fence))
     })
 }
 
@@ -152,6 +154,9 @@ pub(super) async fn admit(
 async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result<(), sqlx::Error> {
     if let Some(worker) = &change.worker {
         worker::write(connection, worker, change.fence).await?;
+    }
+    if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
+        queue::admit(connection, admission, fence).await?;
     }
     for part in batch(&[change]).into_parts() {
         execute(connection, inserts(&part).into(), part).await?;

@@ -9,6 +9,7 @@ mod escalation;
 mod lock;
 mod open;
 mod payload;
+mod queue;
 mod record;
 mod run;
 mod signal;
@@ -28,8 +29,8 @@ use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, Run, Signal, Store, StoreError, Turns, Use, Verdict,
-    Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Signal, Store, StoreError, Turns,
+    Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -210,6 +211,18 @@ impl Store for Sqlite {
 
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
         Box::pin(run::list(&self.readers, tenant, after, limit))
+    }
+
+    fn queue_waiting(&self) -> Asked<'_, Vec<String>> {
+        Box::pin(queue::waiting(&self.readers))
+    }
+
+    fn queue_admitted<'a>(&'a self, queue: &'a str, fence: Fence, since: Timestamp) -> Asked<'a, Vec<Run>> {
+        Box::pin(run::admitted(&self.readers, queue, fence, since))
+    }
+
+    fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>> {
+        Box::pin(queue::load(&self.readers))
     }
 
     fn signal_find<'a>(

@@ -28,29 +28,35 @@ static UPSERT: Insert = Insert {
            deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled",
 };
 
-/// The same for one that has been in a loop, or has gone on as new.
-static UPSERT_IN_TURN: Insert = Insert {
+/// The same for one that has been in a loop or a queue, or has gone on as new.
+static UPSERT_WHOLE: Insert = Insert {
     head: "INSERT INTO run (id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
-           fence, revision, deaths, created_at, updated_at, unsettled, base, turn) \
+           fence, revision, deaths, created_at, updated_at, unsettled, base, turn, queue, queue_key, priority, admitted_at) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, \
            column12, column13, (SELECT column14 FROM worker WHERE worker.fence = column19 AND worker.ended_at IS NULL), \
-           column15, column16, column17, column18, column20, column21",
-    columns: 21,
+           column15, column16, column17, column18, column20, column21, column22, column23, column24, column25",
+    columns: 25,
     tail: "ON CONFLICT (id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, \
            waits_on = excluded.waits_on, outcome = excluded.outcome, fence = excluded.fence, \
            revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
            THEN excluded.revision END, \
            deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled, \
-           base = excluded.base, turn = excluded.turn",
+           base = excluded.base, turn = excluded.turn, admitted_at = excluded.admitted_at",
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let rows = changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence)));
-    let (usual, in_turn): (Vec<_>, Vec<_>) = rows.partition(|(run, _)| columns::has_no_turns(run));
+    let (usual, whole): (Vec<_>, Vec<_>) = rows.partition(|(run, _)| columns::is_usual_run(run));
     batch.insert(&UPSERT, &usual, bind);
-    batch.insert(&UPSERT_IN_TURN, &in_turn, |(run, writer), row| {
+    batch.insert(&UPSERT_WHOLE, &whole, |(run, writer), row| {
         bind(&(run, *writer), row);
-        row.value(i64::from(run.base)).value(i64::from(run.turn));
+        let queue = run.queue.as_deref();
+        row.value(i64::from(run.base))
+            .value(i64::from(run.turn))
+            .value(queue.map(|queue| queue.name.text()))
+            .value(queue.and_then(|queue| queue.key.clone()))
+            .value(queue.map(|queue| i64::from(queue.priority)))
+            .value(queue.and_then(|queue| queue.admitted_at).map(|at| at.0));
     });
 }
 
@@ -77,7 +83,7 @@ fn bind((run, writer): &(&Run, Option<Fence>), row: &mut Row<'_>) {
         .value(writer.map(|fence| fence.0));
 }
 
-fn read(row: &SqliteRow) -> Result<Run, StoreError> {
+pub(super) fn read(row: &SqliteRow) -> Result<Run, StoreError> {
     let mut c = Columns::of("run", row);
     let mut run = Run {
         id: RunId(c.take()?),
@@ -89,6 +95,7 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
         input: c.parse(Stored::from_column)?,
         input_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
         state: RunState::Active, // its columns follow
+        queue: None,
         fence: Fence(0),
         revision: 0,
         deaths: 0,
@@ -112,6 +119,8 @@ fn read(row: &SqliteRow) -> Result<Run, StoreError> {
     run.unsettled = c.take()?;
     run.base = c.take()?;
     run.turn = c.take()?;
+    run.queue = columns::in_queue(c.take()?, c.take()?, c.take()?, c.take()?)
+        .ok_or_else(|| c.damaged("its place in a queue is none"))?;
     Ok(run)
 }
 
@@ -120,7 +129,7 @@ macro_rules! select {
     ($tail:literal) => {
         concat!(
             "SELECT id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
-             fence, revision, deaths, created_at, updated_at, unsettled, base, turn FROM run ",
+             fence, revision, deaths, created_at, updated_at, unsettled, base, turn, queue, queue_key, priority, admitted_at FROM run ",
             $tail
         )
     };
@@ -175,7 +184,7 @@ pub(super) async fn signalled(pool: &SqlitePool, after: RunId, limit: u32) -> Re
             "WHERE id IN (SELECT s.run FROM signal s INDEXED BY signal_pending WHERE NOT s.received) \
              AND EXISTS (SELECT 1 FROM signal s INDEXED BY signal_pending WHERE s.tenant = run.tenant \
              AND s.run = run.id AND NOT s.received AND (waits_on IN (2, 3) OR substr(s.name, 1, 2) = ?)) \
-             AND state = 2 AND id > ? ORDER BY id LIMIT ?"
+             AND state IN (0, 2) AND id > ? ORDER BY id LIMIT ?"
         ));
         query.bind(COMMAND).bind(after).bind(limit)
     };
@@ -204,9 +213,25 @@ pub(super) async fn due(pool: &SqlitePool, until: Timestamp, limit: u32) -> Resu
 
 pub(super) async fn next_due(pool: &SqlitePool, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     let sql = "SELECT min(at) FROM (SELECT min(wake_at) AS at FROM run WHERE wake_at > ?1 \
+               UNION ALL SELECT min(due_at) FROM queue WHERE due_at > ?1 \
                UNION ALL SELECT min(confirm_at) FROM record WHERE confirm_at > ?1)";
     let row = sqlx::query(sql).bind(after.0).fetch_one(pool).await.map_err(|e| failure(&e))?;
     Ok(Columns::of("due", &row).take::<Option<i64>>()?.map(Timestamp))
+}
+
+pub(super) async fn admitted(
+    pool: &SqlitePool,
+    queue: &str,
+    fence: Fence,
+    since: Timestamp,
+) -> Result<Vec<Run>, StoreError> {
+    let query = sqlx::query(select!(
+        "WHERE queue = ? AND admitted_at >= ? AND state IN (1, 2) AND fence = ? AND state = 1 \
+         ORDER BY admitted_at, tenant, id"
+    ));
+    let query = query.bind(queue.to_owned()).bind(since.0).bind(fence.0);
+    let rows = query.fetch_all(pool).await.map_err(|e| failure(&e))?;
+    Ok(sound(&rows, read))
 }
 
 pub(super) async fn list(

@@ -3,7 +3,7 @@
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::{Columns, StoreError, failure, run};
+use super::{Columns, StoreError, failure, queue, run};
 use crate::clock::Timestamp;
 use crate::id::Fence;
 use crate::store::{Pulse, Worker, WorkerChange};
@@ -135,5 +135,6 @@ pub(super) async fn pulse(pool: &SqlitePool) -> Result<Pulse, StoreError> {
         time: Timestamp(Columns::of("clock", &time).take()?),
         workers: workers.iter().map(read).collect::<Result<_, _>>()?,
         next_due: run::next_due(pool, Timestamp::MIN).await?,
+        queued: !queue::waiting(pool).await?.is_empty(),
     })
 }

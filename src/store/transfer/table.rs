@@ -45,7 +45,7 @@ pub(in crate::store) type Row = Vec<Value>;
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) const TABLES: [Table; 10] = [
+pub(in crate::store) const TABLES: [Table; 11] = [
     Table {
         name: "worker",
         key: &["fence"],
@@ -137,7 +137,16 @@ pub(in crate::store) const TABLES: [Table; 10] = [
             flag("unsettled"),
             number("base"),
             number("turn"),
+            text("queue"),
+            text("queue_key"),
+            number("priority"),
+            number("admitted_at"),
         ],
+    },
+    Table {
+        name: "queue",
+        key: &["name"],
+        columns: &[text("name"), number("spent_until"), text("served"), number("due_at")],
     },
     Table {
         name: "step",

@@ -20,7 +20,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The checkpoints of this kind that became durable.
 fn marks(world: &World, kind: StepKind) -> Vec<String> {
     world.tap.see(|tap| {
-        let steps = tap.batches.iter().flatten().filter_map(|change| change.step.as_ref());
+        let steps = tap.batches.iter().flatten().flat_map(|change| &change.steps);
         steps.filter(|step| step.kind == kind).map(|step| step.name.clone()).collect()
     })
 }
@@ -91,7 +91,7 @@ fn select_records_its_winner() {
 fn select_keeps_its_winner_although_the_losers_mark_was_lost() {
     // The winner is durable, the mark of the loser not. On resume the loser, polled first, is ready at once.
     let (world, hands) = (World::new(), Hands::default());
-    world.tap.cut(|change| change.step.as_ref().is_some_and(|step| step.kind == StepKind::Abandoned));
+    world.tap.cut(|change| change.steps.iter().any(|step| step.kind == StepKind::Abandoned));
     let flow = flow!(world, |ctx, n: u32| {
         let long = ctx.sleep_named("long", 2 * HOUR);
         let short = async { ctx.step("short", &n, |n| *n).await };

@@ -59,7 +59,7 @@ pub(super) static PRUNE: Insert = Insert {
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    let mut rows: Vec<_> = changes.iter().filter_map(|c| c.step.as_deref()).collect();
+    let mut rows: Vec<_> = changes.iter().flat_map(|c| &c.steps).collect();
     rows.sort_by_key(|step| {
         (step.tenant.as_str(), step.run, step.turn, step.kind.code(), &step.name, &step.id)
     });

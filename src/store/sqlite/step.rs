@@ -37,7 +37,7 @@ static PRUNE: Insert = Insert {
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    let rows = changes.iter().filter_map(|c| Some((c.step.as_deref()?, c.fence)));
+    let rows = changes.iter().flat_map(|c| c.steps.iter().map(|step| (step, c.fence)));
     let (outside, in_turn): (Vec<_>, Vec<_>) = rows.partition(|(step, _)| step.turn == 0);
     batch.insert(&INSERT, &outside, bind);
     batch.insert(&INSERT_IN_TURN, &in_turn, |(step, writer), row| {

@@ -31,7 +31,7 @@ CREATE INDEX run_active ON run (id) WHERE state = 1;
 CREATE INDEX run_answered ON run (id) WHERE waits_on IN (1, 3);
 CREATE INDEX run_children ON run (tenant, parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX run_queued ON run (queue, tenant, priority DESC, created_at, id) WHERE state = 0;
-CREATE INDEX run_admitted ON run (queue, admitted_at, tenant, queue_key, fence)
+CREATE INDEX run_admitted ON run (queue, admitted_at, tenant, id, queue_key, fence)
 WHERE admitted_at IS NOT NULL AND state IN (1, 2);
 CREATE INDEX run_unsettled ON run (id) WHERE unsettled;
 CREATE INDEX run_due ON run (wake_at, id) WHERE wake_at IS NOT NULL;

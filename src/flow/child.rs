@@ -181,7 +181,7 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
                 "this workflow is not registered with the engine: add `.workflow(name, version, function)`",
             ));
         };
-        let queue = live.engine.in_queue(&workflow, choice).map_err(|error| misuse(&error.to_string()))?;
+        let queue = live.engine.in_queue(&workflow, choice).map_err(|error| misuse(error.to_string()))?;
         // Before it is open: a future that fails while it is open would leave the mark of one that was dropped.
         let payload = live.canonical(&*input).await?.within(&live.engine.core.limits)?;
         let open = live.open(ctx.turn, Kind::Child, workflow.name.as_str(), id)?;

@@ -14,7 +14,7 @@ use super::workflow::Registered;
 use crate::clock::Timestamp;
 use crate::id::{Name, checked};
 use crate::ledger::Key;
-use crate::store::{Admission, InQueue, Queue, RunState, Store as _, StoreError, Verdict};
+use crate::store::{Admission, InQueue, Queue, QueueLoad, RunState, Store as _, StoreError, Verdict};
 
 /// So many runs begin by one transaction.
 const AT_ONCE: u32 = 64;
@@ -85,8 +85,8 @@ impl Engine {
         let mut queues: BTreeMap<_, _> = declared.map(|name| (name.clone(), empty(name))).collect();
         for load in self.inner.core.group.queue_load().await? {
             let declared = self.inner.queues.has(&load.queue);
-            let (queued, running) = (load.queued, load.running);
-            queues.insert(load.queue.clone(), QueueStatus { name: load.queue, declared, queued, running });
+            let QueueLoad { queue: name, queued, running } = load;
+            queues.insert(name.clone(), QueueStatus { name, declared, queued, running });
         }
         Ok(queues.into_values().collect())
     }

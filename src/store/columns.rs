@@ -65,18 +65,21 @@ pub(super) const fn is_usual_run(run: &Run) -> bool {
     run.base == 0 && run.turn == 1 && run.queue.is_none()
 }
 
-/// A run's place in a queue from its columns; nothing if they do not fit one another.
+/// A run's place in a queue from its columns; or what is wrong with them.
 pub(super) fn in_queue(
     name: Option<String>,
     key: Option<String>,
     priority: Option<i64>,
     admitted_at: Option<i64>,
-) -> Option<Option<Box<InQueue>>> {
+) -> Result<Option<Box<InQueue>>, &'static str> {
+    const NONE: &str = "its place is in no queue";
     let Some(name) = name else {
-        return (key.is_none() && priority.is_none() && admitted_at.is_none()).then_some(None);
+        let empty = key.is_none() && priority.is_none() && admitted_at.is_none();
+        return if empty { Ok(None) } else { Err(NONE) };
     };
-    let (name, priority) = (Name::new(name).ok()?, i32::try_from(priority?).ok()?);
-    Some(Some(Box::new(InQueue { name, key, priority, admitted_at: admitted_at.map(Timestamp) })))
+    let name = Name::new(name).map_err(|_| NONE)?;
+    let priority = priority.and_then(|priority| i32::try_from(priority).ok()).ok_or(NONE)?;
+    Ok(Some(Box::new(InQueue { name, key, priority, admitted_at: admitted_at.map(Timestamp) })))
 }
 
 /// When a run is to be woken, what else wakes it, and its outcome. Its code is [`RunState::code`].

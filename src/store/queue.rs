@@ -287,11 +287,12 @@ impl<'a> Room<'a> {
         self.keys.keys().map(|(tenant, key)| (tenant, key.as_str())).filter(full).collect()
     }
 
-    /// How many runs of each tenant are looked at: of a few tenants as many as may begin, of many the first ones.
+    /// How many runs of each tenant are looked at: of a few tenants as many as may begin and one that is then left, of
+    /// many the first ones. Whoever is admitted any asks again, and so comes to those behind.
     pub(in crate::store) fn depth(&self, tenants: usize) -> u32 {
         let left = self.left();
         let each = u64::from(left) * 4 / (tenants as u64).max(1);
-        u32::try_from(each).unwrap_or(left).clamp(1, left.max(1))
+        u32::try_from(each).unwrap_or(left).clamp(1, left.saturating_add(1))
     }
 
     /// Nothing begins; `waiting` says whether anything would have.
@@ -466,12 +467,13 @@ mod tests {
         let at = |seconds: i64| ask(queue.clone(), seconds * 1_000_000);
         let first = Room::of(&at(100), Bucket::default(), vec![]).choose(waiting());
         assert_eq!((first.runs.len(), first.bucket.due_at), (2, Some(Timestamp(101_000_000))));
-        let early = Room::of(&at(100), first.bucket.clone(), vec![]);
+        let (now, before) = (at(100), at(50));
+        let early = Room::of(&now, first.bucket.clone(), vec![]);
         assert_eq!(early.left(), 0);
         assert_eq!(early.nothing(true).bucket, Bucket { served: Some("a".into()), ..first.bucket.clone() });
         let second = Room::of(&at(101), first.bucket, vec![]).choose(waiting());
         assert_eq!((second.runs.len(), second.bucket.due_at), (1, Some(Timestamp(102_000_000))));
-        let behind = Room::of(&at(50), second.bucket.clone(), vec![]);
+        let behind = Room::of(&before, second.bucket.clone(), vec![]);
         assert_eq!(behind.left(), 0, "a clock that is behind lends nothing");
         let long_after = Room::of(&at(1000), second.bucket, vec![]).choose(waiting());
         assert_eq!(long_after.runs.len(), 2, "it does not overflow");

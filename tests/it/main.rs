@@ -64,6 +64,7 @@ mod ledger_retry;
 mod own_server;
 mod payload;
 mod postgres;
+mod queue;
 mod secrets;
 mod server;
 mod server_own;

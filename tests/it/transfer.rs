@@ -8,7 +8,7 @@ use counterfoil::payload::DigestKey;
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::transfer::{MoveError, Moved, Progress, Stage, columns, move_all};
 use counterfoil::store::{Change, EscalationKind, Evidence, OpenError, Resolution, Store, StoreError};
-use counterfoil::{Engine, Failure, Payload, RunId};
+use counterfoil::{Engine, Failure, Payload, Queue, RunId};
 use serde_json::json;
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 use tokio::sync::Notify;
@@ -120,7 +120,11 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     first.on(first.state(runs[0][ASLEEP as usize], "waiting"));
     first.crash(); // it has rung, and nobody knows
     world.release("ring after");
-    let second = Process::start(&world, world.engine().workflow("case", 1, flow.clone()));
+    let engine = world.engine().workflow("case", 1, flow.clone()).queue(Queue::new("post"));
+    let second = Process::start(&world, engine);
+    second.on(async {
+        second.acme().run(flow.clone(), LARGE).queue("post").await.unwrap();
+    });
     for tenant in TENANTS {
         let tenant = second.engine().tenant(tenant).unwrap();
         second.on(second.until(async |_| !tenant.escalations().await.unwrap().is_empty()));
@@ -160,7 +164,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     posted.sort();
     assert_eq!(posted, ["cut off", "cut off", "done", "done"], "one for each tenant");
     assert_eq!(world.effects("pay").len(), 2, "one for each tenant");
-    assert_eq!(world.counted("begun"), 16, "no step is made twice");
+    assert_eq!(world.counted("begun"), 17, "no step is made twice");
     let new = third.on(third.acme().run(flow, DONE).start()).unwrap().id();
     result(&third, "acme", new).unwrap();
     let new = third.on(third.acme().handle::<()>(new).status()).unwrap();
@@ -345,7 +349,7 @@ async fn the_command_moves_and_says_so() {
     let copied = json!({"stage": "copy", "table": "step", "rows": 5000, "of": 5000});
     assert!(lines.contains(&copied), "{lines:?}");
     let (last, _) = lines.split_last().unwrap();
-    assert_eq!(last["moved"].as_array().unwrap().len(), 10);
+    assert_eq!(last["moved"].as_array().unwrap().len(), 11);
     let (succeeded, lines, trouble) = command(false);
     assert!(!succeeded && lines.is_empty() && trouble.contains("has been moved already"), "{trouble}");
 }

@@ -25,6 +25,7 @@ pub mod escalation;
 pub mod evidence;
 pub mod fence;
 pub mod lane;
+pub mod queue;
 pub mod record;
 pub mod run;
 pub mod sample;
@@ -104,6 +105,15 @@ macro_rules! conformance_cases {
                 a_lost_question_stops_nothing,
                 a_stale_change_stops_its_lane_even_if_it_asks,
                 is_kept_in_order;
+            queue:
+                comes_back_as_it_was_written,
+                limits_hold,
+                a_full_key_is_passed_over,
+                tenants_take_turns,
+                a_token_is_due,
+                others_are_left,
+                a_fenced_worker_admits_nothing,
+                a_command_comes_before_its_turn;
             record:
                 comes_back_as_it_was_written,
                 hostile_text_is_text,
@@ -220,6 +230,7 @@ mod tests {
             ("evidence", include_str!("evidence.rs")),
             ("fence", include_str!("fence.rs")),
             ("lane", include_str!("lane.rs")),
+            ("queue", include_str!("queue.rs")),
             ("record", include_str!("record.rs")),
             ("run", include_str!("run.rs")),
             ("step", include_str!("step.rs")),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::OperationKey;
 use crate::payload::PayloadDigest;
 use crate::store::{Change, PastStep, RunState, Store, Turns, WorkerChange};
@@ -22,6 +22,7 @@ pub struct Names {
     escalations: BTreeSet<EscalationId>,
     payloads: BTreeSet<[u8; 32]>,
     instants: BTreeSet<Timestamp>,
+    queues: BTreeSet<(String, Fence)>,
 }
 
 impl Names {
@@ -29,6 +30,9 @@ impl Names {
     pub fn learn(&mut self, change: &Change) {
         if let Some(WorkerChange::Enrol { name, .. }) = &change.worker {
             self.workers.insert(name.clone());
+        }
+        if let Some((admission, fence)) = change.admission.as_ref().zip(change.fence) {
+            self.queues.insert((admission.queue.name().to_owned(), fence));
         }
         if let Some(run) = &change.run {
             self.tenants.insert(run.tenant.clone());
@@ -101,6 +105,12 @@ impl State {
                 let records = store.record_unconfirmed(until, limit).await;
                 state.note(format!("record_unconfirmed {} {limit}", until.0), &records);
             }
+        }
+        state.note("queue_waiting".into(), &store.queue_waiting().await);
+        state.note("queue_load".into(), &store.queue_load().await);
+        for (queue, fence) in &names.queues {
+            let admitted = store.queue_admitted(queue, *fence, Timestamp::MIN).await;
+            state.note(format!("queue_admitted {queue} {fence}"), &admitted);
         }
         state.note("next_due".into(), &store.next_due(Timestamp::MIN).await);
         for tenant in &names.tenants {

@@ -106,9 +106,10 @@ async fn taken(connection: &mut PgConnection, queue: &str, fence: Fence) -> Resu
 /// The tenants of which runs wait: one look into the index for each.
 async fn tenants(connection: &mut PgConnection, queue: &str) -> Result<Vec<Tenant>, sqlx::Error> {
     let query = sqlx::query(
-        "WITH RECURSIVE t AS (SELECT min(tenant) AS tenant FROM run WHERE queue = $1 AND state = 0 \
-         UNION ALL SELECT (SELECT min(tenant) FROM run WHERE queue = $1 AND state = 0 AND tenant > t.tenant) \
-         FROM t WHERE t.tenant IS NOT NULL) SELECT tenant FROM t WHERE tenant IS NOT NULL",
+        // Not `min`, for which the server may read all of them.
+        "WITH RECURSIVE t AS ((SELECT tenant FROM run WHERE queue = $1 AND state = 0 ORDER BY tenant LIMIT 1) \
+         UNION ALL SELECT (SELECT tenant FROM run WHERE queue = $1 AND state = 0 AND tenant > t.tenant ORDER BY tenant \
+         LIMIT 1) FROM t WHERE t.tenant IS NOT NULL) SELECT tenant FROM t WHERE tenant IS NOT NULL",
     );
     let rows = query.bind(queue.to_owned()).persistent(false).fetch_all(connection).await?;
     rows.iter().map(|row| tenant(row, 0)).collect()
@@ -181,8 +182,8 @@ fn count(number: i64) -> u32 {
 pub(super) async fn waiting(pool: &Pool) -> Result<Vec<String>, StoreError> {
     let query = || {
         sqlx::query(
-            "WITH RECURSIVE q AS (SELECT min(queue) AS queue FROM run WHERE state = 0 \
-             UNION ALL SELECT (SELECT min(queue) FROM run WHERE state = 0 AND queue > q.queue) \
+            "WITH RECURSIVE q AS ((SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) \
+             UNION ALL SELECT (SELECT queue FROM run WHERE state = 0 AND queue > q.queue ORDER BY queue LIMIT 1) \
              FROM q WHERE q.queue IS NOT NULL) SELECT queue FROM q WHERE queue IS NOT NULL",
         )
     };

@@ -262,8 +262,7 @@ pub(super) fn read(row: &PgRow) -> Result<Run, StoreError> {
     run.base = c.count()?;
     run.turn = c.count()?;
     let (name, key) = (c.some_text()?, c.some_text()?);
-    run.queue = columns::in_queue(name, key, c.take()?, c.take()?)
-        .ok_or_else(|| c.damaged("its place in a queue is none"))?;
+    run.queue = columns::in_queue(name, key, c.take()?, c.take()?).map_err(|detail| c.damaged(detail))?;
     Ok(run)
 }
 

@@ -119,8 +119,8 @@ pub(super) fn read(row: &SqliteRow) -> Result<Run, StoreError> {
     run.unsettled = c.take()?;
     run.base = c.take()?;
     run.turn = c.take()?;
-    run.queue = columns::in_queue(c.take()?, c.take()?, c.take()?, c.take()?)
-        .ok_or_else(|| c.damaged("its place in a queue is none"))?;
+    run.queue =
+        columns::in_queue(c.take()?, c.take()?, c.take()?, c.take()?).map_err(|detail| c.damaged(detail))?;
     Ok(run)
 }
 

@@ -1,11 +1,13 @@
 //! Writes random changes.
 
+use std::time::Duration;
+
 use counterfoil::ledger::{ErrorKind, Record, RecordedFailure, State as Outcome};
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Change, Escalation, EscalationKind, Evidence, Lane, Model, Resolution, Run, RunState, Signal, Step,
-    StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
+    Admission, Change, Escalation, EscalationKind, Evidence, InQueue, Lane, Model, Queue, Resolution, Run,
+    RunState, Signal, Step, StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
@@ -31,6 +33,7 @@ pub(super) enum Kind {
     TenantKey,
     Many,
     Again,
+    Admit,
 }
 
 /// Writes random changes, most of which make sense.
@@ -81,6 +84,11 @@ impl Author {
                     self.runs.retain(|known| known.id != run.id);
                     self.runs.extend(model.run_find(&run.tenant, run.id).await.unwrap());
                 }
+                if change.admission.is_some() {
+                    for known in &mut self.runs {
+                        *known = model.run_find(&known.tenant, known.id).await.unwrap().unwrap();
+                    }
+                }
                 self.questions.extend(change.escalations.iter().filter(|e| e.answer.is_none()).cloned());
                 self.steps.extend(change.steps.iter().cloned());
                 self.signals.extend(change.signal.as_deref().cloned());
@@ -120,6 +128,7 @@ impl Author {
             29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
             32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
+            36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
             _ => (Kind::Many, self.many(&worker)),
         };
         let change = change.in_lane(self.lane());
@@ -227,11 +236,39 @@ impl Author {
         let mut run =
             if self.one_in(4) { worker.run_without_key() } else { worker.run(&self.below(20).to_string()) };
         run.state = if self.one_in(2) { RunState::Active } else { self.run_state() };
+        if self.one_in(3) {
+            let key = self.one_in(2).then(|| self.below(2).to_string());
+            let (name, priority) = (sample::name(["mail", "fax"][self.below(2)]), i32::from(self.one_in(4)));
+            run.queue = Some(Box::new(InQueue { name, key, priority, admitted_at: None }));
+            if self.one_in(4) {
+                run.queue.as_mut().unwrap().admitted_at = Some(Timestamp(1));
+            } else {
+                run.state = RunState::Queued;
+            }
+        }
         if self.one_in(10) {
             let taken = self.run(worker);
             (run.id, run.tenant) = (taken.id, taken.tenant);
         }
         run
+    }
+
+    fn admission(&mut self) -> Admission {
+        let mut queue = Queue::new(["mail", "fax"][self.below(2)]);
+        let mut limit = |author: &mut Self, with: fn(Queue, u32) -> Queue| {
+            if author.one_in(2) {
+                let runs = 1 + u32::try_from(author.below(6)).unwrap();
+                queue = with(queue.clone(), runs);
+            }
+        };
+        limit(self, Queue::concurrency);
+        limit(self, Queue::per_worker);
+        limit(self, Queue::per_tenant);
+        limit(self, Queue::per_key);
+        limit(self, |queue, runs| queue.rate(runs, Duration::from_micros(u64::from(runs) * 3)));
+        let at = Timestamp(i64::try_from(self.past.len()).unwrap());
+        let known = self.one_in(3).then(|| vec![(sample::name("order"), 1)]);
+        Admission { queue, at, most: 1 + u32::try_from(self.below(4)).unwrap(), known }
     }
 
     fn changed_run(&mut self, worker: &Sample) -> Run {

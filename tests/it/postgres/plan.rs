@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 30] = [
+const HOT: [(&str, &[&str]); 36] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -34,7 +34,7 @@ const HOT: [(&str, &[&str]); 30] = [
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
     (
-        "base, turn FROM run WHERE tenant = $1 AND workflow = $2",
+        "admitted_at FROM run WHERE tenant = $1 AND workflow = $2",
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
     ("FROM run WHERE state = 1", &["run_active on run", "id > $1", "worker_"]),
@@ -61,9 +61,18 @@ const HOT: [(&str, &[&str]); 30] = [
     ("FROM run WHERE tenant = $1 AND id > $2", &["run_pkey on run", "(tenant = $1) AND (id > $2)"]),
     (
         "least((SELECT min(wake_at) FROM run WHERE wake_at > $1)",
-        &["run_due on run", "record_confirm on record"],
+        &["run_due on run", "queue_due on queue", "record_confirm on record"],
     ),
-    ("p.time, p.due", &["run_due on run", "record_confirm on record", "worker_open"]),
+    (
+        "p.time, p.due",
+        &[
+            "run_due on run",
+            "queue_due on queue",
+            "run_queued on run",
+            "record_confirm on record",
+            "worker_open",
+        ],
+    ),
     (
         "FROM use u JOIN record r",
         &["use_pkey on use u", "AND (run = $2)", "record_pkey on record r", "AND (id = u.record)"],
@@ -86,6 +95,15 @@ const HOT: [(&str, &[&str]); 30] = [
     (
         "FROM escalation WHERE kind = 7 AND answer IS NULL",
         &["escalation_unknown_workflow on escalation", "id > $1"],
+    ),
+    ("FROM queue WHERE name = $1", &["queue_pkey on queue", "name = $1"]),
+    ("SELECT tenant, queue_key, count(*)", &["run_admitted on run", "queue = $2"]),
+    ("SELECT tenant FROM run WHERE queue = $1", &["run_queued on run", "queue = $1"]),
+    ("AS t (tenant) CROSS JOIN LATERAL", &["run_queued on run r", "(queue = $1) AND (tenant = t.tenant)"]),
+    ("SELECT queue FROM run WHERE state = 0 AND", &["run_queued on run"]),
+    (
+        "FROM run WHERE queue = $1 AND admitted_at",
+        &["run_admitted on run", "(queue = $1) AND (admitted_at >= $2)"],
     ),
     ("FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
     ("UPDATE worker SET lease_until", &["worker_pkey on worker", "fence = $2"]),
@@ -147,8 +165,8 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
 }
 
 /// Few rows: what is left after a crash, of one record, pending for one run, or workers.
-const MAY_SORT: [&str; 5] =
-    ["(tenant, id) IN", "FROM evidence", "AS asked (tenant, run)", "ANY($1)", "p.time, p.due"];
+const MAY_SORT: [&str; 6] =
+    ["count(*)", "(tenant, id) IN", "FROM evidence", "AS asked (tenant, run)", "ANY($1)", "p.time, p.due"];
 
 /// The plan of a statement for all arguments that it may ever have.
 async fn explain(connection: &mut PgConnection, sql: &str) -> String {

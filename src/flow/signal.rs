@@ -103,7 +103,7 @@ impl Ctx {
                 open.close();
                 Err(Failure::coded(FailureCode::Invalid, format!("there is no {to} to send a signal to")))
             }
-            Err(error) => Err(self.live.failure(error).await),
+            Err(error) => Err(open.failed(self.live.failure(error).await)),
         }
     }
 }

@@ -487,6 +487,7 @@ fn past_step(step: &Step) -> PastStep {
         id: step.id.clone(),
         input_hash: step.input_hash,
         value: step.value.clone(),
+        at: step.at,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::subject::{self, TENANT};
 use crate::waiting::waiting_from;
 
 pub(crate) const RUNS: usize = 10_000;
-/// A machine that does not start and park all runs in this time is given twice as much.
+/// A machine that does not start and park all runs in this time is given twice as much from then on.
 const AHEAD: Duration = Duration::from_secs(4);
 
 pub(crate) fn wake_ups(options: &Options) -> Result<Vec<Finding>, String> {
@@ -35,9 +35,9 @@ pub(crate) fn measure(options: &Options, database: Database) -> Result<(Values, 
         async move {
             let engine = subject::engine(&subject).await;
             let mut raw = raw::open(&raw).await;
-            let (mut wake_ups, mut rows) = (Vec::new(), Vec::new());
+            let (mut wake_ups, mut rows, mut ahead) = (Vec::new(), Vec::new(), AHEAD);
             for round in 0..=rounds {
-                let woken_in = woken(&engine).await;
+                let woken_in = woken(&engine, &mut ahead).await;
                 let start = Instant::now();
                 raw = raw.group(64, 6400).await;
                 let written_in = start.elapsed();
@@ -56,12 +56,11 @@ pub(crate) fn measure(options: &Options, database: Database) -> Result<(Values, 
 }
 
 /// How long it takes to wake them all.
-async fn woken(engine: &Engine) -> Duration {
+async fn woken(engine: &Engine, ahead: &mut Duration) -> Duration {
     let tenant = engine.tenant(TENANT).expect("a tenant");
-    let mut ahead = AHEAD;
     loop {
         let last = subject::arrival_of(RUNS);
-        let at = SystemClock.now().after(ahead);
+        let at = SystemClock.now().after(*ahead);
         let started = try_join_all((0..RUNS).map(|_| tenant.run(subject::alarm, at).start())).await;
         let runs = started.expect("runs");
         let first = runs.iter().map(RunHandle::id).min().expect("some");
@@ -78,7 +77,7 @@ async fn woken(engine: &Engine) -> Duration {
         if in_time {
             return woken;
         }
-        ahead *= 2;
+        *ahead *= 2;
     }
 }
 

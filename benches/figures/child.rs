@@ -1,12 +1,13 @@
-//! What a child process does: work whose whole process is measured from outside.
+//! What a child process does: work whose whole process is measured, from outside or by itself.
 
 use std::error::Error;
 use std::io::Write as _;
 
-use counterfoil::flow::Workflow;
+use counterfoil::flow::{ForTenant, Workflow};
 
 use crate::options::ChildTask;
 use crate::speed::multi_thread;
+use crate::waiting::{self, For};
 use crate::{raw, subject};
 
 /// Says on its standard output when its work is done and durable, and how much memory it has by then.
@@ -16,6 +17,7 @@ pub(crate) fn run(task: &ChildTask) -> Result<(), Box<dyn Error>> {
         "guarded-runs" => in_engine(task, 1000),
         "plain" => in_run(task, subject::plain),
         "asynchronous" => in_run(task, subject::asynchronous),
+        "waiting" => waiting(task),
         "raw-inserts" => multi_thread().block_on(async {
             let mut raw = raw::open(&task.db.clone().into()).await;
             raw.inserts(task.n).await;
@@ -49,9 +51,35 @@ fn in_engine(task: &ChildTask, runs: usize) -> Result<(), Box<dyn Error>> {
     })
 }
 
+/// Leaves `n` runs waiting behind, and says what they have added to what the process had after as many before them: by
+/// then caches and queues have come to their size.
+fn waiting(task: &ChildTask) -> Result<(), Box<dyn Error>> {
+    const AT_ONCE: u32 = 5000;
+    let park = async |tenant: &ForTenant, n: u32| {
+        for slice in 0..n / AT_ONCE {
+            let wait = if slice % 2 == 0 { For::Signal } else { For::Timer };
+            waiting::park(tenant, AT_ONCE as usize, wait).await;
+        }
+    };
+    multi_thread().block_on(async {
+        let engine = subject::engine(&task.db.clone().into()).await;
+        let tenant = engine.tenant(subject::TENANT)?;
+        park(&tenant, task.n).await;
+        let before = resident_kb()?;
+        park(&tenant, task.n).await;
+        said(resident_kb()?.saturating_sub(before))?;
+        engine.shutdown(subject::DRAIN).await;
+        Ok(())
+    })
+}
+
 fn done() -> Result<(), Box<dyn Error>> {
+    said(resident_kb()?)
+}
+
+fn said(kb: u64) -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "done {}", resident_kb()?)?;
+    writeln!(out, "done {kb}")?;
     out.flush()?;
     Ok(())
 }

@@ -5,35 +5,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use counterfoil::clock::Timestamp;
-use counterfoil::flow::ForTenant;
 use counterfoil::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, RunState, Signal, Store, Turns, Use,
-    Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Signal, Store, Turns, Use, Verdict,
+    Worker,
 };
-use futures_util::future::try_join_all;
 
 use crate::options::Options;
 use crate::place::{Database, Home, Place};
 use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
+use crate::waiting::{For, park};
 
-const RUNS: usize = 1000;
 const MINUTE: Duration = Duration::from_mins(1);
 
 pub(crate) fn statements(options: &Options) -> Result<Vec<Finding>, String> {
-    let home = Home::of(Database::Sqlite, options)?;
-    let asked = multi_thread().block_on(asked_a_minute(&home.place("idle"), RUNS, MINUTE));
-    let measure = format!("statements per minute of an idle engine with {RUNS} waiting runs");
-    let subject = Values::new("a minute", vec![asked]);
-    Ok(vec![Finding::absolute("idle", measure, subject, None).at_most(60.0, 0.0)])
+    let finding = |(runs, wait, what)| {
+        let home = Home::of(Database::Sqlite, options)?;
+        let asked = multi_thread().block_on(asked_a_minute(&home.place("idle"), runs, wait));
+        let measure = format!("statements per minute of an idle engine with {runs} runs waiting for {what}");
+        let subject = Values::new("a minute", vec![asked]);
+        Ok(Finding::absolute("idle", measure, subject, None).at_most(60.0, 0.0))
+    };
+    [(1000, For::Timer, "timers"), (10_000, For::Signal, "signals")].into_iter().map(finding).collect()
 }
 
-/// What an engine asks of its store while so many runs wait, and nothing else happens.
-pub(crate) async fn asked_a_minute(place: &Place, runs: usize, window: Duration) -> f64 {
+/// What an engine asks of its store while so many runs wait, and nothing else happens: for a whole minute, because
+/// half of one is seven or eight heartbeats, which the figure would tell apart.
+pub(crate) async fn asked_a_minute(place: &Place, runs: usize, wait: For) -> f64 {
     let asked = Arc::new(AtomicU64::new(0));
     let counted = asked.clone();
     let engine = subject::builder(place)
@@ -41,27 +43,12 @@ pub(crate) async fn asked_a_minute(place: &Place, runs: usize, window: Duration)
         .start()
         .await
         .expect("an engine");
-    let tenant = engine.tenant(TENANT).expect("a tenant");
-    let started = try_join_all((0..runs).map(|_| tenant.run(subject::nap, 1).start())).await;
-    assert_eq!(started.expect("runs").len(), runs);
-    while waiting(&tenant).await < runs {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    park(&engine.tenant(TENANT).expect("a tenant"), runs, wait).await;
     let before = asked.load(Ordering::SeqCst);
-    tokio::time::sleep(window).await;
+    tokio::time::sleep(MINUTE).await;
     let asked = asked.load(Ordering::SeqCst) - before;
     engine.shutdown(subject::DRAIN).await;
-    asked as f64 * MINUTE.as_secs_f64() / window.as_secs_f64()
-}
-
-async fn waiting(tenant: &ForTenant) -> usize {
-    let (mut waiting, mut after) = (0, None);
-    loop {
-        let runs = tenant.runs(after).await.expect("the runs");
-        let Some(last) = runs.last() else { return waiting };
-        after = Some(last.id);
-        waiting += runs.iter().filter(|run| matches!(run.state, RunState::Waiting { .. })).count();
-    }
+    asked as f64
 }
 
 /// Counts what a store is asked, reads and writes alike.

@@ -34,11 +34,14 @@ mod process;
 mod raw;
 mod report;
 mod resume;
+mod signals;
 #[cfg(feature = "sim")]
 mod simulator;
 mod speed;
 mod subject;
+mod timers;
 mod tree;
+mod waiting;
 
 use options::Options;
 use report::{Finding, Report};
@@ -58,8 +61,11 @@ const ROWS: &[Row] = &[
     ("resume-plain", resume::plain),
     ("resume-guarded", resume::guarded),
     ("resume-turns", resume::turns),
+    ("timers", timers::wake_ups),
+    ("signals", signals::received),
     ("start", process::start),
     ("memory", process::memory),
+    ("memory-waiting", waiting::memory),
     ("disk", disk::bytes),
     ("idle", idle::statements),
     ("crates", tree::crates),
@@ -79,6 +85,10 @@ const ROWS: &[Row] = &[
     ("postgres-resume-plain", postgres::resume_plain),
     #[cfg(feature = "postgres")]
     ("postgres-resume-guarded", postgres::resume_guarded),
+    #[cfg(feature = "postgres")]
+    ("postgres-timers", postgres::timers),
+    #[cfg(feature = "postgres")]
+    ("postgres-signals", postgres::signals),
     #[cfg(feature = "postgres")]
     ("postgres-idle", postgres::idle),
 ];

@@ -8,8 +8,10 @@ use crate::options::Options;
 use crate::place::{Database, Home, Place, url};
 use crate::report::{Finding, Values};
 use crate::resume::{self, Recorded};
+use crate::signals::{self, Sender};
 use crate::speed::{RAW_GROUP, Work, multi_thread, on_each_runtime, per_second};
-use crate::{idle, raw, subject};
+use crate::waiting::For;
+use crate::{idle, raw, subject, timers};
 
 type Findings = Result<Vec<Finding>, String>;
 
@@ -63,19 +65,40 @@ pub(crate) fn resume_guarded(options: &Options) -> Findings {
     Ok(vec![Finding::ratio("postgres-resume-guarded", measure, subject, raw).at_most(5.0, 3.5)])
 }
 
-/// Many heartbeats: half a minute is seven or eight, which the figure would tell apart.
-const IDLE: Duration = Duration::from_mins(1);
+pub(crate) fn timers(options: &Options) -> Findings {
+    let (subject, raw) = timers::measure(options, DATABASE)?;
+    let measure =
+        format!("PostgreSQL: {} timers due at once: wake-ups ÷ rows of raw group commit", timers::RUNS);
+    Ok(vec![Finding::ratio("postgres-timers", measure, subject, raw).at_least(0.03, 0.10)])
+}
+
+pub(crate) fn signals(options: &Options) -> Findings {
+    let finding = |(sender, who)| {
+        let (subject, raw) = signals::measure(options, DATABASE, sender)?;
+        let measure =
+            format!("PostgreSQL: signal sent by {who} until received by a waiting run ÷ a durable insert");
+        Ok(Finding::ratio("postgres-signals", measure, subject, raw).at_most(6.0, 3.0))
+    };
+    [(Sender::Same, "its worker"), (Sender::Another, "another worker")].into_iter().map(finding).collect()
+}
 
 /// What the store is asked: a heartbeat asks it twice, each one statement on the wire.
 pub(crate) fn idle(options: &Options) -> Findings {
-    let finding = |runs| {
+    let finding = |(runs, wait, what)| {
         let home = Home::of(DATABASE, options)?;
-        let asked = multi_thread().block_on(idle::asked_a_minute(&home.place("idle"), runs, IDLE));
-        let measure = format!("PostgreSQL: statements per minute of an idle worker with {runs} waiting runs");
+        let asked = multi_thread().block_on(idle::asked_a_minute(&home.place("idle"), runs, wait));
+        let measure = format!("PostgreSQL: statements per minute of an idle worker with {runs} {what}");
         let subject = Values::new("a minute", vec![asked]);
         Ok(Finding::absolute("postgres-idle", measure, subject, None).at_most(120.0, 30.0))
     };
-    [0, 10_000].into_iter().map(finding).collect()
+    [
+        (0, For::Timer, "waiting runs"),
+        (10_000, For::Timer, "runs waiting for timers"),
+        (10_000, For::Signal, "runs waiting for signals"),
+    ]
+    .into_iter()
+    .map(finding)
+    .collect()
 }
 
 /// Commits of a thousand calls: those of an engine that makes a thousand, less those of one that makes none. They

@@ -12,9 +12,10 @@ use crate::report::{Finding, Values, median};
 const STARTS: usize = 5;
 
 /// What a child said.
-struct Done {
+pub(crate) struct Done {
     ms: f64,
-    resident_mb: f64,
+    /// All that it has, or how much more than before its work.
+    pub(crate) memory_mb: f64,
 }
 
 pub(crate) fn start(options: &Options) -> Result<Vec<Finding>, String> {
@@ -47,8 +48,8 @@ pub(crate) fn memory(options: &Options) -> Result<Vec<Finding>, String> {
     let (mut subject, mut raw) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {
         let folder = options.folder();
-        subject.push(child("guarded-runs", &folder.path().join("runs.db"), 5)?.resident_mb);
-        raw.push(child("raw-inserts", &folder.path().join("raw.db"), 5000)?.resident_mb);
+        subject.push(child("guarded-runs", &folder.path().join("runs.db"), 5)?.memory_mb);
+        raw.push(child("raw-inserts", &folder.path().join("raw.db"), 5000)?.memory_mb);
     }
     let measure = "memory (RSS) after 1000 runs of 5 calls".to_owned();
     let raw = Some(Values::new("MB", raw));
@@ -71,7 +72,7 @@ pub(crate) fn syncs(options: &Options) -> Result<Vec<Finding>, String> {
 }
 
 /// Runs a child until its work is done, and then to its end.
-fn child(name: &str, db: &Path, n: u32) -> Result<Done, String> {
+pub(crate) fn child(name: &str, db: &Path, n: u32) -> Result<Done, String> {
     let start = Instant::now();
     let mut child =
         command(name, db, n).stdout(Stdio::piped()).spawn().map_err(|e| format!("{name}: {e}"))?;
@@ -82,7 +83,7 @@ fn child(name: &str, db: &Path, n: u32) -> Result<Done, String> {
     let status = child.wait().map_err(|e| format!("{name}: {e}"))?;
     let kb: Option<f64> = line.strip_prefix("done ").and_then(|kb| kb.trim().parse().ok());
     match kb {
-        Some(kb) if status.success() => Ok(Done { ms, resident_mb: kb / 1024.0 }),
+        Some(kb) if status.success() => Ok(Done { ms, memory_mb: kb / 1024.0 }),
         _ => Err(format!("{name}: ended with {status} after {line:?}")),
     }
 }

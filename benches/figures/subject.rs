@@ -6,6 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use counterfoil::clock::Timestamp;
 use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::Finding;
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
@@ -97,19 +98,48 @@ pub(crate) async fn nap(ctx: Ctx, hours: u64) -> Result<(), Failure> {
     ctx.sleep(Duration::from_hours(hours)).await
 }
 
-static ARRIVED: Mutex<Option<oneshot::Sender<Instant>>> = Mutex::new(None);
+/// Waits as a row, until then.
+pub(crate) async fn alarm(ctx: Ctx, at: Timestamp) -> Result<(), Failure> {
+    ctx.sleep_until("alarm", at).await?;
+    arrived();
+    Ok(())
+}
 
-/// Resolves with the instant at which the next `…_and_stay` run has come to its end.
+/// Waits as a row, for a signal.
+pub(crate) async fn listen(ctx: Ctx, (): ()) -> Result<u32, Failure> {
+    let said = ctx.signal("say").await?;
+    arrived();
+    Ok(said)
+}
+
+/// How many runs have yet to arrive, and who wants to know when the last of them has.
+static EXPECTED: Mutex<Option<(usize, oneshot::Sender<Instant>)>> = Mutex::new(None);
+
+/// Resolves with the instant at which the next run has come to where it says so.
 pub(crate) fn arrival() -> oneshot::Receiver<Instant> {
+    arrival_of(1)
+}
+
+/// The same of so many runs: the instant at which the last of them has.
+pub(crate) fn arrival_of(runs: usize) -> oneshot::Receiver<Instant> {
     let (sender, receiver) = oneshot::channel();
-    *ARRIVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+    *EXPECTED.lock().unwrap_or_else(PoisonError::into_inner) = Some((runs, sender));
     receiver
 }
 
-async fn stay() -> Result<usize, Failure> {
-    if let Some(sender) = ARRIVED.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        let _ = sender.send(Instant::now());
+fn arrived() {
+    let mut expected = EXPECTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((runs, _)) = expected.as_mut() else { return };
+    *runs -= 1;
+    if *runs == 0
+        && let Some((_, last)) = expected.take()
+    {
+        let _ = last.send(Instant::now());
     }
+}
+
+async fn stay() -> Result<usize, Failure> {
+    arrived();
     std::future::pending().await
 }
 
@@ -123,6 +153,8 @@ pub(crate) fn builder(place: &Place) -> EngineBuilder {
         .workflow("plain_and_stay", 1, plain_and_stay)
         .workflow("turns_and_stay", 1, turns_and_stay)
         .workflow("nap", 1, nap)
+        .workflow("alarm", 1, alarm)
+        .workflow("listen", 1, listen)
         .max_deaths(u32::MAX) // a run is resumed over and over
 }
 

@@ -180,13 +180,12 @@ enum Past {
 async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Failure> {
     // Before the future may turn out to be abandoned: a call that lost a select was asked for all the same, and
     // its effect needs no decision.
-    let recorded = live.with_replay(|replay| replay.call(op.key.as_str()));
-    if let Some(Recorded::Own(past)) = &recorded
-        && past.response.is_none()
+    let recorded = live.with_replay(|replay| replay.call(&op.key));
+    if let Some(Recorded::Own { record, response: None, .. }) = &recorded
         && live.check.is_none()
         && live.with_replay(|replay| replay.is_abandoned(&open.identity))
     {
-        settle_dropped(live, past.record);
+        settle_dropped(live, *record);
     }
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
     if let Some(past) = live.recorded(open).await {
@@ -211,16 +210,13 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
         }
     }
     match recorded {
-        Some(Recorded::Own(past)) => match past.response {
-            Some(response) if past.request_hash == op.hash => {
-                match live.engine.core.load(&live.tenant, &response).await {
-                    Ok(response) => Ok(Past::Over(Ok(Answer::replayed(response, past.record)))),
-                    Err(error) => Err(live.failure(error).await),
-                }
+        Some(Recorded::Own { record, request_hash, response: Some(response) }) if request_hash == op.hash => {
+            match live.engine.core.load(&live.tenant, &response).await {
+                Ok(response) => Ok(Past::Over(Ok(Answer::replayed(response, record)))),
+                Err(error) => Err(live.failure(error).await),
             }
-            _ => Ok(Past::Unsettled),
-        },
-        Some(Recorded::Use) => Ok(Past::Unsettled),
+        }
+        Some(_) => Ok(Past::Unsettled),
         None => {
             let tool = op.tool.spec().name.to_string();
             let held = HeldCall { tool, key: op.key.as_str().to_owned(), hash: op.hash };

@@ -400,16 +400,10 @@ impl Inner {
         note: impl Fn(&mut Run),
     ) -> Result<usize, StoreError> {
         let mut claimed = 0;
-        if self.core.is_shared() {
-            // Others may know it.
-            runs.retain(|run| self.workflows.find(run.workflow.as_str(), run.version).is_some());
-        }
+        runs.retain(|run| self.may_claim(run));
         for run in &mut runs {
             note(run);
-            run.fence = self.core.fence;
-            run.revision += 1;
-            run.updated_at = self.core.now();
-            run.state = RunState::Active;
+            self.make_active(run);
         }
         let changes: Vec<_> = runs.iter().map(|run| self.core.change(None).run(run.clone())).collect();
         let verdicts = self.core.group.commit(&changes).await?;
@@ -423,6 +417,19 @@ impl Inner {
             }
         }
         Ok(claimed)
+    }
+
+    /// Nobody else will see to it: in a shared store others may know its workflow.
+    pub(super) fn may_claim(&self, run: &Run) -> bool {
+        !self.core.is_shared() || self.workflows.find(run.workflow.as_str(), run.version).is_some()
+    }
+
+    /// The next state of a run's row: this worker's, and active.
+    pub(super) fn make_active(&self, run: &mut Run) {
+        run.fence = self.core.fence;
+        run.revision += 1;
+        run.updated_at = self.core.now();
+        run.state = RunState::Active;
     }
 
     /// Gives a run a task.
@@ -539,11 +546,7 @@ impl Inner {
             Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
                 self.spawn(Box::new(run), None);
             }
-            Ok(Some(run)) if matches!(run.state, RunState::Waiting { .. }) => {
-                if let Err(error) = self.claim(vec![run], |_| {}).await {
-                    tracing::error!(%tenant, run = %id, %error, "cannot be woken");
-                }
-            }
+            Ok(Some(run)) if matches!(run.state, RunState::Waiting { .. }) => self.wake_from(run).await,
             // Nothing but a command comes before its turn.
             Ok(Some(run)) if run.state == RunState::Queued => self.take_up_if_answered(id).await,
             Ok(_) => {}
@@ -551,15 +554,20 @@ impl Inner {
         }
     }
 
+    /// The same of one that waits, by its row.
+    pub(super) async fn wake_from(self: &Arc<Self>, row: Run) {
+        let (tenant, id) = (row.tenant.clone(), row.id);
+        if let Err(error) = self.claim(vec![row], |_| {}).await {
+            tracing::error!(%tenant, run = %id, %error, "cannot be woken");
+        }
+    }
+
     /// A halted run goes on, in one transaction with the answer that lets it.
     pub(super) fn going_on(&self, run: &Run) -> Run {
         let mut run = run.clone();
         run.give_place_free(); // it queues up again, if it is in a queue
-        run.fence = self.core.fence;
-        run.revision += 1;
+        self.make_active(&mut run);
         run.deaths = 0;
-        run.updated_at = self.core.now();
-        run.state = RunState::Active;
         run
     }
 

@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::again::Again;
 use crate::clock::Timestamp;
 use crate::id::RecordId;
+use crate::ledger::{OperationKey, RequestHash};
+use crate::payload::Stored;
 use crate::store::{History, PastCall, PastStep, PastUse, Signal, StepKind};
 
 /// Identity inside a run: turn, kind, name and id.
@@ -130,15 +132,15 @@ pub(super) struct Replay {
 #[derive(Debug, Default)]
 struct PastTurn {
     steps: HashMap<StepKind, HashMap<String, HashMap<String, PastStep>>>,
-    calls: HashMap<String, PastCall>,
-    uses: HashMap<String, PastUse>,
+    calls: HashMap<OperationKey, PastCall>,
+    uses: HashMap<OperationKey, PastUse>,
 }
 
 /// What is recorded of a call.
 #[derive(Clone, Debug)]
 pub(super) enum Recorded {
-    /// Its record, owned by this run.
-    Own(PastCall),
+    /// Its record, owned by this run: what it is bound to, and what came of it if that is known.
+    Own { record: RecordId, request_hash: RequestHash, response: Option<Stored> },
     /// It was answered from another's record.
     Use,
 }
@@ -157,11 +159,14 @@ impl Replay {
             let names = replay.turn(step.turn).steps.entry(step.kind).or_default();
             names.entry(step.name.clone()).or_default().insert(id, step);
         }
+        if let Some(first) = history.calls.first() {
+            replay.turn(first.turn).calls.reserve(history.calls.len()); // nearly always they are all of one turn
+        }
         for call in history.calls {
-            replay.turn(call.turn).calls.insert(call.key.as_str().to_owned(), call);
+            replay.turn(call.turn).calls.insert(call.key.clone(), call);
         }
         for used in history.uses {
-            replay.turn(used.turn).uses.insert(used.key.as_str().to_owned(), used);
+            replay.turn(used.turn).uses.insert(used.key.clone(), used);
         }
         replay
     }
@@ -225,10 +230,12 @@ impl Replay {
     }
 
     /// What is recorded under a key, which counts as asked for from now on.
-    pub(super) fn call(&mut self, key: &str) -> Option<Recorded> {
+    pub(super) fn call(&mut self, key: &OperationKey) -> Option<Recorded> {
         if let Some(call) = self.turns.values().find_map(|turn| turn.calls.get(key)) {
             self.asked.insert(call.record);
-            return Some(Recorded::Own(call.clone()));
+            let PastCall { record, request_hash, response, .. } = call;
+            let response = response.clone();
+            return Some(Recorded::Own { record: *record, request_hash: *request_hash, response });
         }
         self.turns.values().any(|turn| turn.uses.contains_key(key)).then_some(Recorded::Use)
     }

@@ -8,7 +8,7 @@ use std::future::{IntoFuture, poll_fn};
 use std::sync::Arc;
 use std::task::{Poll, Wake as _, Waker};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, try_join};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -24,7 +24,7 @@ use crate::exec::{ExecError, to_the_end};
 use crate::id::{IdError, Name, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, Refusal, RunState, Signal, Store as _, StoreError, Verdict};
+use crate::store::{Change, Refusal, Run, RunState, Signal, Store as _, StoreError, Verdict};
 use crate::tool::canonical;
 
 /// Names that begin so are the engine's own.
@@ -129,6 +129,11 @@ fn unfit(error: &IdError) -> Failure {
     Failure::coded(FailureCode::Invalid, error.to_string())
 }
 
+/// The run waits as a row, and a signal or a command wakes it.
+fn hears(run: &Run, command: bool) -> bool {
+    matches!(run.state, RunState::Waiting { on, .. } if on.signal || command)
+}
+
 /// A name that users may give a signal.
 fn usable(name: &str) -> Result<(), IdError> {
     checked("signal", name, Name::MAX_BYTES)?;
@@ -179,13 +184,13 @@ impl Live {
     async fn send(&self, open: &Open, to: RunId, body: Payload) -> Result<Told, ExecError> {
         let core = &self.engine.core;
         let failed = |source| ExecError::Store { key: to.to_string(), source };
-        if core.group.run_find(&self.tenant, to).await.map_err(failed)?.is_none() {
+        let Some((_, pending)) = self.engine.addressed(&self.tenant, to).await.map_err(failed)? else {
             return Ok(Told::Nobody);
-        }
+        };
         let name = open.identity.name.clone();
         // Made of what identifies it in this run, so that a second try is the same signal.
         let id = format!("{OWN}{}/{}", self.named_after(), open.identity.in_turn());
-        let (signal, large) = self.engine.signal(&self.tenant, to, name, id, body).await.map_err(failed)?;
+        let (signal, large) = self.engine.behind(&pending, &self.tenant, to, name, id, body);
         let null = Stored::Inline(Payload::stored("null"));
         let identity = &open.identity;
         let step = self.step(identity, identity.kind.checkpoint(), None, null);
@@ -229,20 +234,27 @@ impl Live {
 }
 
 impl Inner {
+    /// A run that is to be told something, and what it was told and has not received.
+    async fn addressed(&self, tenant: &Tenant, run: RunId) -> Result<Option<(Run, Vec<Signal>)>, StoreError> {
+        let (group, told) = (&self.core.group, [(tenant.clone(), run)]);
+        let (run, pending) = try_join(group.run_find(tenant, run), group.signal_pending(&told)).await?;
+        Ok(run.map(|run| (run, pending)))
+    }
+
     /// A signal behind those that the run has not received. One that it has received is no matter of order any more.
-    async fn signal(
+    fn behind(
         &self,
+        pending: &[Signal],
         tenant: &Tenant,
         run: RunId,
         name: String,
         id: String,
         body: Payload,
-    ) -> Result<(Signal, Option<Payload>), StoreError> {
-        let pending = self.core.group.signal_pending(&[(tenant.clone(), run)]).await?;
+    ) -> (Signal, Option<Payload>) {
         let place = pending.iter().map(|signal| signal.place).max().map_or(0, |last| last + 1);
         let (body, large) = self.core.storable(body);
         let at = self.core.now();
-        Ok((Signal { tenant: tenant.clone(), run, name, id, place, body, at }, large))
+        (Signal { tenant: tenant.clone(), run, name, id, place, body, at }, large)
     }
 
     /// A signal is durable: its run is told, or woken. Only a hint.
@@ -253,13 +265,10 @@ impl Inner {
                 activity.deliver(signal);
                 return;
             }
-            let found = self.core.group.run_find(&tenant, run).await;
-            match found.map(|run| run.map(|run| run.state)) {
-                Ok(Some(RunState::Waiting { on, .. })) if on.signal || command => {
-                    self.wake(&tenant, run).await;
-                }
-                Ok(Some(RunState::Queued)) if command => self.wake(&tenant, run).await,
-                Ok(Some(RunState::Active)) if self.core.is_shared() => {
+            match self.core.group.run_find(&tenant, run).await {
+                Ok(Some(run)) if hears(&run, command) => self.wake_from(run).await,
+                Ok(Some(run)) if command && run.state == RunState::Queued => self.wake(&tenant, run.id).await,
+                Ok(Some(run)) if run.state == RunState::Active && self.core.is_shared() => {
                     let _ = self.core.group.wake_others().await; // its worker looks at each beat anyway
                 }
                 Ok(_) => {}
@@ -295,13 +304,24 @@ impl Inner {
         id: String,
         body: Payload,
     ) -> Result<Sent, RunError> {
-        let found = self.core.group.run_find(tenant, run).await?.ok_or(RunError::Unknown { run })?;
-        let (signal, large) = self.signal(tenant, run, name, id, body).await?;
+        let (mut found, pending) = self.addressed(tenant, run).await?.ok_or(RunError::Unknown { run })?;
+        let (signal, large) = self.behind(&pending, tenant, run, name, id, body);
         if found.state.is_final() {
             return self.sent_before(&signal).await?.ok_or(RunError::Over { run });
         }
         let mut change = Change { signal: Some(Box::new(signal.clone())), ..self.core.change(None) };
         change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+        let asleep = hears(&found, is_command(&signal)) && !self.active().contains_key(&run);
+        if asleep && self.may_claim(&found) {
+            // Woken in one transaction with the signal, which is half of what two would take.
+            self.make_active(&mut found);
+            let change = change.clone().run(found.clone());
+            if self.core.group.commit_one(change).await?.is_admitted() {
+                self.spawn(Box::new(found), None);
+                return Ok(Sent::New);
+            }
+            // Something else has woken it meanwhile, or this signal is there already: it is told which without the run.
+        }
         match self.core.group.commit_one(change).await? {
             Verdict::Admitted => {
                 self.delivered(signal).await;

@@ -153,7 +153,7 @@ impl Stored {
     }
 
     /// Reads the column back; `None` if it is neither form.
-    pub(crate) fn from_column(text: String) -> Option<Self> {
+    pub(crate) fn from_column(text: &str) -> Option<Self> {
         match text.strip_prefix('@') {
             None => Some(Self::Inline(Payload::stored(text))),
             Some(digest) => Some(Self::At(PayloadDigest(unhex(digest)?))),

@@ -36,11 +36,11 @@ pub(super) fn record_state(
 ) -> Option<State> {
     Some(match (status, outcome, compensation) {
         (1, None, None) => State::Started,
-        (2, Some(response), None) => State::Committed { response: Stored::from_column(response)? },
+        (2, Some(response), None) => State::Committed { response: Stored::from_column(&response)? },
         (3, Some(failure), None) => State::Failed { failure: serde_json::from_str(&failure).ok()? },
         (4 | 6, Some(response), Some(compensation)) => State::Compensated {
-            response: Stored::from_column(response)?,
-            compensation: Stored::from_column(compensation)?,
+            response: Stored::from_column(&response)?,
+            compensation: Stored::from_column(&compensation)?,
             whole: status == 4,
         },
         (5, Some(reason), None) => State::Abandoned { reason },
@@ -105,7 +105,7 @@ pub(super) fn run_state(
         (2, until, on, None) => {
             RunState::Waiting { until: until.map(Timestamp), on: WaitsOn::from_code(on)? }
         }
-        (3, None, 0, Some(output)) => RunState::Succeeded { output: Stored::from_column(output)? },
+        (3, None, 0, Some(output)) => RunState::Succeeded { output: Stored::from_column(&output)? },
         (4, None, 0, Some(failure)) => RunState::Failed { failure: Payload::stored(failure) },
         (5, None, 0, Some(failure)) => RunState::Halted { failure: Payload::stored(failure) },
         _ => return None,

@@ -8,7 +8,7 @@ use counterfoil::store::conformance::sample::{Sample, inline};
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::{Change, Run, Signal, Store as _, Verdict};
 use counterfoil::{Ctx, RunId};
-use futures_util::future::Either;
+use futures_util::future::{Either, join};
 
 use crate::flow;
 use crate::flow_clock::Hands;
@@ -88,6 +88,60 @@ fn a_signal_is_received_wherever_it_finds_its_run() {
         assert_eq!(process.on(say(&process, run, "two")), Sent::New, "{found:?}");
         assert_eq!(result(&process, run), "one two", "{found:?}");
     }
+}
+
+/// A signal, and with it the run that it wakes.
+fn wakes(change: &Change) -> bool {
+    change.signal.is_some() && change.run.is_some()
+}
+
+// A run that waits is woken by what is said to it, not by a hint that may be lost.
+#[test]
+fn a_signal_and_the_waking_of_its_run_are_one_transaction() {
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = listener(&world);
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 1);
+    process.on(async {
+        world.counts("begun", 1).await;
+        park(&process, &hands, run).await;
+        assert_eq!(say(&process, run, "one").await, Sent::New);
+    });
+    assert!(world.tap.see(|tapped| tapped.batches.iter().flatten().any(wakes)));
+    assert_eq!(result(&process, run), "one");
+}
+
+#[test]
+fn of_two_signals_at_once_one_wakes_the_run_and_both_are_received() {
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = listener(&world);
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 2);
+    process.on(async {
+        world.counts("begun", 1).await;
+        park(&process, &hands, run).await;
+        let both = join(say(&process, run, "one"), say(&process, run, "two")).await;
+        assert_eq!(both, (Sent::New, Sent::New));
+    });
+    let said = result(&process, run);
+    assert!(["one two", "two one"].contains(&said.as_str()), "{said}");
+    assert_eq!(world.counted("begun"), 2, "woken once");
+}
+
+// Its time came, or another worker was faster.
+#[test]
+fn a_signal_is_sent_all_the_same_when_its_run_is_woken_meanwhile() {
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = listener(&world);
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 1);
+    process.on(async {
+        world.counts("begun", 1).await;
+        park(&process, &hands, run).await;
+        world.tap.refuse(wakes);
+        assert_eq!(say(&process, run, "one").await, Sent::New);
+    });
+    assert_eq!(result(&process, run), "one");
 }
 
 // Buffered before anyone waits; in the order of their sender.

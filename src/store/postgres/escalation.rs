@@ -68,7 +68,7 @@ fn read(row: &PgRow) -> Result<Escalation, StoreError> {
         kind: c.parse(EscalationKind::from_code)?,
         question: c.text()?,
         opened_at: Timestamp(c.take()?),
-        answer: c.parse_some_text(|text| serde_json::from_str(&text).ok())?,
+        answer: c.parse_some_text(|text| serde_json::from_str(text).ok())?,
     })
 }
 

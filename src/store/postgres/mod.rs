@@ -369,9 +369,9 @@ fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 /// The other way round; nothing if no escaped text is like that.
-fn unescaped(text: String) -> Option<String> {
+fn unescaped(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('\u{1}') {
-        return Some(text);
+        return Some(Cow::Borrowed(text));
     }
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -385,7 +385,7 @@ fn unescaped(text: String) -> Option<String> {
             c => plain.push(c),
         }
     }
-    Some(plain)
+    Some(Cow::Owned(plain))
 }
 
 /// Reads a row's columns in their order, telling damage from trouble.
@@ -428,22 +428,19 @@ impl<'r> Columns<'r> {
     }
 
     fn text(&mut self) -> Result<String, StoreError> {
-        self.parse(unescaped)
+        self.parse_text(|text| Some(text.to_owned()))
     }
 
     fn some_text(&mut self) -> Result<Option<String>, StoreError> {
-        self.parse_some(unescaped)
+        self.parse_some_text(|text| Some(text.to_owned()))
     }
 
-    fn parse_text<U>(&mut self, read: impl FnOnce(String) -> Option<U>) -> Result<U, StoreError> {
-        self.parse(|text| unescaped(text).and_then(read))
+    fn parse_text<U>(&mut self, read: impl FnOnce(&str) -> Option<U>) -> Result<U, StoreError> {
+        self.parse(|text| unescaped(text).and_then(|text| read(&text)))
     }
 
-    fn parse_some_text<U>(
-        &mut self,
-        read: impl FnOnce(String) -> Option<U>,
-    ) -> Result<Option<U>, StoreError> {
-        self.parse_some(|text| unescaped(text).and_then(read))
+    fn parse_some_text<U>(&mut self, read: impl FnOnce(&str) -> Option<U>) -> Result<Option<U>, StoreError> {
+        self.parse_some(|text| unescaped(text).and_then(|text| read(&text)))
     }
 
     /// A number that counts.
@@ -481,9 +478,9 @@ mod tests {
         for text in ["", "a", "\0", "\u{1}", "a\0b\u{1}0\u{1}", "\u{1}1\0\0", "ä\u{2}"] {
             let stored = escaped(text).into_owned();
             assert!(!stored.contains('\0'), "{text:?}");
-            assert_eq!(unescaped(stored).as_deref(), Some(text));
+            assert_eq!(unescaped(&stored).as_deref(), Some(text));
         }
-        assert_eq!(unescaped("a\u{1}".into()), None);
-        assert_eq!(unescaped("a\u{1}x".into()), None);
+        assert_eq!(unescaped("a\u{1}"), None);
+        assert_eq!(unescaped("a\u{1}x"), None);
     }
 }

@@ -276,7 +276,7 @@ fn read(row: &PgRow) -> Result<Record, StoreError> {
     let mut record = Record {
         id: RecordId(c.take()?),
         tenant: c.parse_text(|text| Tenant::new(text).ok())?,
-        key: OperationKey::stored(c.text()?),
+        key: c.parse_text(|text| Some(OperationKey::stored(text)))?,
         operation: c.parse_text(|text| Name::new(text).ok())?,
         class: c.parse(EffectClass::from_code)?,
         request: c.parse_text(Stored::from_column)?,

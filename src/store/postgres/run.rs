@@ -444,7 +444,7 @@ async fn calls(pool: &Pool, tenant: &Tenant, id: RunId, turns: Turns) -> Result<
             let mut c = Columns::of("record", row);
             Ok(PastCall {
                 record: RecordId(c.take()?),
-                key: OperationKey::stored(c.text()?),
+                key: c.parse_text(|text| Some(OperationKey::stored(text)))?,
                 operation: c.text()?,
                 turn: c.count()?,
                 step: c.some_text()?.unwrap_or_default(),
@@ -477,7 +477,7 @@ async fn uses(pool: &Pool, tenant: &Tenant, id: RunId, turns: Turns) -> Result<V
             let mut c = Columns::of("use", row);
             Ok(PastUse {
                 record: RecordId(c.take()?),
-                key: OperationKey::stored(c.text()?),
+                key: c.parse_text(|text| Some(OperationKey::stored(text)))?,
                 operation: c.text()?,
                 turn: c.count()?,
                 step: c.text()?,

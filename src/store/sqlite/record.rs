@@ -122,7 +122,7 @@ fn read(row: &SqliteRow) -> Result<Record, StoreError> {
     let mut record = Record {
         id: RecordId(c.take()?),
         tenant: c.parse(|text: String| Tenant::new(text).ok())?,
-        key: OperationKey::stored(c.take::<String>()?),
+        key: OperationKey::stored(c.take::<&str>()?),
         operation: c.parse(|text: String| Name::new(text).ok())?,
         class: c.parse(EffectClass::from_code)?,
         request: c.parse(Stored::from_column)?,

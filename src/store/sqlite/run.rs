@@ -1,7 +1,10 @@
 //! Table `run`, and a run's whole history.
 
-use sqlx::SqlitePool;
+use std::sync::LazyLock;
+
+use futures_util::TryStreamExt as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Either, Executor as _, SqlitePool};
 
 use super::statement::{Batch, Insert, Row};
 use super::{Columns, StoreError, failure, next_sound, signal, sound, step};
@@ -251,91 +254,69 @@ fn one(row: Result<Option<SqliteRow>, sqlx::Error>) -> Result<Option<Run>, Store
     row.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
 }
 
-/// Four queries on one connection, whatever the number of steps.
+/// Only what resume needs of a record, and the response only of those that have one.
+const CALLS: &str = "SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+    FROM record WHERE run = ?2 AND turn = ?3 AND tenant = ?1 \
+    UNION ALL SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+    FROM record WHERE run = ?2 AND turn BETWEEN ?4 AND ?5 AND turn <> ?3 AND tenant = ?1";
+
+const USES: &str = "SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r ON r.id = u.record \
+    AND r.tenant = u.tenant WHERE u.tenant = ?1 AND u.run = ?2 AND u.turn = ?3 \
+    UNION ALL SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r ON r.id = u.record \
+    AND r.tenant = u.tenant WHERE u.tenant = ?1 AND u.run = ?2 AND u.turn BETWEEN ?4 AND ?5 AND u.turn <> ?3";
+
+/// Four queries, whatever the number of steps, as one text: between us and the driver's thread, each text costs a
+/// wake-up in both directions, and most runs that wake have recorded little.
+static HISTORY: LazyLock<String> = LazyLock::new(|| [step::OF_RUN, CALLS, USES, signal::PENDING].join("; "));
+
 pub(super) async fn history(
     pool: &SqlitePool,
     tenant: &Tenant,
     id: RunId,
     turns: Turns,
 ) -> Result<History, StoreError> {
-    let mut connection = pool.acquire().await.map_err(|e| failure(&e))?;
-    Ok(History {
-        steps: step::of_run(&mut connection, tenant, id, turns).await?,
-        calls: calls(&mut connection, tenant, id, turns).await?,
-        uses: uses(&mut connection, tenant, id, turns).await?,
-        signals: signal::pending(&mut connection, tenant, id).await?,
+    let query = sqlx::query(HISTORY.as_str())
+        .bind(tenant.text())
+        .bind(id.0)
+        .bind(i64::from(turns.base))
+        .bind(i64::from(turns.first))
+        .bind(i64::from(turns.last));
+    let mut answers = pool.fetch_many(query);
+    let (mut history, mut of) = (History::default(), 0);
+    while let Some(answer) = answers.try_next().await.map_err(|e| failure(&e))? {
+        match (of, answer) {
+            (_, Either::Left(_end)) => of += 1,
+            (0, Either::Right(row)) => history.steps.push(step::past(&row)?),
+            (1, Either::Right(row)) => history.calls.push(call(&row)?),
+            (2, Either::Right(row)) => history.uses.push(used(&row)?),
+            (_, Either::Right(row)) => history.signals.push(signal::read(&row)?),
+        }
+    }
+    Ok(history)
+}
+
+fn call(row: &SqliteRow) -> Result<PastCall, StoreError> {
+    let mut c = Columns::of("record", row);
+    Ok(PastCall {
+        record: RecordId(c.take()?),
+        key: OperationKey::stored(c.take::<&str>()?),
+        operation: c.take()?,
+        turn: c.take()?,
+        step: c.take::<Option<String>>()?.unwrap_or_default(),
+        request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+        response: c.parse_some(Stored::from_column)?,
     })
 }
 
-/// Only what resume needs of a record, and the response only of those that have one.
-async fn calls(
-    connection: &mut SqliteConnection,
-    tenant: &Tenant,
-    id: RunId,
-    turns: Turns,
-) -> Result<Vec<PastCall>, StoreError> {
-    sqlx::query(
-        "SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
-         FROM record WHERE run = ?1 AND turn = ?3 AND tenant = ?2 \
-         UNION ALL SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
-         FROM record WHERE run = ?1 AND turn BETWEEN ?4 AND ?5 AND turn <> ?3 AND tenant = ?2",
-    )
-    .bind(id.0)
-    .bind(tenant.text())
-    .bind(i64::from(turns.base))
-    .bind(i64::from(turns.first))
-    .bind(i64::from(turns.last))
-    .fetch_all(connection)
-    .await
-    .map_err(|e| failure(&e))?
-    .iter()
-    .map(|row| {
-        let mut c = Columns::of("record", row);
-        Ok(PastCall {
-            record: RecordId(c.take()?),
-            key: OperationKey::stored(c.take::<String>()?),
-            operation: c.take()?,
-            turn: c.take()?,
-            step: c.take::<Option<String>>()?.unwrap_or_default(),
-            request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
-            response: c.parse_some(Stored::from_column)?,
-        })
+fn used(row: &SqliteRow) -> Result<PastUse, StoreError> {
+    let mut c = Columns::of("use", row);
+    Ok(PastUse {
+        record: RecordId(c.take()?),
+        key: OperationKey::stored(c.take::<&str>()?),
+        operation: c.take()?,
+        turn: c.take()?,
+        step: c.take()?,
     })
-    .collect()
-}
-
-async fn uses(
-    connection: &mut SqliteConnection,
-    tenant: &Tenant,
-    id: RunId,
-    turns: Turns,
-) -> Result<Vec<PastUse>, StoreError> {
-    sqlx::query(
-        "SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r ON r.id = u.record \
-         AND r.tenant = u.tenant WHERE u.tenant = ?1 AND u.run = ?2 AND u.turn = ?3 \
-         UNION ALL SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r ON r.id = u.record \
-         AND r.tenant = u.tenant WHERE u.tenant = ?1 AND u.run = ?2 AND u.turn BETWEEN ?4 AND ?5 AND u.turn <> ?3",
-    )
-    .bind(tenant.text())
-    .bind(id.0)
-    .bind(i64::from(turns.base))
-    .bind(i64::from(turns.first))
-    .bind(i64::from(turns.last))
-    .fetch_all(connection)
-    .await
-    .map_err(|e| failure(&e))?
-    .iter()
-    .map(|row| {
-        let mut c = Columns::of("use", row);
-        Ok(PastUse {
-            record: RecordId(c.take()?),
-            key: OperationKey::stored(c.take::<String>()?),
-            operation: c.take()?,
-            turn: c.take()?,
-            step: c.take()?,
-        })
-    })
-    .collect()
 }
 
 /// The row stands as this change would have written it (see `record::is_written`).

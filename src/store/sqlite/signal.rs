@@ -52,7 +52,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     });
 }
 
-fn read(row: &SqliteRow) -> Result<Signal, StoreError> {
+pub(super) fn read(row: &SqliteRow) -> Result<Signal, StoreError> {
     let mut c = Columns::of("signal", row);
     Ok(Signal {
         tenant: c.parse(|text: String| Tenant::new(text).ok())?,
@@ -79,23 +79,17 @@ pub(super) async fn find(
     query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
 }
 
+/// What was said to a run and it has not received, in the order in which it will. The arguments begin with the tenant.
+pub(super) const PENDING: &str = "SELECT tenant, run, name, id, place, body, at FROM signal INDEXED BY signal_pending \
+     WHERE tenant = ?1 AND run = ?2 AND NOT received ORDER BY place, name, id";
+
 pub(super) async fn pending(
     connection: &mut SqliteConnection,
     tenant: &Tenant,
     run: RunId,
 ) -> Result<Vec<Signal>, StoreError> {
-    sqlx::query(
-        "SELECT tenant, run, name, id, place, body, at FROM signal INDEXED BY signal_pending \
-         WHERE tenant = ? AND run = ? AND NOT received ORDER BY place, name, id",
-    )
-    .bind(tenant.text())
-    .bind(run.0)
-    .fetch_all(connection)
-    .await
-    .map_err(|e| failure(&e))?
-    .iter()
-    .map(read)
-    .collect()
+    let query = sqlx::query(PENDING).bind(tenant.text()).bind(run.0);
+    query.fetch_all(connection).await.map_err(|e| failure(&e))?.iter().map(read).collect()
 }
 
 /// The same signal: it was written before, and its answer was lost.

@@ -1,14 +1,14 @@
 //! Table `step`: a run's checkpoints.
 
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::statement::{Batch, Insert, Row};
-use super::{Columns, StoreError, failure};
+use super::{Columns, StoreError};
 use crate::clock::Timestamp;
-use crate::id::{Fence, RunId, Tenant};
+use crate::id::Fence;
 use crate::ledger::RequestHash;
 use crate::payload::Stored;
-use crate::store::{Change, PastStep, Step, StepKind, Turns};
+use crate::store::{Change, PastStep, Step, StepKind};
 
 /// A fenced worker gets a NULL run, which the primary key refuses.
 static INSERT: Insert = Insert {
@@ -63,39 +63,22 @@ fn bind((step, writer): &(&Step, Option<Fence>), row: &mut Row<'_>) {
         .value(writer.map(|fence| fence.0));
 }
 
-pub(super) async fn of_run(
-    connection: &mut SqliteConnection,
-    tenant: &Tenant,
-    id: RunId,
-    turns: Turns,
-) -> Result<Vec<PastStep>, StoreError> {
-    sqlx::query(
-        "SELECT turn, kind, name, id, input_hash, value, at FROM step WHERE tenant = ?1 AND run = ?2 AND turn = ?3 \
-         UNION ALL SELECT turn, kind, name, id, input_hash, value, at FROM step WHERE tenant = ?1 AND run = ?2 \
-         AND turn BETWEEN ?4 AND ?5 AND turn <> ?3",
-    )
-    .bind(tenant.text())
-    .bind(id.0)
-    .bind(i64::from(turns.base))
-    .bind(i64::from(turns.first))
-    .bind(i64::from(turns.last))
-    .fetch_all(connection)
-    .await
-    .map_err(|e| failure(&e))?
-    .iter()
-    .map(|row| {
-        let mut c = Columns::of("step", row);
-        Ok(PastStep {
-            turn: c.take()?,
-            kind: c.parse(StepKind::from_code)?,
-            name: c.take()?,
-            id: c.take()?,
-            input_hash: c.parse_some(|bytes: &[u8]| RequestHash::from_column(bytes))?,
-            value: c.parse_some(Stored::from_column)?,
-            at: Timestamp(c.take()?),
-        })
+/// What a run has recorded in some of its turns. The arguments are those of its whole history.
+pub(super) const OF_RUN: &str = "SELECT turn, kind, name, id, input_hash, value, at FROM step WHERE tenant = ?1 AND run = ?2 AND turn = ?3 \
+     UNION ALL SELECT turn, kind, name, id, input_hash, value, at FROM step WHERE tenant = ?1 AND run = ?2 \
+     AND turn BETWEEN ?4 AND ?5 AND turn <> ?3";
+
+pub(super) fn past(row: &SqliteRow) -> Result<PastStep, StoreError> {
+    let mut c = Columns::of("step", row);
+    Ok(PastStep {
+        turn: c.take()?,
+        kind: c.parse(StepKind::from_code)?,
+        name: c.take()?,
+        id: c.take()?,
+        input_hash: c.parse_some(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+        value: c.parse_some(Stored::from_column)?,
+        at: Timestamp(c.take()?),
     })
-    .collect()
 }
 
 /// The same checkpoint with the same value: it was written before, and its answer was lost.

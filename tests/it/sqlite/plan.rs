@@ -17,8 +17,8 @@ const HOT: [(&str, &str); 39] = [
     ("INDEXED BY record_orphan WHERE status = 1", "c USING INDEX record_run (run=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "e USING PRIMARY KEY (tenant=? AND id=?)"),
     ("FROM record WHERE confirm_at <= ?", "record USING INDEX record_confirm (confirm_at<?)"),
-    ("FROM record WHERE run = ?1", "record USING INDEX record_run (run=? AND turn=?)"),
-    ("FROM record WHERE run = ?1", "record USING INDEX record_run (run=? AND turn>? AND turn<?)"),
+    ("FROM record WHERE run = ?2", "record USING INDEX record_run (run=? AND turn=?)"),
+    ("FROM record WHERE run = ?2", "record USING INDEX record_run (run=? AND turn>? AND turn<?)"),
     ("FROM worker WHERE NOT settled", "worker USING INDEX worker_open"),
     ("FROM run WHERE id = ? AND tenant = ?", "run USING INTEGER PRIMARY KEY (rowid=?)"),
     (

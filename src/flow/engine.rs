@@ -526,7 +526,7 @@ impl Inner {
             run.id, run.deaths
         );
         let live = Live::new(self.clone(), *run, self.core.new_lane(), super::replay::Replay::default());
-        resume::halt(&live, EscalationKind::Quarantined, question, None).await
+        resume::halt(&live, EscalationKind::Quarantined, question).await
     }
 
     /// Starts a run over from its records: an answer has come, or its time.
@@ -557,6 +557,7 @@ impl Inner {
     /// A halted run goes on, in one transaction with the answer that lets it.
     pub(super) fn going_on(&self, run: &Run) -> Run {
         let mut run = run.clone();
+        run.give_place_free(); // it queues up again, if it is in a queue
         run.fence = self.core.fence;
         run.revision += 1;
         run.deaths = 0;

@@ -128,6 +128,7 @@ impl Reconcile for Archive {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "it looks on, outside of any workflow")]
 async fn nights(folder: &Path) -> Result<(), Box<dyn Error>> {
     let archive = Archive(folder.join("archive.txt"));
     let engine = prepared::<Archive>(Engine::sqlite(folder.join("nightly.db")).tool(archive)).start().await?;

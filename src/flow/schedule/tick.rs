@@ -132,10 +132,9 @@ impl Inner {
         now: Timestamp,
     ) -> Result<Fate, RunError> {
         match (rule.overlap, self.last_state(schedule).await?) {
-            (Overlap::Allow, _) | (_, None) => {}
             (Overlap::After, Some(RunState::Queued)) => return Ok(Fate::Skipped("one waits already")),
-            (Overlap::After, _) => {}
-            (Overlap::Skip, _) => return Ok(Fate::Skipped("the run before is under way")),
+            (Overlap::Skip, Some(_)) => return Ok(Fate::Skipped("the run before is under way")),
+            _ => {}
         }
         let workflow = self.workflows.find(schedule.workflow.as_str(), schedule.version);
         let workflow = workflow.or_else(|| self.workflows.newest(schedule.workflow.as_str()));

@@ -9,8 +9,8 @@ use counterfoil::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Signal, Store, Turns, Use, Verdict,
-    Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store, Turns, Use,
+    Verdict, Worker,
 };
 
 use crate::options::Options;
@@ -91,6 +91,9 @@ impl Store for Counting {
         fn queue_waiting<'a>(&'a self) -> Vec<String>;
         fn queue_admitted<'a>(&'a self, queue: &'a str, fence: Fence, since: Timestamp) -> Vec<Run>;
         fn queue_load<'a>(&'a self) -> Vec<QueueLoad>;
+        fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
+        fn schedule_list<'a>(&'a self, tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
+        fn schedule_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Schedule>;
         fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

@@ -152,7 +152,10 @@ impl Engine {
 
 impl EngineBuilder {
     fn on(executor: ExecutorBuilder) -> Self {
-        let (workflows, queues) = (Workflows::default(), Queues::default());
+        #[cfg_attr(not(feature = "schedule"), allow(unused_mut, reason = "there is none of its own"))]
+        let (workflows, mut queues) = (Workflows::default(), Queues::default());
+        #[cfg(feature = "schedule")]
+        queues.declare_own(super::schedule::own_queue());
         Self { executor, workflows, queues, refused: None, max_deaths: MAX_DEATHS }
     }
 
@@ -678,10 +681,14 @@ impl Due for Inner {
                 Ok(claimed) => taken_up += claimed,
                 Err(error) => tracing::error!(%error, "runs whose time has come cannot be woken"),
             }
+            #[cfg(feature = "schedule")]
+            let ticks = self.tick_due(now).await;
+            #[cfg(not(feature = "schedule"))]
+            let ticks = More::No;
             if let Err(error) = self.admit_due().await {
                 tracing::error!(%error, "whose turn it is cannot be found out");
             }
-            More::after(taken_up, CLAIM)
+            if ticks == More::Perhaps { ticks } else { More::after(taken_up, CLAIM) }
         })
     }
 

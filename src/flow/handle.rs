@@ -82,6 +82,22 @@ pub enum RunError {
         /// Those that are.
         declared: Vec<String>,
     },
+    /// A schedule makes no sense, or was refused.
+    #[cfg(feature = "schedule")]
+    #[error("the schedule {name:?} was refused: {reason}; nothing was changed")]
+    Schedule {
+        /// The schedule.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// There is no schedule of this name.
+    #[cfg(feature = "schedule")]
+    #[error("there is no schedule {name:?} of this tenant")]
+    NoSchedule {
+        /// The name.
+        name: String,
+    },
     /// A queue key or a priority was given, and no queue.
     #[error(
         "a queue key or a priority was given and no queue: nothing was started; choose one by `.queue(name)`"
@@ -214,6 +230,11 @@ impl ForTenant {
             choice: Choice::default(),
             _output: PhantomData,
         }
+    }
+
+    #[cfg(feature = "schedule")]
+    pub(super) fn parts(&self) -> (Arc<Inner>, Tenant) {
+        (self.inner.clone(), self.tenant.clone())
     }
 
     /// A run that was started before.

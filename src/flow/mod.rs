@@ -22,6 +22,8 @@ mod queue;
 mod replay;
 mod resume;
 mod run;
+#[cfg(feature = "schedule")]
+mod schedule;
 #[cfg(feature = "agent")]
 mod scope;
 mod select;
@@ -40,6 +42,8 @@ pub use failure::{Failure, FailureCode};
 pub use guarantees::{Guarantees, WorkflowGuarantees};
 pub use handle::{ForTenant, PastTurn, RunError, RunHandle, StartRun};
 pub use queue::QueueStatus;
+#[cfg(feature = "schedule")]
+pub use schedule::{Overlap, ScheduleHandle, ScheduleStatus, SetSchedule, Tick};
 pub use select::Elapsed;
 pub use signal::{SendSignal, Sent};
 pub use turns::{Loop, Turn};

@@ -56,11 +56,20 @@ impl Queues {
     /// Declares a queue, or says why not.
     pub(super) fn declare(&mut self, queue: Queue) -> Result<(), String> {
         queue.check()?;
+        if queue.name().starts_with('~') {
+            return Err("names that begin with '~' are the engine's own".into());
+        }
         if self.declared.contains_key(queue.name()) {
             return Err("there is another queue of that name: their limits could not be told apart".into());
         }
         self.declared.insert(queue.name().to_owned(), queue);
         Ok(())
+    }
+
+    /// Declares a queue of the engine's own.
+    #[cfg(feature = "schedule")]
+    pub(super) fn declare_own(&mut self, queue: Queue) {
+        self.declared.insert(queue.name().to_owned(), queue);
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -88,6 +97,7 @@ impl Engine {
             let QueueLoad { queue: name, queued, running } = load;
             queues.insert(name.clone(), QueueStatus { name, declared, queued, running });
         }
+        queues.retain(|name, queue| !name.starts_with('~') || queue.queued + queue.running > 0);
         Ok(queues.into_values().collect())
     }
 }
@@ -107,7 +117,8 @@ impl Inner {
             return Ok(None);
         };
         if !self.queues.has(&name) {
-            let declared = self.queues.declared.keys().cloned().collect();
+            let declared =
+                self.queues.declared.keys().filter(|name| !name.starts_with('~')).cloned().collect();
             return Err(RunError::UnknownQueue { queue: name, declared });
         }
         if let Some(key) = &key {

@@ -188,6 +188,11 @@ impl Workflows {
         versions.get(&version).or_else(heir)
     }
 
+    #[cfg(feature = "schedule")]
+    pub(super) fn newest(&self, name: &str) -> Option<&Registered> {
+        self.by_name.get(name)?.values().next_back()
+    }
+
     pub(super) fn of_function<W: 'static>(&self) -> Option<&Registered> {
         let (name, version) = self.by_function.get(&TypeId::of::<W>())?;
         self.by_name.get(name)?.get(version)

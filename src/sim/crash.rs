@@ -123,6 +123,10 @@ points! {
     BeforeRunStart = "before-run-start",
     /// A run is recorded; nobody knows, and its code has not run.
     AfterRunStart = "after-run-start",
+    /// A schedule is set or due; its next tick and the run of this one are not recorded.
+    BeforeTick = "before-tick",
+    /// A schedule's next tick and the run of this one are durable; nobody knows, and its code has not run.
+    AfterTick = "after-tick",
     /// Runs of a queue are to begin; none of them has its place.
     BeforeAdmission = "before-admission",
     /// The runs whose turn has come are this worker's; their code has not run.

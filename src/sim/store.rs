@@ -56,6 +56,9 @@ impl Watched {
                 WorkerChange::Retire { .. } => boundary!(BeforeRetirement, AfterRetirement),
             });
         }
+        if change.schedule.is_some() {
+            return Some(boundary!(BeforeTick, AfterTick));
+        }
         if change.admission.is_some() {
             return Some(boundary!(BeforeAdmission, AfterAdmission));
         }

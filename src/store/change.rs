@@ -1,7 +1,7 @@
 //! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
 
 use super::queue::Admission;
-use super::rows::{Escalation, Evidence, Run, Signal, Step, Use};
+use super::rows::{Escalation, Evidence, Run, Schedule, Signal, Step, Use};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Tenant};
 use crate::ledger::{Basis, Record, State};
@@ -44,6 +44,8 @@ pub struct Change {
     /// Runs of a queue begin: as many as its limits allow become this worker's, in a change of its own. Which they are
     /// is [read back](crate::store::Store::queue_admitted).
     pub admission: Option<Box<Admission>>,
+    /// The new state of a schedule, by the same rule as `record`; with the run that its tick begins, if it does.
+    pub schedule: Option<Box<Schedule>>,
     /// A tenant's key for digests of secrets, when it is first seen; a key that exists stays.
     pub tenant_key: Option<(Tenant, DigestKey)>,
 }
@@ -142,6 +144,7 @@ impl Change {
             || self.signal.is_some()
             || self.received.is_some()
             || self.admission.is_some()
+            || self.schedule.is_some()
             || !self.escalations.is_empty()
     }
 

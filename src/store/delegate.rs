@@ -115,6 +115,15 @@ macro_rules! delegate_reads {
         fn queue_load(&$self) -> $crate::store::Asked<'_, Vec<$crate::store::QueueLoad>> {
             $store.queue_load()
         }
+        fn schedule_find<'a>(&'a $self, tenant: &'a $crate::Tenant, name: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Schedule>> {
+            $store.schedule_find(tenant, name)
+        }
+        fn schedule_list<'a>(&'a $self, tenant: &'a $crate::Tenant, after: &'a str, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Schedule>> {
+            $store.schedule_list(tenant, after, limit)
+        }
+        fn schedule_due(&$self, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Schedule>> {
+            $store.schedule_due(until, limit)
+        }
     };
     (@signal_find $self:ident => $store:expr) => {
         fn signal_find<'a>(&'a $self, tenant: &'a $crate::Tenant, run: $crate::RunId, name: &'a str, id: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Signal>> {

@@ -36,7 +36,7 @@ pub(crate) use read_only::ReadOnly;
 pub use rows::COMMAND;
 pub use rows::{
     Answer, Escalation, EscalationKind, Evidence, History, InQueue, PastCall, PastStep, PastUse, Pulse,
-    Resolution, Run, RunState, Signal, Step, StepKind, Turns, Use, WaitsOn, Worker,
+    Resolution, Run, RunState, Schedule, ScheduleState, Signal, Step, StepKind, Turns, Use, WaitsOn, Worker,
 };
 pub use transaction::TransactionError;
 
@@ -114,7 +114,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ) -> Asked<'a, Vec<Run>>;
     /// Waiting runs whose time has come, the earliest first.
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>>;
-    /// The earliest instant after `after` that anything waits for: a run's timer, a queue or a confirming lookup.
+    /// The earliest instant after `after` that anything waits for: a run's timer, a schedule, a queue or a confirming
+    /// lookup.
     fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>>;
     /// The runs of a tenant, from `after` on.
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>>;
@@ -125,6 +126,17 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn queue_admitted<'a>(&'a self, queue: &'a str, fence: Fence, since: Timestamp) -> Asked<'a, Vec<Run>>;
     /// How many runs of each queue wait, and how many have a place, by the queue's name.
     fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>>;
+    /// A schedule, deleted or not.
+    fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Schedule>>;
+    /// The schedules of a tenant by their names, from behind `after` on, deleted ones among them.
+    fn schedule_list<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Schedule>>;
+    /// The schedules of all tenants that are due at `until` or before, the earliest first.
+    fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>>;
 
     /// A signal, received or not.
     fn signal_find<'a>(

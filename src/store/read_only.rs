@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Signal, Store, StoreError, Turns,
-    Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError,
+    Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -91,6 +91,9 @@ impl Store for ReadOnly {
         queue_waiting() -> Vec<String>;
         queue_admitted(queue: &'a str, fence: Fence, since: Timestamp) -> Vec<Run>;
         queue_load() -> Vec<QueueLoad>;
+        schedule_find(tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
+        schedule_list(tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
+        schedule_due(until: Timestamp, limit: u32) -> Vec<Schedule>;
         run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

@@ -161,6 +161,74 @@ impl RunState {
     }
 }
 
+/// What begins runs at their time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// Its name, unique per tenant.
+    pub name: Name,
+    /// The workflow that it begins.
+    pub workflow: Name,
+    /// The workflow's version when it was set.
+    pub version: u32,
+    /// When it is due and what about runs that overlap, as JSON: of what that means the store knows nothing.
+    pub rule: String,
+    /// The input of its runs.
+    pub input: Stored,
+    /// Whether it goes on.
+    pub state: ScheduleState,
+    /// When it is due next.
+    pub next_at: Option<Timestamp>,
+    /// The last tick that began a run.
+    pub last_at: Option<Timestamp>,
+    /// The run that it began.
+    pub last_run: Option<RunId>,
+    /// So many ticks began none.
+    pub missed: u32,
+    /// Counts the changes of this row.
+    pub revision: u32,
+    /// When it was set.
+    pub created_at: Timestamp,
+    /// When this row last changed.
+    pub updated_at: Timestamp,
+}
+
+/// Whether a schedule goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScheduleState {
+    /// Its ticks come.
+    Active,
+    /// None comes before it is resumed.
+    Paused,
+    /// It is gone. Its row stays, so that its revisions go on if it is set again.
+    Deleted,
+}
+
+impl ScheduleState {
+    /// The number that rows hold. Never reuse one.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        allow(dead_code, reason = "the model has no columns")
+    )]
+    pub(crate) const fn code(self) -> i64 {
+        match self {
+            Self::Active => 1,
+            Self::Paused => 2,
+            Self::Deleted => 3,
+        }
+    }
+
+    /// Reads the number back.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        allow(dead_code, reason = "the model has no columns")
+    )]
+    pub(crate) fn from_code(code: i64) -> Option<Self> {
+        [Self::Active, Self::Paused, Self::Deleted].into_iter().find(|state| state.code() == code)
+    }
+}
+
 /// What a run's checkpoint is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StepKind {
@@ -491,7 +559,7 @@ pub struct Pulse {
     pub time: Timestamp,
     /// The workers that have not ended, and those that have and are not yet settled, in the order of their fences.
     pub workers: Vec<Worker>,
-    /// The earliest instant that any waiting run, queue or confirming lookup waits for.
+    /// The earliest instant that any waiting run, schedule, queue or confirming lookup waits for.
     pub next_due: Option<Timestamp>,
     /// Some run waits in a queue.
     pub queued: bool,

@@ -7,8 +7,8 @@ use counterfoil::clock::Timestamp;
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Refusal, Run, Signal, Store, StoreError,
-    Turns, Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Refusal, Run, Schedule, Signal, Store,
+    StoreError, Turns, Use, Verdict, Worker,
 };
 use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
 use tokio::sync::watch;
@@ -196,6 +196,9 @@ asks! {
     queue_waiting() -> Vec<String>;
     queue_admitted(queue: &'a str, fence: Fence, since: Timestamp) -> Vec<Run>;
     queue_load() -> Vec<QueueLoad>;
+    schedule_find(tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
+    schedule_list(tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
+    schedule_due(until: Timestamp, limit: u32) -> Vec<Schedule>;
     run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
     escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
     escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

@@ -124,6 +124,9 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     let second = Process::start(&world, engine);
     second.on(async {
         second.acme().run(flow.clone(), LARGE).queue("post").await.unwrap();
+        let yearly = second.acme().schedule("yearly").cron("0 0 1 1 *");
+        yearly.run(flow.clone(), LARGE).await.unwrap();
+        second.acme().schedule("yearly").pause().await.unwrap();
     });
     for tenant in TENANTS {
         let tenant = second.engine().tenant(tenant).unwrap();
@@ -349,7 +352,7 @@ async fn the_command_moves_and_says_so() {
     let copied = json!({"stage": "copy", "table": "step", "rows": 5000, "of": 5000});
     assert!(lines.contains(&copied), "{lines:?}");
     let (last, _) = lines.split_last().unwrap();
-    assert_eq!(last["moved"].as_array().unwrap().len(), 11);
+    assert_eq!(last["moved"].as_array().unwrap().len(), 12);
     let (succeeded, lines, trouble) = command(false);
     assert!(!succeeded && lines.is_empty() && trouble.contains("has been moved already"), "{trouble}");
 }

@@ -29,6 +29,7 @@ pub mod queue;
 pub mod record;
 pub mod run;
 pub mod sample;
+pub mod schedule;
 pub mod signal;
 pub mod state;
 pub mod step;
@@ -143,6 +144,11 @@ macro_rules! conformance_cases {
                 belongs_to_its_tenant,
                 is_listed_from_a_place_on,
                 orphans_are_active_and_nobodys;
+            schedule:
+                comes_back_as_it_was_written,
+                changes_follow_one_another,
+                a_tick_begins_one_run,
+                is_due_at_its_time;
             signal:
                 is_pending_until_it_is_received,
                 hostile_text_is_text,
@@ -233,6 +239,7 @@ mod tests {
             ("queue", include_str!("queue.rs")),
             ("record", include_str!("record.rs")),
             ("run", include_str!("run.rs")),
+            ("schedule", include_str!("schedule.rs")),
             ("step", include_str!("step.rs")),
             ("tenant", include_str!("tenant.rs")),
             ("turn", include_str!("turn.rs")),

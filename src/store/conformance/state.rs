@@ -34,6 +34,10 @@ impl Names {
         if let Some((admission, fence)) = change.admission.as_ref().zip(change.fence) {
             self.queues.insert((admission.queue.name().to_owned(), fence));
         }
+        if let Some(schedule) = &change.schedule {
+            self.tenants.insert(schedule.tenant.clone());
+            self.instants.extend(schedule.next_at);
+        }
         if let Some(run) = &change.run {
             self.tenants.insert(run.tenant.clone());
             self.runs.insert(run.id);
@@ -102,6 +106,8 @@ impl State {
             state.note(format!("escalation_unknown_workflow {limit}"), &unknown);
             for until in names.instants.iter().copied().chain([Timestamp::MAX]) {
                 state.note(format!("run_due {} {limit}", until.0), &store.run_due(until, limit).await);
+                let schedules = store.schedule_due(until, limit).await;
+                state.note(format!("schedule_due {} {limit}", until.0), &schedules);
                 let records = store.record_unconfirmed(until, limit).await;
                 state.note(format!("record_unconfirmed {} {limit}", until.0), &records);
             }
@@ -128,6 +134,8 @@ impl State {
             let open = store.escalation_open(tenant, limit).await;
             self.note(format!("{tenant}: open escalations {limit}"), &open);
         }
+        let schedules = store.schedule_list(tenant, "", u32::MAX).await;
+        self.note(format!("{tenant}: schedules"), &schedules);
         for id in &names.runs {
             self.note(format!("{tenant}: {id}"), &store.run_find(tenant, *id).await);
             for turns in [Turns::ALL, Turns::between(1, 2), Turns { base: 0, first: 2, last: 3 }] {

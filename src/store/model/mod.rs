@@ -5,6 +5,7 @@
 //! nothing crashes.
 
 mod queue;
+mod schedule;
 mod tables;
 
 use std::collections::VecDeque;
@@ -14,8 +15,8 @@ use tokio::sync::Notify;
 
 use self::tables::Tables;
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Signal, Store, StoreError, Turns,
-    Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError,
+    Turns, Use, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -317,6 +318,23 @@ impl Store for Model {
 
     fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>> {
         self.ask(Tables::queue_load)
+    }
+
+    fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Schedule>> {
+        self.ask(move |tables| tables.schedule_find(tenant, name))
+    }
+
+    fn schedule_list<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Schedule>> {
+        self.ask(move |tables| tables.schedule_list(tenant, after, limit))
+    }
+
+    fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>> {
+        self.ask(move |tables| tables.schedule_due(until, limit))
     }
 
     fn signal_find<'a>(

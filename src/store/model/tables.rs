@@ -9,7 +9,7 @@ use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::queue::Bucket;
 use crate::store::{
     COMMAND, Change, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Refusal,
-    Run, RunState, Signal, Step, StepKind, Turns, Use, Verdict, Worker, WorkerChange,
+    Run, RunState, Schedule, Signal, Step, StepKind, Turns, Use, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
@@ -28,6 +28,7 @@ pub(super) struct Tables {
     evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
     pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
     pub(super) queues: BTreeMap<String, Bucket>,
+    pub(super) schedules: BTreeMap<(Tenant, String), Schedule>,
     /// Each with whether its run has received it.
     pub(super) signals: BTreeMap<(Tenant, RunId, String, String), (Signal, bool)>,
 }
@@ -73,6 +74,9 @@ impl Tables {
             }
             Some(WorkerChange::Settle { fence }) if !self.is_fenced(*fence) => return Err(Refusal::Stale),
             _ => {}
+        }
+        if let Some(schedule) = &change.schedule {
+            self.check_schedule(schedule)?;
         }
         if let Some(run) = &change.run {
             match self.runs.get(&run.id) {
@@ -130,6 +134,7 @@ impl Tables {
             }
             _ => None,
         };
+        let schedule = change.schedule.as_deref().map(|schedule| self.has_schedule(schedule));
         let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
         let record = change.record.as_deref().map(|record| self.records.get(&record.id) == Some(record));
         let steps = change.steps.iter().map(|step| {
@@ -143,7 +148,7 @@ impl Tables {
         let stored = |signal: &Signal| self.signals.get(&signal_key(signal));
         let signal = change.signal.as_deref().map(|signal| stored(signal).is_some_and(|(s, _)| s == signal));
         let received = change.received.as_deref().map(|signal| stored(signal).is_some_and(|(_, r)| *r));
-        let all: Vec<bool> = [worker, run, record, signal, received]
+        let all: Vec<bool> = [worker, schedule, run, record, signal, received]
             .into_iter()
             .flatten()
             .chain(steps)
@@ -158,6 +163,9 @@ impl Tables {
         }
         if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
             self.admit_queued(admission, fence);
+        }
+        if let Some(schedule) = &change.schedule {
+            self.write_schedule(schedule);
         }
         for (tenant, payload) in &change.payloads {
             self.payloads.entry((tenant.clone(), payload.digest().0)).or_insert_with(|| payload.clone());
@@ -247,7 +255,7 @@ impl Tables {
 }
 
 /// A row that is not there yet is at revision 0.
-fn follows(stored: u32, revision: u32) -> Result<(), Refusal> {
+pub(super) fn follows(stored: u32, revision: u32) -> Result<(), Refusal> {
     if stored.checked_add(1) == Some(revision) { Ok(()) } else { Err(Refusal::Stale) }
 }
 
@@ -417,7 +425,8 @@ impl Tables {
         let timers = self.runs.values().filter_map(wake_at);
         let lookups = self.records.values().filter_map(|record| record.confirm_at);
         let queues = self.queues.values().filter_map(|queue| queue.due_at);
-        timers.chain(queues).chain(lookups).filter(|at| *at > after).min()
+        let schedules = self.schedules.values().filter_map(|schedule| schedule.next_at);
+        timers.chain(queues).chain(schedules).chain(lookups).filter(|at| *at > after).min()
     }
 
     pub(super) fn run_list(&self, tenant: &Tenant, after: RunId, limit: u32) -> Vec<Run> {

@@ -60,7 +60,10 @@ fn heartbeat(change: &Change) -> Option<(Fence, crate::clock::Timestamp)> {
 
 /// Only a judge can tell what becomes of it: it changes who may write, or nobody writes it.
 pub(super) fn must_be_judged(change: &Change) -> bool {
-    change.worker.is_some() || change.admission.is_some() || (change.fence.is_none() && change.needs_fence())
+    change.worker.is_some()
+        || change.admission.is_some()
+        || change.schedule.is_some()
+        || (change.fence.is_none() && change.needs_fence())
 }
 
 /// The runs of a batch that does nothing but take runs over, for one worker, each once.
@@ -76,6 +79,7 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
             && change.evidence.is_none()
             && change.payloads.is_empty()
             && change.worker.is_none()
+            && change.schedule.is_none()
             && change.tenant_key.is_none()
             && change.prune.is_none();
         alone && change.fence == Some(fence) && change.lane.is_none()

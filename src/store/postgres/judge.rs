@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
-use super::{Fate, escalation, fate, queue, record, run, signal, step, worker};
+use super::{Fate, escalation, fate, queue, record, run, schedule, signal, step, worker};
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
 /// Judges each change by itself, in the order of the batch.
@@ -126,8 +126,8 @@ pub(super) async fn write_or_refuse(
 
 /// What the database has against a change.
 enum Objection {
-    /// The worker that it is about is not as it should be.
-    Worker(Refusal),
+    /// The worker or the schedule that it is about is not as it should be.
+    Row(Refusal),
     /// Not all rows of this table could be written.
     Rows(String),
     /// It refused the values.
@@ -143,10 +143,15 @@ async fn write_one(
         && worker::write(connection, worker, change.fence).await? == 0
         && let Some(refusal) = worker::refusal(worker)
     {
-        return Ok(Some(Objection::Worker(refusal)));
+        return Ok(Some(Objection::Row(refusal)));
     }
     if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
         queue::admit(connection, admission, fence).await?;
+    }
+    if let Some(schedule) = &change.schedule
+        && let Some(refusal) = schedule::write(connection, schedule).await?
+    {
+        return Ok(Some(Objection::Row(refusal)));
     }
     for wave in waves(&[change]) {
         let batch = batch(Batch::default(), &wave);
@@ -192,6 +197,12 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
     if let Some(written) = worker {
         told_apart = true;
         if !written {
+            return Ok(false);
+        }
+    }
+    if let Some(schedule) = &change.schedule {
+        told_apart = true;
+        if !schedule::is_written(connection, schedule).await? {
             return Ok(false);
         }
     }
@@ -241,7 +252,7 @@ async fn refusal(
     objection: Objection,
 ) -> Result<Refusal, sqlx::Error> {
     let table = match objection {
-        Objection::Worker(refusal) => return Ok(refusal),
+        Objection::Row(refusal) => return Ok(refusal),
         Objection::Values(message) => return Ok(Refusal::Invalid(message)),
         Objection::Rows(table) => table,
     };

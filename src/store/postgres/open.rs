@@ -26,7 +26,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 4] = [
+pub(super) const MIGRATIONS: [Migration; 5] = [
     Migration {
         number: 1,
         name: "record",
@@ -50,6 +50,12 @@ pub(super) const MIGRATIONS: [Migration; 4] = [
         name: "queue",
         sql: include_str!("../../../migrations/postgres/0004_queue.sql"),
         works_from: 4,
+    },
+    Migration {
+        number: 5,
+        name: "schedule",
+        sql: include_str!("../../../migrations/postgres/0005_schedule.sql"),
+        works_from: 5,
     },
 ];
 

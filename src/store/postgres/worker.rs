@@ -171,6 +171,7 @@ pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
              FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
              least((SELECT min(wake_at) FROM run WHERE wake_at IS NOT NULL), \
              (SELECT min(due_at) FROM queue WHERE due_at IS NOT NULL), \
+             (SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL), \
              (SELECT min(confirm_at) FROM record WHERE confirm_at IS NOT NULL)) AS due, \
              (SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) IS NOT NULL AS queued) p \
              LEFT JOIN worker w ON NOT w.settled ORDER BY w.fence",

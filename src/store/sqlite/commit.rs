@@ -12,7 +12,8 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, escalation, failure, payload, primary_code, queue, record, run, signal, step, worker,
+    StoreError, Writer, escalation, failure, payload, primary_code, queue, record, run, schedule, signal,
+    step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -39,6 +40,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
         let unguarded = change.fence.filter(|_| !change.needs_fence());
         change.worker.is_some()
             || change.admission.is_some()
+            || change.schedule.is_some()
             || unguarded.is_some_and(|fence| !guarded(fence))
     })
 }
@@ -159,6 +161,9 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
         queue::admit(connection, admission, fence).await?;
     }
+    if let Some(schedule) = &change.schedule {
+        schedule::write(connection, schedule).await?;
+    }
     for part in batch(&[change]).into_parts() {
         execute(connection, inserts(&part).into(), part).await?;
     }
@@ -177,6 +182,12 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
     if let Some(written) = worker {
         told_apart = true;
         if !written {
+            return Ok(false);
+        }
+    }
+    if let Some(schedule) = &change.schedule {
+        told_apart = true;
+        if !schedule::is_written(connection, schedule).await? {
             return Ok(false);
         }
     }

@@ -12,6 +12,7 @@ mod payload;
 mod queue;
 mod record;
 mod run;
+mod schedule;
 mod signal;
 mod statement;
 mod step;
@@ -29,8 +30,8 @@ use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Signal, Store, StoreError, Turns,
-    Use, Verdict, Worker,
+    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError,
+    Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -223,6 +224,23 @@ impl Store for Sqlite {
 
     fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>> {
         Box::pin(queue::load(&self.readers))
+    }
+
+    fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Schedule>> {
+        Box::pin(schedule::find(&self.readers, tenant, name))
+    }
+
+    fn schedule_list<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Schedule>> {
+        Box::pin(schedule::list(&self.readers, tenant, after, limit))
+    }
+
+    fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>> {
+        Box::pin(schedule::due(&self.readers, until, limit))
     }
 
     fn signal_find<'a>(

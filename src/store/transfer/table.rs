@@ -45,7 +45,7 @@ pub(in crate::store) type Row = Vec<Value>;
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) const TABLES: [Table; 11] = [
+pub(in crate::store) const TABLES: [Table; 12] = [
     Table {
         name: "worker",
         key: &["fence"],
@@ -147,6 +147,26 @@ pub(in crate::store) const TABLES: [Table; 11] = [
         name: "queue",
         key: &["name"],
         columns: &[text("name"), number("spent_until"), text("served"), number("due_at")],
+    },
+    Table {
+        name: "schedule",
+        key: &["tenant", "name"],
+        columns: &[
+            text("tenant"),
+            text("name"),
+            text("workflow"),
+            number("version"),
+            text("rule"),
+            text("input"),
+            number("state"),
+            number("next_at"),
+            number("last_at"),
+            number("last_run"),
+            number("missed"),
+            number("revision"),
+            number("created_at"),
+            number("updated_at"),
+        ],
     },
     Table {
         name: "step",

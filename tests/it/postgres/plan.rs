@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 36] = [
+const HOT: [(&str, &[&str]); 39] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -61,7 +61,7 @@ const HOT: [(&str, &[&str]); 36] = [
     ("FROM run WHERE tenant = $1 AND id > $2", &["run_pkey on run", "(tenant = $1) AND (id > $2)"]),
     (
         "least((SELECT min(wake_at) FROM run WHERE wake_at > $1)",
-        &["run_due on run", "queue_due on queue", "record_confirm on record"],
+        &["run_due on run", "queue_due on queue", "schedule_due on schedule", "record_confirm on record"],
     ),
     (
         "p.time, p.due",
@@ -96,6 +96,9 @@ const HOT: [(&str, &[&str]); 36] = [
         "FROM escalation WHERE kind = 7 AND answer IS NULL",
         &["escalation_unknown_workflow on escalation", "id > $1"],
     ),
+    ("FROM schedule WHERE next_at <= $1", &["schedule_due on schedule", "next_at <= $1"]),
+    ("FROM schedule WHERE tenant = $1 AND name = $2", &["schedule_pkey on schedule", "AND (name = $2)"]),
+    ("FROM schedule WHERE tenant = $1 AND name > $2", &["schedule_pkey on schedule", "AND (name > $2)"]),
     ("FROM queue WHERE name = $1", &["queue_pkey on queue", "name = $1"]),
     ("SELECT tenant, queue_key, count(*)", &["run_admitted on run", "queue = $2"]),
     ("SELECT tenant FROM run WHERE queue = $1", &["run_queued on run", "queue = $1"]),

@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 39] = [
+const HOT: [(&str, &str); 43] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -32,6 +32,10 @@ const HOT: [(&str, &str); 39] = [
     ("FROM run WHERE tenant = ? AND id > ?", "run USING INDEX run_list (tenant=? AND id>?)"),
     ("SELECT min(at)", "run USING COVERING INDEX run_due (wake_at>?)"),
     ("SELECT min(at)", "queue USING COVERING INDEX queue_due (due_at>?)"),
+    ("SELECT min(at)", "schedule USING COVERING INDEX schedule_due (next_at>?)"),
+    ("FROM schedule WHERE next_at <= ?", "schedule USING INDEX schedule_due (next_at<?)"),
+    ("FROM schedule WHERE tenant = ? AND name = ?", "schedule USING PRIMARY KEY (tenant=? AND name=?)"),
+    ("FROM schedule WHERE tenant = ? AND name > ?", "schedule USING PRIMARY KEY (tenant=? AND name>?)"),
     ("FROM queue WHERE name = ?", "queue USING PRIMARY KEY (name=?)"),
     ("SELECT tenant, queue_key, count(*)", "run USING INDEX run_admitted (queue=?"),
     (

@@ -1,0 +1,201 @@
+//! A tick: the run that it begins, and the schedule's next one, in one change.
+
+use std::sync::Arc;
+
+use super::rule::{Due, Overlap, Rule};
+use crate::clock::Timestamp;
+use crate::exec::More;
+use crate::flow::ctx::Ctx;
+use crate::flow::engine::{CLAIM, Inner};
+use crate::flow::handle::RunError;
+use crate::flow::queue::Choice;
+use crate::flow::workflow::Registered;
+use crate::id::{Name, RunId};
+use crate::ledger::RequestHash;
+use crate::store::{InQueue, Queue, Refusal, Run, RunState, Schedule, Store as _, StoreError, Verdict};
+
+/// The start key of a tick's run begins so.
+const TICK: &str = "~tick/";
+/// The queue of runs that begin one after the other; their queue key is the schedule.
+const OWN: &str = "~schedule";
+
+/// What a run of a schedule knows of its tick.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// The schedule.
+    pub schedule: String,
+    /// When it was due, whenever the run begins (UTC).
+    pub at: Timestamp,
+}
+
+impl Ctx {
+    /// The tick that began this run; none if something else did. The same in every life of the run.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Failure};
+    /// async fn ingest(ctx: Ctx, source: String) -> Result<(), Failure> {
+    ///     let day = ctx.tick().map(|tick| tick.at); // and not the present time, which differs when it is caught up
+    /// #   let _ = (day, source);
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn tick(&self) -> Option<Tick> {
+        let key = self.live.run().key?;
+        let (at, schedule) = key.strip_prefix(TICK)?.split_once('/')?;
+        Some(Tick { schedule: schedule.to_owned(), at: Timestamp(at.parse().ok()?) })
+    }
+}
+
+/// The queue of the engine's own.
+pub(in crate::flow) fn own_queue() -> Queue {
+    Queue::new(OWN).per_key(1)
+}
+
+/// What becomes of a tick.
+enum Fate {
+    Begins(Box<Run>),
+    Skipped(&'static str),
+}
+
+impl Inner {
+    /// Begins what is due at `now`.
+    pub(in crate::flow) async fn tick_due(self: &Arc<Self>, now: Timestamp) -> More {
+        let due = match self.core.group.schedule_due(now, CLAIM).await {
+            Ok(due) => due,
+            Err(error) => {
+                tracing::error!(%error, "cannot read which schedules are due");
+                return More::No;
+            }
+        };
+        let mut taken_up = 0;
+        for schedule in due {
+            match self.tick(&schedule, now).await {
+                Ok(()) => taken_up += 1,
+                // It stays due, and is tried again later, or by another worker.
+                Err(error) => {
+                    tracing::error!(tenant = %schedule.tenant, schedule = %schedule.name, %error, "a tick begins nothing");
+                }
+            }
+        }
+        More::after(taken_up, CLAIM)
+    }
+
+    /// # Crash
+    /// The run and the schedule's next tick are one transaction: before it the tick is due, after it the run is there.
+    async fn tick(self: &Arc<Self>, schedule: &Schedule, now: Timestamp) -> Result<(), RunError> {
+        let refused = |reason: String| RunError::Schedule { name: schedule.name.as_str().to_owned(), reason };
+        let Some(first) = schedule.next_at else { return Ok(()) };
+        let rule: Rule = serde_json::from_str(&schedule.rule).map_err(|e| refused(e.to_string()))?;
+        let due = rule.when.due(first, now).map_err(refused)?;
+        let fate = self.fate(schedule, &rule, due.tick, now).await?;
+        let mut next = moved_on(schedule, due, now);
+        let change = match &fate {
+            Fate::Begins(run) => {
+                (next.last_at, next.last_run) = (Some(due.tick), Some(run.id));
+                self.core.change(None).run(run.clone())
+            }
+            Fate::Skipped(why) => {
+                tracing::info!(tenant = %schedule.tenant, schedule = %schedule.name, why, "a tick was skipped");
+                next.missed = next.missed.saturating_add(1);
+                self.core.change(None)
+            }
+        };
+        if due.missed > 0 {
+            let missed = due.missed;
+            tracing::warn!(tenant = %schedule.tenant, schedule = %schedule.name, missed, "ticks were missed");
+        }
+        let change = crate::store::Change { schedule: Some(Box::new(next)), ..change };
+        match (self.core.group.commit_one(change).await?, fate) {
+            (Verdict::Admitted, Fate::Begins(run)) => {
+                match run.queue.clone() {
+                    Some(queue) => self.queued(queue.name.as_str()).await,
+                    None => self.spawn(run, None),
+                }
+                Ok(())
+            }
+            // Another worker was first.
+            (Verdict::Admitted | Verdict::Refused(Refusal::Stale), _) => Ok(()),
+            // Of a schedule that was deleted and set again at once: the tick had its run before.
+            (Verdict::Refused(Refusal::Exists), _) => {
+                let next = moved_on(schedule, due, now);
+                self.write_schedule(&next, None).await.map(drop)
+            }
+            (Verdict::Refused(refusal), _) => Err(refused(refusal.to_string())),
+        }
+    }
+
+    async fn fate(
+        &self,
+        schedule: &Schedule,
+        rule: &Rule,
+        tick: Timestamp,
+        now: Timestamp,
+    ) -> Result<Fate, RunError> {
+        match (rule.overlap, self.last_state(schedule).await?) {
+            (Overlap::After, Some(RunState::Queued)) => return Ok(Fate::Skipped("one waits already")),
+            (Overlap::Skip, Some(_)) => return Ok(Fate::Skipped("the run before is under way")),
+            _ => {}
+        }
+        let workflow = self.workflows.find(schedule.workflow.as_str(), schedule.version);
+        let workflow = workflow.or_else(|| self.workflows.newest(schedule.workflow.as_str()));
+        let Some(workflow) = workflow else { return Err(RunError::Unregistered) };
+        let queue = self.queue_of(schedule, rule, workflow)?;
+        let input = self.core.load(&schedule.tenant, &schedule.input).await?;
+        Ok(Fate::Begins(Box::new(Run {
+            id: RunId(self.core.ids.next()),
+            tenant: schedule.tenant.clone(),
+            workflow: workflow.name.clone(),
+            version: workflow.version,
+            key: Some(format!("{TICK}{}/{}", tick.0, schedule.name)),
+            parent: None,
+            input: schedule.input.clone(),
+            input_hash: RequestHash::of(workflow.name.as_str(), &input),
+            state: if queue.is_some() { RunState::Queued } else { RunState::Active },
+            queue,
+            fence: self.core.fence,
+            revision: 1,
+            deaths: 0,
+            unsettled: false,
+            base: 0,
+            turn: 1,
+            created_at: now,
+            updated_at: now,
+        })))
+    }
+
+    /// Where the run of the tick before stands, if it has not ended.
+    async fn last_state(&self, schedule: &Schedule) -> Result<Option<RunState>, StoreError> {
+        let Some(last) = schedule.last_run else { return Ok(None) };
+        let run = self.core.group.run_find(&schedule.tenant, last).await?;
+        Ok(run.map(|run| run.state).filter(|state| !state.is_final()))
+    }
+
+    fn queue_of(
+        &self,
+        schedule: &Schedule,
+        rule: &Rule,
+        workflow: &Registered,
+    ) -> Result<Option<Box<InQueue>>, RunError> {
+        if rule.overlap == Overlap::After {
+            let key = Some(schedule.name.as_str().to_owned());
+            return Ok(Some(Box::new(InQueue {
+                name: Name::new(OWN)?,
+                key,
+                priority: 0,
+                admitted_at: None,
+            })));
+        }
+        let (queue, key) = (rule.queue.clone(), rule.queue_key.clone());
+        self.in_queue(workflow, Choice { queue, key, priority: rule.priority })
+    }
+}
+
+fn moved_on(schedule: &Schedule, due: Due, now: Timestamp) -> Schedule {
+    Schedule {
+        next_at: due.next,
+        missed: schedule.missed.saturating_add(due.missed),
+        revision: schedule.revision + 1,
+        updated_at: now,
+        ..schedule.clone()
+    }
+}

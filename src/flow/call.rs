@@ -16,7 +16,7 @@ use super::replay::{Kind, Recorded};
 use crate::exec::{
     Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
 };
-use crate::ledger::{Approval, Key, OperationKey, Owner, State};
+use crate::ledger::{Approval, Key, OperationKey, Owner, Record, State};
 use crate::payload::Stored;
 use crate::store::{EscalationKind, Store as _};
 use crate::tool::{NeedsApproval, Prepared, Tool, effect};
@@ -262,6 +262,13 @@ pub(super) fn settle_dropped(live: &Live, id: crate::id::RecordId) {
     });
 }
 
+/// A resume in this turn reads the record as one of the run's own. What another run or another turn has asked for first is
+/// noted as used, or the resume would take its call for a new one.
+fn is_read_back(live: &Live, open: &Open, record: &Record) -> bool {
+    let owner = &record.owner;
+    owner.run == Some(live.id) && (owner.turn == open.identity.turn || owner.turn == live.base)
+}
+
 async fn carried_out(
     live: &Arc<Live>,
     open: Open,
@@ -279,9 +286,9 @@ async fn carried_out(
             Err(error) => return Err(live.failure(error).await),
         };
         // A conflict uses nothing.
-        let foreign = found
-            .filter(|record| record.owner.run != Some(live.id) && !matches!(outcome, Outcome::Conflict(_)));
-        if let Some(record) = &foreign {
+        let elsewhere = found
+            .filter(|record| !is_read_back(live, &open, record) && !matches!(outcome, Outcome::Conflict(_)));
+        if let Some(record) = &elsewhere {
             Box::pin(note_use(core, op, record.id)).await;
         }
         let failure = match outcome {

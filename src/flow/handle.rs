@@ -282,7 +282,11 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
             inner.spawn(run, Some(lane));
             return Ok((handle(id), Some(ticket)));
         }
-        match (ticket.durable().await?, key) {
+        let verdict = ticket.durable().await;
+        if verdict.is_err() {
+            inner.perhaps_ours(&run.tenant, id);
+        }
+        match (verdict?, key) {
             (Verdict::Admitted, _) => {
                 inner.spawn(run, Some(lane));
                 Ok((handle(id), None))
@@ -290,6 +294,9 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
             (Verdict::Refused(Refusal::Exists), Some(key)) => {
                 // Boxed because it is rare.
                 let first = Box::pin(inner.first_under(&run, &key, &input)).await?;
+                if first == id {
+                    inner.spawn(run, None); // this very write took place, its answer was lost, and it was tried again
+                }
                 Ok((handle(first), None))
             }
             (Verdict::Refused(refusal), _) => Err(RunError::Refused { run: id, refusal }),

@@ -10,6 +10,7 @@ pub mod check;
 mod child;
 mod command;
 mod ctx;
+mod doubt;
 mod engine;
 mod failure;
 mod guarantees;

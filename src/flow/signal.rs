@@ -174,12 +174,21 @@ impl Live {
         let mut change = core.change(Some(self.lane)).step(step);
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
         change.signal = Some(Box::new(signal.clone()));
-        let verdict = core.group.commit_one(change).await.map_err(failed)?;
-        if let Verdict::Refused(refusal) = verdict {
-            return Err(ExecError::Refused { key: open.identity.to_string(), refusal });
+        let engine = self.engine.clone();
+        // Dropped between the row and the wake-up, as what loses a select is, this would leave a run that waits for what
+        // it has.
+        let sent = to_the_end(&core.tracker, async move {
+            let verdict = engine.core.group.commit_one(change).await;
+            match &verdict {
+                Ok(Verdict::Admitted) => engine.delivered(signal).await,
+                _ => engine.perhaps_sent(signal),
+            }
+            verdict
+        });
+        match sent.await.map_err(failed)? {
+            Verdict::Admitted => Ok(true),
+            Verdict::Refused(refusal) => Err(ExecError::Refused { key: open.identity.to_string(), refusal }),
         }
-        self.engine.delivered(signal).await;
-        Ok(true)
     }
 
     /// Hands the run what was said to it. False if this activation has ended, and cannot receive it.
@@ -269,16 +278,21 @@ impl Inner {
         }
         let mut change = Change { signal: Some(Box::new(signal.clone())), ..self.core.change(None) };
         change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
-        match self.core.group.commit_one(change).await? {
-            Verdict::Admitted => {
+        match self.core.group.commit_one(change).await {
+            Ok(Verdict::Admitted) => {
                 self.delivered(signal).await;
                 Ok(Sent::New)
             }
-            Verdict::Refused(Refusal::Exists) => {
+            Ok(Verdict::Refused(Refusal::Exists)) => {
+                self.perhaps_sent(signal.clone());
                 let refused = RunError::Refused { run, refusal: Refusal::Exists };
                 self.sent_before(&signal).await?.ok_or(refused)
             }
-            Verdict::Refused(refusal) => Err(RunError::Refused { run, refusal }),
+            Ok(Verdict::Refused(refusal)) => Err(RunError::Refused { run, refusal }),
+            Err(error) => {
+                self.perhaps_sent(signal);
+                Err(error.into())
+            }
         }
     }
 

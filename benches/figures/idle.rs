@@ -98,12 +98,13 @@ impl Store for Counting {
         fn run_signalled<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
         fn run_children<'a>(&'a self, tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
         fn signal_find<'a>(&'a self, tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
-        fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Vec<Signal>;
+        fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Vec<Signal>;
         fn run_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Run>;
         fn next_due<'a>(&'a self, after: Timestamp) -> Option<Timestamp>;
         fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
+        fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;
         fn escalation_unknown_workflow<'a>(&'a self, after: EscalationId, limit: u32) -> Vec<Escalation>;
         fn worker_find<'a>(&'a self, name: &'a str) -> Option<Worker>;
         fn worker_at<'a>(&'a self, fence: Fence) -> Option<Worker>;

@@ -71,19 +71,17 @@ impl Inner {
                     change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
                     change.signal = Some(Box::new(signal));
                 }
-                change.step = answered.record.zip(next.as_ref()).map(|(record, run)| {
-                    Box::new(Step {
-                        tenant: tenant.clone(),
-                        run: run.id,
-                        turn: run.base,
-                        kind: StepKind::Kept,
-                        name: "kept".into(),
-                        id: record.to_string(),
-                        input_hash: None,
-                        value: Some(Stored::Inline(Payload::stored("null"))),
-                        at: run.updated_at,
-                    })
-                });
+                change.steps.extend(answered.record.zip(next.as_ref()).map(|(record, run)| Step {
+                    tenant: tenant.clone(),
+                    run: run.id,
+                    turn: run.base,
+                    kind: StepKind::Kept,
+                    name: "kept".into(),
+                    id: record.to_string(),
+                    input_hash: None,
+                    value: Some(Stored::Inline(Payload::stored("null"))),
+                    at: run.updated_at,
+                }));
             })
             .await;
         if let Err(ExecError::Store { .. } | ExecError::Refused { .. }) = &answered {

@@ -148,7 +148,7 @@ pub(super) async fn call(
     let op = Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker).await;
     let op = match op.map(Arc::new) {
         Ok(op) => op,
-        Err(error) => return Err(live.failure(error).await),
+        Err(error) => return Err(open.failed(live.failure(error).await)),
     };
     // Boxed because only a resumed run has a past: every call would have to carry the room for it.
     let past = if live.has_history() { Box::pin(past(live, &open, &op)).await? } else { Past::None };
@@ -283,7 +283,7 @@ async fn carried_out(
         };
         let Answered { outcome, found, .. } = match carried {
             Ok(answered) => answered, // its ticket needs no waiting: whatever leaves the run comes behind it
-            Err(error) => return Err(live.failure(error).await),
+            Err(error) => return Err(open.failed(live.failure(error).await)),
         };
         // A conflict uses nothing.
         let elsewhere = found

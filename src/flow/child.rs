@@ -178,7 +178,7 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
                 open.close();
                 Ok(id)
             }
-            Err(error) => Err(live.failure(error).await),
+            Err(error) => Err(open.failed(live.failure(error).await)),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::inbox::Wanted;
 use super::live::Live;
 use super::signal::Sent;
 use crate::clock::Timestamp;
-use crate::exec::{Answers as _, ExecError, open_escalations, to_the_end};
+use crate::exec::{Answers as _, ExecError, to_the_end};
 use crate::id::{EscalationId, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, PayloadError};
@@ -238,8 +238,9 @@ impl Inner {
         run: RunId,
         kind: impl Fn(EscalationKind) -> bool,
     ) -> Result<Option<EscalationId>, ExecError> {
-        let open = open_escalations(&self.core, tenant, u32::MAX).await?;
-        Ok(open.into_iter().find(|asked| asked.run == Some(run) && kind(asked.kind)).map(|asked| asked.id))
+        let open = self.core.group.escalation_about(tenant, run).await;
+        let open = open.map_err(|source| ExecError::Store { key: run.to_string(), source })?;
+        Ok(open.into_iter().find(|asked| kind(asked.kind)).map(|asked| asked.id))
     }
 
     /// Cancels the children that a run has begun and that are to end with it.

@@ -101,8 +101,7 @@ impl Ctx {
         I: Serialize + ?Sized,
         T: Serialize + DeserializeOwned,
     {
-        let open = self.open(Kind::Step, label)?;
-        let hash = self.input_hash(&open.identity, input).await?;
+        let (open, hash) = self.open_step(label.into(), input).await?;
         if let Some(past) = self.live.recorded(&open).await {
             return self.replayed(open, Some(hash), past).await;
         }
@@ -132,8 +131,7 @@ impl Ctx {
         T: Serialize + DeserializeOwned,
         Fut: Future<Output = T>,
     {
-        let open = self.open(Kind::Step, label)?;
-        let hash = self.input_hash(&open.identity, input).await?;
+        let (open, hash) = self.open_step(label.into(), input).await?;
         if let Some(past) = self.live.recorded(&open).await {
             return self.replayed(open, Some(hash), past).await;
         }
@@ -226,13 +224,14 @@ impl Ctx {
         self.live.open(self.turn, kind, &name, id)
     }
 
-    /// What a step's input is bound to, secrets as keyed digests.
-    async fn input_hash<I: Serialize + ?Sized>(
+    /// A step, and what its input is bound to.
+    async fn open_step<I: Serialize + ?Sized>(
         &self,
-        identity: &Identity,
+        label: Label,
         input: &I,
-    ) -> Result<RequestHash, Failure> {
-        Ok(RequestHash::of(&identity.name, &self.canonical(input).await?))
+    ) -> Result<(Open, RequestHash), Failure> {
+        let hash = RequestHash::of(&label.name, &self.canonical(input).await?);
+        Ok((self.open(Kind::Step, label)?, hash))
     }
 
     /// The canonical form, secrets as keyed digests.
@@ -247,8 +246,14 @@ impl Ctx {
         hash: Option<RequestHash>,
         output: &T,
     ) -> Result<T, Failure> {
-        let payload = Payload::of(output)?.within(&self.live.engine.core.limits)?;
-        let value = payload.decode()?;
+        let recordable = || {
+            let payload = Payload::of(output)?.within(&self.live.engine.core.limits)?;
+            Ok((payload.decode()?, payload))
+        };
+        let (value, payload) = match recordable() {
+            Ok(recordable) => recordable,
+            Err(error) => return Err(open.failed(error)),
+        };
         self.live.checkpoint(&open.identity, hash, payload).await;
         open.close();
         Ok(value)

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::clock::Timestamp;
 use crate::id::RecordId;
 use crate::store::{History, PastCall, PastStep, PastUse, Signal, StepKind};
 
@@ -103,6 +104,7 @@ pub(super) struct Replay {
     kept: HashSet<String>,
     asked: HashSet<RecordId>,
     signals: Vec<Signal>,
+    recorded_at: Option<Timestamp>,
 }
 
 /// What is recorded of a turn.
@@ -126,6 +128,7 @@ impl Replay {
     pub(super) fn of(history: History) -> Self {
         let mut replay = Self { signals: history.signals, ..Self::default() };
         for step in history.steps {
+            replay.recorded_at = replay.recorded_at.max(Some(step.at));
             if step.kind == StepKind::Kept {
                 replay.kept.insert(step.id);
                 continue;
@@ -140,6 +143,11 @@ impl Replay {
             replay.turn(used.turn).uses.insert(used.key.as_str().to_owned(), used);
         }
         replay
+    }
+
+    /// When the last checkpoint was made.
+    pub(super) const fn recorded_at(&self) -> Option<Timestamp> {
+        self.recorded_at
     }
 
     /// What was said to the run, and it has not received.

@@ -29,6 +29,8 @@ use crate::tool::canonical;
 
 /// Names that begin so are the engine's own.
 const OWN: char = '~';
+/// The signals of so many runs are asked for at once.
+const LIVES: usize = 256;
 
 /// What became of a signal that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +103,7 @@ impl Ctx {
                 open.close();
                 Err(Failure::coded(FailureCode::Invalid, format!("there is no {to} to send a signal to")))
             }
-            Err(error) => Err(self.live.failure(error).await),
+            Err(error) => Err(open.failed(self.live.failure(error).await)),
         }
     }
 }
@@ -219,7 +221,7 @@ impl Inner {
         id: String,
         body: Payload,
     ) -> Result<(Signal, Option<Payload>), StoreError> {
-        let pending = self.core.group.signal_pending(tenant, run).await?;
+        let pending = self.core.group.signal_pending(&[(tenant.clone(), run)]).await?;
         let place = pending.iter().map(|signal| signal.place).max().map_or(0, |last| last + 1);
         let (body, large) = self.core.storable(body);
         let at = self.core.now();
@@ -255,9 +257,13 @@ impl Inner {
 
     /// What other workers said to runs that are carried out here.
     pub(super) async fn look_for_signals(&self) -> Result<(), StoreError> {
-        for live in self.lives() {
-            for signal in self.core.group.signal_pending(&live.tenant, live.id).await? {
-                live.deliver(signal);
+        let lives = self.lives();
+        for lives in lives.chunks(LIVES) {
+            let runs: Vec<_> = lives.iter().map(|live| (live.tenant.clone(), live.id)).collect();
+            for signal in self.core.group.signal_pending(&runs).await? {
+                if let Some(live) = lives.iter().find(|live| live.id == signal.run) {
+                    live.deliver(signal);
+                }
             }
         }
         Ok(())

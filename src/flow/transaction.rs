@@ -13,7 +13,7 @@ use super::live::{Stop, misuse};
 use super::replay::Kind;
 use crate::exec::{ExecError, OwnConnection, Shared};
 use crate::payload::Payload;
-use crate::store::{EscalationKind, Step, TransactionError};
+use crate::store::{EscalationKind, TransactionError};
 
 /// Other writers wait while a transaction runs.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -40,29 +40,20 @@ impl Ctx {
             return outcome;
         }
         let Some(database) = &self.live.engine.core.database else {
-            return Err(misuse(NO_DATABASE));
+            return Err(open.failed(misuse(NO_DATABASE)));
         };
         self.live.released(&open, None).await;
         if let Err(error) = self.live.flushed().await {
             return Err(self.live.failure(error).await);
         }
         let core = &self.live.engine.core;
-        let step = Step {
-            tenant: self.live.tenant.clone(),
-            run: self.live.id,
-            turn: open.identity.turn,
-            kind: open.identity.kind.checkpoint(),
-            name: open.identity.name.clone(),
-            id: open.identity.id.clone(),
-            input_hash: None,
-            value: None,
-            at: core.now(),
-        };
+        let identity = &open.identity;
+        let mark = self.live.step(identity, identity.kind.checkpoint(), None, None);
         let committed = {
             let _resting = open.rest();
             let change = core.change(Some(self.live.lane));
             let live = self.live.clone();
-            let shared = Shared { change, step, limit: LIMIT, clock: &*core.clock };
+            let shared = Shared { change, step: mark, limit: LIMIT, clock: &*core.clock };
             C::transaction(database, shared, |connection: &mut C| {
                 let mut work = {
                     let _inside = live.inside();

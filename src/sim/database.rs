@@ -83,7 +83,7 @@ impl Database {
             Err(error) => {
                 if matches!(error, TransactionError::EndedInside) {
                     // What the closure committed is there: a checkpoint without a value says so to whoever resumes.
-                    change.step = Some(Box::new(step));
+                    change.steps = vec![step];
                     let _ = self.disk.commit(&[change]).await?;
                 }
                 return Err(error);
@@ -91,7 +91,7 @@ impl Database {
         };
         step.value = Some(Stored::Inline(payload));
         open.begun = Some(step.clone());
-        change.step = Some(Box::new(step));
+        change.steps = vec![step];
         // The one instant: from here on it has taken place, or it has not.
         for verdict in self.disk.commit(&[change]).await? {
             if let Verdict::Refused(refusal) = verdict {

@@ -83,7 +83,7 @@ impl Watched {
         if change.received.is_some() {
             return Some(boundary!(BeforeReceipt, AfterReceipt));
         }
-        if change.step.is_some() {
+        if !change.steps.is_empty() {
             return Some(boundary!(BeforeCheckpoint, AfterCheckpoint));
         }
         if change.used.is_some() {
@@ -188,6 +188,6 @@ impl Store for Watched {
     }
 
     crate::delegate_reads!(self => self.store;
-        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list signal_find signal_pending escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
+        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
     );
 }

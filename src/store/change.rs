@@ -20,8 +20,8 @@ pub struct Change {
     pub lane: Option<Lane>,
     /// The new state of a record: at revision 1 a new one, otherwise one revision on from what is stored.
     pub record: Option<Box<Record>>,
-    /// A run's checkpoint.
-    pub step: Option<Box<Step>>,
+    /// Checkpoints of a run.
+    pub steps: Vec<Step>,
     /// A run was answered from a record that another run owns.
     pub used: Option<Box<Use>>,
     /// The new state of a run, by the same rule as `record`.
@@ -103,7 +103,8 @@ impl Change {
     /// Adds a run's checkpoint.
     #[must_use]
     pub fn step(mut self, step: Step) -> Self {
-        self.step = Some(Box::new(step));
+        self.steps.reserve_exact(1); // nearly always it is the only one
+        self.steps.push(step);
         self
     }
 
@@ -132,7 +133,7 @@ impl Change {
     pub(crate) fn needs_fence(&self) -> bool {
         self.record.is_some()
             || self.run.is_some()
-            || self.step.is_some()
+            || !self.steps.is_empty()
             || self.used.is_some()
             || self.signal.is_some()
             || self.received.is_some()

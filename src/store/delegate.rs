@@ -20,7 +20,7 @@
 #[macro_export]
 macro_rules! delegate_reads {
     ($self:ident => $store:expr; all) => {
-        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list signal_find signal_pending escalation_find escalation_open escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
+        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
     };
     ($self:ident => $store:expr; $($method:ident)+) => {
         $($crate::delegate_reads!(@$method $self => $store);)+
@@ -111,8 +111,8 @@ macro_rules! delegate_reads {
         }
     };
     (@signal_pending $self:ident => $store:expr) => {
-        fn signal_pending<'a>(&'a $self, tenant: &'a $crate::Tenant, run: $crate::RunId) -> $crate::store::Asked<'a, Vec<$crate::store::Signal>> {
-            $store.signal_pending(tenant, run)
+        fn signal_pending<'a>(&'a $self, runs: &'a [($crate::Tenant, $crate::RunId)]) -> $crate::store::Asked<'a, Vec<$crate::store::Signal>> {
+            $store.signal_pending(runs)
         }
     };
     (@escalation_find $self:ident => $store:expr) => {
@@ -123,6 +123,11 @@ macro_rules! delegate_reads {
     (@escalation_open $self:ident => $store:expr) => {
         fn escalation_open<'a>(&'a $self, tenant: &'a $crate::Tenant, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Escalation>> {
             $store.escalation_open(tenant, limit)
+        }
+    };
+    (@escalation_about $self:ident => $store:expr) => {
+        fn escalation_about<'a>(&'a $self, tenant: &'a $crate::Tenant, run: $crate::RunId) -> $crate::store::Asked<'a, Vec<$crate::store::Escalation>> {
+            $store.escalation_about(tenant, run)
         }
     };
     (@escalation_unknown_workflow $self:ident => $store:expr) => {

@@ -125,13 +125,15 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         name: &'a str,
         id: &'a str,
     ) -> Asked<'a, Option<Signal>>;
-    /// The signals that a run has not received, in the order in which it is to receive them.
-    fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Signal>>;
+    /// The signals that these runs have not received, those of each in the order in which it is to receive them.
+    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>>;
 
     /// An escalation.
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>>;
     /// The open escalations of a tenant, the oldest first.
     fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>>;
+    /// The open questions about a run and what it owns, the oldest first.
+    fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>>;
     /// The open questions about runs whose [workflow is not registered](EscalationKind::UnknownWorkflow), of all tenants,
     /// from `after` on: it may be here by now.
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>>;

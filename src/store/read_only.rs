@@ -85,12 +85,13 @@ impl Store for ReadOnly {
         run_signalled(after: RunId, limit: u32) -> Vec<Run>;
         run_children(tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
         signal_find(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
-        signal_pending(tenant: &'a Tenant, run: RunId) -> Vec<Signal>;
+        signal_pending(runs: &'a [(Tenant, RunId)]) -> Vec<Signal>;
         run_due(until: Timestamp, limit: u32) -> Vec<Run>;
         next_due(after: Timestamp) -> Option<Timestamp>;
         run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
+        escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;
         escalation_unknown_workflow(after: EscalationId, limit: u32) -> Vec<Escalation>;
         worker_find(name: &'a str) -> Option<Worker>;
         worker_at(fence: Fence) -> Option<Worker>;

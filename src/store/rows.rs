@@ -528,6 +528,8 @@ pub struct PastStep {
     pub input_hash: Option<RequestHash>,
     /// What was recorded.
     pub value: Option<Stored>,
+    /// When: of two checkpoints of a run the later one has the later instant.
+    pub at: Timestamp,
 }
 
 /// An operation as resume needs it.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::EngineBuilder;
+use counterfoil::payload::Limits;
 use counterfoil::store::{EscalationKind, StepKind};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
-use counterfoil::{Failure, Key, RunId, Tenant};
+use counterfoil::{Ctx, Failure, Key, RunId, Tenant};
 use futures_util::future::Either;
 
 use crate::flow;
@@ -20,9 +21,13 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The checkpoints of this kind that became durable.
 fn marks(world: &World, kind: StepKind) -> Vec<String> {
     world.tap.see(|tap| {
-        let steps = tap.batches.iter().flatten().filter_map(|change| change.step.as_ref());
+        let steps = tap.batches.iter().flatten().flat_map(|change| &change.steps);
         steps.filter(|step| step.kind == kind).map(|step| step.name.clone()).collect()
     })
+}
+
+async fn never(_: Ctx, _: String) -> Result<(), Failure> {
+    unreachable!("its input is refused")
 }
 
 /// Starts a run of a registered workflow, and lets the process die where it waits at `point`.
@@ -91,7 +96,7 @@ fn select_records_its_winner() {
 fn select_keeps_its_winner_although_the_losers_mark_was_lost() {
     // The winner is durable, the mark of the loser not. On resume the loser, polled first, is ready at once.
     let (world, hands) = (World::new(), Hands::default());
-    world.tap.cut(|change| change.step.as_ref().is_some_and(|step| step.kind == StepKind::Abandoned));
+    world.tap.cut(|change| change.steps.iter().any(|step| step.kind == StepKind::Abandoned));
     let flow = flow!(world, |ctx, n: u32| {
         let long = ctx.sleep_named("long", 2 * HOUR);
         let short = async { ctx.step("short", &n, |n| *n).await };
@@ -113,6 +118,38 @@ fn select_keeps_its_winner_although_the_losers_mark_was_lost() {
     let process = Process::start(&world, world.engine_on(hands).workflow("w", 1, flow));
     assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 1);
     assert_eq!(world.effects("post"), ["short"]);
+}
+
+#[test]
+fn what_failed_is_no_dropped_future() {
+    // Results and requests that cannot be recorded fail at once. A mark of theirs would never let the resumed run pass.
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = flow!(world, |ctx, n: u32| {
+        let long = "x".repeat(2000);
+        let failed = [
+            ctx.step("output", &n, |_| long.clone()).await.is_err(),
+            ctx.step_async("output", &n, || async { long.clone() }).await.is_err(),
+            post(&ctx, &long).await.is_err(),
+            ctx.child(never, long.clone()).await.is_err(),
+            ctx.send(ctx.run_id(), "long", &long).await.is_err(),
+        ];
+        assert_eq!(failed, [true; 5]);
+        post(&ctx, "last").await
+    });
+    let limits = Limits { inline_bytes: 500, max_bytes: 1000 };
+    let engine = || world.engine_on(hands.clone()).workflow("w", 1, flow.clone()).workflow("never", 1, never);
+    world.hold("post after last");
+    let process = Process::start(&world, engine().limits(limits));
+    let run = process.on(async {
+        let run = process.acme().run(flow.clone(), 1).start().await.unwrap().id();
+        world.reached("post after last").await;
+        run
+    });
+    process.crash();
+    world.release("post after last");
+    assert_eq!(marks(&world, StepKind::Abandoned), [""; 0]);
+    let process = Process::start(&world, engine().limits(limits));
+    assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 1);
 }
 
 #[test]

@@ -49,7 +49,10 @@ async fn settle() {
 }
 
 fn writes(change: &Change) -> bool {
-    change.run.is_some() || change.step.is_some() || change.record.is_some() || !change.escalations.is_empty()
+    change.run.is_some()
+        || !change.steps.is_empty()
+        || change.record.is_some()
+        || !change.escalations.is_empty()
 }
 
 fn starts_call(change: &Change) -> bool {
@@ -65,7 +68,7 @@ fn ends_run(change: &Change) -> bool {
 }
 
 fn records_step(change: &Change) -> bool {
-    change.step.is_some()
+    !change.steps.is_empty()
 }
 
 /// How often each of these happens in each transaction since the first `skip` that wrote anything.

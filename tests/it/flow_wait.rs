@@ -59,7 +59,7 @@ fn tasks() -> usize {
 }
 
 fn has_timer(tapped: &Tapped) -> bool {
-    let steps = tapped.batches.iter().flatten().filter_map(|change| change.step.as_ref());
+    let steps = tapped.batches.iter().flatten().flat_map(|change| &change.steps);
     steps.into_iter().any(|step| step.kind == StepKind::Timer)
 }
 

@@ -73,6 +73,8 @@ pub(super) struct State {
     pub(super) inbox: Inbox,
     /// The run was told that it is cancelled, and may end by itself until then.
     cancelled: Option<Timestamp>,
+    /// When the last checkpoint was made.
+    recorded_at: Option<Timestamp>,
 }
 
 /// What an open future waits for: any of these.
@@ -180,6 +182,7 @@ impl Live {
 
     fn of(engine: Arc<Inner>, run: Run, lane: Lane, mut replay: Replay) -> Self {
         let inbox = Inbox::of(replay.take_signals());
+        let recorded_at = replay.recorded_at();
         Self {
             tenant: run.tenant.clone(),
             id: run.id,
@@ -208,6 +211,7 @@ impl Live {
                 dropped_calls: 0,
                 inbox,
                 cancelled: None,
+                recorded_at,
             }),
         }
     }
@@ -337,8 +341,9 @@ impl Live {
         identity: &Identity,
         kind: StepKind,
         input_hash: Option<RequestHash>,
-        value: Stored,
+        value: impl Into<Option<Stored>>,
     ) -> Step {
+        let at = self.state().later(self.engine.core.now());
         Step {
             tenant: self.tenant.clone(),
             run: self.id,
@@ -347,8 +352,8 @@ impl Live {
             name: identity.name.clone(),
             id: identity.id.clone(),
             input_hash,
-            value: Some(value),
-            at: self.engine.core.now(),
+            value: value.into(),
+            at,
         }
     }
 
@@ -508,6 +513,14 @@ impl Live {
 }
 
 impl State {
+    /// This instant, or one that is later than all checkpoints so far: they stay in their order when the clock is set
+    /// back, and when it is too coarse.
+    fn later(&mut self, now: Timestamp) -> Timestamp {
+        let at = self.recorded_at.map_or(now, |last| now.max(Timestamp(last.0.saturating_add(1))));
+        self.recorded_at = Some(at);
+        at
+    }
+
     fn next_run(&mut self, now: Timestamp, change: impl FnOnce(&mut Run)) -> Run {
         self.run.revision += 1;
         self.run.updated_at = now;

@@ -24,6 +24,12 @@ impl Open {
         self.done = true;
     }
 
+    /// It ended with this error, and was not dropped: a resume comes to it again.
+    pub(in crate::flow) fn failed<E>(self, error: E) -> E {
+        self.close();
+        error
+    }
+
     /// It waits for something durable from now on, until the guard is dropped.
     pub(in crate::flow) fn wait(&self, wait: Wait) -> Waiting<'_> {
         let mut state = self.live.state();

@@ -94,11 +94,11 @@ pub async fn a_change_is_all_or_nothing(store: &dyn Store) {
     let spoil = |change: &mut Change, row: &str, by: &Change| match row {
         "run" => change.run.clone_from(&by.run),
         "record" => change.record.clone_from(&by.record),
-        "step" => change.step.clone_from(&by.step),
+        "step" => change.steps.clone_from(&by.steps),
         _ => change.escalations.extend(by.escalations.clone()),
     };
     let mut spoiler = sample.change().run(sample.run("a")).record(sample.record("a"));
-    spoiler.step = Some(Box::new(crate::store::Step { value: None, ..step }));
+    spoiler.steps = vec![crate::store::Step { value: None, ..step }];
     spoiler.escalations = vec![crate::store::Escalation { question: "another".into(), ..question }];
     let rows = [
         ("run", Refusal::Exists),

@@ -60,6 +60,22 @@ pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
     assert_eq!(open, [all[0].clone(), all[2].clone()]);
 }
 
+/// The open questions about a run, the oldest first.
+pub async fn those_about_a_run_are_listed(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a").id;
+    let about = |run| Escalation { run, ..sample.escalation("?") };
+    let all =
+        [about(Some(run)), about(None), about(Some(run)), about(Some(sample.run("b").id)), about(Some(run))];
+    let other = Escalation { run: Some(run), ..sample.for_tenant("globex").escalation("theirs") };
+    let mut change = sample.change();
+    change.escalations = all.iter().rev().chain([&other]).cloned().collect();
+    admit(store, &[change]).await;
+    let [first, _, second, _, third] = all;
+    admit(store, &[sample.change().escalation(answered(&second, "bob"))]).await;
+    assert_eq!(store.escalation_about(&sample.tenant, run).await.unwrap(), [first, third]);
+}
+
 /// Open questions about unknown workflows, of all tenants, from a place on, the oldest first, at most so many.
 pub async fn unknown_workflows_are_listed_for_all_tenants(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;

@@ -74,6 +74,7 @@ macro_rules! conformance_cases {
             escalation:
                 comes_back_as_it_was_written,
                 open_ones_are_listed_the_oldest_first,
+                those_about_a_run_are_listed,
                 unknown_workflows_are_listed_for_all_tenants,
                 the_first_answer_stands,
                 an_answer_needs_a_question,

@@ -22,7 +22,7 @@ pub async fn is_pending_until_it_is_received(store: &dyn Store) {
     let signal = sample.signal(&run, "paid", "1");
     admit(store, &[sample.change().run(run.clone())]).await;
     admit(store, &[sent(&sample, &signal)]).await;
-    let pending = async || store.signal_pending(&sample.tenant, run.id).await.unwrap();
+    let pending = async || store.signal_pending(&[(sample.tenant.clone(), run.id)]).await.unwrap();
     let found = async || store.signal_find(&sample.tenant, run.id, "paid", "1").await.unwrap();
     assert_eq!((pending().await, found().await), (vec![signal.clone()], Some(signal.clone())));
     assert_eq!(
@@ -57,9 +57,16 @@ pub async fn are_listed_in_their_order(store: &dyn Store) {
     let run = sample.run("a");
     let signal = |place: i64, name: &str, id: &str| Signal { place, ..sample.signal(&run, name, id) };
     let signals = [signal(0, "b", "2"), signal(0, "b", "3"), signal(1, "b", "1"), signal(7, "a", "1")];
-    admit(store, &[sample.change().run(run.clone())]).await;
+    let (next, other) = (sample.run("b"), sample.run("c"));
+    let [of_next, of_other] = [&next, &other].map(|run| sample.signal(run, "b", "2"));
+    admit(store, &[&run, &next, &other].map(|run| sample.change().run(run.clone()))).await;
     admit(store, &[3, 1, 0, 2].map(|i: usize| sent(&sample, &signals[i]))).await;
-    assert_eq!(store.signal_pending(&sample.tenant, run.id).await.unwrap(), signals);
+    admit(store, &[&of_next, &of_other].map(|signal| sent(&sample, signal))).await;
+    let asked = [&run, &next].map(|run| (sample.tenant.clone(), run.id));
+    assert_eq!(store.signal_pending(&asked[..1]).await.unwrap(), signals);
+    let of_both = [&signals[..], &[of_next]].concat();
+    assert_eq!(store.signal_pending(&asked).await.unwrap(), of_both, "of those that were asked for");
+    assert_eq!(store.signal_pending(&[]).await.unwrap(), []);
 }
 
 /// The first of a name and id stands; the very same again is admitted.
@@ -72,7 +79,7 @@ pub async fn an_id_is_taken_once(store: &dyn Store) {
     admit(store, &[sent(&sample, &signal)]).await;
     let another = Signal { body: inline(serde_json::json!("other")), ..signal.clone() };
     assert_eq!(refused(store, sent(&sample, &another)).await, Some(Refusal::Exists));
-    assert_eq!(store.signal_pending(&sample.tenant, run.id).await.unwrap(), from_ref(&signal));
+    assert_eq!(store.signal_pending(&[(sample.tenant.clone(), run.id)]).await.unwrap(), from_ref(&signal));
     let elsewhere = [
         sample.signal(&other, "paid", "1"),
         sample.signal(&run, "refunded", "1"),
@@ -106,7 +113,7 @@ pub async fn a_fenced_worker_says_nothing(store: &dyn Store) {
     admit(store, &[fence_others(new.fence)]).await;
     assert_eq!(refused(store, sent(&old, &second)).await, Some(Refusal::Fenced));
     assert_eq!(refused(store, received(&old, &first)).await, Some(Refusal::Fenced));
-    assert_eq!(store.signal_pending(&old.tenant, run.id).await.unwrap(), [first]);
+    assert_eq!(store.signal_pending(&[(old.tenant.clone(), run.id)]).await.unwrap(), [first]);
 }
 
 /// Runs that wait for a signal and have one, in the order of their places.

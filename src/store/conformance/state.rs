@@ -44,7 +44,7 @@ impl Names {
             self.keys.insert(record.key.clone());
             self.instants.extend(record.confirm_at);
         }
-        if let Some(step) = &change.step {
+        for step in &change.steps {
             self.tenants.insert(step.tenant.clone());
             self.runs.insert(step.run);
         }
@@ -131,7 +131,11 @@ impl State {
                 }
                 self.note(format!("{tenant}: {turns:?} of {id}"), &history);
             }
-            self.note(format!("{tenant}: pending of {id}"), &store.signal_pending(tenant, *id).await);
+            self.note(
+                format!("{tenant}: pending of {id}"),
+                &store.signal_pending(&[(tenant.clone(), *id)]).await,
+            );
+            self.note(format!("{tenant}: questions about {id}"), &store.escalation_about(tenant, *id).await);
             let children = store.run_children(tenant, *id, RunId(i64::MIN), u32::MAX).await;
             self.note(format!("{tenant}: children of {id}"), &children);
         }

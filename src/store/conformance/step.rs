@@ -18,6 +18,7 @@ fn past(step: &Step) -> PastStep {
         id: step.id.clone(),
         input_hash: step.input_hash,
         value: step.value.clone(),
+        at: step.at,
     }
 }
 

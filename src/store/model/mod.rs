@@ -316,8 +316,11 @@ impl Store for Model {
         self.ask(move |tables| tables.signal_find(tenant, run, name, id))
     }
 
-    fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Signal>> {
-        self.ask(move |tables| tables.signal_pending(tenant, run))
+    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
+        let of = |tables: &Tables| {
+            runs.iter().flat_map(|(tenant, run)| tables.signal_pending(tenant, *run)).collect()
+        };
+        self.ask(of)
     }
 
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
@@ -326,6 +329,10 @@ impl Store for Model {
 
     fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
         self.ask(move |tables| tables.escalation_open(tenant, limit))
+    }
+
+    fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {
+        self.ask(move |tables| tables.escalation_about(tenant, run))
     }
 
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {

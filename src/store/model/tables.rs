@@ -92,9 +92,7 @@ impl Tables {
                 None => follows(0, record.revision)?,
             }
         }
-        if let Some(step) = &change.step
-            && self.step(step).is_some()
-        {
+        if change.steps.iter().any(|step| self.step(step).is_some()) {
             return Err(Refusal::Exists);
         }
         for escalation in &change.escalations {
@@ -132,7 +130,7 @@ impl Tables {
         };
         let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
         let record = change.record.as_deref().map(|record| self.records.get(&record.id) == Some(record));
-        let step = change.step.as_deref().map(|step| {
+        let steps = change.steps.iter().map(|step| {
             self.step(step)
                 .is_some_and(|stored| stored.input_hash == step.input_hash && stored.value == step.value)
         });
@@ -143,8 +141,12 @@ impl Tables {
         let stored = |signal: &Signal| self.signals.get(&signal_key(signal));
         let signal = change.signal.as_deref().map(|signal| stored(signal).is_some_and(|(s, _)| s == signal));
         let received = change.received.as_deref().map(|signal| stored(signal).is_some_and(|(_, r)| *r));
-        let all: Vec<bool> =
-            [worker, run, record, step, signal, received].into_iter().flatten().chain(escalations).collect();
+        let all: Vec<bool> = [worker, run, record, signal, received]
+            .into_iter()
+            .flatten()
+            .chain(steps)
+            .chain(escalations)
+            .collect();
         !all.is_empty() && all.into_iter().all(|written| written)
     }
 
@@ -172,7 +174,7 @@ impl Tables {
             self.record_keys.insert(record_key(&record), record.id);
             self.records.insert(record.id, record);
         }
-        if let Some(step) = change.step.as_deref().cloned() {
+        for step in change.steps.iter().cloned() {
             let steps = self.steps.entry((step.tenant.clone(), step.run)).or_default();
             steps.insert(step_key(&step), step);
         }
@@ -424,6 +426,11 @@ impl Tables {
         first(limit, self.escalations.values().filter(|e| e.tenant == *tenant && e.answer.is_none()))
     }
 
+    pub(super) fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Vec<Escalation> {
+        let asks = |e: &&Escalation| e.tenant == *tenant && e.run == Some(run) && e.answer.is_none();
+        self.escalations.values().filter(asks).cloned().collect()
+    }
+
     pub(super) fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
         let asks = |e: &&Escalation| e.kind == EscalationKind::UnknownWorkflow && e.answer.is_none();
         let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
@@ -474,6 +481,7 @@ fn past_step(step: &Step) -> PastStep {
         id: step.id.clone(),
         input_hash: step.input_hash,
         value: step.value.clone(),
+        at: step.at,
     }
 }
 

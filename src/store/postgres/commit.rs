@@ -68,7 +68,7 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
     let fence = changes.first()?.fence?;
     let claim = |change: &'_ Change| {
         let alone = change.record.is_none()
-            && change.step.is_none()
+            && change.steps.is_empty()
             && change.used.is_none()
             && change.escalations.is_empty()
             && change.signal.is_none()

@@ -28,7 +28,7 @@ pub(super) fn is_second(change: &Change) -> bool {
 pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
     let of_record = change.record.as_ref().map(|record| &record.tenant);
     let of_run = || change.run.as_ref().map(|run| &run.tenant);
-    let of_step = || change.step.as_ref().map(|step| &step.tenant);
+    let of_step = || change.steps.first().map(|step| &step.tenant);
     let of_use = || change.used.as_ref().map(|used| &used.tenant);
     let of_question = || change.escalations.first().map(|escalation| &escalation.tenant);
     let of_signal = || change.signal.as_ref().or(change.received.as_ref()).map(|signal| &signal.tenant);

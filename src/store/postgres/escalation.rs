@@ -96,6 +96,18 @@ pub(super) async fn open(pool: &Pool, tenant: &Tenant, limit: u32) -> Result<Vec
     pool.all(query).await?.iter().map(read).collect()
 }
 
+pub(super) async fn about(pool: &Pool, tenant: &Tenant, run: RunId) -> Result<Vec<Escalation>, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+             WHERE tenant = $1 AND run = $2 AND answer IS NULL ORDER BY id",
+        )
+        .bind(tenant.as_str())
+        .bind(run.0)
+    };
+    pool.all(query).await?.iter().map(read).collect()
+}
+
 pub(super) async fn unknown_workflow(
     pool: &Pool,
     after: EscalationId,

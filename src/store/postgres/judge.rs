@@ -204,7 +204,7 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
             return Ok(false);
         }
     }
-    if let Some(step) = &change.step {
+    for step in &change.steps {
         told_apart = true;
         if !step::is_written(connection, step).await? {
             return Ok(false);

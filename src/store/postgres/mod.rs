@@ -214,8 +214,8 @@ impl Store for Postgres {
         Box::pin(signal::find(&self.readers, tenant, run, name, id))
     }
 
-    fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Signal>> {
-        Box::pin(signal::pending(&self.readers, tenant, run))
+    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
+        Box::pin(signal::pending(&self.readers, runs))
     }
 
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
@@ -224,6 +224,10 @@ impl Store for Postgres {
 
     fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
         Box::pin(escalation::open(&self.readers, tenant, limit))
+    }
+
+    fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {
+        Box::pin(escalation::about(&self.readers, tenant, run))
     }
 
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {

@@ -377,7 +377,7 @@ pub(super) async fn history(
         steps: step::of_run(pool, tenant, id, turns).await?,
         calls: calls(pool, tenant, id, turns).await?,
         uses: uses(pool, tenant, id, turns).await?,
-        signals: signal::pending(pool, tenant, id).await?,
+        signals: signal::pending(pool, &[(tenant.clone(), id)]).await?,
     })
 }
 

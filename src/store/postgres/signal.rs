@@ -89,14 +89,17 @@ pub(super) async fn find(
     pool.optional(query).await?.as_ref().map(read).transpose()
 }
 
-pub(super) async fn pending(pool: &Pool, tenant: &Tenant, run: RunId) -> Result<Vec<Signal>, StoreError> {
+pub(super) async fn pending(pool: &Pool, runs: &[(Tenant, RunId)]) -> Result<Vec<Signal>, StoreError> {
+    let (tenants, ids): (Vec<_>, Vec<_>) = runs.iter().map(|(tenant, run)| (tenant.as_str(), run.0)).unzip();
     let query = || {
+        // By run, not as a join, which could be planned as a scan of all that is pending.
         sqlx::query(
-            "SELECT tenant, run, name, id, place, body, at FROM signal \
-             WHERE tenant = $1 AND run = $2 AND NOT received ORDER BY place, name, id",
+            "SELECT s.tenant, s.run, s.name, s.id, s.place, s.body, s.at FROM unnest($1::text[], $2::bigint[]) \
+             AS asked (tenant, run), LATERAL (SELECT * FROM signal WHERE tenant = asked.tenant AND run = asked.run \
+             AND NOT received) s ORDER BY s.run, s.place, s.name, s.id",
         )
-        .bind(tenant.as_str())
-        .bind(run.0)
+        .bind(&tenants)
+        .bind(&ids)
     };
     pool.all(query).await?.iter().map(read).collect()
 }

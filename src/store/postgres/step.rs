@@ -5,6 +5,7 @@ use sqlx::postgres::PgConnection;
 use super::pool::Pool;
 use super::statement::{Batch, Insert, Kind, Row};
 use super::{Columns, StoreError, escaped};
+use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::Stored;
@@ -59,7 +60,7 @@ pub(super) static PRUNE: Insert = Insert {
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    let mut rows: Vec<_> = changes.iter().filter_map(|c| c.step.as_deref()).collect();
+    let mut rows: Vec<_> = changes.iter().flat_map(|c| &c.steps).collect();
     rows.sort_by_key(|step| {
         (step.tenant.as_str(), step.run, step.turn, step.kind.code(), &step.name, &step.id)
     });
@@ -95,8 +96,8 @@ pub(super) async fn of_run(
 ) -> Result<Vec<PastStep>, StoreError> {
     let query = || {
         sqlx::query(
-            "SELECT turn, kind, name, id, input_hash, value FROM step WHERE tenant = $1 AND run = $2 AND turn = $3 \
-             UNION ALL SELECT turn, kind, name, id, input_hash, value FROM step WHERE tenant = $1 AND run = $2 \
+            "SELECT turn, kind, name, id, input_hash, value, at FROM step WHERE tenant = $1 AND run = $2 AND turn = $3 \
+             UNION ALL SELECT turn, kind, name, id, input_hash, value, at FROM step WHERE tenant = $1 AND run = $2 \
              AND turn BETWEEN $4 AND $5 AND turn <> $3",
         )
         .bind(tenant.as_str())
@@ -117,6 +118,7 @@ pub(super) async fn of_run(
                 id: c.text()?,
                 input_hash: c.parse_some(|bytes: &[u8]| RequestHash::from_column(bytes))?,
                 value: c.parse_some_text(Stored::from_column)?,
+                at: Timestamp(c.take()?),
             })
         })
         .collect()

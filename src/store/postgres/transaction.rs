@@ -38,7 +38,7 @@ impl Postgres {
     where
         F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
     {
-        change.step = Some(Box::new(step.clone()));
+        change.steps = vec![step.clone()];
         let mut lent = self.start(&change, limit).await?;
         let connection = &mut lent.connection;
         let (value, payload) = carry_out(connection, limit, clock, work).await?;

@@ -43,7 +43,8 @@ fn must_be_judged(changes: &[Change]) -> bool {
 
 /// The rows of some changes, table by table.
 fn batch(changes: &[&Change]) -> Batch {
-    let mut batch = Batch::of(changes.len());
+    let steps: usize = changes.iter().map(|change| change.steps.len()).sum();
+    let mut batch = Batch::of(changes.len().max(steps)); // a fork's are many
     payload::write(changes, &mut batch);
     run::write(changes, &mut batch);
     record::write(changes, &mut batch);
@@ -186,7 +187,7 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
             return Ok(false);
         }
     }
-    if let Some(step) = &change.step {
+    for step in &change.steps {
         told_apart = true;
         if !step::is_written(connection, step).await? {
             return Ok(false);

@@ -83,6 +83,25 @@ pub(super) async fn open(
     .collect()
 }
 
+pub(super) async fn about(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    run: RunId,
+) -> Result<Vec<Escalation>, StoreError> {
+    sqlx::query(
+        "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation INDEXED BY escalation_run \
+         WHERE tenant = ? AND run = ? AND answer IS NULL ORDER BY id",
+    )
+    .bind(tenant.text())
+    .bind(run.0)
+    .fetch_all(pool)
+    .await
+    .map_err(|e| failure(&e))?
+    .iter()
+    .map(read)
+    .collect()
+}
+
 pub(super) async fn unknown_workflow(
     pool: &SqlitePool,
     after: EscalationId,

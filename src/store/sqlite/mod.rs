@@ -222,10 +222,14 @@ impl Store for Sqlite {
         Box::pin(signal::find(&self.readers, tenant, run, name, id))
     }
 
-    fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Signal>> {
+    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
         Box::pin(async move {
             let mut connection = self.readers.acquire().await.map_err(|e| failure(&e))?;
-            signal::pending(&mut connection, tenant, run).await
+            let mut pending = Vec::new();
+            for (tenant, run) in runs {
+                pending.extend(signal::pending(&mut connection, tenant, *run).await?);
+            }
+            Ok(pending)
         })
     }
 
@@ -235,6 +239,10 @@ impl Store for Sqlite {
 
     fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
         Box::pin(escalation::open(&self.readers, tenant, limit))
+    }
+
+    fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {
+        Box::pin(escalation::about(&self.readers, tenant, run))
     }
 
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {

@@ -4,6 +4,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::statement::{Batch, Insert, Row};
 use super::{Columns, StoreError, failure};
+use crate::clock::Timestamp;
 use crate::id::{Fence, RunId, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::Stored;
@@ -37,7 +38,7 @@ static PRUNE: Insert = Insert {
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    let rows = changes.iter().filter_map(|c| Some((c.step.as_deref()?, c.fence)));
+    let rows = changes.iter().flat_map(|c| c.steps.iter().map(|step| (step, c.fence)));
     let (outside, in_turn): (Vec<_>, Vec<_>) = rows.partition(|(step, _)| step.turn == 0);
     batch.insert(&INSERT, &outside, bind);
     batch.insert(&INSERT_IN_TURN, &in_turn, |(step, writer), row| {
@@ -69,8 +70,8 @@ pub(super) async fn of_run(
     turns: Turns,
 ) -> Result<Vec<PastStep>, StoreError> {
     sqlx::query(
-        "SELECT turn, kind, name, id, input_hash, value FROM step WHERE tenant = ?1 AND run = ?2 AND turn = ?3 \
-         UNION ALL SELECT turn, kind, name, id, input_hash, value FROM step WHERE tenant = ?1 AND run = ?2 \
+        "SELECT turn, kind, name, id, input_hash, value, at FROM step WHERE tenant = ?1 AND run = ?2 AND turn = ?3 \
+         UNION ALL SELECT turn, kind, name, id, input_hash, value, at FROM step WHERE tenant = ?1 AND run = ?2 \
          AND turn BETWEEN ?4 AND ?5 AND turn <> ?3",
     )
     .bind(tenant.text())
@@ -91,6 +92,7 @@ pub(super) async fn of_run(
             id: c.take()?,
             input_hash: c.parse_some(|bytes: &[u8]| RequestHash::from_column(bytes))?,
             value: c.parse_some(Stored::from_column)?,
+            at: Timestamp(c.take()?),
         })
     })
     .collect()

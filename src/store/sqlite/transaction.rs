@@ -39,7 +39,7 @@ impl Sqlite {
         writer.settle().await?;
         writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
         let connection = &mut writer.connection;
-        change.step = Some(Box::new(step.clone()));
+        change.steps = vec![step.clone()];
         connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
         if let Some(refusal) = commit::admit(connection, &change).await.map_err(|e| failure(&e))? {
             return Err(TransactionError::Refused(refusal));

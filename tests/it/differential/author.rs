@@ -82,7 +82,7 @@ impl Author {
                     self.runs.extend(model.run_find(&run.tenant, run.id).await.unwrap());
                 }
                 self.questions.extend(change.escalations.iter().filter(|e| e.answer.is_none()).cloned());
-                self.steps.extend(change.step.as_deref().cloned());
+                self.steps.extend(change.steps.iter().cloned());
                 self.signals.extend(change.signal.as_deref().cloned());
             }
             if let Some(WorkerChange::Enrol { name, .. }) = &change.worker
@@ -136,7 +136,7 @@ impl Author {
         let record = if self.one_in(2) { self.new_record(worker) } else { self.changed_record(worker) };
         change.record = Some(Box::new(record));
         if self.one_in(2) {
-            change.step = Some(Box::new(self.step(worker)));
+            change.steps = (0..=self.below(2)).map(|_| self.step(worker)).collect();
         }
         if self.one_in(2) {
             let run = if self.one_in(3) { self.new_run(worker) } else { self.changed_run(worker) };

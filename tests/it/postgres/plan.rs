@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 29] = [
+const HOT: [(&str, &[&str]); 30] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -52,7 +52,10 @@ const HOT: [(&str, &[&str]); 29] = [
         "FROM run WHERE tenant = $1 AND parent = $2",
         &["run_children on run", "(tenant = $1) AND (parent = $2) AND (id > $3)"],
     ),
-    ("body, at FROM signal", &["signal_pending on signal", "(tenant = $1) AND (run = $2)"]),
+    (
+        "AS asked (tenant, run)",
+        &["signal_pending on signal", "(tenant = (asked.tenant)) AND (run = asked.run)"],
+    ),
     ("received FROM signal", &["signal_pkey on signal", "AND (id = $4)"]),
     ("FROM run WHERE wake_at <= $1", &["run_due on run", "wake_at <= $1"]),
     ("FROM run WHERE tenant = $1 AND id > $2", &["run_pkey on run", "(tenant = $1) AND (id > $2)"]),
@@ -71,6 +74,10 @@ const HOT: [(&str, &[&str]); 29] = [
     (
         "FROM escalation WHERE tenant = $1 AND id = $2",
         &["escalation_pkey on escalation", "(tenant = $1) AND (id = $2)"],
+    ),
+    (
+        "FROM escalation WHERE tenant = $1 AND run = $2 AND answer IS NULL",
+        &["escalation_run on escalation", "(tenant = $1) AND (run = $2)"],
     ),
     (
         "FROM escalation WHERE tenant = $1 AND answer IS NULL",
@@ -141,7 +148,7 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
 
 /// Few rows: what is left after a crash, of one record, pending for one run, or workers.
 const MAY_SORT: [&str; 5] =
-    ["(tenant, id) IN", "FROM evidence", "body, at FROM signal", "ANY($1)", "p.time, p.due"];
+    ["(tenant, id) IN", "FROM evidence", "AS asked (tenant, run)", "ANY($1)", "p.time, p.due"];
 
 /// The plan of a statement for all arguments that it may ever have.
 async fn explain(connection: &mut PgConnection, sql: &str) -> String {

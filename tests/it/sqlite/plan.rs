@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 31] = [
+const HOT: [(&str, &str); 32] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -44,6 +44,10 @@ const HOT: [(&str, &str); 31] = [
     ),
     ("body, at FROM signal", "signal USING INDEX signal_pending (tenant=? AND run=?)"),
     ("received FROM signal", "signal USING PRIMARY KEY (tenant=? AND run=? AND name=? AND id=?)"),
+    (
+        "WHERE tenant = ? AND run = ? AND answer IS NULL",
+        "escalation USING INDEX escalation_run (tenant=? AND run=?)",
+    ),
     ("WHERE tenant = ? AND answer IS NULL", "escalation USING INDEX escalation_open (tenant=?)"),
     ("WHERE kind = 7 AND answer IS NULL", "escalation USING INDEX escalation_unknown_workflow (id>?)"),
     ("FROM payload", "payload USING INDEX sqlite_autoindex_payload_1 (tenant=? AND digest=?)"),

@@ -154,12 +154,15 @@ fn orders() -> [Order; 3] {
 /// The courier tells of what it has delivered, under the parcel's own number: twice is once.
 async fn courier(engine: Engine, world: World) -> String {
     let [delivered, ..] = orders();
-    let parcel = loop {
-        if let Some(shipped) = world.found("courier", "ship delivered").pop() {
-            break shipped.id;
+    let mut parcel = None;
+    for _ in 0..40 {
+        parcel = world.found("courier", "ship delivered").pop().map(|shipped| shipped.id);
+        if parcel.is_some() {
+            break;
         }
-        world.sleep(Duration::from_hours(5)).await;
-    };
+        world.sleep(Duration::from_hours(1)).await;
+    }
+    let Some(parcel) = parcel else { return "nothing was shipped".to_owned() };
     let Ok(shop) = engine.tenant(Simulation::TENANT) else { return "there is no such shop".to_owned() };
     let told = async {
         let run = shop.run(order, delivered).key(Simulation::KEY).start().await?;

@@ -125,7 +125,9 @@ impl Inner {
             let changes: Vec<_> = known.iter().map(withdrawn).collect();
             let verdicts = self.core.group.commit(&changes).await;
             if verdicts.is_err() {
-                known.iter().for_each(|(_, run)| self.perhaps_ours(&run.tenant, run.id));
+                for (_, run) in &known {
+                    self.perhaps_ours(&run.tenant, run.id);
+                }
             }
             for ((question, run), verdict) in known.into_iter().zip(verdicts?) {
                 match verdict {

@@ -26,7 +26,7 @@ impl Inner {
     pub(super) fn perhaps_sent(self: &Arc<Self>, signal: Signal) {
         let inner = self.clone();
         self.find_out(async move {
-            let pending = inner.core.group.signal_pending(&signal.tenant, signal.run).await?;
+            let pending = inner.core.group.signal_pending(&[(signal.tenant.clone(), signal.run)]).await?;
             let is_it = |other: &Signal| (&other.name, &other.id) == (&signal.name, &signal.id);
             if let Some(there) = pending.into_iter().find(is_it) {
                 inner.delivered(there).await;

@@ -390,7 +390,9 @@ impl Inner {
         let changes: Vec<_> = runs.iter().map(|run| self.core.change(None).run(run.clone())).collect();
         let verdicts = self.core.group.commit(&changes).await;
         if verdicts.is_err() {
-            runs.iter().for_each(|run| self.perhaps_ours(&run.tenant, run.id));
+            for run in &runs {
+                self.perhaps_ours(&run.tenant, run.id);
+            }
         }
         for (run, verdict) in runs.into_iter().zip(verdicts?) {
             match verdict {

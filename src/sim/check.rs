@@ -254,8 +254,8 @@ impl Seen {
         }
         // When it fails, and not when it is written once more that its dropped calls are settled.
         let fails =
-            |run: &&Box<Run>| matches!(run.state, RunState::Failed { .. }) && !self.failed.contains(&run.id);
-        if let Some(run) = change.run.as_ref().filter(fails) {
+            |run: &&Run| matches!(run.state, RunState::Failed { .. }) && !self.failed.contains(&run.id);
+        if let Some(run) = change.run.as_deref().filter(fails) {
             self.failed.insert(run.id);
             let asks = |record: &Record| {
                 change.escalations.iter().any(|question| question.record == Some(record.id))

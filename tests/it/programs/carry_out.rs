@@ -98,7 +98,7 @@ async fn one(ctx: &Ctx, job: &Job, at: &str, op: &Op) -> Result<Said, Failure> {
         Op::GivenUp { ms, ops, never: what } => {
             let endless = async {
                 all(ctx, job, format!("{at}?"), ops).await;
-                never(ctx, *what, at).await
+                never(ctx, *what, at).await;
             };
             match ctx.within(("limit", at), Duration::from_millis(*ms), endless).await? {
                 Ok(()) => format!("{at} has seen what never comes"),
@@ -118,9 +118,10 @@ async fn several(ctx: &Ctx, job: &Job, at: &str, op: &Op) -> Result<Said, Failur
         Op::All(branches) => Ok(join_all(each(ctx, job, at, branches)).await.concat()),
         Op::Stream { width, ordered, items } => {
             let work = stream::iter(each(ctx, job, at, items));
-            let mut said: Vec<Said> = match ordered {
-                true => work.buffered(*width).collect().await,
-                false => work.buffer_unordered(*width).collect().await,
+            let mut said: Vec<Said> = if *ordered {
+                work.buffered(*width).collect().await
+            } else {
+                work.buffer_unordered(*width).collect().await
             };
             if !ordered {
                 said.sort();

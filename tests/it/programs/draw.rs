@@ -20,12 +20,16 @@ impl Dice {
         (x ^ (x >> 31)) % n.max(1)
     }
 
+    fn place(&mut self, n: usize) -> usize {
+        usize::try_from(self.below(n as u64)).unwrap_or(0)
+    }
+
     fn small(&mut self, n: u32) -> u32 {
         u32::try_from(self.below(u64::from(n))).unwrap_or(0)
     }
 
     fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[usize::try_from(self.below(all.len() as u64)).unwrap_or(0)]
+        all[self.place(all.len())]
     }
 
     /// Once in so many times.
@@ -36,6 +40,7 @@ impl Dice {
 
 /// Where in a program something is to be.
 #[derive(Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "each is one independent fact")]
 struct Place {
     /// Things follow one another here, so that a name alone tells them apart.
     in_order: bool,
@@ -132,7 +137,7 @@ impl Drawing {
                 return;
             }
         }
-        let at = usize::try_from(self.dice.below(ops.len() as u64 + 1)).unwrap_or(0);
+        let at = self.dice.place(ops.len() + 1);
         ops.insert(at, op.clone());
     }
 
@@ -202,13 +207,13 @@ impl Drawing {
         match self.dice.below(20) {
             0 | 1 => Op::All(self.branches(place)),
             2 | 3 => {
-                let (width, ordered) = (1 + self.dice.below(3) as usize, self.dice.once_in(2));
+                let (width, ordered) = (1 + self.dice.place(3), self.dice.once_in(2));
                 Op::Stream { width, ordered, items: self.branches(place) }
             }
             4 | 5 => {
                 let winner = self.ops(place.beside_others().timed(), 3);
-                let losers: Vec<_> = (0..1 + self.dice.below(2)).map(|_| self.loser(place)).collect();
-                let place = self.dice.below(losers.len() as u64 + 1) as usize;
+                let losers: Vec<_> = (0..=self.dice.below(2)).map(|_| self.loser(place)).collect();
+                let place = self.dice.place(losers.len() + 1);
                 Op::Race { place, winner, losers }
             }
             6 | 7 => Op::Within(self.ops(place.below().timed(), 3)),
@@ -223,7 +228,6 @@ impl Drawing {
                 Op::Turns { turns, keep, ops: self.ops(inside, 3) }
             }
             13 => Op::Detached(self.child(place)),
-            14 | 15 => Op::Child(self.child(place)),
             16 if !place.loose => {
                 let listener = self.job(place.child(), true);
                 let mut speaker = self.job(place.child(), false);
@@ -233,7 +237,7 @@ impl Drawing {
             }
             17 if !place.loose => {
                 let mut child = self.job(place.child(), true);
-                let tells = self.dice.below(3) as usize;
+                let tells = self.dice.place(3);
                 self.tells(&mut child, tells);
                 Op::Converse(child)
             }
@@ -244,7 +248,7 @@ impl Drawing {
     /// So many in all, and none in a loop, where one would be several.
     fn tells(&mut self, job: &mut Job, times: usize) {
         for _ in 0..times {
-            let at = usize::try_from(self.dice.below(job.ops.len() as u64 + 1)).unwrap_or(0);
+            let at = self.dice.place(job.ops.len() + 1);
             job.ops.insert(at, Op::Tell);
         }
     }

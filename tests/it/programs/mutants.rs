@@ -43,9 +43,7 @@ impl Mutation {
     }
 
     fn mutated(self, mut change: Change) -> Change {
-        if change.step.as_ref().is_some_and(|step| Some(step.kind) == self.step()) {
-            change.step = None;
-        }
+        change.steps.retain(|step| Some(step.kind) != self.step());
         match self {
             Self::NoReceipt => change.received = None,
             Self::NoFarewell if change.run.as_ref().is_some_and(|run| run.state.is_final()) => {
@@ -82,11 +80,11 @@ impl Store for Mutant {
         })
     }
 
-    fn signal_pending<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Signal>> {
+    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
         if self.mutation == Mutation::LostSignal {
             return Box::pin(async { Ok(Vec::new()) });
         }
-        self.store.signal_pending(tenant, run)
+        self.store.signal_pending(runs)
     }
 
     fn run_history<'a>(&'a self, tenant: &'a Tenant, run: RunId, turns: Turns) -> Asked<'a, History> {
@@ -101,5 +99,5 @@ impl Store for Mutant {
 
     counterfoil::delegate_reads!(self => self.store; record_find record_at record_orphans record_unconfirmed record_uses
         record_evidence run_find run_keyed run_orphans run_answered run_signalled run_children run_due next_due run_list
-        escalation_find escalation_open escalation_unknown_workflow signal_find worker_find worker_at sharing tenant_key payload_find);
+        escalation_find escalation_open escalation_about escalation_unknown_workflow signal_find worker_find worker_at sharing tenant_key payload_find);
 }

@@ -50,14 +50,14 @@ fn again(seed: u64) -> String {
 fn clean(seed: u64, job: &Job, mutation: Option<Mutation>) -> Result<(Seen, Extent), String> {
     let (simulation, sight) = simulation(seed, job, mutation);
     let replay = simulation.replay(&Schedule::default());
-    let seen = sight.lock().unwrap().clone();
+    let outcome = sight.lock().unwrap().clone();
     if let Some(violation) = replay.violations.first() {
         return Err(format!("{violation}\n{}", replay.timeline()));
     }
-    if let Some(wrong) = seen.wrong.first() {
+    if let Some(wrong) = outcome.wrong.first() {
         return Err(wrong.clone());
     }
-    Ok((seen, extent(&replay)))
+    Ok((outcome, extent(&replay)))
 }
 
 fn extent(replay: &Replay) -> Extent {
@@ -80,8 +80,8 @@ fn fails(
 ) -> Option<(String, Replay)> {
     let (simulation, sight) = simulation(seed, job, mutation);
     let replay = simulation.replay(schedule);
-    let seen = sight.lock().unwrap().clone();
-    let wrong = replay.violations.first().map(ToString::to_string).or_else(|| clean.differs(&seen))?;
+    let outcome = sight.lock().unwrap().clone();
+    let wrong = replay.violations.first().map(ToString::to_string).or_else(|| clean.differs(&outcome))?;
     Some((wrong, replay))
 }
 
@@ -104,13 +104,13 @@ fn shrunk(seed: u64, mut job: Job, mutation: Option<Mutation>, mut schedule: Sch
                 break;
             }
             patience -= 1;
-            let Ok((seen, reach)) = clean(seed, &less, mutation) else { continue };
+            let Ok((outcome, reach)) = clean(seed, &less, mutation) else { continue };
             let found = moved(&schedule, extent, reach).into_iter().find(|schedule| {
                 patience = patience.saturating_sub(1);
-                fails(seed, &less, mutation, &seen, schedule).is_some()
+                fails(seed, &less, mutation, &outcome, schedule).is_some()
             });
             if let Some(found) = found {
-                (job, schedule, clean_run, extent, again_smaller) = (less, found, seen, reach, true);
+                (job, schedule, clean_run, extent, again_smaller) = (less, found, outcome, reach, true);
                 break;
             }
         }

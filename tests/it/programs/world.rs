@@ -128,7 +128,7 @@ pub(super) type Sight = Arc<Mutex<Seen>>;
 /// The simulation of a program. What is seen at the end of a trial is put down.
 pub(super) fn simulation(seed: u64, job: &Job, mutation: Option<Mutation>) -> (Simulation, Sight) {
     let sight = Sight::default();
-    let (seen, speaker, tables) = (sight.clone(), job.clone(), job.has_tables());
+    let (shown, speaker, tables) = (sight.clone(), job.clone(), job.has_tables());
     let simulation = Simulation::of(program, job.clone())
         .seed(seed)
         .engine(tools)
@@ -139,7 +139,7 @@ pub(super) fn simulation(seed: u64, job: &Job, mutation: Option<Mutation>) -> (S
         .operator(operator)
         .beside("world", move |engine, world| speak(seed, speaker.clone(), engine, world))
         .check("seen", move |end| {
-            *seen.lock().unwrap() = see(end, tables);
+            *shown.lock().unwrap() = see(end, tables);
             Ok(())
         });
     (simulation, sight)
@@ -208,14 +208,9 @@ fn see(end: &End<'_>, tables: bool) -> Seen {
             *seen.effects.entry(format!("{} {what}", effect.system)).or_default() += 1;
         }
     }
-    let place =
-        |key: &Option<String>| key.as_deref().and_then(|key| key.rsplit('/').next_back().map(str::to_owned));
     for run in end.runs() {
-        let key = run.key.clone();
-        let at = match &run.input {
-            Stored::Inline(input) => input.value().unwrap()["at"].as_str().unwrap().to_owned(),
-            Stored::At(_) => place(&key).unwrap_or_default(),
-        };
+        let Stored::Inline(input) = &run.input else { continue };
+        let at = input.value().unwrap()["at"].as_str().unwrap().to_owned();
         let lines: Vec<String> = match &run.state {
             RunState::Succeeded { output: Stored::Inline(output) } => output.decode().unwrap(),
             RunState::Succeeded { .. } => vec!["something large".to_owned()],

@@ -132,7 +132,9 @@ pub enum IdError {
         what: &'static str,
     },
     /// It is of a form that the engine keeps for itself.
-    #[error("the {what} begins with '~', as the engine's own names do: choose another")]
+    #[error(
+        "the {what} has the form of the engine's own names, which begin with '~' or hold ':~': choose another"
+    )]
     Reserved {
         /// What was to be named.
         what: &'static str,

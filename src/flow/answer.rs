@@ -55,6 +55,7 @@ impl Inner {
             // that somebody abandoned and that goes on all the same.
             Some(run) if resolution == Resolution::Abandon => {
                 let failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
+                self.end_children(tenant, run.id, &failure).await?;
                 let (run, questions) = resume::abandoned(self, run, &failure).await?;
                 left = questions;
                 said = farewell(&self.core, &run, Err(&failure));

@@ -16,7 +16,7 @@ use super::replay::{Kind, Recorded};
 use crate::exec::{
     Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
 };
-use crate::ledger::{Approval, Key, OperationKey, Owner, Record, State};
+use crate::ledger::{Approval, Key, KeyError, OperationKey, Owner, Record, State};
 use crate::payload::Stored;
 use crate::store::{EscalationKind, Store as _};
 use crate::tool::{NeedsApproval, Prepared, Tool, effect};
@@ -201,7 +201,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
                 live.id, open.identity, op.hash
             );
             let kind = EscalationKind::Diverged;
-            return live.stop(Stop::Halt { kind, question, record: None }).await;
+            return live.stop(Stop::Halt { kind, question, record: None, kept: Vec::new() }).await;
         }
         if let Some(stored) = past.value {
             return match live.engine.core.load(&live.tenant, &stored).await {
@@ -233,8 +233,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
 /// A tool with a key is identified by it: two equal calls are one effect. Without one, two calls are two.
 fn identify(ctx: &Ctx, tool: &str, key: Option<Key>, id: Option<String>) -> Result<(Open, Key), Failure> {
     if let Some(key) = key {
-        let rendered: OperationKey =
-            key.render().map_err(|e| Failure::coded(FailureCode::Invalid, e.to_string()))?;
+        let (key, rendered) = revised(ctx, key)?;
         // A loop may call under one key again after a failure was shown to it: each showing is one of its own.
         let id = match ctx.live.nth_call(ctx.turn, rendered.as_str()) {
             1 => rendered.as_str().to_owned(),
@@ -243,8 +242,23 @@ fn identify(ctx: &Ctx, tool: &str, key: Option<Key>, id: Option<String>) -> Resu
         return Ok((ctx.live.open(ctx.turn, Kind::Call, tool, Some(id))?, key));
     }
     let open = ctx.live.open(ctx.turn, Kind::Call, tool, id)?;
-    let key = Key::in_run(tool, ctx.live.id, ctx.turn, open.identity.id.clone());
-    Ok((open, key))
+    let key = Key::in_run(tool, ctx.live.named_after(), ctx.turn, open.identity.id.clone());
+    match revised(ctx, key) {
+        Ok((key, _)) => Ok((open, key)),
+        Err(failure) => Err(open.failed(failure)),
+    }
+}
+
+/// A key, in the revision that somebody asked for when the run was begun again.
+fn revised(ctx: &Ctx, key: Key) -> Result<(Key, OperationKey), Failure> {
+    let unfit = |error: KeyError| Failure::coded(FailureCode::Invalid, error.to_string());
+    let rendered = key.render().map_err(unfit)?;
+    let Some(revision) = ctx.live.with_replay(|replay| replay.again.revision(rendered.as_str())) else {
+        return Ok((key, rendered));
+    };
+    let key = key.revision(revision);
+    let rendered = key.render().map_err(unfit)?;
+    Ok((key, rendered))
 }
 
 /// A call that was dropped, and whose process died before its outcome was recorded: nobody waits for it, but its
@@ -299,7 +313,7 @@ async fn carried_out(
             }
             Outcome::Later { until } => {
                 let _waiting = open.wait(live::Wait::until(until));
-                core.clock.sleep(core.now().until(until)).await;
+                live.waker.owning(core.clock.sleep(core.now().until(until))).await;
                 expect = Expect::Anything;
                 continue;
             }

@@ -27,7 +27,7 @@ use crate::store::{Run, RunState, Signal, Store as _, Verdict};
 use crate::tool::canonical;
 
 /// The signal that a child sends its parent when it ends; its id is the child.
-const ENDED: &str = "~child";
+pub(super) const ENDED: &str = "~child";
 
 /// What a child says at its end.
 #[derive(Serialize, Deserialize)]
@@ -140,7 +140,7 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
         self
     }
 
-    /// Begins it and returns when that is durable. It ends with its parent: who cancels this run cancels it too.
+    /// Begins it and returns when that is durable. It ends with its parent: it is cancelled when this run is, or fails.
     pub async fn start(self) -> Result<Child<O>, Failure> {
         let ctx = self.ctx.clone();
         let id = self.begin(true).await?;
@@ -212,7 +212,7 @@ impl Live {
             workflow: workflow.name.clone(),
             version: workflow.version,
             // Its parent's checkpoint tells it apart; this is for people, and for a store that is looked at by hand.
-            key: Some(format!("{ENDED}/{}/{}", self.id, open.identity.place())),
+            key: Some(format!("{ENDED}/{}/{}", self.id, self.recorded_as(&open.identity).place())),
             parent: attached.then_some(self.id),
             input,
             input_hash,

@@ -13,7 +13,6 @@ use super::engine::Inner;
 use super::failure::{Failure, FailureCode};
 use super::handle::{RunError, RunHandle};
 use super::inbox::Wanted;
-use super::live::Live;
 use super::signal::Sent;
 use crate::clock::Timestamp;
 use crate::exec::{Answers as _, ExecError, to_the_end};
@@ -243,25 +242,38 @@ impl Inner {
         Ok(open.into_iter().find(|asked| kind(asked.kind)).map(|asked| asked.id))
     }
 
+    /// Cancels the children of a run that has failed: nobody waits for them any more.
+    pub(super) async fn end_children(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        run: RunId,
+        failure: &Failure,
+    ) -> Result<(), ExecError> {
+        let (by, reason) = (run.to_string(), format!("its parent failed: {failure}"));
+        let until = Some(self.core.now().after(GRACE));
+        self.cancel_children(tenant, run, &Command { by, reason, until }).await
+    }
+
     /// Cancels the children that a run has begun and that are to end with it.
     pub(super) async fn cancel_children(
         self: &Arc<Self>,
-        live: &Live,
+        tenant: &Tenant,
+        run: RunId,
         command: &Command,
     ) -> Result<(), ExecError> {
-        let failed = |source| ExecError::Store { key: live.id.to_string(), source };
+        let failed = |source| ExecError::Store { key: run.to_string(), source };
         let mut after = RunId(i64::MIN);
         loop {
-            let children = self.core.group.run_children(&live.tenant, live.id, after, PAGE).await;
-            let children = children.map_err(failed)?;
+            let children = self.core.group.run_children(tenant, run, after, PAGE).await.map_err(failed)?;
             let Some(last) = children.last() else { return Ok(()) };
             after = last.id;
             for child in children.iter().filter(|child| !child.state.is_final()) {
                 // Made of what it is about: after a crash it is the same command.
-                let id = format!("~{}", live.id);
-                let told = self.command(&live.tenant, child.id, Verb::Cancel, id, command.clone()).await;
+                let told =
+                    self.command(tenant, child.id, Verb::Cancel, format!("~{run}"), command.clone()).await;
+                // That it was cancelled before, for another reason, is as well.
                 if let Err(error) = told {
-                    tracing::warn!(tenant = %live.tenant, run = %child.id, %error, "a child is not cancelled");
+                    tracing::warn!(%tenant, run = %child.id, %error, "a child is not cancelled");
                 }
             }
         }

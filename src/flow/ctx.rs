@@ -184,7 +184,7 @@ impl Ctx {
                 return;
             }
             let _waiting = open.wait(Wait::until(due));
-            core.clock.sleep(left).await;
+            self.live.waker.owning(core.clock.sleep(left)).await;
         }
     }
 
@@ -318,6 +318,6 @@ impl Ctx {
 
     /// Stops the run with an open question. Never returns.
     pub(super) async fn halt<T>(&self, kind: EscalationKind, question: String) -> T {
-        self.live.stop(Stop::Halt { kind, question, record: None }).await
+        self.live.stop(Stop::Halt { kind, question, record: None, kept: Vec::new() }).await
     }
 }

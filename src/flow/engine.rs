@@ -503,7 +503,7 @@ impl Inner {
             run.id, run.deaths
         );
         let live = Live::new(self.clone(), *run, self.core.new_lane(), super::replay::Replay::default());
-        resume::halt(&live, EscalationKind::Quarantined, question, None).await
+        resume::halt(&live, EscalationKind::Quarantined, question).await
     }
 
     /// Starts a run over from its records: an answer has come, or its time.

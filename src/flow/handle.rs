@@ -93,6 +93,48 @@ pub enum RunError {
         /// The run.
         run: RunId,
     },
+    /// It cannot go on from a step.
+    #[error("{run} {why}: it was left as it is; fork it, and the fork goes on from that step")]
+    NotRetryable {
+        /// The run.
+        run: RunId,
+        /// Why.
+        why: &'static str,
+    },
+    /// It has recorded no step of this name: nothing was begun.
+    #[error("{run} has recorded nothing under {step}: nothing was begun again; see what it did with `turns`")]
+    NoSuchStep {
+        /// The run.
+        run: RunId,
+        /// The name.
+        step: String,
+    },
+    /// It has no operation under this key of which it is known what became of it: nothing was begun.
+    #[error("{run} has no operation {key} whose outcome is known: nothing was begun again")]
+    NoSuchEffect {
+        /// The run.
+        run: RunId,
+        /// The key.
+        key: String,
+    },
+    /// A child that it has begun is under way, and would tell a fork nothing.
+    #[error("{run} has a child that is under way, {child}: wait for it or cancel it, then fork")]
+    ChildRunning {
+        /// The run.
+        run: RunId,
+        /// Its child.
+        child: RunId,
+    },
+    /// Another command was given under this key: the first one stands.
+    #[error(
+        "{run} was given another command under the key {key:?}: the first one stands; give this one another key"
+    )]
+    CommandConflict {
+        /// The run.
+        run: RunId,
+        /// The command's key.
+        key: String,
+    },
     /// Nobody has paused it, or it goes on already.
     #[error("{run} is not paused: nothing was changed")]
     NotPaused {
@@ -149,7 +191,7 @@ impl ForTenant {
 
     /// A run that was started before.
     pub fn handle<O>(&self, run: RunId) -> RunHandle<O> {
-        RunHandle { inner: self.inner.clone(), tenant: self.tenant.clone(), id: run, _output: PhantomData }
+        RunHandle::of(self.inner.clone(), self.tenant.clone(), run)
     }
 
     /// The runs of this tenant, from `after` on, at most a thousand.
@@ -334,6 +376,10 @@ pub struct RunHandle<O> {
 }
 
 impl<O> RunHandle<O> {
+    pub(super) const fn of(inner: Arc<Inner>, tenant: Tenant, id: RunId) -> Self {
+        Self { inner, tenant, id, _output: PhantomData }
+    }
+
     /// Its name.
     pub const fn id(&self) -> RunId {
         self.id

@@ -2,7 +2,9 @@
 //!
 //! The way of a run: `engine` (start, claim) → `run` (one activation: load the history, poll the body, end or
 //! park) → `ctx`, `call`, `select`, `transaction` (what the body does) → `resume` (what it no longer asks for).
+//! Who acts on a run from outside: `signal`, `command` (cancel, pause), `answer`, `again` (retry, fork).
 
+mod again;
 mod answer;
 mod awaited;
 mod call;
@@ -28,6 +30,7 @@ mod transaction;
 mod turns;
 mod workflow;
 
+pub use again::{BeginAgain, Fork, Retry};
 pub use call::{MayGoOut, ToolCall, With, Without};
 pub use child::{Child, ChildRun};
 pub use command::{Command, GiveCommand};

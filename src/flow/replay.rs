@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::again::Again;
 use crate::clock::Timestamp;
 use crate::id::RecordId;
 use crate::store::{History, PastCall, PastStep, PastUse, Signal, StepKind};
@@ -84,6 +85,21 @@ impl Identity {
         format!("{}/{}", self.name, self.in_turn())
     }
 
+    /// The child that was begun, or the signal that was sent, if it is such a checkpoint.
+    pub(super) fn of_deed(step: &PastStep) -> Option<Self> {
+        let kind = match step.kind {
+            StepKind::Child => Kind::Child,
+            StepKind::Sent => Kind::Sent,
+            _ => return None,
+        };
+        Some(Self { turn: step.turn, kind, name: step.name.clone(), id: step.id.clone() })
+    }
+
+    /// The id of the mark that it is kept although nothing asks for it.
+    pub(super) fn kept_id(&self) -> String {
+        format!("~{}/{}", self.kind.name(), self.place())
+    }
+
     /// The name of the mark that its dropped future left.
     pub(super) fn abandoned_name(&self) -> String {
         format!("{}/{}", self.kind.name(), self.name)
@@ -103,8 +119,11 @@ pub(super) struct Replay {
     turns: HashMap<u32, PastTurn>,
     kept: HashSet<String>,
     asked: HashSet<RecordId>,
+    asked_deeds: HashSet<Identity>,
     signals: Vec<Signal>,
     recorded_at: Option<Timestamp>,
+    /// How the run was begun again.
+    pub(super) again: Again,
 }
 
 /// What is recorded of a turn.
@@ -125,16 +144,18 @@ pub(super) enum Recorded {
 }
 
 impl Replay {
-    pub(super) fn of(history: History) -> Self {
-        let mut replay = Self { signals: history.signals, ..Self::default() };
+    pub(super) fn of(history: History, again: Again) -> Self {
+        let kept = again.kept().map(|record| record.to_string()).collect();
+        let mut replay = Self { signals: history.signals, kept, again, ..Self::default() };
         for step in history.steps {
             replay.recorded_at = replay.recorded_at.max(Some(step.at));
             if step.kind == StepKind::Kept {
                 replay.kept.insert(step.id);
                 continue;
             }
+            let Some(id) = replay.again.standing(&step) else { continue };
             let names = replay.turn(step.turn).steps.entry(step.kind).or_default();
-            names.entry(step.name.clone()).or_default().insert(step.id.clone(), step);
+            names.entry(step.name.clone()).or_default().insert(id, step);
         }
         for call in history.calls {
             replay.turn(call.turn).calls.insert(call.key.as_str().to_owned(), call);
@@ -210,6 +231,30 @@ impl Replay {
             return Some(Recorded::Own(call.clone()));
         }
         self.turns.values().any(|turn| turn.uses.contains_key(key)).then_some(Recorded::Use)
+    }
+
+    /// A child or a sent signal is asked for from now on.
+    pub(super) fn ask(&mut self, identity: &Identity) {
+        if !self.turns.is_empty() && matches!(identity.kind, Kind::Child | Kind::Sent) {
+            self.asked_deeds.insert(identity.clone());
+        }
+    }
+
+    /// Children and sent signals that nothing has asked for, and nobody decided to keep; of a turn alone or of all.
+    pub(super) fn unasked_deeds(&self, turn: Option<u32>) -> Vec<Identity> {
+        let mut unasked = Vec::new();
+        for (number, past) in self.turns.iter().filter(|(number, _)| turn.is_none_or(|turn| turn == **number))
+        {
+            for kind in [Kind::Child, Kind::Sent] {
+                let steps = past.steps.get(&kind.checkpoint()).into_iter().flatten();
+                unasked.extend(steps.flat_map(|(name, ids)| {
+                    ids.keys().map(|id| Identity { turn: *number, kind, name: name.clone(), id: id.clone() })
+                }));
+            }
+        }
+        unasked.retain(|deed| !self.asked_deeds.contains(deed) && !self.kept.contains(&deed.kept_id()));
+        unasked.sort_by_key(Identity::kept_id);
+        unasked
     }
 
     /// Recorded operations that nothing has asked for, and nobody decided to keep; of a turn alone or of all.

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use super::engine::Inner;
 use super::failure::Failure;
 use super::live::{Live, Stop};
-use super::replay::Replay;
+use super::replay::{Identity, Kind, Replay};
 use super::run::{End, written};
 use crate::exec::{ExecError, escalation_of_orphan, look_only};
 use crate::id::{EscalationId, RecordId};
 use crate::ledger::{Divergence, Record, State};
+use crate::payload::{Payload, Stored};
 use crate::store::{
-    Escalation, EscalationKind, PastCall, Run, RunState, Signal, Store as _, StoreError, Turns,
+    Escalation, EscalationKind, PastCall, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
+    Turns,
 };
 
 /// So many turns are read at once.
@@ -34,10 +36,21 @@ pub(super) enum When {
     Failed,
 }
 
+impl When {
+    /// Of which turn alone it is asked.
+    const fn turn(self) -> Option<u32> {
+        match self {
+            Self::TurnOver(turn) => Some(turn),
+            _ => None,
+        }
+    }
+}
+
 /// Looks for recorded effects that nothing asked for. What their tools' policies do not adopt is to halt the run.
 pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>, ExecError> {
     let halt = |question, record: &Record| {
-        Some(Stop::Halt { kind: EscalationKind::Diverged, question, record: Some(record.id) })
+        let record = Some(record.id);
+        Some(Stop::Halt { kind: EscalationKind::Diverged, question, record, kept: Vec::new() })
     };
     for past in unasked_calls(live, when) {
         let Some(record) = settled(live, past.record).await? else { continue };
@@ -51,7 +64,31 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
             Divergence::Escalate => return Ok(halt(diverged(live, &record), &record)),
         }
     }
-    Ok(None)
+    let deeds = unasked_deeds(live, when);
+    if deeds.is_empty() {
+        return Ok(None);
+    }
+    let question = format!(
+        "run {}: {} in an earlier life of this run, and its resumed path does not ask for that. Nothing new was sent. \
+         Keep it and go on, or abandon the run?",
+        live.id,
+        told(live, &deeds)
+    );
+    let kept = deeds.iter().map(Identity::kept_id).collect();
+    Ok(Some(Stop::Halt { kind: EscalationKind::Diverged, question, record: None, kept }))
+}
+
+/// Children and signals as a person reads of them.
+fn told(live: &Live, deeds: &[Identity]) -> String {
+    let tell = |deed: &Identity| match deed.kind {
+        Kind::Child => {
+            let begun = live.with_replay(|replay| replay.step(deed).and_then(|step| step.value.clone()));
+            let child = begun.as_ref().and_then(Stored::inline).map(Payload::as_str).unwrap_or_default();
+            format!("{deed} was begun ({})", child.trim_matches('"'))
+        }
+        _ => format!("{deed} was sent"),
+    };
+    deeds.iter().map(tell).collect::<Vec<_>>().join(", ")
 }
 
 /// The committed or started effects that a run leaves without an owner, as open questions.
@@ -69,6 +106,14 @@ pub(super) async fn left_behind(live: &Arc<Live>, when: When) -> Result<Vec<Esca
         }
     };
     let mut questions = Vec::new();
+    if when != When::Failed {
+        let deeds = unasked_deeds(live, when);
+        questions.extend(deeds.into_iter().map(|deed| {
+            let question =
+                format!("run {}: {}, and {why}. Keep it, or undo it by hand?", live.id, told(live, &[deed]));
+            about(live, EscalationKind::Orphaned, question, None)
+        }));
+    }
     for id in ids {
         if let Some(record) = settled(live, id).await? {
             questions.push(escalation_of_orphan(core, &record, why));
@@ -108,8 +153,19 @@ async fn owner_failed(live: &Arc<Live>, record: RecordId) -> Result<bool, ExecEr
 }
 
 fn unasked_calls(live: &Live, when: When) -> Vec<PastCall> {
-    let turn = if let When::TurnOver(turn) = when { Some(turn) } else { None };
-    live.with_replay(|replay| replay.unasked(turn).into_iter().cloned().collect())
+    live.with_replay(|replay| {
+        let mut calls = replay.unasked(when.turn());
+        calls.retain(|call| when != When::Replayed || !replay.again.is_later(&call.record.to_string()));
+        calls.into_iter().cloned().collect()
+    })
+}
+
+fn unasked_deeds(live: &Live, when: When) -> Vec<Identity> {
+    live.with_replay(|replay| {
+        let mut deeds = replay.unasked_deeds(when.turn());
+        deeds.retain(|deed| when != When::Replayed || !replay.again.is_later(&deed.kept_id()));
+        deeds
+    })
 }
 
 /// The record of an effect that stands in the world, or may; `None` if there is nothing to be kept or undone.
@@ -163,36 +219,49 @@ fn diverged(live: &Live, record: &Record) -> String {
     question
 }
 
+/// What is asked when a run is stopped.
+pub(super) struct Asked {
+    pub(super) kind: EscalationKind,
+    pub(super) question: String,
+    pub(super) record: Option<RecordId>,
+    /// Children and signals that are asked about: with the question they are marked as kept, so that they are not asked
+    /// about again.
+    pub(super) kept: Vec<String>,
+    /// The command that stopped it, which is received with that.
+    pub(super) command: Option<Signal>,
+}
+
+/// Stops the run with an open question about nothing but itself; it goes on when that is answered.
+pub(super) async fn halt(live: &Arc<Live>, kind: EscalationKind, question: String) -> End {
+    halt_on(live, Asked { kind, question, record: None, kept: Vec::new(), command: None }).await
+}
+
 /// Stops the run with an open question; it goes on when that is answered.
 ///
 /// # Crash
 /// The run's row and the question are one transaction.
-pub(super) async fn halt(
-    live: &Arc<Live>,
-    kind: EscalationKind,
-    question: String,
-    record: Option<RecordId>,
-) -> End {
-    halt_on(live, kind, question, record, None).await
-}
-
-/// The same because of a command, which is received with it.
-pub(super) async fn halt_on(
-    live: &Arc<Live>,
-    kind: EscalationKind,
-    question: String,
-    record: Option<RecordId>,
-    command: Option<Signal>,
-) -> End {
+pub(super) async fn halt_on(live: &Arc<Live>, asked: Asked) -> End {
     live.end();
     let core = &live.engine.core;
+    let Asked { kind, question, record, kept, command } = asked;
     tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, %question, "halted");
     let failure = serde_json::json!({"kind": kind, "message": question});
-    let failure = crate::payload::Payload::of(&failure)
-        .unwrap_or_else(|_| crate::payload::Payload::stored("{\"message\":\"halted\"}"));
+    let failure = Payload::of(&failure).unwrap_or_else(|_| Payload::stored("{\"message\":\"halted\"}"));
     let state = RunState::Halted { failure };
     let run = live.next_run(|run| run.state = state.clone());
-    let escalation = Escalation {
+    let escalation = about(live, kind, question, record);
+    let mut change = core.change(Some(live.lane)).run(run).escalation(escalation);
+    change.steps = kept.into_iter().map(|id| kept_mark(live, id)).collect();
+    change.received = command.map(Box::new);
+    match written(live, core.group.commit_one(change).await) {
+        Ok(()) => End::Over(state),
+        Err(error) => End::Failed(error),
+    }
+}
+
+fn about(live: &Live, kind: EscalationKind, question: String, record: Option<RecordId>) -> Escalation {
+    let core = &live.engine.core;
+    Escalation {
         id: EscalationId(core.ids.next()),
         tenant: live.tenant.clone(),
         record,
@@ -201,13 +270,12 @@ pub(super) async fn halt_on(
         question,
         opened_at: core.now(),
         answer: None,
-    };
-    let mut change = core.change(Some(live.lane)).run(run).escalation(escalation);
-    change.received = command.map(Box::new);
-    match written(live, core.group.commit_one(change).await) {
-        Ok(()) => End::Over(state),
-        Err(error) => End::Failed(error),
     }
+}
+
+fn kept_mark(live: &Live, id: String) -> Step {
+    let identity = Identity { turn: live.base, kind: Kind::Step, name: "kept".into(), id };
+    live.step(&identity, StepKind::Kept, None, Stored::Inline(Payload::stored("null")))
 }
 
 /// A halted run that is not to go on: its failed row, and what it had done as open questions, to be written

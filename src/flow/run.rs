@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::again::{self, Again, Mark};
 use super::child::farewell;
 use super::command::{Command, Verb};
+use super::ctx::Ctx;
 use super::engine::Inner;
-use super::failure::Failure;
+use super::failure::{Failure, FailureCode};
 use super::live::{Live, Rest, Stop};
 use super::replay::{Identity, Kind, Replay};
+use super::resume::{self, Asked};
 use super::workflow::Body;
-use super::{ctx::Ctx, resume};
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, follow_dropped};
 use crate::payload::{Payload, Stored};
@@ -69,10 +71,16 @@ pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<L
 }
 
 async fn resumed(engine: &Arc<Inner>, run: Box<Run>) -> Result<Arc<Live>, End> {
-    match engine.core.group.run_history(&run.tenant, run.id, run.present()).await {
-        Ok(history) => Ok(Live::new(engine.clone(), *run, engine.core.new_lane(), Replay::of(history))),
-        Err(error) => Err(unreadable(engine, run, error).await),
-    }
+    let history = match engine.core.group.run_history(&run.tenant, run.id, run.present()).await {
+        Ok(history) => history,
+        Err(error) => return Err(unreadable(engine, run, error).await),
+    };
+    let again = match again::marks(&engine.core, &run.tenant, &history).await {
+        Ok(marks) => Again::of(marks),
+        Err(ExecError::Store { source, .. }) => return Err(unreadable(engine, run, source).await),
+        Err(error) => return Err(End::Failed(error)),
+    };
+    Ok(Live::new(engine.clone(), *run, engine.core.new_lane(), Replay::of(history, again)))
 }
 
 /// A damaged row halts its run; others go on.
@@ -82,7 +90,7 @@ pub(super) async fn unreadable(engine: &Arc<Inner>, run: Box<Run>, error: StoreE
     };
     let question = format!("run {}: {error}. Repair it and go on, or abandon the run?", run.id);
     let live = Live::new(engine.clone(), *run, engine.core.new_lane(), Replay::default());
-    resume::halt(&live, EscalationKind::Damaged, question, None).await
+    resume::halt(&live, EscalationKind::Damaged, question).await
 }
 
 /// The body of a run, to be polled. If it cannot be started, that ends the activation.
@@ -91,7 +99,7 @@ async fn start(live: &Arc<Live>) -> Result<Body, End> {
     let workflows = &live.engine.workflows;
     let Some(workflow) = workflows.find(run.workflow.as_str(), run.version) else {
         let question = workflows.unknown(&run);
-        return Err(resume::halt(live, EscalationKind::UnknownWorkflow, question, None).await);
+        return Err(resume::halt(live, EscalationKind::UnknownWorkflow, question).await);
     };
     if workflow.version != run.version {
         tracing::info!(tenant = %run.tenant, run = %run.id, from = run.version, by = workflow.version, "taken over");
@@ -105,7 +113,7 @@ async fn start(live: &Arc<Live>) -> Result<Body, End> {
         Ok(body) => Ok(body),
         Err(error) => {
             let question = format!("run {}: {error}. Restore the type and go on, or abandon?", run.id);
-            Err(resume::halt(live, EscalationKind::Damaged, question, None).await)
+            Err(resume::halt(live, EscalationKind::Damaged, question).await)
         }
     }
 }
@@ -141,7 +149,7 @@ async fn carry(live: &Arc<Live>) -> End {
                      Mend the code and go on, or abandon?",
                     live.id
                 );
-                return Box::pin(resume::halt(live, EscalationKind::Quarantined, question, None)).await;
+                return Box::pin(resume::halt(live, EscalationKind::Quarantined, question)).await;
             }
             Polled::Stopped(stop) => return stopped(live, body, stop).await,
         }
@@ -160,7 +168,10 @@ async fn stopped(live: &Arc<Live>, body: Body, stop: Stop) -> End {
         Stop::Bounce | Stop::Continue(_) => End::Again,
         Stop::Paused(signal) => Box::pin(pause(live, *signal)).await,
         Stop::Cancelled => Box::pin(cancel(live)).await,
-        Stop::Halt { kind, question, record } => Box::pin(resume::halt(live, kind, question, record)).await,
+        Stop::Halt { kind, question, record, kept } => {
+            let asked = Asked { kind, question, record, kept, command: None };
+            Box::pin(resume::halt_on(live, asked)).await
+        }
     }
 }
 
@@ -172,8 +183,8 @@ async fn stopped(live: &Arc<Live>, body: Body, stop: Stop) -> End {
 async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> End {
     match resume::unasked(live, resume::When::Continued).await {
         Ok(None) => {}
-        Ok(Some(Stop::Halt { kind, question, record })) => {
-            return resume::halt(live, kind, question, record).await;
+        Ok(Some(Stop::Halt { kind, question, record, kept })) => {
+            return resume::halt_on(live, Asked { kind, question, record, kept, command: None }).await;
         }
         Ok(Some(_)) => return End::Again,
         Err(error) => return End::Failed(error),
@@ -187,6 +198,17 @@ async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> End {
     let identity = Identity { turn: base, kind: Kind::Step, name: "input".into(), id: "0".into() };
     let mut change = core.change(Some(live.lane)).step(live.step(&identity, StepKind::Input, None, value));
     change.payloads.extend(large.map(|payload| (live.tenant.clone(), payload)));
+    // What was decided when the run was begun again holds for what it does from now on, too.
+    let marks: Vec<_> =
+        live.with_replay(|replay| replay.again.marks().iter().map(Mark::carried_on).collect());
+    for (n, mark) in marks.into_iter().enumerate() {
+        let identity = Identity { name: "again".into(), id: n.to_string(), ..identity.clone() };
+        let mark = Payload::of(&mark).map_err(ExecError::Payload);
+        match mark {
+            Ok(mark) => change.steps.push(live.step(&identity, StepKind::Again, None, Stored::Inline(mark))),
+            Err(error) => return End::Failed(error),
+        }
+    }
     let ticket = live.change_run_with(change, |run| {
         (run.base, run.turn, run.deaths) = (base, base + 1, 0);
         run.unsettled |= dropped;
@@ -201,14 +223,20 @@ async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> End {
 async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
     let clock = live.engine.core.clock.clone();
     let waker = Waker::from(live.waker.clone());
-    let (mut grace, mut limit, mut forced) = (None, None, None);
+    let (mut grace, mut limit, mut forced, mut waiting) = (None, None, None, false);
     poll_fn(|cx| {
         live.waker.driven_by(cx.waker());
         for _ in 0..POLLS {
             if let Some(stop) = live.take_stop() {
                 return Poll::Ready(Polled::Stopped(stop));
             }
-            live.waker.take_woken();
+            let (woken, own) = (live.waker.take_woken(), live.waker.take_own());
+            if std::mem::take(&mut waiting) && woken && !own && live.waker.note_foreign() {
+                tracing::warn!(
+                    tenant = %live.tenant, run = %live.id,
+                    "waits for something that is not the context's: it is kept in memory; a crash loses that wait"
+                );
+            }
             let polled =
                 catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
             match polled {
@@ -239,6 +267,10 @@ async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
                     return Poll::Pending;
                 }
                 Rest::Waiting { until, on } => {
+                    waiting = true;
+                    if live.waker.has_foreign() {
+                        return Poll::Pending; // dropped by parking, what it waits for would begin anew with each resume
+                    }
                     let until = until.into_iter().chain(forced).min();
                     if until.is_some_and(|at| clock.now().until(at) <= GRACE) {
                         return Poll::Pending; // it ends soon
@@ -260,7 +292,8 @@ async fn pause(live: &Arc<Live>, signal: Signal) -> End {
     match command(live, Some(&signal.body)).await {
         Ok(command) => {
             let question = command.question(live.id);
-            resume::halt_on(live, EscalationKind::Paused, question, None, Some(signal)).await
+            let (kind, command) = (EscalationKind::Paused, Some(signal));
+            resume::halt_on(live, Asked { kind, question, record: None, kept: Vec::new(), command }).await
         }
         Err(error) => End::Failed(error),
     }
@@ -278,7 +311,7 @@ async fn cancel(live: &Arc<Live>) -> End {
         };
         let command = command(live, body.as_ref()).await?;
         tracing::info!(tenant = %live.tenant, run = %live.id, by = command.by, "cancelled");
-        live.engine.cancel_children(live, &command).await?;
+        live.engine.cancel_children(&live.tenant, live.id, &command).await?;
         Ok(command)
     };
     match cancelled.await {
@@ -333,6 +366,12 @@ async fn park(live: &Arc<Live>, until: Option<Timestamp>, on: WaitsOn) -> End {
 
 /// The run is over: its result, and every effect that is left without an owner, become durable together.
 async fn finish(live: &Arc<Live>, result: Result<Payload, Failure>) -> End {
+    if let Err(failure) = &result
+        && failure.code != FailureCode::Cancelled
+        && let Err(error) = live.engine.end_children(&live.tenant, live.id, failure).await
+    {
+        return End::Failed(error);
+    }
     let when = if result.is_ok() { resume::When::Succeeded } else { resume::When::Failed };
     let left = match resume::left_behind(live, when).await {
         Ok(left) => left,

@@ -41,6 +41,16 @@ pub enum Sent {
     Before,
 }
 
+/// What a run was told by another.
+enum Told {
+    /// The signal, now or by the run that the sender was forked from.
+    Signal,
+    /// Nothing: there is no such run.
+    Nobody,
+    /// Another one, by the run that the sender was forked from.
+    Another,
+}
+
 impl Ctx {
     /// Waits for the next signal of this name, however long that takes, and holds nothing meanwhile. Signals that came
     /// before anybody waited are kept; those of one sender are received in the order in which they were sent.
@@ -94,14 +104,21 @@ impl Ctx {
             self.live.send(&open, to, body).await
         };
         match sent {
-            Ok(true) => {
+            Ok(Told::Signal) => {
                 self.live.progressed();
                 open.close();
                 Ok(())
             }
-            Ok(false) => {
-                open.close();
-                Err(Failure::coded(FailureCode::Invalid, format!("there is no {to} to send a signal to")))
+            Ok(Told::Nobody) => {
+                let nobody = format!("there is no {to} to send a signal to");
+                Err(open.failed(Failure::coded(FailureCode::Invalid, nobody)))
+            }
+            Ok(Told::Another) => {
+                let another = format!(
+                    "{to} was sent another signal {:?} by the run that this one was forked from: the first one stands",
+                    open.identity.name
+                );
+                Err(open.failed(Failure::coded(FailureCode::Conflict, another)))
             }
             Err(error) => Err(open.failed(self.live.failure(error).await)),
         }
@@ -159,16 +176,15 @@ impl Live {
         }
     }
 
-    /// Whether there is such a run.
-    async fn send(&self, open: &Open, to: RunId, body: Payload) -> Result<bool, ExecError> {
+    async fn send(&self, open: &Open, to: RunId, body: Payload) -> Result<Told, ExecError> {
         let core = &self.engine.core;
         let failed = |source| ExecError::Store { key: to.to_string(), source };
         if core.group.run_find(&self.tenant, to).await.map_err(failed)?.is_none() {
-            return Ok(false);
+            return Ok(Told::Nobody);
         }
         let name = open.identity.name.clone();
         // Made of what identifies it in this run, so that a second try is the same signal.
-        let id = format!("{OWN}{}/{}", self.id, open.identity.in_turn());
+        let id = format!("{OWN}{}/{}", self.named_after(), open.identity.in_turn());
         let (signal, large) = self.engine.signal(&self.tenant, to, name, id, body).await.map_err(failed)?;
         let null = Stored::Inline(Payload::stored("null"));
         let identity = &open.identity;
@@ -176,19 +192,27 @@ impl Live {
         let mut change = core.change(Some(self.lane)).step(step);
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
         change.signal = Some(Box::new(signal.clone()));
-        let engine = self.engine.clone();
+        let (engine, told) = (self.engine.clone(), signal.clone());
         // Dropped between the row and the wake-up, as what loses a select is, this would leave a run that waits for what
         // it has.
         let sent = to_the_end(&core.tracker, async move {
             let verdict = engine.core.group.commit_one(change).await;
             match &verdict {
-                Ok(Verdict::Admitted) => engine.delivered(signal).await,
-                _ => engine.perhaps_sent(signal),
+                Ok(Verdict::Admitted) => engine.delivered(told).await,
+                _ => engine.perhaps_sent(told),
             }
             verdict
         });
         match sent.await.map_err(failed)? {
-            Verdict::Admitted => Ok(true),
+            Verdict::Admitted => Ok(Told::Signal),
+            Verdict::Refused(Refusal::Exists) => {
+                let first = core.group.signal_find(&self.tenant, to, &signal.name, &signal.id).await;
+                if first.map_err(failed)?.is_none_or(|first| first.body != signal.body) {
+                    return Ok(Told::Another);
+                }
+                self.checkpoint(identity, None, Payload::stored("null")).await;
+                Ok(Told::Signal)
+            }
             Verdict::Refused(refusal) => Err(ExecError::Refused { key: open.identity.to_string(), refusal }),
         }
     }
@@ -203,6 +227,7 @@ impl Live {
             }
             state.inbox.deliver(signal)
         };
+        self.waker.is_own();
         listening.into_iter().for_each(Waker::wake);
         if command {
             self.waker.wake_by_ref(); // nothing in its code waits for it

@@ -352,6 +352,11 @@ impl<'a> Present<'a> {
         self.write_turn(next, change, left);
         self.number = next;
         self.live.next_turn(next);
+        if self.live.with_replay(|replay| replay.again.may_know(next)) {
+            // What the fork was given of this turn is read with its history.
+            let stop = self.live.flushed().await.map_or_else(Stop::Failed, |()| Stop::Bounce);
+            self.live.stop::<()>(stop).await;
+        }
     }
 
     /// # Crash

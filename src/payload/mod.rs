@@ -136,6 +136,14 @@ pub enum Stored {
 }
 
 impl Stored {
+    /// The payload, if it is in the row.
+    pub(crate) const fn inline(&self) -> Option<&Payload> {
+        match self {
+            Self::Inline(payload) => Some(payload),
+            Self::At(_) => None,
+        }
+    }
+
     /// The text of the column. Canonical JSON never begins with `@`, so the two forms cannot be mixed up.
     pub(crate) fn column(&self) -> Arc<str> {
         match self {

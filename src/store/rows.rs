@@ -171,11 +171,13 @@ pub enum StepKind {
     Turns,
     /// The input with which the run went on as new.
     Input,
+    /// How the run was begun again: by whom, why, and what of its past does not count.
+    Again,
 }
 
 impl StepKind {
     /// All, for reading back.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Step,
         Self::Timer,
         Self::Drawn,
@@ -189,6 +191,7 @@ impl StepKind {
         Self::Sent,
         Self::Turns,
         Self::Input,
+        Self::Again,
     ];
 
     /// The number that rows hold. Never reuse one.
@@ -207,7 +210,13 @@ impl StepKind {
             Self::Sent => 11,
             Self::Turns => 12,
             Self::Input => 13,
+            Self::Again => 14,
         }
+    }
+
+    /// The run's code asks for it, by its name.
+    pub(crate) const fn is_asked_for(self) -> bool {
+        !matches!(self, Self::Abandoned | Self::Kept | Self::Input | Self::Again)
     }
 
     /// Reads the number back.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::{Failure, Workflow};
-use counterfoil::store::{EscalationKind, Resolution, StepKind};
+use counterfoil::store::{EscalationKind, Resolution, RunState, StepKind};
 use counterfoil::{Ctx, RunId};
 use futures_util::future::Either;
 use serde_json::json;
@@ -265,5 +265,52 @@ fn a_run_that_waits_for_an_answer_is_parked_and_goes_on_with_it() {
         assert_eq!(result(&process, run), "rang 7", "{when:?}, by its executor: {by_executor}");
         assert_eq!(world.counted("ring called"), 1, "{when:?}: called again");
         assert_eq!(world.counted("before"), 1, "{when:?}");
+    }
+}
+
+// DESIGN 4.8: outside the context a workflow waits for nothing; one that does so all the same is not parked again and again.
+#[test]
+fn a_run_that_waits_for_something_else_is_kept_in_memory() {
+    for foreign in [false, true] {
+        let (world, hands) = (World::new(), Hands::default());
+        let flow = flow!(world, |ctx, _n: u32| {
+            world.count("lives");
+            let other = async {
+                if foreign {
+                    world.pass("elsewhere").await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
+                ctx.sleep_named("other", Duration::ZERO).await
+            };
+            match ctx.select("first", ctx.sleep_named("long", 2 * HOUR), other).await? {
+                Either::Left(_) => Ok::<_, Failure>("slept".to_owned()),
+                Either::Right(_) => Ok("passed".to_owned()),
+            }
+        });
+        world.hold("elsewhere");
+        let process = life(&world, &hands, &flow);
+        let run = begin(&process, &flow, 0);
+        process.on(async {
+            hands.asleep_for(GRACE).await;
+            settle().await; // it is at rest
+            world.count("something that wakes it");
+            settle().await;
+            hands.turn(GRACE);
+            settle().await;
+            if foreign {
+                hands.turn(HOUR);
+                settle().await;
+                let row = process.acme().handle::<String>(run).status().await.unwrap();
+                assert_eq!(row.state, RunState::Active, "it was parked");
+                world.release("elsewhere");
+            } else {
+                process.state(run, "waiting").await;
+                hands.asleep_for(2 * HOUR - GRACE).await;
+                hands.turn(2 * HOUR);
+            }
+        });
+        assert_eq!(result(&process, run), if foreign { "passed" } else { "slept" });
+        assert_eq!(world.counted("lives"), if foreign { 1 } else { 2 });
     }
 }

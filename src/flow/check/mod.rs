@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 pub(super) use asked::{Check, undecided};
 pub use report::{Anew, Changed, LeftBehind, ReplayOutcome, ReplayReport};
 
+use super::again::{self, Again};
 use super::ctx::Ctx;
 use super::engine::{EngineBuilder, Inner};
 use super::handle::RunError;
@@ -124,7 +125,9 @@ impl Replayer {
     {
         let group = &self.inner.core.group;
         let mut row = group.run_find(tenant, run).await?.ok_or(RunError::Unknown { run })?;
-        let replay = Replay::of(group.run_history(tenant, run, row.present()).await?);
+        let history = group.run_history(tenant, run, row.present()).await?;
+        let again = Again::of(again::marks(&self.inner.core, tenant, &history).await?);
+        let replay = Replay::of(history, again);
         let continued = replay.input(row.base).and_then(|step| step.value.clone());
         let input = self.inner.core.load(tenant, continued.as_ref().unwrap_or(&row.input)).await?;
         let mut report = ReplayReport::new(&row);
@@ -185,6 +188,12 @@ impl Replayer {
     /// What the run has done and the code did not ask for.
     async fn left_behind(&self, live: &Arc<Live>, report: &mut ReplayReport) -> Result<(), RunError> {
         let unasked: Vec<_> = live.with_replay(|replay| replay.unasked(None).into_iter().cloned().collect());
+        for deed in live.with_replay(|replay| replay.unasked_deeds(None)) {
+            let why = "it is not asked for any more".to_owned();
+            if !report.is_cut_short() {
+                report.changed.push(Changed { what: deed.to_string(), why });
+            }
+        }
         let held = live.held_calls();
         let core = &self.inner.core;
         for call in unasked {

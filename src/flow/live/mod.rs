@@ -135,7 +135,13 @@ pub(super) enum Stop {
     /// A write failed or was refused: what is durable stands, and the run goes on from there.
     Failed(ExecError),
     /// The run waits for a decision.
-    Halt { kind: EscalationKind, question: String, record: Option<RecordId> },
+    Halt {
+        kind: EscalationKind,
+        question: String,
+        record: Option<RecordId>,
+        /// What is asked about beside: from now on it is kept, whatever the answer.
+        kept: Vec<String>,
+    },
     /// An answer has come, or the engine wants the run to start over from what is recorded.
     Bounce,
     /// The run goes on as new, with this input.
@@ -239,7 +245,8 @@ impl Live {
     /// The checkpoint of an identity; pends for ever if its future was dropped in an earlier life.
     pub(super) async fn recorded(&self, open: &Open) -> Option<PastStep> {
         let (step, abandoned) = {
-            let state = self.state();
+            let mut state = self.state();
+            state.replay.ask(&open.identity);
             (state.replay.step(&open.identity).cloned(), state.replay.is_abandoned(&open.identity))
         };
         if abandoned {
@@ -247,6 +254,18 @@ impl Live {
             std::future::pending::<()>().await;
         }
         step
+    }
+
+    /// The identity under which its checkpoint is recorded: another one if it is done again.
+    pub(super) fn recorded_as(&self, identity: &Identity) -> Identity {
+        let Identity { turn, kind, name, id } = identity;
+        let id = self.state().replay.again.recorded_id(*turn, kind.checkpoint(), name, id);
+        Identity { id, ..identity.clone() }
+    }
+
+    /// The run after which what has no key of its own is named, so that a fork does not do it again.
+    pub(super) fn named_after(&self) -> RunId {
+        self.state().replay.again.origin().unwrap_or(self.id)
     }
 
     /// An earlier activation has recorded something.
@@ -343,14 +362,15 @@ impl Live {
         input_hash: Option<RequestHash>,
         value: impl Into<Option<Stored>>,
     ) -> Step {
-        let at = self.state().later(self.engine.core.now());
+        let mut state = self.state();
+        let at = state.later(self.engine.core.now());
         Step {
             tenant: self.tenant.clone(),
             run: self.id,
             turn: identity.turn,
             kind,
             name: identity.name.clone(),
-            id: identity.id.clone(),
+            id: state.replay.again.recorded_id(identity.turn, kind, &identity.name, &identity.id),
             input_hash,
             value: value.into(),
             at,
@@ -444,6 +464,7 @@ impl Live {
                 state.stop = Some(stop);
             }
         }
+        self.waker.is_own();
         self.waker.wake_by_ref();
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Counter, Live, Wait, misuse};
+use crate::flow::again::AGAIN;
 use crate::flow::failure::{Failure, FailureCode};
 use crate::flow::replay::{Identity, Kind};
 use crate::id::{IdError, Name, checked};
@@ -94,6 +95,9 @@ impl Live {
         checked("name", name, Name::MAX_BYTES).map_err(unfit)?;
         if let Some(id) = &id {
             checked("id", id, Key::MAX_BYTES).map_err(unfit)?;
+            if id.contains(AGAIN) {
+                return Err(unfit(IdError::Reserved { what: "id" }));
+            }
         }
         let mut state = self.state();
         let scope = state.usable(turn, self.base)?;

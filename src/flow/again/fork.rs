@@ -1,0 +1,125 @@
+//! Fork: a new run goes on from a step of another one, and is given what stands of that.
+
+use super::mark::{Again, Mark};
+use super::past::{Past, begun, ended};
+use super::{Plan, RunError};
+use crate::flow::child::ENDED;
+use crate::id::RunId;
+use crate::store::{Change, PastStep, Refusal, Run, RunState, Signal, Step, StepKind, Store as _, Verdict};
+
+impl Plan {
+    /// # Crash
+    /// The new run's row and all that it is given are one transaction; ends of children that it is to hear of come
+    /// before, and are nobody's until it is there.
+    pub(super) async fn fork(self) -> Result<RunId, RunError> {
+        let id = self.id()?;
+        let (row, again, past) = self.look().await?;
+        let workflow =
+            self.inner.workflows.find(row.workflow.as_str(), row.version).ok_or(RunError::Unregistered)?;
+        let point = self.point(&past)?;
+        let (standing, _) = past.split(point);
+        let turn = past.turn(&standing);
+        let core = self.core();
+        let now = core.now();
+        let run = Run {
+            id: RunId(core.ids.next()),
+            version: workflow.version,
+            key: Some(format!("~fork/{}/{id}", row.id)),
+            parent: None,
+            state: RunState::Active,
+            fence: core.fence,
+            revision: 1,
+            deaths: 0,
+            unsettled: false,
+            turn,
+            created_at: now,
+            updated_at: now,
+            ..row.clone()
+        };
+        let origin = again.origin().unwrap_or(row.id);
+        let until = standing.iter().map(|step| step.turn).max().unwrap_or(turn);
+        let mark = Mark { origin: Some(origin), until, ..self.mark(&again, &past, point)? };
+        let (step, large) = self.checkpoint(run.id, run.base, id, &mark)?;
+        let lane = core.new_lane();
+        // In its lane and before its row: until that is there they are nobody's.
+        for end in self.ends_to_come(&row, &past, &standing).await? {
+            let change = self.change(None).in_lane(Some(lane));
+            let signal = Some(Box::new(Signal { run: run.id, ..end }));
+            drop(core.group.submit_with_room(Change { signal, ..change }).await);
+        }
+        let mut change = self.change(large).step(step).run(run.clone()).in_lane(Some(lane));
+        change.steps.extend(standing.into_iter().filter_map(|step| self.given(&run, step)));
+        change.steps.extend(self.given_before(&run, &again).await?);
+        let verdict = core.group.commit_one(change).await;
+        core.group.end_lane(lane);
+        match verdict? {
+            Verdict::Admitted => {
+                tracing::info!(tenant = %self.tenant, run = %run.id, from = %row.id, by = self.by, "forked");
+                let id = run.id;
+                self.inner.spawn(Box::new(run), None);
+                Ok(id)
+            }
+            Verdict::Refused(Refusal::Exists) => self.forked_before(&run).await,
+            Verdict::Refused(refusal) => Err(RunError::Refused { run: row.id, refusal }),
+        }
+    }
+
+    /// A checkpoint as the fork is given it.
+    fn given(&self, run: &Run, step: &PastStep) -> Option<Step> {
+        // Decisions about the other run's effects stay with it.
+        let given = !matches!(step.kind, StepKind::Kept | StepKind::Again);
+        given.then(|| Step {
+            tenant: self.tenant.clone(),
+            run: run.id,
+            turn: step.turn,
+            kind: step.kind,
+            name: step.name.clone(),
+            id: step.id.clone(),
+            input_hash: step.input_hash,
+            value: step.value.clone(),
+            at: step.at,
+        })
+    }
+
+    /// What was decided about keys when the other run was begun again.
+    async fn given_before(&self, run: &Run, again: &Again) -> Result<Vec<Step>, RunError> {
+        let mut steps = Vec::new();
+        for (n, mark) in again.marks().iter().enumerate() {
+            let (step, large) = self.checkpoint(run.id, run.base, format!("~{n}"), &mark.carried_on())?;
+            if let Some(large) = large {
+                // On its own: content, which may be there before anything names it.
+                drop(self.core().group.submit_with_room(self.change(Some(large))).await);
+            }
+            steps.push(step);
+        }
+        Ok(steps)
+    }
+
+    /// Ends of children that the other run was told of and has not received. A child that is under way would tell
+    /// nobody but that one.
+    async fn ends_to_come(
+        &self,
+        row: &Run,
+        past: &Past,
+        standing: &[&PastStep],
+    ) -> Result<Vec<Signal>, RunError> {
+        let mut ends = Vec::new();
+        let received = |child| standing.iter().any(|step| ended(step) == Some(child));
+        for child in standing.iter().filter_map(|step| begun(step)).filter(|child| !received(*child)) {
+            if past.children.get(&child).is_none_or(|run| run.parent != Some(row.id)) {
+                continue; // it stands alone
+            }
+            let end = self.core().group.signal_find(&self.tenant, row.id, ENDED, &child.to_string()).await?;
+            ends.push(end.ok_or(RunError::ChildRunning { run: row.id, child })?);
+        }
+        Ok(ends)
+    }
+
+    /// The same command was given before.
+    async fn forked_before(&self, refused: &Run) -> Result<RunId, RunError> {
+        let key = refused.key.as_deref().unwrap_or_default();
+        let first = self.core().group.run_keyed(&self.tenant, refused.workflow.as_str(), key).await?;
+        let first = first.ok_or(RunError::Refused { run: self.run, refusal: Refusal::Exists })?;
+        Ok(first.id)
+    }
+}

@@ -1,0 +1,253 @@
+//! Beginning again from a step: retry (the same run goes on) and fork (a new run does). What the run computed from there
+//! on is done again; what it did in the world stands and is not done again, unless somebody says so of an effect
+//! (DESIGN 4.11).
+
+mod fork;
+mod mark;
+mod past;
+mod retry;
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+
+pub(super) use mark::{AGAIN, Again, Mark};
+use mark::{Anew, next_revision};
+use past::{Past, begun};
+
+use super::ctx::Label;
+use super::engine::Inner;
+use super::handle::{RunError, RunHandle};
+use super::signal::Sent;
+use crate::clock::Timestamp;
+use crate::exec::{Core, ExecError, to_the_end};
+use crate::id::{RunId, Tenant, checked};
+use crate::ledger::{Key, OperationKey, Record, State};
+use crate::payload::Payload;
+use crate::store::{Change, History, Run, Step, StepKind, Store as _, StoreError, Turns};
+
+/// A retry: the run itself goes on.
+#[derive(Debug)]
+pub struct Retry;
+/// A fork: a new run goes on from what another has recorded.
+#[derive(Debug)]
+pub struct Fork<O>(PhantomData<fn() -> O>);
+
+/// A command to begin a run again. Nothing happens before it is awaited; then it is durable.
+#[must_use = "nothing is begun again before this is awaited"]
+pub struct BeginAgain<How> {
+    plan: Plan,
+    _how: PhantomData<fn() -> How>,
+}
+
+struct Plan {
+    inner: Arc<Inner>,
+    tenant: Tenant,
+    run: RunId,
+    by: String,
+    reason: String,
+    key: Option<String>,
+    from: Option<Label>,
+    anew: Vec<OperationKey>,
+}
+
+impl<O> RunHandle<O> {
+    /// Lets a run that failed, or was halted, go on from a step: from what failed last, unless a step is
+    /// [said](BeginAgain::from_step). What it computed from there on is done again; calls that failed are made again;
+    /// children that failed are begun again. Effects that are committed stand, and are not repeated: see
+    /// [`effects`](BeginAgain::effects) and [`anew`](BeginAgain::anew).
+    ///
+    /// # Errors
+    /// [`RunError::NotRetryable`] if it is under way, has succeeded, is a child whose failure its parent knows, or would
+    /// have to go back to a turn that is over: [`fork`](Self::fork) it.
+    ///
+    /// # Crash
+    /// The command and the run's new state are one transaction.
+    pub fn retry(&self, by: impl Into<String>, reason: impl Into<String>) -> BeginAgain<Retry> {
+        self.again(by.into(), reason.into())
+    }
+
+    /// Begins a new run that goes on from a step of this one, whatever state that is in: from what failed last, unless a
+    /// step is [said](BeginAgain::from_step). It finds what was recorded before that step; its calls are answered from
+    /// what is recorded of the effects of this run, before and after that step, and nothing is repeated.
+    ///
+    /// # Errors
+    /// [`RunError::ChildRunning`] while a child that this run has begun is under way.
+    ///
+    /// # Crash
+    /// The new run is there with all that it is given, or not at all.
+    pub fn fork(&self, by: impl Into<String>, reason: impl Into<String>) -> BeginAgain<Fork<O>> {
+        self.again(by.into(), reason.into())
+    }
+
+    fn again<How>(&self, by: String, reason: String) -> BeginAgain<How> {
+        let (inner, tenant, run) = (self.inner.clone(), self.tenant.clone(), self.id);
+        let plan = Plan { inner, tenant, run, by, reason, key: None, from: None, anew: Vec::new() };
+        BeginAgain { plan, _how: PhantomData }
+    }
+}
+
+impl<How> BeginAgain<How> {
+    /// From this step on: the name of a step, a wait, a call's tool, a child's workflow, with an id if there are several;
+    /// without one the first of that name, in the last turn that has it.
+    pub fn from_step(mut self, label: impl Into<Label>) -> Self {
+        self.plan.from = Some(label.into());
+        self
+    }
+
+    /// The command's own idempotency key: the same again is not a second command.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.plan.key = Some(key.into());
+        self
+    }
+
+    /// Does this operation again, on purpose: under the next [revision](Key::revision) of its key. What is recorded
+    /// of it stands beside.
+    pub fn anew(mut self, effect: &OperationKey) -> Self {
+        self.plan.anew.push(effect.clone());
+        self
+    }
+
+    /// The effects from that step on that stand in the world, or may: what is not repeated unless you
+    /// [say so](Self::anew). Nothing is begun.
+    pub async fn effects(&self) -> Result<Vec<Record>, RunError> {
+        let (_, _, past) = self.plan.look().await?;
+        let from = self.plan.point(&past)?;
+        Ok(past.effects(from).cloned().collect())
+    }
+}
+
+impl IntoFuture for BeginAgain<Retry> {
+    type Output = Result<Sent, RunError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let tracker = self.plan.inner.core.tracker.clone();
+            // Dropped between the row and the task, this would leave a run that nobody carries out.
+            to_the_end(&tracker, self.plan.retry()).await
+        })
+    }
+}
+
+impl<O: DeserializeOwned + Send + 'static> IntoFuture for BeginAgain<Fork<O>> {
+    type Output = Result<RunHandle<O>, RunError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (inner, tenant) = (self.plan.inner.clone(), self.plan.tenant.clone());
+            let run = to_the_end(&inner.core.tracker.clone(), self.plan.fork()).await?;
+            Ok(RunHandle::of(inner, tenant, run))
+        })
+    }
+}
+
+impl Plan {
+    fn core(&self) -> &Core {
+        &self.inner.core
+    }
+
+    /// The run, how it was begun again before, and what it has recorded.
+    async fn look(&self) -> Result<(Run, Again, Past), RunError> {
+        let (group, tenant) = (&self.core().group, &self.tenant);
+        let row = group.run_find(tenant, self.run).await?.ok_or(RunError::Unknown { run: self.run })?;
+        let history = group.run_history(tenant, self.run, Turns::between(row.base, u32::MAX)).await?;
+        let again = Again::of(marks(self.core(), tenant, &history).await?);
+        let mut past = Past::of(row.base, history.steps, &again);
+        for call in history.calls {
+            past.records.extend(group.record_at(tenant, call.record).await?);
+        }
+        for used in history.uses {
+            past.records.extend(group.record_at(tenant, used.record).await?);
+        }
+        past.records.sort_by_key(|record| (record.created_at, record.id));
+        for child in past.steps.iter().filter_map(begun).collect::<Vec<_>>() {
+            past.children.extend(group.run_find(tenant, child).await?.map(|run| (child, run)));
+        }
+        Ok((row, again, past))
+    }
+
+    /// When it is to be begun again.
+    fn point(&self, past: &Past) -> Result<Timestamp, RunError> {
+        match &self.from {
+            Some(label) => past.first(label).ok_or_else(|| {
+                let id = label.id.as_ref().map(|id| format!(" #{id}")).unwrap_or_default();
+                RunError::NoSuchStep { run: self.run, step: format!("{}{id}", label.name) }
+            }),
+            None => Ok(past.last_failure().unwrap_or(Timestamp(i64::MAX))),
+        }
+    }
+
+    fn mark(&self, again: &Again, past: &Past, point: Timestamp) -> Result<Mark, RunError> {
+        let mut anew = Vec::new();
+        for key in &self.anew {
+            let record = past.records.iter().find(|record| record.key == *key);
+            let Some(record) = record.filter(|record| record.state != State::Started) else {
+                return Err(RunError::NoSuchEffect { run: self.run, key: key.to_string() });
+            };
+            let given = again.given_key(key.as_str()).to_owned();
+            anew.push(Anew { key: given, revision: next_revision(key.as_str()), record: record.id });
+        }
+        let from = self.from.as_ref().map(|label| label.name.clone());
+        let (by, reason, later) = (self.by.clone(), self.reason.clone(), past.later(point));
+        Ok(Mark { by, reason, from, later, anew, ..Mark::default() })
+    }
+
+    /// The mark as a checkpoint of a run.
+    fn checkpoint(
+        &self,
+        run: RunId,
+        base: u32,
+        id: String,
+        mark: &Mark,
+    ) -> Result<(Step, Option<Payload>), RunError> {
+        let (value, large) = self.core().storable(Payload::of(mark)?);
+        let step = Step {
+            tenant: self.tenant.clone(),
+            run,
+            turn: base,
+            kind: StepKind::Again,
+            name: "again".into(),
+            id,
+            input_hash: None,
+            value: Some(value),
+            at: self.core().now(),
+        };
+        Ok((step, large))
+    }
+
+    /// The id of the command.
+    fn id(&self) -> Result<String, RunError> {
+        match &self.key {
+            Some(key) => {
+                checked("command's key", key, Key::MAX_BYTES)?;
+                Ok(key.clone())
+            }
+            None => Ok(self.inner.unique()),
+        }
+    }
+
+    fn change(&self, large: Option<Payload>) -> Change {
+        let mut change = self.core().change(None);
+        change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
+        change
+    }
+}
+
+/// How a run was begun again, by its history.
+pub(super) async fn marks(core: &Core, tenant: &Tenant, history: &History) -> Result<Vec<Mark>, ExecError> {
+    let mut steps: Vec<_> = history.steps.iter().filter(|step| step.kind == StepKind::Again).collect();
+    steps.sort_by_key(|step| step.at);
+    let mut marks = Vec::new();
+    for stored in steps.into_iter().filter_map(|step| step.value.as_ref()) {
+        let mark = core.load(tenant, stored).await?.decode();
+        let damaged = |error| StoreError::Corrupt { row: "step (again)".into(), detail: format!("{error}") };
+        let failed = |source| ExecError::Store { key: tenant.to_string(), source };
+        marks.push(mark.map_err(|error| failed(damaged(error)))?);
+    }
+    Ok(marks)
+}

@@ -1,0 +1,138 @@
+//! What a run has recorded, and what of it stands when the run is begun again from a point. Pure.
+//!
+//! What the run computed from there on is done again. What it did in the world stands: calls by their records, and beside
+//! them transactions, signals that it sent and received, and children; and what it drew, for keys are made of that.
+
+use std::collections::{HashMap, HashSet};
+
+use super::mark::{Again, Place};
+use crate::clock::Timestamp;
+use crate::flow::child::ENDED;
+use crate::flow::ctx::Label;
+use crate::flow::replay::Identity;
+use crate::id::RunId;
+use crate::ledger::{Record, State};
+use crate::store::{PastStep, Run, RunState, StepKind};
+
+/// A run's past since its present input began, without what is void already.
+pub(super) struct Past {
+    /// The run's base.
+    pub(super) base: u32,
+    /// In the order in which they were recorded, by the ids that the run's code gives.
+    pub(super) steps: Vec<PastStep>,
+    pub(super) records: Vec<Record>,
+    /// Those that its checkpoints tell of.
+    pub(super) children: HashMap<RunId, Run>,
+}
+
+impl Past {
+    pub(super) fn of(base: u32, steps: Vec<PastStep>, again: &Again) -> Self {
+        let standing = |step: PastStep| again.standing(&step).map(|id| PastStep { id, ..step });
+        let mut steps: Vec<_> = steps.into_iter().filter_map(standing).collect();
+        steps.sort_by_key(|step| step.at);
+        Self { base, steps, records: Vec::new(), children: HashMap::new() }
+    }
+
+    /// When this was recorded first, in the last turn that has it.
+    pub(super) fn first(&self, label: &Label) -> Option<Timestamp> {
+        let is =
+            |name: &str, id: &str| name == label.name && label.id.as_deref().is_none_or(|asked| asked == id);
+        let named = |step: &&PastStep| step.kind.is_asked_for() && is(&step.name, &step.id);
+        // A loop is outside of its turns, whatever it has recorded in them.
+        let turn = |step: &PastStep| if step.kind == StepKind::Turns { self.base } else { step.turn };
+        let steps = self.steps.iter().filter(named).map(|step| (turn(step), step.at));
+        let calls = self.records.iter().filter(|record| {
+            let owner = &record.owner;
+            is(record.operation.as_str(), owner.step.as_deref().unwrap_or_default())
+        });
+        let found: Vec<_> = steps.chain(calls.map(|record| (record.owner.turn, record.created_at))).collect();
+        let turn = found.iter().map(|(turn, _)| *turn).max()?;
+        found.into_iter().filter(|(of, _)| *of == turn).map(|(_, at)| at).min()
+    }
+
+    /// When a call or a child failed last.
+    pub(super) fn last_failure(&self) -> Option<Timestamp> {
+        let failed = self.failed_children();
+        let is_failure = |step: &&PastStep| {
+            step.kind == StepKind::CallFailed || ended(step).is_some_and(|child| failed.contains(&child))
+        };
+        self.steps.iter().filter(is_failure).map(|step| step.at).max()
+    }
+
+    fn failed_children(&self) -> HashSet<RunId> {
+        let failed = self.children.values().filter(|run| matches!(run.state, RunState::Failed { .. }));
+        failed.map(|run| run.id).collect()
+    }
+
+    /// What stands, and what does not, if the run is begun again from there.
+    pub(super) fn split(&self, from: Timestamp) -> (Vec<&PastStep>, Vec<&PastStep>) {
+        // A child that failed from there on is begun anew, and so its end is waited for anew.
+        let mut anew = self.failed_children();
+        anew.retain(|child| {
+            self.steps
+                .iter()
+                .any(|step| step.at >= from && (begun(step) == Some(*child) || ended(step) == Some(*child)))
+        });
+        self.steps.iter().partition(|step| match step.kind {
+            StepKind::Step
+            | StepKind::Timer
+            | StepKind::Select
+            | StepKind::CallFailed
+            | StepKind::Abandoned
+            | StepKind::Turns => step.at < from,
+            StepKind::Child | StepKind::Signal => {
+                begun(step).or_else(|| ended(step)).is_none_or(|child| !anew.contains(&child))
+            }
+            StepKind::Drawn
+            | StepKind::Transaction
+            | StepKind::Kept
+            | StepKind::Sent
+            | StepKind::Input
+            | StepKind::Again => true,
+        })
+    }
+
+    /// The turn that the run is in with these checkpoints.
+    pub(super) fn turn(&self, standing: &[&PastStep]) -> u32 {
+        let turns = || standing.iter().filter(|step| step.kind == StepKind::Turns);
+        let Some(last) = turns().filter(|mark| mark.turn != self.base).max_by_key(|mark| mark.turn) else {
+            return self.base + 1;
+        };
+        let is_over =
+            turns().any(|end| end.turn == self.base && (&end.name, &end.id) == (&last.name, &last.id));
+        last.turn + u32::from(is_over)
+    }
+
+    /// What was done from there on, as another path is told of it.
+    pub(super) fn later(&self, from: Timestamp) -> Vec<String> {
+        let records = self.records.iter().filter(|record| record.created_at >= from);
+        let deeds = self.steps.iter().filter(|step| step.at >= from).filter_map(Identity::of_deed);
+        records.map(|record| record.id.to_string()).chain(deeds.map(|deed| deed.kept_id())).collect()
+    }
+
+    /// The effects from there on that stand in the world, or may.
+    pub(super) fn effects(&self, from: Timestamp) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(move |record| {
+            let stands = matches!(record.state, State::Started | State::Committed { .. });
+            record.created_at >= from && record.class.leaves_mark() && stands
+        })
+    }
+}
+
+/// Where a checkpoint is.
+pub(super) fn place(step: &PastStep) -> Place {
+    (step.turn, step.kind.code(), step.name.clone(), step.id.clone())
+}
+
+/// The child that was begun so.
+pub(super) fn begun(step: &PastStep) -> Option<RunId> {
+    let value = step.value.as_ref().filter(|_| step.kind == StepKind::Child)?;
+    value.inline()?.decode().ok()
+}
+
+/// The child whose end was received so.
+pub(super) fn ended(step: &PastStep) -> Option<RunId> {
+    let id = Some(&step.id).filter(|_| step.kind == StepKind::Signal && step.name == ENDED)?;
+    // A second wait for it has a number behind its name.
+    id.split(':').next()?.parse().ok()
+}

@@ -1,0 +1,79 @@
+//! Retry: a run that failed or was halted goes on from a step.
+
+use super::mark::Mark;
+use super::past::{Past, place};
+use super::{Plan, RunError, Sent};
+use crate::exec::withdrawn;
+use crate::store::{Escalation, EscalationKind, Refusal, Run, RunState, StepKind, Store as _, Verdict};
+
+impl Plan {
+    /// # Crash
+    /// The command, the run's new state and the withdrawal of the questions about its end are one transaction.
+    pub(super) async fn retry(self) -> Result<Sent, RunError> {
+        let id = self.id()?;
+        loop {
+            let (row, again, past) = self.look().await?;
+            if self.was_given(&id, &past).await? {
+                return Ok(Sent::Before);
+            }
+            self.may_be_retried(&row)?;
+            let point = self.point(&past)?;
+            let (standing, void) = past.split(point);
+            if past.turn(&standing) != row.turn {
+                return Err(self.not_retryable("would have to go back to a turn that is over"));
+            }
+            let mark =
+                Mark { void: void.into_iter().map(place).collect(), ..self.mark(&again, &past, point)? };
+            let (step, large) = self.checkpoint(row.id, row.base, id.clone(), &mark)?;
+            let run = self.inner.going_on(&row);
+            let mut change = self.change(large).step(step).run(run.clone());
+            change.escalations = self.void_questions().await?;
+            match self.core().group.commit_one(change).await? {
+                Verdict::Admitted => {
+                    tracing::info!(tenant = %self.tenant, run = %row.id, by = self.by, "retried");
+                    self.inner.spawn(Box::new(run), None);
+                    return Ok(Sent::New);
+                }
+                // Somebody else was first: perhaps with the very same command.
+                Verdict::Refused(Refusal::Stale | Refusal::Exists) => {}
+                Verdict::Refused(refusal) => return Err(RunError::Refused { run: row.id, refusal }),
+            }
+        }
+    }
+
+    /// This command was given before.
+    async fn was_given(&self, id: &str, past: &Past) -> Result<bool, RunError> {
+        let given = past.steps.iter().find(|step| step.kind == StepKind::Again && step.id == id);
+        let Some(stored) = given.and_then(|step| step.value.as_ref()) else { return Ok(false) };
+        let mark: Mark = self.core().load(&self.tenant, stored).await?.decode()?;
+        if (&mark.by, &mark.reason) == (&self.by, &self.reason) {
+            return Ok(true);
+        }
+        Err(RunError::CommandConflict { run: self.run, key: id.to_owned() })
+    }
+
+    fn may_be_retried(&self, row: &Run) -> Result<(), RunError> {
+        if self.inner.workflows.find(row.workflow.as_str(), row.version).is_none() {
+            return Err(RunError::Unregistered);
+        }
+        match row.state {
+            RunState::Failed { .. } if row.parent.is_some() => {
+                Err(self.not_retryable("is a child, and its parent was told that it failed"))
+            }
+            RunState::Failed { .. } | RunState::Halted { .. } => Ok(()),
+            RunState::Succeeded { .. } => Err(self.not_retryable("has succeeded")),
+            _ => Err(self.not_retryable("is under way")),
+        }
+    }
+
+    fn not_retryable(&self, why: &'static str) -> RunError {
+        RunError::NotRetryable { run: self.run, why }
+    }
+
+    /// What was asked because the run had ended or was halted.
+    async fn void_questions(&self) -> Result<Vec<Escalation>, RunError> {
+        let mut asked = self.core().group.escalation_about(&self.tenant, self.run).await?;
+        asked.retain(|asked| asked.kind == EscalationKind::Orphaned || asked.kind.halts_its_run());
+        Ok(asked.into_iter().map(|asked| withdrawn(self.core(), asked)).collect())
+    }
+}

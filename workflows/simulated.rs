@@ -10,6 +10,8 @@ mod case_agent;
 mod case_notice;
 #[path = "five_calls.rs"]
 mod five_calls;
+#[path = "order_saga.rs"]
+mod order_saga;
 #[path = "prove.rs"]
 mod prove;
 #[cfg(feature = "examples")]
@@ -22,6 +24,7 @@ use counterfoil::sim::Suite;
 /// All of them, by the names of their files.
 pub(crate) fn suite() -> Suite {
     let suite = Suite::new().with("prove", prove::simulation).with("five_calls", five_calls::simulation);
+    let suite = suite.with("order_saga", order_saga::simulation);
     #[cfg(feature = "examples")]
     let suite = suite
         .with("case_agent", case_agent::simulated::simulation)

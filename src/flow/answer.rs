@@ -84,7 +84,15 @@ impl Inner {
                     at: run.updated_at,
                 }));
             })
-            .await?;
+            .await;
+        if let Err(ExecError::Store { .. } | ExecError::Refused { .. }) = &answered {
+            match (&next, &said) {
+                (Some(_), Some((signal, _))) => self.perhaps_sent(signal.clone()),
+                (Some(run), None) => self.perhaps_ours(tenant, run.id),
+                (None, _) => self.perhaps_answered(tenant, escalation),
+            }
+        }
+        let answered = answered?;
         match next {
             Some(run) if run.state.is_final() => {
                 if let Some((signal, _)) = said {
@@ -116,14 +124,22 @@ impl Inner {
                 self.core.change(None).run(run.clone()).escalation(question)
             };
             let changes: Vec<_> = known.iter().map(withdrawn).collect();
-            let verdicts = self.core.group.commit(&changes).await?;
-            for ((question, run), verdict) in known.into_iter().zip(verdicts) {
+            let verdicts = self.core.group.commit(&changes).await;
+            if verdicts.is_err() {
+                for (_, run) in &known {
+                    self.perhaps_ours(&run.tenant, run.id);
+                }
+            }
+            for ((question, run), verdict) in known.into_iter().zip(verdicts?) {
                 match verdict {
                     Verdict::Admitted => {
                         tracing::info!(run = %run.id, escalation = %question.id, "withdrawn");
                         self.spawn(Box::new(run), None);
                     }
-                    Verdict::Refused(refusal) => tracing::warn!(run = %run.id, %refusal, "left as it is"),
+                    Verdict::Refused(refusal) => {
+                        tracing::warn!(run = %run.id, %refusal, "left as it is");
+                        self.perhaps_ours(&run.tenant, run.id);
+                    }
                 }
             }
         }
@@ -145,7 +161,7 @@ impl Inner {
     }
 
     /// Starts the runs over that wait for this answer.
-    async fn wake_waiting(
+    pub(super) async fn wake_waiting(
         self: &Arc<Self>,
         tenant: &Tenant,
         answered: &Escalation,

@@ -14,9 +14,9 @@ use super::failure::{Failure, FailureCode};
 use super::live::{self, HeldCall, Live, Open, Stop, misuse};
 use super::replay::{Kind, Recorded};
 use crate::exec::{
-    Answer, Answered, Asker, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
+    Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
 };
-use crate::ledger::{Approval, Key, KeyError, OperationKey, Owner, State};
+use crate::ledger::{Approval, Key, KeyError, OperationKey, Owner, Record, State};
 use crate::payload::Stored;
 use crate::store::{EscalationKind, Store as _};
 use crate::tool::{NeedsApproval, Prepared, Tool, effect};
@@ -216,13 +216,36 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
                 Err(error) => Err(live.failure(error).await),
             }
         }
-        Some(_) => Ok(Past::Unsettled),
+        Some(recorded) => read_back(live, op, &recorded).await,
         None => {
             let tool = op.tool.spec().name.to_string();
             let held = HeldCall { tool, key: op.key.as_str().to_owned(), hash: op.hash };
             live.released(open, Some(held)).await;
             Ok(Past::None)
         }
+    }
+}
+
+/// What the record of another says, if that is over. Read at work, and not at rest: or the replay would be taken for
+/// quiescent, and what the run asked for behind this call for something that it does not ask for again.
+async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Result<Past, Failure> {
+    let Recorded::Use = recorded else { return Ok(Past::Unsettled) };
+    let (core, key) = (&live.engine.core, &op.key);
+    let found = core.group.record_find(&live.tenant, key).await;
+    let read = match found {
+        Ok(Some(Record { id, state: State::Committed { response }, request_hash, .. }))
+            if request_hash == op.hash =>
+        {
+            core.load(&live.tenant, &response)
+                .await
+                .map(|response| Past::Over(Ok(Answer::replayed(response, id))))
+        }
+        Ok(_) => Ok(Past::Unsettled),
+        Err(source) => Err(ExecError::Store { key: key.to_string(), source }),
+    };
+    match read {
+        Ok(past) => Ok(past),
+        Err(error) => Err(live.failure(error).await),
     }
 }
 
@@ -272,6 +295,13 @@ pub(super) fn settle_dropped(live: &Live, id: crate::id::RecordId) {
     });
 }
 
+/// A resume in this turn reads the record as one of the run's own. What another run or another turn has asked for first is
+/// noted as used, or the resume would take its call for a new one.
+fn is_read_back(live: &Live, open: &Open, record: &Record) -> bool {
+    let owner = &record.owner;
+    owner.run == Some(live.id) && (owner.turn == open.identity.turn || owner.turn == live.base)
+}
+
 async fn carried_out(
     live: &Arc<Live>,
     open: Open,
@@ -289,9 +319,9 @@ async fn carried_out(
             Err(error) => return Err(open.failed(live.failure(error).await)),
         };
         // A conflict uses nothing.
-        let foreign = found
-            .filter(|record| record.owner.run != Some(live.id) && !matches!(outcome, Outcome::Conflict(_)));
-        if let Some(record) = &foreign {
+        let elsewhere = found
+            .filter(|record| !is_read_back(live, &open, record) && !matches!(outcome, Outcome::Conflict(_)));
+        if let Some(record) = &elsewhere {
             Box::pin(note_use(core, op, record.id)).await;
         }
         let failure = match outcome {

@@ -20,7 +20,7 @@ use super::live::{Live, Open, misuse};
 use super::queue::Choice;
 use super::replay::Kind;
 use super::workflow::{Registered, Workflow};
-use crate::exec::{Core, ExecError};
+use crate::exec::{Core, ExecError, to_the_end};
 use crate::id::RunId;
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
@@ -256,14 +256,19 @@ impl Live {
         let step = self.step(identity, identity.kind.checkpoint(), Some(input_hash), Stored::Inline(value));
         let mut change = core.change(Some(self.lane)).step(step).run(run.clone());
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
-        match core.group.commit_one(change).await.map_err(failed)? {
-            Verdict::Admitted => {
-                match queue {
-                    Some(queue) => self.engine.queued(queue.name.as_str()).await,
-                    None => self.engine.spawn(Box::new(run), None),
-                }
-                Ok(id)
+        let engine = self.engine.clone();
+        // Dropped between the row and the task, as what loses a select is, this would leave a child that nobody has.
+        let begun = to_the_end(&core.tracker, async move {
+            let verdict = engine.core.group.commit_one(change).await;
+            match (&verdict, queue) {
+                (Ok(Verdict::Admitted), Some(queue)) => engine.queued(queue.name.as_str()).await,
+                (Ok(Verdict::Admitted), None) => engine.spawn(Box::new(run), None),
+                _ => engine.perhaps_ours(&run.tenant, run.id),
             }
+            verdict
+        });
+        match begun.await.map_err(failed)? {
+            Verdict::Admitted => Ok(id),
             Verdict::Refused(refusal) => Err(ExecError::Refused { key: open.identity.to_string(), refusal }),
         }
     }

@@ -31,7 +31,7 @@ pub(super) const CLAIM: u32 = 256;
 /// A run whose process died more often is quarantined, unless the builder says otherwise.
 const MAX_DEATHS: u32 = 10;
 /// After a write failed, a run is tried again this much later.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// Workflows on a store, in this process.
 #[derive(Clone)]
@@ -409,14 +409,22 @@ impl Inner {
             self.make_active(run);
         }
         let changes: Vec<_> = runs.iter().map(|run| self.core.change(None).run(run.clone())).collect();
-        let verdicts = self.core.group.commit(&changes).await?;
-        for (run, verdict) in runs.into_iter().zip(verdicts) {
+        let verdicts = self.core.group.commit(&changes).await;
+        if verdicts.is_err() {
+            for run in &runs {
+                self.perhaps_ours(&run.tenant, run.id);
+            }
+        }
+        for (run, verdict) in runs.into_iter().zip(verdicts?) {
             match verdict {
                 Verdict::Admitted => {
                     claimed += 1;
                     self.spawn(Box::new(run), None);
                 }
-                Verdict::Refused(refusal) => tracing::warn!(run = %run.id, %refusal, "not taken over"),
+                Verdict::Refused(refusal) => {
+                    tracing::warn!(run = %run.id, %refusal, "not taken over");
+                    self.perhaps_ours(&run.tenant, run.id);
+                }
             }
         }
         Ok(claimed)

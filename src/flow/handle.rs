@@ -404,7 +404,11 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
             inner.spawn(run, Some(lane));
             return Ok((handle(id), Some(ticket)));
         }
-        match (ticket.durable().await?, key) {
+        let verdict = ticket.durable().await;
+        if verdict.is_err() {
+            inner.perhaps_ours(&run.tenant, id);
+        }
+        match (verdict?, key) {
             (Verdict::Admitted, _) => {
                 match queue {
                     Some(queue) => inner.queued(queue.name.as_str()).await,
@@ -415,7 +419,9 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
             (Verdict::Refused(Refusal::Exists), Some(key)) => {
                 // Boxed because it is rare.
                 let first = Box::pin(inner.first_under(&run, &key, &input)).await?;
-                if reject {
+                if first == id {
+                    inner.spawn(run, None); // this very write took place, its answer was lost, and it was tried again
+                } else if reject {
                     return Err(RunError::Duplicate { key, run: first });
                 }
                 Ok((handle(first), None))

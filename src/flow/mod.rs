@@ -12,6 +12,7 @@ pub mod check;
 mod child;
 mod command;
 mod ctx;
+mod doubt;
 mod engine;
 mod failure;
 mod guarantees;

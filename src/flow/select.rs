@@ -9,6 +9,7 @@ use futures_util::future::{BoxFuture, Either};
 
 use super::ctx::{Ctx, Label};
 use super::failure::Failure;
+use super::live::{Live, Wait};
 use super::replay::Kind;
 
 /// A wait was given up.
@@ -79,6 +80,13 @@ impl Ctx {
         mut branches: Vec<BoxFuture<'_, T>>,
     ) -> Result<(usize, T), Failure> {
         let open = self.open(Kind::Select, label)?;
+        if self.live.with_replay(|replay| replay.is_abandoned(&open.identity)) {
+            let behind = open.behind();
+            self.live.ask_again(branches).await;
+            drop(behind);
+            let _waiting = open.wait(Wait::default());
+            return std::future::pending().await;
+        }
         let winner: Option<usize> = match self.live.recorded(&open).await {
             Some(past) => {
                 let stored = past.value;
@@ -98,14 +106,20 @@ impl Ctx {
                         && let Poll::Ready(output) = branch.as_mut().poll(cx)
                     {
                         done[i] = Some(output);
-                        if winner.is_none() {
+                        if winner.is_none() && !self.live.is_replaying() {
                             return Poll::Ready(i);
                         }
                     }
                 }
-                match winner {
-                    Some(i) if done.get(i).is_some_and(Option::is_some) => Poll::Ready(i),
-                    _ => Poll::Pending,
+                let ready = winner.or_else(|| done.iter().position(Option::is_some));
+                match ready.filter(|i| done.get(*i).is_some_and(Option::is_some)) {
+                    Some(_) if self.live.is_reading_back() => {
+                        // A loser is still on its way to where it was: what it did must be asked for before it is dropped.
+                        cx.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                    Some(i) => Poll::Ready(i),
+                    None => Poll::Pending,
                 }
             }));
             first_ready.as_mut().await
@@ -121,5 +135,25 @@ impl Ctx {
             Some(output) => Ok((won, output)),
             None => unreachable!("the winner is the one whose output is there"),
         }
+    }
+}
+
+impl Live {
+    /// Polls the branches of a select that was dropped in an earlier life, for as long as the run replays: what they did
+    /// then counts as asked for. They do nothing new: the run comes to rest without them, and they are dropped again.
+    async fn ask_again<T>(&self, branches: Vec<BoxFuture<'_, T>>) {
+        let mut branches: Vec<_> = branches.into_iter().map(Some).collect();
+        poll_fn(|cx| {
+            if !self.replays(cx.waker()) {
+                return Poll::Ready(());
+            }
+            for branch in &mut branches {
+                if branch.as_mut().is_some_and(|branch| branch.as_mut().poll(cx).is_ready()) {
+                    *branch = None;
+                }
+            }
+            Poll::Pending
+        })
+        .await;
     }
 }

@@ -197,11 +197,19 @@ impl Live {
         let mut change = core.change(Some(self.lane)).step(step);
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
         change.signal = Some(Box::new(signal.clone()));
-        match core.group.commit_one(change).await.map_err(failed)? {
-            Verdict::Admitted => {
-                self.engine.delivered(signal).await;
-                Ok(Told::Signal)
+        let (engine, told) = (self.engine.clone(), signal.clone());
+        // Dropped between the row and the wake-up, as what loses a select is, this would leave a run that waits for what
+        // it has.
+        let sent = to_the_end(&core.tracker, async move {
+            let verdict = engine.core.group.commit_one(change).await;
+            match &verdict {
+                Ok(Verdict::Admitted) => engine.delivered(told).await,
+                _ => engine.perhaps_sent(told),
             }
+            verdict
+        });
+        match sent.await.map_err(failed)? {
+            Verdict::Admitted => Ok(Told::Signal),
             Verdict::Refused(Refusal::Exists) => {
                 let first = core.group.signal_find(&self.tenant, to, &signal.name, &signal.id).await;
                 if first.map_err(failed)?.is_none_or(|first| first.body != signal.body) {
@@ -315,23 +323,30 @@ impl Inner {
         if asleep && self.may_claim(&found) {
             // Woken in one transaction with the signal, which is half of what two would take.
             self.make_active(&mut found);
-            let change = change.clone().run(found.clone());
-            if self.core.group.commit_one(change).await?.is_admitted() {
+            let woken = self.core.group.commit_one(change.clone().run(found.clone())).await;
+            if let Ok(Verdict::Admitted) = woken {
                 self.spawn(Box::new(found), None);
                 return Ok(Sent::New);
             }
+            self.perhaps_ours(tenant, run);
             // Something else has woken it meanwhile, or this signal is there already: it is told which without the run.
+            let _refused = woken?;
         }
-        match self.core.group.commit_one(change).await? {
-            Verdict::Admitted => {
+        match self.core.group.commit_one(change).await {
+            Ok(Verdict::Admitted) => {
                 self.delivered(signal).await;
                 Ok(Sent::New)
             }
-            Verdict::Refused(Refusal::Exists) => {
+            Ok(Verdict::Refused(Refusal::Exists)) => {
+                self.perhaps_sent(signal.clone());
                 let refused = RunError::Refused { run, refusal: Refusal::Exists };
                 self.sent_before(&signal).await?.ok_or(refused)
             }
-            Verdict::Refused(refusal) => Err(RunError::Refused { run, refusal }),
+            Ok(Verdict::Refused(refusal)) => Err(RunError::Refused { run, refusal }),
+            Err(error) => {
+                self.perhaps_sent(signal);
+                Err(error.into())
+            }
         }
     }
 

@@ -106,10 +106,14 @@ struct Seen {
     /// The attempts whose intent is durable, by the life that has it.
     intents: BTreeSet<(u32, RecordId, u32)>,
     runs: BTreeMap<RunId, Tenant>,
+    /// Those that have failed.
+    failed: BTreeSet<RunId>,
     questions: BTreeSet<EscalationId>,
     /// The lives that have enrolled, and that nobody has fenced since.
     enrolled: BTreeSet<u32>,
     sent: BTreeMap<(Tenant, OperationKey), Vec<Sent>>,
+    /// Of these a lookup has shown nothing since they were last sent.
+    missing: BTreeSet<(Tenant, OperationKey)>,
     violations: Vec<Violation>,
 }
 
@@ -157,6 +161,11 @@ impl Checker {
         }
     }
 
+    /// The world was asked for this one, and it was not there.
+    pub(super) fn is_missing(&self, record: &Record) -> bool {
+        self.seen().missing.contains(&(record.tenant.clone(), record.key.clone()))
+    }
+
     /// Rest does not come.
     pub(super) fn is_restless(&self) {
         self.seen().violated(Rule::NothingDropped, "it is busy for ever and gets nowhere".to_owned());
@@ -183,10 +192,12 @@ impl Checker {
                 seen.intent_is_durable(life, &place, call);
                 seen.repeat_is_safe(life, &place, tool);
                 seen.window_outlives_retries(tool);
+                seen.missing.remove(&place);
                 seen.sent.entry(place).or_default().push(Sent { life, at: now, nothing_at: None });
             }
             Touch::NothingHappened => drop(seen.sent.get_mut(&place).and_then(Vec::pop)),
             Touch::FoundNothing => {
+                seen.missing.insert(place.clone());
                 for sent in seen.sent.entry(place).or_default() {
                     sent.nothing_at = Some(now);
                 }
@@ -241,7 +252,15 @@ impl Seen {
                 self.violated(Rule::TenantsApart, what);
             }
         }
-        if let Some(run) = change.run.as_ref().filter(|run| matches!(run.state, RunState::Failed { .. })) {
+        // When it fails, and not when it is written once more that its dropped calls are settled.
+        // Retried, it may fail again.
+        if let Some(run) = change.run.as_deref().filter(|run| run.state == RunState::Active) {
+            self.failed.remove(&run.id);
+        }
+        let fails =
+            |run: &&Run| matches!(run.state, RunState::Failed { .. }) && !self.failed.contains(&run.id);
+        if let Some(run) = change.run.as_deref().filter(fails) {
+            self.failed.insert(run.id);
             let asks = |record: &Record| {
                 change.escalations.iter().any(|question| question.record == Some(record.id))
                     || record.escalation.is_some()

@@ -228,7 +228,7 @@ impl<'a> Machine<'a> {
         drop(self.lives);
         let told: Vec<_> = self.processes.iter().map(|process| process.told()).collect();
         let mut violations = self.checker.take();
-        violations.extend(super::rest::at_rest(&self.disk.model, &self.world, &told));
+        violations.extend(super::rest::at_rest(&self.disk.model, &self.world, &self.checker, &told));
         Trial {
             told,
             crossed: self.processes.iter().map(|process| process.crossed()).collect(),

@@ -2,15 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::check::{Rule, Violation};
+use super::check::{Checker, Rule, Violation};
 use super::machine::Told;
 use super::world::World;
-use crate::id::{RecordId, Tenant};
+use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::{Basis, OperationKey, Record, State};
 use crate::store::{Escalation, EscalationKind, Model, Run, RunState, Use};
 
 /// What holds when nothing is left to do.
-pub(super) fn at_rest(store: &Model, world: &World, told: &[BTreeMap<usize, Told>]) -> Vec<Violation> {
+pub(super) fn at_rest(
+    store: &Model,
+    world: &World,
+    checker: &Checker,
+    told: &[BTreeMap<usize, Told>],
+) -> Vec<Violation> {
     let rest = Rest {
         records: store.records(),
         runs: store.runs(),
@@ -19,8 +24,17 @@ pub(super) fn at_rest(store: &Model, world: &World, told: &[BTreeMap<usize, Told
     };
     let mut violations = Vec::new();
     let mut violated = |rule, what| violations.push(Violation { rule, what });
+    let counts = counts(world);
     for record in &rest.records {
-        if record.state == State::Started && rest.open_question(record).is_none() {
+        // What its run has left behind stays started if a lookup says that it did not happen, if it leaves no mark, or if
+        // somebody was asked about it and has answered.
+        let dropped = || {
+            let place = (record.tenant.clone(), record.key.clone());
+            let nothing = checker.is_missing(record) && !counts.contains_key(&place);
+            rest.is_over(record.owner.run)
+                && (nothing || !record.class.leaves_mark() || rest.was_decided(record))
+        };
+        if record.state == State::Started && rest.open_question(record).is_none() && !dropped() {
             violated(Rule::NothingDropped, format!("{} may have happened, and nobody asks", record.key));
         }
     }
@@ -52,6 +66,16 @@ impl Rest {
         let orphaned = |q: &Escalation| q.kind == EscalationKind::Orphaned && q.record == Some(record.id);
         let about = |q: &Escalation| Some(q.id) == record.escalation || orphaned(q) || halts_owner(q);
         self.questions.iter().find(|q| q.answer.is_none() && about(q))
+    }
+
+    /// Somebody has said what becomes of what a run left behind.
+    fn was_decided(&self, record: &Record) -> bool {
+        let about = |q: &Escalation| q.kind == EscalationKind::Orphaned && q.record == Some(record.id);
+        self.questions.iter().any(|q| about(q) && q.answer.is_some())
+    }
+
+    fn is_over(&self, run: Option<RunId>) -> bool {
+        self.runs.iter().any(|known| Some(known.id) == run && known.state.is_final())
     }
 
     fn uses(&self, run: &Run, record: RecordId) -> bool {

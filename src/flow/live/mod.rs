@@ -313,6 +313,25 @@ impl Live {
         held.into_iter().for_each(Waker::wake);
     }
 
+    /// The run replays, or is only looked at: who asks is woken when that is over.
+    pub(super) fn replays(&self, waker: &Waker) -> bool {
+        let mut state = self.state();
+        if state.replaying {
+            state.held.push(waker.clone());
+        }
+        state.replaying || self.check.is_some()
+    }
+
+    pub(super) fn is_replaying(&self) -> bool {
+        self.state().replaying
+    }
+
+    /// The run replays, and something of it is still being read.
+    pub(super) fn is_reading_back(&self) -> bool {
+        let state = self.state();
+        state.replaying && state.busy > 0
+    }
+
     pub(super) fn held_calls(&self) -> Vec<HeldCall> {
         self.state().held_calls.clone()
     }

@@ -7,7 +7,7 @@ CREATE TABLE schedule (
     version    BIGINT NOT NULL,
     rule       TEXT COLLATE "C" NOT NULL,               -- JSON: when, and what about runs that overlap
     input      TEXT COLLATE "C" NOT NULL,
-    state      BIGINT NOT NULL CHECK (state BETWEEN 1 AND 3), -- 1: it goes on, 2: paused, 3: deleted
+    state      BIGINT NOT NULL,               -- 1: it goes on, 2: paused, 3: deleted
     next_at    BIGINT,
     last_at    BIGINT,
     last_run   BIGINT,
@@ -15,7 +15,6 @@ CREATE TABLE schedule (
     revision   BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
-    CHECK (next_at IS NULL OR state = 1),
     PRIMARY KEY (tenant, name)
 );
 CREATE INDEX schedule_due ON schedule (next_at, tenant, name) WHERE next_at IS NOT NULL;

@@ -77,6 +77,7 @@ impl Watched {
         if let Some(run) = &change.run {
             return Some(match run.state {
                 _ if run.revision == 1 => boundary!(BeforeRunStart, AfterRunStart),
+                _ if change.signal.is_some() => boundary!(BeforeSignal, AfterSignal), // and it wakes its run
                 RunState::Waiting { .. } | RunState::Queued => boundary!(BeforePark, AfterPark),
                 // Only what an activation writes itself is in its lane.
                 _ if change.lane.is_some() => boundary!(BeforeProgress, AfterProgress),

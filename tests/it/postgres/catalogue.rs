@@ -9,8 +9,8 @@ use sqlx::postgres::PgConnection;
 
 use super::{Schema, number, sources};
 
-/// Tables that are not about any tenant.
-const OF_NO_TENANT: [&str; 3] = ["worker", "fence", "migration"];
+/// Tables that are not about any tenant. In a queue tenants take turns.
+const OF_NO_TENANT: [&str; 4] = ["worker", "fence", "migration", "queue"];
 
 async fn rows(connection: &mut PgConnection, sql: &'static str) -> Vec<(String, String)> {
     let rows = sqlx::query(sql).fetch_all(connection).await.unwrap();

@@ -81,6 +81,7 @@ mod sim_found;
 mod sim_machine;
 mod sim_mutants;
 mod sim_nightly;
+mod sim_saga;
 mod sim_scenarios;
 mod sim_signal;
 mod sim_suite;

@@ -48,6 +48,7 @@ mod flow_store;
 mod flow_tenant;
 mod flow_tools;
 mod flow_transaction;
+mod flow_two_workers;
 mod flow_versions;
 mod flow_wait;
 mod flow_world;

@@ -12,7 +12,7 @@ use crate::flow::ctx::Label;
 use crate::flow::replay::Identity;
 use crate::id::RunId;
 use crate::ledger::{Record, State};
-use crate::store::{PastStep, Run, RunState, StepKind};
+use crate::store::{COMMAND, PastStep, Run, RunState, StepKind};
 
 /// A run's past since its present input began, without what is void already.
 pub(super) struct Past {
@@ -66,14 +66,15 @@ impl Past {
 
     /// What stands, and what does not, if the run is begun again from there.
     pub(super) fn split(&self, from: Timestamp) -> (Vec<&PastStep>, Vec<&PastStep>) {
-        // A child that failed from there on is begun anew, and so its end is waited for anew.
+        // A child that failed from there on is begun anew, and so its end is waited for anew. One whose end the run has not
+        // received has failed later than everything else.
+        let ends = |child| self.steps.iter().filter(move |step| ended(step) == Some(child));
+        let begun_later = |child| self.steps.iter().any(|step| step.at >= from && begun(step) == Some(child));
         let mut anew = self.failed_children();
-        anew.retain(|child| {
-            self.steps
-                .iter()
-                .any(|step| step.at >= from && (begun(step) == Some(*child) || ended(step) == Some(*child)))
-        });
+        anew.retain(|child| begun_later(*child) || ends(*child).all(|end| end.at >= from));
         self.steps.iter().partition(|step| match step.kind {
+            // What the run was told to do, it has done.
+            StepKind::Signal if step.name.starts_with(COMMAND) => false,
             StepKind::Step
             | StepKind::Timer
             | StepKind::Select

@@ -4,7 +4,10 @@ use super::mark::Mark;
 use super::past::{Past, place};
 use super::{Plan, RunError, Sent};
 use crate::exec::withdrawn;
-use crate::store::{Escalation, EscalationKind, Refusal, Run, RunState, StepKind, Store as _, Verdict};
+use crate::flow::command::is_command;
+use crate::store::{
+    Change, Escalation, EscalationKind, Refusal, Run, RunState, StepKind, Store as _, Verdict,
+};
 
 impl Plan {
     /// # Crash
@@ -17,6 +20,7 @@ impl Plan {
                 return Ok(Sent::Before);
             }
             self.may_be_retried(&row)?;
+            self.obey_no_more().await?;
             let point = self.point(&past)?;
             let (standing, void) = past.split(point);
             if past.turn(&standing) != row.turn {
@@ -39,6 +43,21 @@ impl Plan {
                 Verdict::Refused(refusal) => return Err(RunError::Refused { run: row.id, refusal }),
             }
         }
+    }
+
+    /// What ended the run, as a command, would end it again.
+    ///
+    /// # Crash
+    /// They are received before the run goes on: it is over, and they have done what they were to do.
+    async fn obey_no_more(&self) -> Result<(), RunError> {
+        let group = &self.inner.core.group;
+        for signal in group.signal_pending(&[(self.tenant.clone(), self.run)]).await? {
+            if is_command(&signal) {
+                let change = Change { received: Some(Box::new(signal)), ..self.change(None) };
+                let _received_before = group.commit_one(change).await?;
+            }
+        }
+        Ok(())
     }
 
     /// This command was given before.

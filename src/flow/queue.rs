@@ -2,7 +2,7 @@
 //! to that somebody asks: when a run is queued, when one gives its place free, when a token is due, at each start and at
 //! each heartbeat that tells of queued runs. Nothing is asked while nothing is queued.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -199,6 +199,7 @@ impl Inner {
             return Ok(0);
         }
         // Which they are is read: what an answer told that was lost is found, too.
+        let carried: HashSet<_> = self.active().keys().copied().collect();
         let runs = group.queue_admitted(name, core.fence, since.min(at)).await?;
         admitted.remove(name);
         if queue.is_rated()
@@ -208,7 +209,13 @@ impl Inner {
         }
         let begun = runs.len();
         for run in runs {
-            self.spawn(Box::new(run), None);
+            // One that was under way before, and is no more, may have ended since it was read: begun from what was read, it
+            // would be carried out once more.
+            if carried.contains(&run.id) && !self.is_active(&run.tenant, run.id) {
+                self.wake(&run.tenant, run.id).await;
+            } else {
+                self.spawn(Box::new(run), None);
+            }
         }
         Ok(begun)
     }

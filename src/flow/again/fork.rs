@@ -53,6 +53,9 @@ impl Plan {
         change.steps.extend(self.given_before(&run, &again).await?);
         let verdict = core.group.commit_one(change).await;
         core.group.end_lane(lane);
+        if !matches!(verdict, Ok(Verdict::Admitted)) {
+            self.inner.perhaps_ours(&self.tenant, run.id);
+        }
         match verdict? {
             Verdict::Admitted => {
                 tracing::info!(tenant = %self.tenant, run = %run.id, from = %row.id, by = self.by, "forked");

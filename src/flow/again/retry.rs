@@ -20,7 +20,6 @@ impl Plan {
                 return Ok(Sent::Before);
             }
             self.may_be_retried(&row)?;
-            self.obey_no_more().await?;
             let point = self.point(&past)?;
             let (standing, void) = past.split(point);
             if past.turn(&standing) != row.turn {
@@ -32,7 +31,12 @@ impl Plan {
             let run = self.inner.going_on(&row);
             let mut change = self.change(large).step(step).run(run.clone());
             change.escalations = self.void_questions().await?;
-            match self.core().group.commit_one(change).await? {
+            self.obey_no_more().await?;
+            let verdict = self.core().group.commit_one(change).await;
+            if !matches!(verdict, Ok(Verdict::Admitted)) {
+                self.inner.perhaps_ours(&self.tenant, row.id);
+            }
+            match verdict? {
                 Verdict::Admitted => {
                     tracing::info!(tenant = %self.tenant, run = %row.id, by = self.by, "retried");
                     self.inner.spawn(Box::new(run), None);

@@ -9,8 +9,8 @@ use counterfoil::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store, Turns, Use,
-    Verdict, Worker,
+    Asked, Change, Document, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store,
+    Turns, Use, Verdict, Worker,
 };
 
 use crate::options::Options;
@@ -94,6 +94,9 @@ impl Store for Counting {
         fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
         fn schedule_list<'a>(&'a self, tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
         fn schedule_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Schedule>;
+        fn document_find<'a>(&'a self, tenant: &'a Tenant, kind: &'a str, id: &'a str) -> Option<Document>;
+        fn document_list<'a>(&'a self, tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
+        fn document_open<'a>(&'a self, tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
         fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

@@ -127,6 +127,10 @@ points! {
     BeforeTick = "before-tick",
     /// A schedule's next tick and the run of this one are durable; nobody knows, and its code has not run.
     AfterTick = "after-tick",
+    /// A guard's row is to change: something is to be decided, or is; that is not durable.
+    BeforeDocument = "before-document",
+    /// A guard's row has changed, with all that follows; nobody was told.
+    AfterDocument = "after-document",
     /// Runs of a queue are to begin; none of them has its place.
     BeforeAdmission = "before-admission",
     /// The runs whose turn has come are this worker's; their code has not run.

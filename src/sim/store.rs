@@ -59,6 +59,9 @@ impl Watched {
         if change.schedule.is_some() {
             return Some(boundary!(BeforeTick, AfterTick));
         }
+        if change.document.is_some() {
+            return Some(boundary!(BeforeDocument, AfterDocument));
+        }
         if change.admission.is_some() {
             return Some(boundary!(BeforeAdmission, AfterAdmission));
         }
@@ -195,6 +198,6 @@ impl Store for Watched {
     }
 
     crate::delegate_reads!(self => self.store;
-        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
+        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
     );
 }

@@ -1,5 +1,6 @@
 //! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
 
+use super::document::Document;
 use super::queue::Admission;
 use super::rows::{Escalation, Evidence, Run, Schedule, Signal, Step, Use};
 use crate::clock::Timestamp;
@@ -46,6 +47,8 @@ pub struct Change {
     pub admission: Option<Box<Admission>>,
     /// The new state of a schedule, by the same rule as `record`; with the run that its tick begins, if it does.
     pub schedule: Option<Box<Schedule>>,
+    /// The new state of a guard's row, by the same rule as `record`.
+    pub document: Option<Box<Document>>,
     /// A tenant's key for digests of secrets, when it is first seen; a key that exists stays.
     pub tenant_key: Option<(Tenant, DigestKey)>,
 }
@@ -145,6 +148,7 @@ impl Change {
             || self.received.is_some()
             || self.admission.is_some()
             || self.schedule.is_some()
+            || self.document.is_some()
             || !self.escalations.is_empty()
     }
 

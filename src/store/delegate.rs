@@ -20,7 +20,7 @@
 #[macro_export]
 macro_rules! delegate_reads {
     ($self:ident => $store:expr; all) => {
-        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
+        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
     };
     ($self:ident => $store:expr; $($method:ident)+) => {
         $($crate::delegate_reads!(@$method $self => $store);)+
@@ -123,6 +123,17 @@ macro_rules! delegate_reads {
         }
         fn schedule_due(&$self, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Schedule>> {
             $store.schedule_due(until, limit)
+        }
+    };
+    (@documents $self:ident => $store:expr) => {
+        fn document_find<'a>(&'a $self, tenant: &'a $crate::Tenant, kind: &'a str, id: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Document>> {
+            $store.document_find(tenant, kind, id)
+        }
+        fn document_list<'a>(&'a $self, tenant: &'a $crate::Tenant, kind: &'a str, after: &'a str, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Document>> {
+            $store.document_list(tenant, kind, after, limit)
+        }
+        fn document_open<'a>(&'a $self, tenant: &'a $crate::Tenant, kind: &'a str, after: &'a str, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Document>> {
+            $store.document_open(tenant, kind, after, limit)
         }
     };
     (@signal_find $self:ident => $store:expr) => {

@@ -9,6 +9,7 @@ mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod delegate;
+mod document;
 mod group;
 mod model;
 #[cfg(feature = "postgres")]
@@ -27,6 +28,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 
 pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
+pub use document::Document;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use model::Model;
@@ -137,6 +139,29 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ) -> Asked<'a, Vec<Schedule>>;
     /// The schedules of all tenants that are due at `until` or before, the earliest first.
     fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>>;
+    /// A guard's row.
+    fn document_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Document>>;
+    /// The rows of a guard by their ids, from behind `after` on.
+    fn document_list<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: &'a str,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Document>>;
+    /// The same of those that are open.
+    fn document_open<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: &'a str,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Document>>;
 
     /// A signal, received or not.
     fn signal_find<'a>(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError,
-    Turns, Use, Verdict, Worker,
+    Asked, Change, Document, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store,
+    StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -94,6 +94,9 @@ impl Store for ReadOnly {
         schedule_find(tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
         schedule_list(tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
         schedule_due(until: Timestamp, limit: u32) -> Vec<Schedule>;
+        document_find(tenant: &'a Tenant, kind: &'a str, id: &'a str) -> Option<Document>;
+        document_list(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
+        document_open(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
         run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

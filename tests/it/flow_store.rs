@@ -7,8 +7,8 @@ use counterfoil::clock::Timestamp;
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Refusal, Run, Schedule, Signal, Store,
-    StoreError, Turns, Use, Verdict, Worker,
+    Asked, Change, Document, Escalation, Evidence, History, Pulse, QueueLoad, Refusal, Run, Schedule, Signal,
+    Store, StoreError, Turns, Use, Verdict, Worker,
 };
 use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
 use tokio::sync::watch;
@@ -199,6 +199,9 @@ asks! {
     schedule_find(tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
     schedule_list(tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
     schedule_due(until: Timestamp, limit: u32) -> Vec<Schedule>;
+    document_find(tenant: &'a Tenant, kind: &'a str, id: &'a str) -> Option<Document>;
+    document_list(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
+    document_open(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
     run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
     escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
     escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

@@ -20,6 +20,7 @@
 
 pub mod batch;
 pub mod cancel;
+pub mod document;
 pub mod due;
 pub mod escalation;
 pub mod evidence;
@@ -73,6 +74,10 @@ macro_rules! conformance_cases {
                 waiting_runs_whose_answer_has_come,
                 waiting_runs_whose_time_has_come,
                 next_due_is_the_earliest_of_all;
+            document:
+                comes_back_as_it_was_written,
+                changes_follow_one_another,
+                is_listed_from_a_place_on;
             escalation:
                 comes_back_as_it_was_written,
                 open_ones_are_listed_the_oldest_first,
@@ -232,6 +237,7 @@ mod tests {
             ("batch", include_str!("batch.rs")),
             ("cancel", include_str!("cancel.rs")),
             ("due", include_str!("due.rs")),
+            ("document", include_str!("document.rs")),
             ("escalation", include_str!("escalation.rs")),
             ("evidence", include_str!("evidence.rs")),
             ("fence", include_str!("fence.rs")),

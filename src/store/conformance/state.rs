@@ -23,6 +23,7 @@ pub struct Names {
     payloads: BTreeSet<[u8; 32]>,
     instants: BTreeSet<Timestamp>,
     queues: BTreeSet<(String, Fence)>,
+    documents: BTreeSet<(String, String)>,
 }
 
 impl Names {
@@ -37,6 +38,10 @@ impl Names {
         if let Some(schedule) = &change.schedule {
             self.tenants.insert(schedule.tenant.clone());
             self.instants.extend(schedule.next_at);
+        }
+        if let Some(document) = &change.document {
+            self.tenants.insert(document.tenant.clone());
+            self.documents.insert((document.kind.as_str().to_owned(), document.id.clone()));
         }
         if let Some(run) = &change.run {
             self.tenants.insert(run.tenant.clone());
@@ -136,6 +141,14 @@ impl State {
         }
         let schedules = store.schedule_list(tenant, "", u32::MAX).await;
         self.note(format!("{tenant}: schedules"), &schedules);
+        for (kind, id) in &names.documents {
+            let found = store.document_find(tenant, kind, id).await;
+            self.note(format!("{tenant}: {kind} {id}"), &found);
+            let open = store.document_open(tenant, kind, "", 2).await;
+            self.note(format!("{tenant}: open {kind}s"), &open);
+            let list = store.document_list(tenant, kind, id, u32::MAX).await;
+            self.note(format!("{tenant}: {kind}s after {id}"), &list);
+        }
         for id in &names.runs {
             self.note(format!("{tenant}: {id}"), &store.run_find(tenant, *id).await);
             for turns in [Turns::ALL, Turns::between(1, 2), Turns { base: 0, first: 2, last: 3 }] {

@@ -4,6 +4,7 @@
 //! unless it was synced. A crash replays the durable batches into a new model, so that nothing is copied while
 //! nothing crashes.
 
+mod document;
 mod queue;
 mod schedule;
 mod tables;
@@ -15,8 +16,8 @@ use tokio::sync::Notify;
 
 use self::tables::Tables;
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError,
-    Turns, Use, Verdict, Worker,
+    Asked, Change, Document, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store,
+    StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -335,6 +336,35 @@ impl Store for Model {
 
     fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>> {
         self.ask(move |tables| tables.schedule_due(until, limit))
+    }
+
+    fn document_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Document>> {
+        self.ask(move |tables| tables.document_find(tenant, kind, id))
+    }
+
+    fn document_list<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: &'a str,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Document>> {
+        self.ask(move |tables| tables.document_list(tenant, kind, after, limit))
+    }
+
+    fn document_open<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: &'a str,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Document>> {
+        self.ask(move |tables| tables.document_open(tenant, kind, after, limit))
     }
 
     fn signal_find<'a>(

@@ -8,8 +8,8 @@ use crate::ledger::{OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::queue::Bucket;
 use crate::store::{
-    COMMAND, Change, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Refusal,
-    Run, RunState, Schedule, Signal, Step, StepKind, Turns, Use, Verdict, Worker, WorkerChange,
+    COMMAND, Change, Document, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse,
+    Refusal, Run, RunState, Schedule, Signal, Step, StepKind, Turns, Use, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
@@ -29,6 +29,7 @@ pub(super) struct Tables {
     pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
     pub(super) queues: BTreeMap<String, Bucket>,
     pub(super) schedules: BTreeMap<(Tenant, String), Schedule>,
+    pub(super) documents: BTreeMap<(Tenant, String, String), Document>,
     /// Each with whether its run has received it.
     pub(super) signals: BTreeMap<(Tenant, RunId, String, String), (Signal, bool)>,
 }
@@ -77,6 +78,9 @@ impl Tables {
         }
         if let Some(schedule) = &change.schedule {
             self.check_schedule(schedule)?;
+        }
+        if let Some(document) = &change.document {
+            self.check_document(document)?;
         }
         if let Some(run) = &change.run {
             match self.runs.get(&run.id) {
@@ -135,6 +139,7 @@ impl Tables {
             _ => None,
         };
         let schedule = change.schedule.as_deref().map(|schedule| self.has_schedule(schedule));
+        let document = change.document.as_deref().map(|document| self.has_document(document));
         let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
         let record = change.record.as_deref().map(|record| self.records.get(&record.id) == Some(record));
         let steps = change.steps.iter().map(|step| {
@@ -148,7 +153,7 @@ impl Tables {
         let stored = |signal: &Signal| self.signals.get(&signal_key(signal));
         let signal = change.signal.as_deref().map(|signal| stored(signal).is_some_and(|(s, _)| s == signal));
         let received = change.received.as_deref().map(|signal| stored(signal).is_some_and(|(_, r)| *r));
-        let all: Vec<bool> = [worker, schedule, run, record, signal, received]
+        let all: Vec<bool> = [worker, schedule, document, run, record, signal, received]
             .into_iter()
             .flatten()
             .chain(steps)
@@ -166,6 +171,9 @@ impl Tables {
         }
         if let Some(schedule) = &change.schedule {
             self.write_schedule(schedule);
+        }
+        if let Some(document) = &change.document {
+            self.write_document(document);
         }
         for (tenant, payload) in &change.payloads {
             self.payloads.entry((tenant.clone(), payload.digest().0)).or_insert_with(|| payload.clone());

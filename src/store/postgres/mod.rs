@@ -9,6 +9,7 @@
 mod commit;
 mod connect;
 mod cut;
+mod document;
 mod escalation;
 mod judge;
 mod listen;
@@ -36,8 +37,8 @@ use sqlx::postgres::{PgConnection, PgRow};
 use tokio::sync::Mutex;
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError,
-    Turns, Use, Verdict, Worker,
+    Asked, Change, Document, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store,
+    StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -233,6 +234,35 @@ impl Store for Postgres {
 
     fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>> {
         Box::pin(schedule::due(&self.readers, until, limit))
+    }
+
+    fn document_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Document>> {
+        Box::pin(document::find(&self.readers, tenant, kind, id))
+    }
+
+    fn document_list<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: &'a str,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Document>> {
+        Box::pin(document::list(&self.readers, tenant, kind, after, limit))
+    }
+
+    fn document_open<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: &'a str,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Document>> {
+        Box::pin(document::open(&self.readers, tenant, kind, after, limit))
     }
 
     fn signal_find<'a>(

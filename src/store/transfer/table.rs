@@ -45,7 +45,7 @@ pub(in crate::store) type Row = Vec<Value>;
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) const TABLES: [Table; 12] = [
+pub(in crate::store) const TABLES: [Table; 13] = [
     Table {
         name: "worker",
         key: &["fence"],
@@ -164,6 +164,20 @@ pub(in crate::store) const TABLES: [Table; 12] = [
             number("last_run"),
             number("missed"),
             number("revision"),
+            number("created_at"),
+            number("updated_at"),
+        ],
+    },
+    Table {
+        name: "document",
+        key: &["tenant", "kind", "id"],
+        columns: &[
+            text("tenant"),
+            text("kind"),
+            text("id"),
+            number("revision"),
+            flag("open"),
+            text("body"),
             number("created_at"),
             number("updated_at"),
         ],

@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 43] = [
+const HOT: [(&str, &str); 46] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -36,6 +36,15 @@ const HOT: [(&str, &str); 43] = [
     ("FROM schedule WHERE next_at <= ?", "schedule USING INDEX schedule_due (next_at<?)"),
     ("FROM schedule WHERE tenant = ? AND name = ?", "schedule USING PRIMARY KEY (tenant=? AND name=?)"),
     ("FROM schedule WHERE tenant = ? AND name > ?", "schedule USING PRIMARY KEY (tenant=? AND name>?)"),
+    (
+        "FROM document WHERE tenant = ? AND kind = ? AND id = ?",
+        "document USING PRIMARY KEY (tenant=? AND kind=? AND id=?)",
+    ),
+    (
+        "FROM document WHERE tenant = ? AND kind = ? AND id > ?",
+        "document USING PRIMARY KEY (tenant=? AND kind=? AND id>?)",
+    ),
+    ("AND kind = ? AND open AND id > ?", "document USING INDEX document_open (tenant=? AND kind=? AND id>?)"),
     ("FROM queue WHERE name = ?", "queue USING PRIMARY KEY (name=?)"),
     ("SELECT tenant, queue_key, count(*)", "run USING INDEX run_admitted (queue=?"),
     (

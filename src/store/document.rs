@@ -1,0 +1,26 @@
+//! Rows that guards own (layer 5): approvals and the like. The store keeps them and moves each on by one revision; what
+//! they say it does not know.
+
+use crate::clock::Timestamp;
+use crate::id::{Name, Tenant};
+
+/// A guard's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// Which guard's, such as `approval`.
+    pub kind: Name,
+    /// Which of its kind.
+    pub id: String,
+    /// Counts the changes; a change is admitted only on top of the one it was computed from.
+    pub revision: u32,
+    /// Something is still to be done about it: it is listed among the open ones.
+    pub open: bool,
+    /// JSON, its guard's alone.
+    pub body: String,
+    /// When it was first written.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}

@@ -75,6 +75,7 @@ pub mod agent;
 pub mod clock;
 pub mod exec;
 pub mod flow;
+pub mod guard;
 pub mod id;
 pub mod ledger;
 pub mod payload;

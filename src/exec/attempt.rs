@@ -8,17 +8,18 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::agenda::NoteWhenDropped;
+use super::approval::approved;
 use super::core::{Core, admitted, failed, refused};
 use super::lease::Lost;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
-use crate::clock::{Boot, Timestamp};
+use crate::clock::Boot;
 use crate::id::RecordId;
 use crate::ledger::{
     Basis, ErrorKind, Event, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State, apply,
 };
 use crate::payload::Payload;
-use crate::store::{Escalation, Held, Refusal, StoreError, Ticket, Verdict};
+use crate::store::{Document, Escalation, Held, Refusal, StoreError, Ticket, Verdict};
 use crate::tool::{Call, Done, Noting, ToolError};
 
 /// The right to touch the world once. Made only when a `started` record is durable, and taken by value.
@@ -65,13 +66,14 @@ impl Ambiguous {
 /// Before: nothing happened. After: the call is ambiguous, until it is sealed.
 pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>, ExecError> {
     core.group.room().await;
-    let now = may_dispatch(core, op)?;
-    let (record, ticket) = first(core, op, now);
+    let used = may_dispatch(core, op).await?;
+    let (record, ticket) = first(core, op, used);
     permit(op, record, None, ticket).await
 }
 
 /// Queues the first `started` record. Not in the future that waits for it, which would hold all of this.
-fn first(core: &Core, op: &Operation, now: Timestamp) -> (Box<Record>, Ticket) {
+fn first(core: &Core, op: &Operation, used: Option<Box<Document>>) -> (Box<Record>, Ticket) {
+    let now = core.now();
     let spec = op.tool.spec();
     let (request, large) = op.stored_request(core);
     let record = Box::new(Record {
@@ -101,6 +103,7 @@ fn first(core: &Core, op: &Operation, now: Timestamp) -> (Box<Record>, Ticket) {
     });
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
+    change.document = used;
     (record, core.group.submit(change))
 }
 
@@ -114,21 +117,22 @@ pub(super) async fn again(
     unsettled: Option<Boot>,
 ) -> Result<Option<Permit>, ExecError> {
     core.group.room().await;
-    let now = may_dispatch(core, op)?;
+    let used = may_dispatch(core, op).await?;
     let scope = op.tool.spec().contract.scope.clone();
     let event = Event::Again { fence: core.fence, basis, scope };
-    let Ok(record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
-    let ticket = core.group.submit(core.change(op.lane).record(record.clone()));
+    let Ok(record) = apply(record, event, core.fence, core.now()).map(Box::new) else { return Ok(None) };
+    let mut change = core.change(op.lane).record(record.clone());
+    change.document = used;
+    let ticket = core.group.submit(change);
     permit(op, record, unsettled, ticket).await
 }
 
-fn may_dispatch(core: &Core, op: &Operation) -> Result<Timestamp, ExecError> {
+/// What is to be written with the attempt: that its approval is used up, where it is for one effect.
+async fn may_dispatch(core: &Core, op: &Operation) -> Result<Option<Box<Document>>, ExecError> {
     if core.is_closing() {
         return Err(ExecError::Closed { key: op.key.to_string() });
     }
-    let now = core.now();
-    op.check_approval(now)?;
-    Ok(now)
+    Ok(approved(core, op).await?.map(Box::new))
 }
 
 async fn permit(
@@ -154,13 +158,18 @@ async fn permit(
 /// seal is durable: it may have happened. Either way the next one asks the world.
 pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -> Result<Ended, ExecError> {
     let Permit { record, unsettled } = permit;
+    // Between the intent's way to the disk and this line the approval may have expired.
+    let may_go = approved(core, op).await;
     // Directly before the call, behind nothing else that waits: a worker that was stopped, or could not reach its store,
     // may have been taken over meanwhile (HAZARDS B01). It stays `started`, and whoever took over asks the world.
     core.hold_lease().await.map_err(|Lost| refused(&op.key, Refusal::Fenced))?;
-    // Between the intent's way to the disk and this line the approval may have expired.
-    let (record, result) = match op.check_approval(core.now()) {
-        Ok(()) => send(core, op, record).await,
-        Err(error) => (record, Err(ToolError::new(ErrorKind::ApprovalMissing, error.to_string()))),
+    let (record, result) = match may_go {
+        Ok(_) => send(core, op, record).await,
+        Err(ExecError::Approval(error)) => {
+            (record, Err(ToolError::new(ErrorKind::ApprovalMissing, error.to_string())))
+        }
+        // It could not be read: nothing was sent, and it may be tried again.
+        Err(error) => (record, Err(ToolError::new(ErrorKind::Unreachable, error.to_string()))),
     };
     match result {
         Ok(done) => committed(core, op, &record, done).await,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Executor;
 use super::agenda::run;
+use super::approval::{Named, Reviewers, SharedReviewers};
 use super::core::{Core, Parts};
 use super::database::Database;
 use super::orphans::take_up_orphans;
@@ -73,6 +74,7 @@ pub struct ExecutorBuilder {
     limits: Limits,
     namespace: String,
     lease: Duration,
+    reviewers: SharedReviewers,
 }
 
 impl ExecutorBuilder {
@@ -110,6 +112,7 @@ impl ExecutorBuilder {
             limits: Limits::default(),
             namespace: String::new(),
             lease: LEASE,
+            reviewers: Arc::new(Named),
         }
     }
 
@@ -176,6 +179,12 @@ impl ExecutorBuilder {
     /// Another source of chance than the machine's.
     pub fn entropy(mut self, entropy: impl Entropy + 'static) -> Self {
         self.entropy = Arc::new(entropy);
+        self
+    }
+
+    /// Who may decide about approvals; unless it is said, those whom a review names.
+    pub fn reviewers(mut self, reviewers: impl Reviewers) -> Self {
+        self.reviewers = Arc::new(reviewers);
         self
     }
 
@@ -261,6 +270,7 @@ impl ExecutorBuilder {
             namespace: self.namespace.into(),
             lease: self.lease,
             database: database.map(Arc::new),
+            reviewers: self.reviewers,
         })
     }
 }

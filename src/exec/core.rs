@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use super::agenda::Agenda;
+use super::approval::SharedReviewers;
 use super::database::Database;
 use super::inflight::InFlight;
 use super::lease::{Lease, Moment};
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     tenant_keys: Mutex<HashMap<Tenant, DigestKey>>,
     /// What can be shared with the user's own tables.
     pub(crate) database: Option<Arc<Database>>,
+    pub(crate) reviewers: SharedReviewers,
 }
 
 impl std::fmt::Debug for Core {
@@ -65,6 +67,7 @@ pub(crate) struct Parts {
     /// In a shared store: how long a worker that says nothing is taken for alive.
     pub(crate) lease: Duration,
     pub(crate) database: Option<Arc<Database>>,
+    pub(crate) reviewers: SharedReviewers,
 }
 
 impl Core {
@@ -111,7 +114,7 @@ impl Core {
     }
 
     fn of(parts: Parts, fence: Fence, peers: Peers) -> Arc<Self> {
-        let Parts { group, clock, entropy, registry, limits, namespace, database, .. } = parts;
+        let Parts { group, clock, entropy, registry, limits, namespace, database, reviewers, .. } = parts;
         Arc::new(Self {
             group,
             clock,
@@ -129,6 +132,7 @@ impl Core {
             closing: AtomicBool::new(false),
             tenant_keys: Mutex::default(),
             database,
+            reviewers,
         })
     }
 

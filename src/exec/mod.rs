@@ -4,6 +4,7 @@
 //! (begin, dispatch, seal) → `reconcile` if its outcome is unknown → `escalate` if nobody can tell.
 
 mod agenda;
+pub(crate) mod approval;
 mod attempt;
 mod builder;
 mod core;
@@ -48,6 +49,7 @@ pub(crate) use operation::{Asker, Operation};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
 pub(crate) use pulse::beat;
 
+pub use approval::Reviewers;
 pub use builder::{ExecutorBuilder, StartError};
 pub use database::OwnConnection;
 pub use inflight::Wait;

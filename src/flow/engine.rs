@@ -295,6 +295,12 @@ impl EngineBuilder {
         self.with(|executor| executor.entropy(entropy))
     }
 
+    /// Who may decide about approvals, asked when they decide and directly before the effect; unless it is said, those whom a
+    /// review names.
+    pub fn reviewers(self, reviewers: impl crate::exec::Reviewers) -> Self {
+        self.with(|executor| executor.reviewers(reviewers))
+    }
+
     /// How large payloads may be.
     pub fn limits(self, limits: Limits) -> Self {
         self.with(|executor| executor.limits(limits))

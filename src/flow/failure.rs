@@ -38,6 +38,10 @@ pub enum FailureCode {
     Compensated,
     /// The approval is missing, stale or expired.
     Approval,
+    /// Somebody has rejected what was to be approved.
+    Rejected,
+    /// Nobody has decided in time.
+    Undecided,
     /// A key or payload was refused before anything was recorded.
     Invalid,
     /// The context was used in a way that cannot be resumed: see the message.

@@ -232,7 +232,6 @@ impl ForTenant {
         }
     }
 
-    #[cfg(feature = "schedule")]
     pub(super) fn parts(&self) -> (Arc<Inner>, Tenant) {
         (self.inner.clone(), self.tenant.clone())
     }

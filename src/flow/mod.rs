@@ -16,6 +16,7 @@ mod doubt;
 mod engine;
 mod failure;
 mod guarantees;
+mod guarded;
 mod handle;
 mod inbox;
 mod live;
@@ -41,6 +42,7 @@ pub use ctx::{Ctx, Label};
 pub use engine::{Engine, EngineBuilder};
 pub use failure::{Failure, FailureCode};
 pub use guarantees::{Guarantees, WorkflowGuarantees};
+pub(crate) use guarded::Asking;
 pub use handle::{ForTenant, PastTurn, RunError, RunHandle, StartRun};
 pub use queue::QueueStatus;
 #[cfg(feature = "schedule")]

@@ -243,14 +243,18 @@ impl Live {
 
 impl Inner {
     /// A run that is to be told something, and what it was told and has not received.
-    async fn addressed(&self, tenant: &Tenant, run: RunId) -> Result<Option<(Run, Vec<Signal>)>, StoreError> {
+    pub(super) async fn addressed(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+    ) -> Result<Option<(Run, Vec<Signal>)>, StoreError> {
         let (group, told) = (&self.core.group, [(tenant.clone(), run)]);
         let (run, pending) = try_join(group.run_find(tenant, run), group.signal_pending(&told)).await?;
         Ok(run.map(|run| (run, pending)))
     }
 
     /// A signal behind those that the run has not received. One that it has received is no matter of order any more.
-    fn behind(
+    pub(super) fn behind(
         &self,
         pending: &[Signal],
         tenant: &Tenant,

@@ -1,5 +1,4 @@
-//! Approvals as values: a decision bound to exactly one package (DESIGN 4.4). How a decision comes about
-//! (reviewers, quorum, expiry of the question) is a guard's business, not the ledger's.
+//! Approvals as values: a decision bound to exactly one package (DESIGN 4.4). How it comes about: see `review`.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,10 +32,14 @@ impl Package {
         &self.what
     }
 
+    /// What reviewers are shown.
+    pub(crate) fn content(&self) -> Result<&Payload, PayloadError> {
+        self.content.as_ref().map_err(Clone::clone)
+    }
+
     /// The content hash that an approval is bound to.
     pub fn digest(&self) -> Result<PayloadDigest, PayloadError> {
-        let content = self.content.as_ref().map_err(Clone::clone)?;
-        Ok(Payload::of(&(&self.what, hex(&content.digest().0)))?.digest())
+        Ok(Payload::of(&(&self.what, hex(&self.content()?.digest().0)))?.digest())
     }
 }
 
@@ -49,12 +52,16 @@ pub struct Approval {
     pub package: String,
     /// When it ceases to be valid, if ever.
     pub expires_at: Option<Timestamp>,
+    /// The review that it comes of, and which version of it; none if it was decided elsewhere. It is looked at once more
+    /// before an effect goes out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<(String, u32)>,
 }
 
 impl Approval {
     /// Records that somebody approved this package.
     pub fn of(by: impl Into<String>, package: &Package) -> Result<Self, PayloadError> {
-        Ok(Self { by: by.into(), package: hex(&package.digest()?.0), expires_at: None })
+        Ok(Self { by: by.into(), package: hex(&package.digest()?.0), expires_at: None, review: None })
     }
 
     /// Limits the approval in time.
@@ -109,6 +116,32 @@ pub enum ApprovalError {
     Expired {
         /// Who had approved.
         by: String,
+    },
+    /// It was asked about anew since, or there is no such review.
+    #[error(
+        "the approval of version {version} of this {what} no longer counts: it was asked about anew, ask again"
+    )]
+    Superseded {
+        /// What was to be done.
+        what: String,
+        /// The version that was approved.
+        version: u32,
+    },
+    /// Somebody who was in favour may not decide any more.
+    #[error("{by} approved this {what} and may not decide about it any more: ask again")]
+    NotEntitled {
+        /// What was to be done.
+        what: String,
+        /// Who.
+        by: String,
+    },
+    /// It was for one effect, and that went out.
+    #[error("the approval of this {what} was for one effect, and {key} has gone out by it: ask again")]
+    Used {
+        /// What was to be done.
+        what: String,
+        /// The key of the effect.
+        key: String,
     },
     /// The package has no JSON form.
     #[error("the package cannot be hashed: {reason}")]

@@ -18,6 +18,7 @@ mod record;
 pub mod resolve;
 mod retention;
 mod retry;
+mod review;
 
 pub use apply::{Event, Illegal, apply};
 pub use approval::{Approval, ApprovalError, Package};
@@ -31,3 +32,4 @@ pub use key::{Key, KeyError, OperationKey, Scope};
 pub use record::{Basis, Owner, Record, State};
 pub use retention::{Retention, RetentionMode};
 pub use retry::{Backoff, ErrorKind, RecordedFailure, RetryDecision, RetryPolicy};
+pub use review::{Review, ReviewOutcome, Vote, VoteRefused};

@@ -1,0 +1,119 @@
+//! Directly before an effect goes out: does its approval still count? Not before a stored result is given back: what was
+//! sent stays sent.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::core::{Core, failed};
+use super::operation::Operation;
+use super::outcome::ExecError;
+use crate::clock::Timestamp;
+use crate::id::Tenant;
+use crate::ledger::{ApprovalError, Review};
+use crate::store::{Document, Store as _, StoreError};
+
+/// Who may decide, as the host knows it at this moment: asked when somebody decides, and once more directly before the
+/// effect, for somebody who was in favour may have lost the right meanwhile. A review that names its reviewers is decided by
+/// them alone, and only while this lets them, too.
+///
+/// ```
+/// use counterfoil::exec::Reviewers;
+/// use counterfoil::{Tenant, ledger::Review};
+///
+/// struct Staff(Vec<&'static str>);
+///
+/// impl Reviewers for Staff {
+///     fn may_decide(&self, _: &Tenant, reviewer: &str, review: &Review) -> bool {
+///         self.0.contains(&reviewer) && review.what == "notice"
+///     }
+/// }
+/// # let _ = Staff(vec!["ann"]);
+/// ```
+pub trait Reviewers: Send + Sync + 'static {
+    /// Whether they may decide. It is asked often, and must not wait for anything.
+    fn may_decide(&self, tenant: &Tenant, reviewer: &str, review: &Review) -> bool;
+}
+
+const _: Option<&dyn Reviewers> = None;
+
+/// Whoever a review names; anybody, if it names nobody.
+pub(crate) struct Named;
+
+impl Reviewers for Named {
+    fn may_decide(&self, _: &Tenant, _: &str, _: &Review) -> bool {
+        true
+    }
+}
+
+/// Whoever is in this list.
+impl Reviewers for BTreeSet<String> {
+    fn may_decide(&self, _: &Tenant, reviewer: &str, _: &Review) -> bool {
+        self.contains(reviewer)
+    }
+}
+
+pub(crate) type SharedReviewers = Arc<dyn Reviewers>;
+
+impl Core {
+    /// What time it is by the store's clock: where several workers decide about one thing, none of them goes by its own.
+    pub(crate) async fn store_time(&self) -> Result<Timestamp, StoreError> {
+        if self.group.is_shared() { Ok(self.group.pulse().await?.time) } else { Ok(self.now()) }
+    }
+}
+
+/// The effect may go out. Where its approval is for one effect alone, this is what says that it has been used, to be written
+/// together with the attempt.
+pub(super) async fn approved(core: &Core, op: &Operation) -> Result<Option<Document>, ExecError> {
+    let review = op.approval.as_ref().and_then(|approval| approval.review.as_ref());
+    let Some((id, version)) = review.filter(|_| op.tool.package().is_some()) else {
+        op.check_approval(core.now())?;
+        return Ok(None);
+    };
+    let time = core.store_time().await.map_err(|source| failed(&op.key, source))?;
+    op.check_approval(time)?;
+    let found = review_of(core, &op.tenant, id).await.map_err(|source| failed(&op.key, source))?;
+    let what = || op.tool.spec().name.to_string();
+    let (row, review) = found.ok_or_else(|| ApprovalError::Superseded { what: what(), version: *version })?;
+    let key = op.key.as_str();
+    review.check_use(*version, key, |by| core.reviewers.may_decide(&op.tenant, by, &review))?;
+    if !review.single_use || review.used_by.is_some() {
+        return Ok(None);
+    }
+    let used = Review { used_by: Some(key.to_owned()), ..review };
+    Ok(Some(next(row, &used, core.now())))
+}
+
+/// A review and its row.
+pub(crate) async fn review_of(
+    core: &Core,
+    tenant: &Tenant,
+    id: &str,
+) -> Result<Option<(Document, Review)>, StoreError> {
+    let found = core.group.document_find(tenant, Review::KIND, id).await?;
+    found.map(|row| read(&row).map(|review| (row, review))).transpose()
+}
+
+/// What a row says.
+pub(crate) fn read(row: &Document) -> Result<Review, StoreError> {
+    let damaged = |error: serde_json::Error| StoreError::Corrupt {
+        row: format!("document ({} {})", row.kind, row.id),
+        detail: error.to_string(),
+    };
+    serde_json::from_str(&row.body).map_err(damaged)
+}
+
+/// The row with what it says now.
+pub(crate) fn next(row: Document, review: &Review, at: Timestamp) -> Document {
+    Document {
+        revision: row.revision + 1,
+        open: review.outcome.is_none(),
+        body: body(review),
+        updated_at: at,
+        ..row
+    }
+}
+
+/// A review as its row holds it.
+pub(crate) fn body(review: &Review) -> String {
+    serde_json::to_string(review).unwrap_or_else(|_| unreachable!("its parts are text, numbers and JSON"))
+}

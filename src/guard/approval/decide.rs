@@ -1,0 +1,265 @@
+//! The people's side: what is to be decided, and a decision from anywhere.
+
+use std::future::IntoFuture;
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+use super::ask::{Told, heard_as, kind};
+use crate::clock::Timestamp;
+use crate::exec::Core;
+use crate::exec::approval::{next, read, review_of};
+use crate::flow::{ForTenant, RunError};
+use crate::id::{IdError, Name, RecordId, Tenant, checked};
+use crate::ledger::{
+    Basis, EffectClass, Key, KeyError, OperationKey, Owner, Record, RequestHash, Review, ReviewOutcome,
+    State, Vote, VoteRefused,
+};
+use crate::payload::{Payload, PayloadError, Stored};
+use crate::store::{Document, Refusal, Store as _, StoreError, Verdict};
+
+/// So many open reviews are listed at once.
+const PAGE: u32 = 256;
+
+/// What somebody is asked to decide.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OpenReview {
+    /// Its id, for [`ForTenant::decide`].
+    pub id: String,
+    /// Which version of it is to be decided.
+    pub version: u32,
+    /// What it is about.
+    #[serde(flatten)]
+    pub review: Review,
+    /// Since when (UTC).
+    pub since: Timestamp,
+}
+
+/// A decision that was counted, now or before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decided {
+    /// What has come of it; nothing while others have to decide, too.
+    pub outcome: Option<ReviewOutcome>,
+    /// So many people are in favour.
+    pub approvals: u32,
+    /// So many have to be.
+    pub quorum: u32,
+}
+
+/// Why a decision was not counted. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApprovalRefused {
+    /// Nothing of that id is to be decided in this tenant.
+    #[error("there is nothing to decide under {id:?}")]
+    Unknown {
+        /// The id.
+        id: String,
+    },
+    /// By the rules of the review.
+    #[error(transparent)]
+    Vote(#[from] VoteRefused),
+    /// Its run has ended, or goes another way.
+    #[error("{id:?} needs no decision any more: its run has moved on; the decision was not counted")]
+    MovedOn {
+        /// The id.
+        id: String,
+    },
+    /// Who decides has no name, or one that is too long.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// The key of the decision cannot be made.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The decision has no JSON form.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The run could not be told.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The store failed. The decision may have been counted: the same one again says so.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A decision to be given. Nothing happens before it is awaited; then it is durable.
+#[must_use = "a decision is not given until it is awaited"]
+pub struct Decide {
+    tenant: ForTenant,
+    id: String,
+    version: u32,
+    vote: Option<(String, bool, String)>,
+}
+
+impl ForTenant {
+    /// What is to be decided, by id, from behind `after` on. A run that has moved on meanwhile may still be listed: who
+    /// decides is told.
+    pub async fn reviews(&self, after: Option<&str>) -> Result<Vec<OpenReview>, StoreError> {
+        let rows =
+            self.core().group.document_open(&self.tenant(), Review::KIND, after.unwrap_or(""), PAGE).await?;
+        rows.iter().map(|row| Ok(open_review(row, read(row)?))).collect()
+    }
+
+    /// What was asked under this id, and what has come of it.
+    pub async fn review(&self, id: &str) -> Result<Option<OpenReview>, StoreError> {
+        let found = review_of(&self.core(), &self.tenant(), id).await?;
+        Ok(found.map(|(row, review)| open_review(&row, review)))
+    }
+
+    /// Decides: [`approve`](Decide::approve) or [`reject`](Decide::reject), by whoever the host has made sure of. The same
+    /// again gives the original answer; another decision of the same person is refused.
+    pub fn decide(&self, id: impl Into<String>, version: u32) -> Decide {
+        Decide { tenant: self.clone(), id: id.into(), version, vote: None }
+    }
+}
+
+fn open_review(row: &Document, review: Review) -> OpenReview {
+    OpenReview { id: row.id.clone(), version: review.version, review, since: row.created_at }
+}
+
+impl Decide {
+    /// In favour.
+    pub fn approve(mut self, by: impl Into<String>) -> Self {
+        self.vote = Some((by.into(), true, String::new()));
+        self
+    }
+
+    /// Against it, which ends it.
+    pub fn reject(mut self, by: impl Into<String>, reason: impl Into<String>) -> Self {
+        self.vote = Some((by.into(), false, reason.into()));
+        self
+    }
+
+    /// # Crash
+    /// The decision's record, the review's row and what the run is told are one transaction.
+    async fn give(self) -> Result<Decided, ApprovalRefused> {
+        let Self { tenant, id, version, vote } = self;
+        let (by, approves, reason) = vote.unwrap_or_default();
+        checked("reviewer", &by, Name::MAX_BYTES)?;
+        let (core, owner) = (tenant.core(), tenant.tenant());
+        let heard = heard_as(&id, version);
+        let key = Key::of(Review::KIND).target(&heard).operation(&by).hashed().render()?;
+        let request = Payload::of(&(version, approves))?;
+        loop {
+            let found = review_of(&core, &owner, &id).await?;
+            let (row, review) = found.ok_or_else(|| ApprovalRefused::Unknown { id: id.clone() })?;
+            if let Some(first) = core.group.record_find(&owner, &key).await? {
+                return answered(&core, &first, &request, review.what, by).await;
+            }
+            let at = core.store_time().await?;
+            let entitled = core.reviewers.may_decide(&owner, &by, &review);
+            let vote = Vote { by: by.clone(), approves, reason: reason.clone(), at };
+            let after = review.counted(vote, version, entitled)?;
+            if !tenant.waits_for(review.run, review.turn, (Review::DECIDED, &heard)).await? {
+                withdraw(&core, row, &review).await?;
+                return Err(ApprovalRefused::MovedOn { id });
+            }
+            let decided = Decided::of(&after);
+            let record = decision(&core, &owner, key.clone(), request.clone(), Payload::of(&decided)?, at);
+            let mut change = core.change(None).record(record);
+            change.document = Some(Box::new(next(row, &after, at)));
+            let written = match &after.outcome {
+                None => core.group.commit_one(change).await?,
+                Some(_) => {
+                    let told = Told::of(&id, &after);
+                    tenant.tell(change, review.run, (Review::DECIDED, &heard), &told).await?
+                }
+            };
+            match written {
+                Verdict::Admitted => {
+                    tracing::info!(tenant = %owner, run = %review.run, key = %key, by, approves, "decided");
+                    return Ok(decided);
+                }
+                // Somebody else decided at the same moment, or this is the same decision once more: looked at anew.
+                Verdict::Refused(Refusal::Stale | Refusal::Exists) => {}
+                Verdict::Refused(refusal) => {
+                    return Err(RunError::Refused { run: review.run, refusal }.into());
+                }
+            }
+        }
+    }
+}
+
+impl Decided {
+    fn of(review: &Review) -> Self {
+        let (outcome, approvals) = (review.outcome.clone(), review.approvals());
+        Self { outcome, approvals, quorum: review.quorum }
+    }
+}
+
+/// The record of a decision: it happens with its record, and is never ambiguous.
+fn decision(
+    core: &Core,
+    tenant: &Tenant,
+    key: OperationKey,
+    request: Payload,
+    response: Payload,
+    at: Timestamp,
+) -> Record {
+    Record {
+        id: RecordId(core.ids.next()),
+        tenant: tenant.clone(),
+        key,
+        operation: kind(),
+        class: EffectClass::InternalMutation,
+        request_hash: RequestHash::of(Review::KIND, &request),
+        request: Stored::Inline(request),
+        input_version: 1,
+        owner: Owner::default(),
+        fence: core.fence,
+        revision: 1,
+        attempts: 1,
+        spent: 0,
+        state: State::Committed { response: Stored::Inline(response) },
+        basis: Basis::Decision,
+        in_doubt: false,
+        external_ref: None,
+        scope: None,
+        escalation: None,
+        not_before: None,
+        confirm_at: None,
+        created_at: at,
+        updated_at: at,
+    }
+}
+
+/// What they were told the first time.
+async fn answered(
+    core: &Core,
+    first: &Record,
+    request: &Payload,
+    what: String,
+    by: String,
+) -> Result<Decided, ApprovalRefused> {
+    if first.request_hash != RequestHash::of(Review::KIND, request) {
+        let stored = core.load(&first.tenant, &first.request).await.map_err(RunError::from)?;
+        let (_, approved): (u32, bool) = stored.decode()?;
+        return Err(VoteRefused::Changed { what, by, approved }.into());
+    }
+    match first.response() {
+        Some(response) => {
+            let response = core.load(&first.tenant, response).await.map_err(RunError::from)?;
+            Ok(response.decode()?)
+        }
+        None => Err(ApprovalRefused::MovedOn { id: first.key.to_string() }),
+    }
+}
+
+/// It is listed no more. That somebody was quicker is as good.
+async fn withdraw(core: &Core, row: Document, review: &Review) -> Result<(), StoreError> {
+    if let Some(over) = review.ended(ReviewOutcome::Withdrawn) {
+        let mut change = core.change(None);
+        change.document = Some(Box::new(next(row, &over, core.now())));
+        let _anothers = core.group.commit_one(change).await?;
+    }
+    Ok(())
+}
+
+impl IntoFuture for Decide {
+    type Output = Result<Decided, ApprovalRefused>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.give())
+    }
+}

@@ -1,0 +1,270 @@
+//! A review: what people are asked to decide, and what comes of their votes (GUARD-1). Pure: who may vote and what time it
+//! is are passed in.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::approval::{Approval, ApprovalError};
+use crate::clock::Timestamp;
+use crate::id::RunId;
+
+/// What reviewers are asked: what is to be done, for whom, with which content, who may decide, and until when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Review {
+    /// The run that waits for it.
+    pub run: RunId,
+    /// The turn of the run in which it asked.
+    pub(crate) turn: u32,
+    /// Counts how often this package was put to a vote, from 1: a changed draft is another version.
+    pub version: u32,
+    /// What is to be done.
+    pub what: String,
+    /// For whom, if that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_whom: Option<String>,
+    /// What the reviewers see.
+    pub content: Value,
+    /// The content hash that an approval is bound to, in hexadecimal.
+    pub digest: String,
+    /// Who may decide. Nobody named: whoever the host's [`Reviewers`](crate::exec::Reviewers) let.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub reviewers: BTreeSet<String>,
+    /// So many people must be in favour.
+    pub quorum: u32,
+    /// Who wants it done, and so may not approve it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<String>,
+    /// From then on nobody decides any more (UTC).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// So many milliseconds after the decision an approval ceases to be valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_ms: Option<u64>,
+    /// One effect may go out by it, and no second one.
+    #[serde(default)]
+    pub single_use: bool,
+    /// In the order in which they were given, each of another person.
+    pub votes: Vec<Vote>,
+    /// What has come of it; nothing while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<ReviewOutcome>,
+    /// The effect that went out by it, where it is for one: its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_by: Option<String>,
+}
+
+/// What somebody decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vote {
+    /// Who.
+    pub by: String,
+    /// In favour, or against it.
+    pub approves: bool,
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// When, by the store's clock (UTC).
+    pub at: Timestamp,
+}
+
+/// How a review ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReviewOutcome {
+    /// Enough people were in favour.
+    Approved {
+        /// When (UTC).
+        at: Timestamp,
+    },
+    /// Somebody was against it, which ends it.
+    Rejected {
+        /// Who.
+        by: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nobody has decided in time.
+    Expired,
+    /// Its run has ended, or goes another way.
+    Withdrawn,
+}
+
+impl ReviewOutcome {
+    /// In a few words.
+    fn told(&self) -> String {
+        match self {
+            Self::Approved { .. } => "it was approved".into(),
+            Self::Rejected { by, .. } => format!("{by} has rejected it"),
+            Self::Expired => "it has expired".into(),
+            Self::Withdrawn => "its run has moved on".into(),
+        }
+    }
+}
+
+/// Why a decision was not counted. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VoteRefused {
+    /// Somebody looked at another version.
+    #[error(
+        "version {seen} of this {what} is out of date: version {version} is to be decided; look at it first"
+    )]
+    StaleVersion {
+        /// What was to be done.
+        what: String,
+        /// The version that was looked at.
+        seen: u32,
+        /// The present one.
+        version: u32,
+    },
+    /// There is nothing to be decided any more.
+    #[error("nothing is left to be decided about this {what}: {}; the decision was not counted", outcome.told())]
+    Over {
+        /// What was to be done.
+        what: String,
+        /// How it ended.
+        outcome: ReviewOutcome,
+    },
+    /// The time for it is over.
+    #[error("the time to decide about this {what} is over: the decision was not counted")]
+    Expired {
+        /// What was to be done.
+        what: String,
+    },
+    /// Somebody who may not.
+    #[error("{by} may not decide about this {what}: the decision was not counted")]
+    NotEntitled {
+        /// What was to be done.
+        what: String,
+        /// Who.
+        by: String,
+    },
+    /// Whoever wants it done.
+    #[error("{by} asked for this {what} and may not approve it: somebody else has to")]
+    OwnRequest {
+        /// What was to be done.
+        what: String,
+        /// Who.
+        by: String,
+    },
+    /// They have decided otherwise before.
+    #[error("{by} has {} this {what} before: the first decision stands", if *approved { "approved" } else { "rejected" })]
+    Changed {
+        /// What was to be done.
+        what: String,
+        /// Who.
+        by: String,
+        /// What they said first.
+        approved: bool,
+    },
+}
+
+impl Review {
+    /// The guard that reviews belong to.
+    pub(crate) const KIND: &str = "approval";
+    /// What a run that waits for one is told under.
+    pub(crate) const DECIDED: &str = "~approval";
+
+    /// How many people were in favour.
+    pub fn approvals(&self) -> u32 {
+        u32::try_from(self.votes.iter().filter(|vote| vote.approves).count()).unwrap_or(u32::MAX)
+    }
+
+    /// The review with one more vote, of somebody who is `entitled` to it as far as the host knows.
+    ///
+    /// # Errors
+    /// Why the vote does not count.
+    pub fn counted(&self, vote: Vote, version: u32, entitled: bool) -> Result<Self, VoteRefused> {
+        let (what, by) = (self.what.clone(), vote.by.clone());
+        if version != self.version {
+            return Err(VoteRefused::StaleVersion { what, seen: version, version: self.version });
+        }
+        if let Some(first) = self.votes.iter().find(|first| first.by == vote.by) {
+            if first.approves == vote.approves {
+                return Ok(self.clone());
+            }
+            return Err(VoteRefused::Changed { what, by, approved: first.approves });
+        }
+        if let Some(outcome) = &self.outcome {
+            return Err(VoteRefused::Over { what, outcome: outcome.clone() });
+        }
+        if self.is_expired(vote.at) {
+            return Err(VoteRefused::Expired { what });
+        }
+        if !entitled || !self.is_named(&by) {
+            return Err(VoteRefused::NotEntitled { what, by });
+        }
+        if vote.approves && self.requested_by.as_ref() == Some(&by) {
+            return Err(VoteRefused::OwnRequest { what, by });
+        }
+        let mut next = self.clone();
+        next.outcome = match &vote {
+            Vote { approves: false, by, reason, .. } => {
+                Some(ReviewOutcome::Rejected { by: by.clone(), reason: reason.clone() })
+            }
+            Vote { at, .. } if self.approvals() + 1 >= self.quorum => {
+                Some(ReviewOutcome::Approved { at: *at })
+            }
+            _ => None,
+        };
+        next.votes.push(vote);
+        Ok(next)
+    }
+
+    /// The review without a decision: expired, or withdrawn. One that was decided stays so.
+    pub fn ended(&self, outcome: ReviewOutcome) -> Option<Self> {
+        self.outcome.is_none().then(|| Self { outcome: Some(outcome), ..self.clone() })
+    }
+
+    /// The time to decide is over.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// They are among those who were named, or nobody was.
+    pub fn is_named(&self, reviewer: &str) -> bool {
+        self.reviewers.is_empty() || self.reviewers.contains(reviewer)
+    }
+
+    /// The approval, if that is what came of it.
+    pub fn approval(&self, id: &str) -> Option<Approval> {
+        let Some(ReviewOutcome::Approved { at }) = self.outcome else { return None };
+        let people: Vec<_> =
+            self.votes.iter().filter(|vote| vote.approves).map(|vote| vote.by.as_str()).collect();
+        let valid = self.valid_ms.map(std::time::Duration::from_millis);
+        Some(Approval {
+            by: people.join(", "),
+            package: self.digest.clone(),
+            expires_at: valid.map(|valid| at.after(valid)),
+            review: Some((id.to_owned(), self.version)),
+        })
+    }
+
+    /// An effect of this key may go out by it now. Those in favour must be `entitled` still.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(crate) fn check_use(
+        &self,
+        version: u32,
+        key: &str,
+        entitled: impl Fn(&str) -> bool,
+    ) -> Result<(), ApprovalError> {
+        let what = self.what.clone();
+        if version != self.version || !matches!(self.outcome, Some(ReviewOutcome::Approved { .. })) {
+            return Err(ApprovalError::Superseded { what, version });
+        }
+        let lost = self.votes.iter().find(|vote| vote.approves && !entitled(&vote.by));
+        if let Some(vote) = lost {
+            return Err(ApprovalError::NotEntitled { what, by: vote.by.clone() });
+        }
+        match &self.used_by {
+            Some(used) if self.single_use && used != key => {
+                Err(ApprovalError::Used { what, key: used.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -14,7 +14,7 @@ use crate::flow;
 use crate::flow_clock::Hands;
 use crate::flow_wait::{HOUR, begin, life, park, result, settle};
 use crate::flow_world::{Process, World};
-use crate::world::acme;
+use crate::world::{acme, soon};
 
 /// Receives so many, and tells what they said.
 async fn listen(ctx: &Ctx, times: u32) -> Result<String, Failure> {
@@ -298,5 +298,24 @@ fn what_cannot_be_a_signal_is_refused() {
         let error = handle.signal("say", "late".to_owned()).await.unwrap_err();
         assert!(matches!(error, RunError::Over { .. }), "{error}");
         assert_eq!(say(&process, run, "one").await, Sent::Before, "it was received");
+    });
+}
+
+// Whether the first one was told to its run is looked at a moment later: an end does not wait for that moment.
+#[test]
+fn who_was_sent_a_signal_twice_ends_at_once() {
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = listener(&world);
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 2);
+    process.on(async {
+        assert_eq!(say(&process, run, "one").await, Sent::New);
+        assert_eq!(say(&process, run, "one").await, Sent::Before);
+        let ended = process.engine().clone().shutdown(HOUR);
+        soon("it waits for a clock that stands still".to_owned(), async {
+            ended.await;
+            Ok::<_, ()>(())
+        })
+        .await;
     });
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::check::{ReplayOutcome, ReplayReport, Replayer};
-use counterfoil::flow::{RunError, Workflow};
+use counterfoil::flow::{RunError, Turn, Workflow};
 use counterfoil::ledger::{Divergence, EffectClass};
 use counterfoil::store::Model;
 use counterfoil::{Ctx, Engine, Failure, RunId, Tenant};
@@ -16,6 +16,7 @@ use crate::flow;
 use crate::flow_lives::{NAME, died_at, life, stand};
 use crate::flow_tools::{Bill, Pay, Ring, post};
 use crate::flow_world::{Process, World, counted};
+use crate::postgres::Schema;
 
 fn acme() -> Tenant {
     Tenant::new("acme").unwrap()
@@ -276,4 +277,49 @@ fn a_file_that_is_not_there_is_not_made() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let refused = runtime.block_on(world.engine().replayer());
     assert!(refused.is_err() && !world.path().exists());
+}
+
+// What is recorded there in turns and signals is read as well.
+#[test]
+fn runs_on_postgres_are_checked() {
+    let (world, schema) = (World::new(), Schema::new());
+    let engine = || world.equip(Engine::postgres_with(crate::server::url(), schema.options()), &world.tap);
+    let code = flow!(world, |ctx, _input: ()| {
+        let world = &world;
+        let sum = ctx.turns("loop", 0, |sum: u32, ctx| {
+            Box::pin(async move {
+                let step = counted(world, &ctx, "turn", sum).await?;
+                post(&ctx, &format!("letter {sum}")).await?;
+                Ok(if step < 3 { Turn::Next(step) } else { Turn::Done(step) })
+            })
+        });
+        let said: u32 = ctx.signal("go").await?;
+        pay(&ctx, "rent", 100).await?;
+        Ok::<_, Failure>(sum.await? + said)
+    });
+    let edited = flow!(world, |ctx, _input: ()| {
+        let said: u32 = ctx.signal("go").await?;
+        ctx.call::<Ring>("bell".into()).await?;
+        Ok::<_, Failure>(said)
+    });
+    let process = Process::start(&world, engine().workflow(NAME, 1, code.clone()));
+    let (run, sum) = process.on(async {
+        let run = process.acme().run(code.clone(), ()).start().await.unwrap();
+        run.signal("go", 4).await.unwrap();
+        (run.id(), run.result().await.unwrap())
+    });
+    process.shut_down();
+    let written = world.tap.see(|tapped| tapped.batches.len());
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let replayer = engine().replayer().await.unwrap();
+        assert_eq!(replayer.runs(&acme(), None).await.unwrap().len(), 1);
+        let report = replayer.run(&acme(), run, code).await.unwrap();
+        assert_eq!(report.outcome, ReplayOutcome::Returned(json!(sum)), "{report}");
+        assert!(report.is_ok() && report.anew.is_empty() && report.unreached.is_empty(), "{report}");
+        let report = replayer.run(&acme(), run, edited).await.unwrap();
+        assert_eq!(anew(&report), [("call", "ring")], "{report}");
+        assert!(tools(&report.orphaned).contains(&"pay") && !report.is_ok(), "{report}");
+    });
+    assert_eq!(world.tap.see(|tapped| tapped.batches.len()), written, "nothing was written");
+    assert_eq!((world.counted("turn"), world.counted("ring called")), (3, 0));
 }

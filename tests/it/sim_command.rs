@@ -64,7 +64,7 @@ async fn office(ctx: Ctx, _: String) -> Result<String, Failure> {
 const TRIES: u32 = 20;
 
 /// Asks until there is an answer.
-async fn asked<T, Fut: Future<Output = Option<T>> + Send>(
+pub(crate) async fn asked<T, Fut: Future<Output = Option<T>> + Send>(
     world: &World,
     ask: impl Fn() -> Fut + Send,
 ) -> Option<T> {

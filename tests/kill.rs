@@ -81,6 +81,7 @@ fn child() {
     });
 }
 
+/// What it may be: what the demo's processes are, too, or something of these tests alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Part {

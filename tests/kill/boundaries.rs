@@ -132,14 +132,14 @@ async fn lived(bench: &Bench, name: &str, kills: &[Kill]) -> Result<Day, String>
     let order = bench.place.order(&bench.world, CLASS, name);
     let mut told = Vec::new();
     for Kill { point, nth } in kills {
-        let mut death = life(bench, Order { kill: Some(format!("{point}:{nth}")), ..order.clone() }).await;
+        let mut death = life(bench, Order { kill: Some(format!("{point}:{nth}")), ..order.clone() }).await?;
         // How often it is crossed depends on who waits for whom; once it must be.
         if !death.was_killed() && *nth == 1 {
             return Err(format!("{point} was not reached: {death:?}"));
         }
         told.append(&mut death.told);
     }
-    let mut last = life(bench, order.clone()).await;
+    let mut last = life(bench, order.clone()).await?;
     told.append(&mut last.told);
     let report = last.report.ok_or_else(|| format!("the last life ended with {}", last.status))?;
 
@@ -162,8 +162,9 @@ async fn lived(bench: &Bench, name: &str, kills: &[Kill]) -> Result<Day, String>
     }
 }
 
-async fn life(bench: &Bench, order: Order) -> Death {
-    bench.place.program.start(&Own::Day(order)).unwrap().death().await.unwrap()
+async fn life(bench: &Bench, order: Order) -> Result<Death, String> {
+    let process = bench.place.program.start(&Own::Day(order)).unwrap();
+    process.death().await.map_err(|stuck| stuck.to_string())
 }
 
 /// What the ledger holds when nobody is at work any more.

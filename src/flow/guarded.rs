@@ -163,6 +163,10 @@ impl ForTenant {
     ) -> Result<bool, StoreError> {
         let (inner, tenant) = self.parts();
         let group = &inner.core.group;
+        if let Some(live) = inner.lives().into_iter().find(|live| live.id == run) {
+            // What it has dropped a moment ago is on its way to the disk. If it cannot be written, the run begins anew.
+            let _written = live.flushed().await;
+        }
         let row = group.run_find(&tenant, run).await?.filter(|row| !row.state.is_final());
         if row.is_none_or(|row| turn != row.base && turn != row.turn) {
             return Ok(false);

@@ -8,7 +8,7 @@ use counterfoil::payload::DigestKey;
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::transfer::{MoveError, Moved, Progress, Stage, columns, move_all};
 use counterfoil::store::{Change, EscalationKind, Evidence, OpenError, Resolution, Store, StoreError};
-use counterfoil::{Engine, Failure, Payload, Queue, RunId};
+use counterfoil::{Ctx, Engine, Failure, Package, Payload, Queue, RunId};
 use serde_json::json;
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 use tokio::sync::Notify;
@@ -96,6 +96,12 @@ async fn plain(path: &Path) -> SqliteConnection {
     SqliteConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap()
 }
 
+/// Asks people, who decide elsewhere.
+async fn asks(ctx: Ctx, what: String) -> Result<String, Failure> {
+    let approval = ctx.approval(Package::of("notice", &what)).await?;
+    Ok(format!("{what} by {}", approval.by))
+}
+
 #[test]
 fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     const TENANTS: [&str; 2] = ["acme", "globex"];
@@ -121,12 +127,15 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     first.crash(); // it has rung, and nobody knows
     world.release("ring after");
     let engine = world.engine().workflow("case", 1, flow.clone()).queue(Queue::new("post"));
+    let engine = engine.workflow("asks", 1, asks);
     let second = Process::start(&world, engine);
     second.on(async {
         second.acme().run(flow.clone(), LARGE).queue("post").await.unwrap();
         let yearly = second.acme().schedule("yearly").cron("0 0 1 1 *");
         yearly.run(flow.clone(), LARGE).await.unwrap();
         second.acme().schedule("yearly").pause().await.unwrap();
+        second.acme().run(asks, "granted".to_owned()).start().await.unwrap();
+        second.until(async |acme| !acme.reviews(None).await.unwrap().is_empty()).await;
     });
     for tenant in TENANTS {
         let tenant = second.engine().tenant(tenant).unwrap();
@@ -146,7 +155,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     }
 
     let engine = world.equip(Engine::postgres_with(url(), schema.options()), &world.tap);
-    let engine = engine.workflow("case", 1, flow.clone());
+    let engine = engine.workflow("case", 1, flow.clone()).workflow("asks", 1, asks);
     world.release("post before cut off");
     let third = Process::start(&world, engine);
     for (tenant, runs) in TENANTS.iter().zip(&runs) {
@@ -162,6 +171,12 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
         }
     }
     assert_eq!(third.on(third.acme().handle::<()>(asleep.id).status()).unwrap(), asleep, "its timer runs on");
+    third.on(async {
+        let review = third.acme().reviews(None).await.unwrap().remove(0);
+        third.acme().decide(&review.id, 1).approve("ann").await.unwrap();
+        let asks = third.acme().handle::<String>(review.review.run);
+        assert_eq!(asks.result().await.unwrap(), "granted by ann");
+    });
     assert_eq!(world.effects("ring").len(), 2, "nothing is rung again");
     let mut posted = world.effects("post");
     posted.sort();
@@ -352,7 +367,7 @@ async fn the_command_moves_and_says_so() {
     let copied = json!({"stage": "copy", "table": "step", "rows": 5000, "of": 5000});
     assert!(lines.contains(&copied), "{lines:?}");
     let (last, _) = lines.split_last().unwrap();
-    assert_eq!(last["moved"].as_array().unwrap().len(), 12);
+    assert_eq!(last["moved"].as_array().unwrap().len(), 13);
     let (succeeded, lines, trouble) = command(false);
     assert!(!succeeded && lines.is_empty() && trouble.contains("has been moved already"), "{trouble}");
 }

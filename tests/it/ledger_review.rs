@@ -1,0 +1,88 @@
+//! Reviews, over all sequences of votes: people are counted and not clicks, one who is against it ends it, and what has
+//! ended stays as it is.
+
+use std::collections::BTreeSet;
+
+use counterfoil::ledger::{Review, ReviewOutcome, Vote, VoteRefused};
+use counterfoil::{RunId, Timestamp};
+use proptest::prelude::*;
+use serde_json::json;
+
+const PEOPLE: [&str; 5] = ["ann", "bob", "carl", "dora", "mallory"];
+const END: i64 = 20;
+
+/// Of four people, of whom Ann wants it done. Read from its stored form, which stays what it is.
+fn review(quorum: u32) -> Review {
+    let stored = json!({
+        "run": RunId(7), "turn": 0, "version": 2, "what": "notice", "content": "granted", "digest": "00",
+        "reviewers": ["ann", "bob", "carl", "dora"], "quorum": quorum, "requested_by": "ann",
+        "expires_at": Timestamp(END), "votes": [],
+    });
+    serde_json::from_value(stored).unwrap()
+}
+
+fn vote(by: &str, approves: bool, at: i64) -> Vote {
+    Vote { by: by.into(), approves, reason: "so".into(), at: Timestamp(at) }
+}
+
+proptest! {
+    // GUARD-1
+    #[test]
+    fn votes_in_any_order_count_people(
+        quorum in 1_u32..5,
+        votes in prop::collection::vec((0..PEOPLE.len(), prop::bool::weighted(0.8), 1_u32..4, prop::bool::weighted(0.9)), 0..12),
+    ) {
+        let mut review = review(quorum);
+        let (mut in_favour, mut said, mut ended) = (BTreeSet::new(), BTreeSet::new(), None);
+        for (at, (who, approves, version, entitled)) in votes.into_iter().enumerate() {
+            let (by, at) = (PEOPLE[who], i64::try_from(at).unwrap() * 2);
+            let counted = review.counted(vote(by, approves, at), version, entitled);
+            let before = review.clone();
+            if let Ok(after) = counted {
+                prop_assert_eq!(version, 2, "of another version");
+                if said.insert((by, approves)) {
+                    prop_assert!(ended.is_none() && at < END && entitled && by != "mallory");
+                    prop_assert!(!approves || by != "ann", "her own request");
+                    prop_assert!(!said.contains(&(by, !approves)), "a changed vote");
+                    if approves { in_favour.insert(by); }
+                } else {
+                    prop_assert_eq!(&after, &before, "the same once more");
+                }
+                review = after;
+            }
+            if ended.is_some() {
+                prop_assert_eq!(&review.outcome, &ended, "what has ended stays");
+            }
+            ended.clone_from(&review.outcome);
+            prop_assert_eq!(review.approvals() as usize, in_favour.len());
+            match &review.outcome {
+                None => prop_assert!(review.approvals() < quorum),
+                Some(ReviewOutcome::Approved { .. }) => prop_assert_eq!(review.approvals(), quorum),
+                Some(ReviewOutcome::Rejected { by, .. }) => prop_assert!(said.contains(&(by.as_str(), false))),
+                Some(other) => prop_assert!(false, "{:?}", other),
+            }
+            prop_assert_eq!(review.approval("r").is_some(), matches!(review.outcome, Some(ReviewOutcome::Approved { .. })));
+        }
+    }
+}
+
+// Each refusal has its reason, the first that applies.
+#[test]
+fn what_does_not_count_says_why() {
+    let open = review(2);
+    let why = |review: &Review, by: &str, approves: bool, at: i64| {
+        review.counted(vote(by, approves, at), 2, true).unwrap_err()
+    };
+    assert!(matches!(why(&open, "bob", true, END), VoteRefused::Expired { .. }));
+    assert!(matches!(why(&open, "mallory", true, 1), VoteRefused::NotEntitled { .. }));
+    assert!(matches!(why(&open, "ann", true, 1), VoteRefused::OwnRequest { .. }));
+    let rejected = open.counted(vote("ann", false, 1), 2, true).unwrap(); // her own request, withdrawn
+    assert!(matches!(why(&rejected, "bob", true, 2), VoteRefused::Over { .. }));
+    assert!(matches!(why(&rejected, "ann", true, 2), VoteRefused::Changed { approved: false, .. }));
+    assert_eq!(rejected.ended(ReviewOutcome::Expired), None);
+    let stale = open.counted(vote("bob", true, 1), 1, true).unwrap_err();
+    assert_eq!(
+        stale.to_string(),
+        "version 1 of this notice is out of date: version 2 is to be decided; look at it first"
+    );
+}

@@ -31,7 +31,7 @@ impl Ctx {
     ) -> Result<T, Failure>
     where
         T: Serialize + DeserializeOwned,
-        Fut: Future<Output = Result<(T, Option<Document>), ExecError>>,
+        Fut: Future<Output = Result<Guarded<T>, ExecError>>,
     {
         let (live, open) = (&self.live, self.open(Kind::Step, label)?);
         if let Some(past) = live.recorded(&open).await {
@@ -47,7 +47,7 @@ impl Ctx {
             core.group.room().await;
             let id = live.recorded_as(&open.identity).id;
             match decide(core, Asking { run: live.id, turn: self.turn, id }).await {
-                Ok((value, document)) => live.write_guarded(&open, &value, document).await.map(|()| value),
+                Ok(guarded) => live.write_guarded(&open, guarded).await,
                 Err(error) => Err(error),
             }
         };
@@ -86,24 +86,36 @@ impl Ctx {
 impl Live {
     /// The checkpoint of what something of a guard's came to, with the guard's row. Durable when this returns: others act
     /// on it.
-    async fn write_guarded<T: Serialize>(
-        &self,
-        open: &Open,
-        value: &T,
-        document: Option<Document>,
-    ) -> Result<(), ExecError> {
-        let core = &self.engine.core;
-        let (stored, large) = core.storable(Payload::of(value)?.within(&core.limits)?);
+    async fn write_guarded<T: Serialize>(&self, open: &Open, guarded: Guarded<T>) -> Result<T, ExecError> {
+        let (core, Guarded { value, document, payloads }) = (&self.engine.core, guarded);
+        let (stored, large) = core.storable(Payload::of(&value)?.within(&core.limits)?);
         let step = self.step(&open.identity, StepKind::Step, None, stored);
         let mut change = core.change(Some(self.lane)).step(step);
-        change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
+        change
+            .payloads
+            .extend(large.into_iter().chain(payloads).map(|payload| (self.tenant.clone(), payload)));
         change.document = document.map(Box::new);
         let key = || open.identity.to_string();
         match core.group.commit_one(change).await {
-            Ok(Verdict::Admitted) => Ok(()),
+            Ok(Verdict::Admitted) => Ok(value),
             Ok(Verdict::Refused(refusal)) => Err(ExecError::Refused { key: key(), refusal }),
             Err(source) => Err(ExecError::Store { key: key(), source }),
         }
+    }
+}
+
+/// What something of a guard's comes to, and what is written with it.
+pub(crate) struct Guarded<T> {
+    pub(crate) value: T,
+    /// The guard's row, if it changes.
+    pub(crate) document: Option<Document>,
+    /// What the row names by its digest.
+    pub(crate) payloads: Vec<Payload>,
+}
+
+impl<T> Guarded<T> {
+    pub(crate) const fn of(value: T, document: Option<Document>) -> Self {
+        Self { value, document, payloads: Vec::new() }
     }
 }
 

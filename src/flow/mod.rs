@@ -42,7 +42,7 @@ pub use ctx::{Ctx, Label};
 pub use engine::{Engine, EngineBuilder};
 pub use failure::{Failure, FailureCode};
 pub use guarantees::{Guarantees, WorkflowGuarantees};
-pub(crate) use guarded::Asking;
+pub(crate) use guarded::{Asking, Guarded};
 pub use handle::{ForTenant, PastTurn, RunError, RunHandle, StartRun};
 pub use queue::QueueStatus;
 #[cfg(feature = "schedule")]

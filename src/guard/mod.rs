@@ -2,3 +2,4 @@
 //! of its domain, and never a second way to know that something was done before.
 
 pub mod approval;
+pub mod artifact;

@@ -14,6 +14,7 @@ mod agent_http;
 mod agent_server;
 mod agent_world;
 mod approval;
+mod artifact;
 mod conformance;
 mod differential;
 mod exec_approval;

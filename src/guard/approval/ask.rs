@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::exec::approval::{body, next, review_of};
 use crate::exec::{Core, ExecError};
-use crate::flow::{Asking, Ctx, Failure, FailureCode, Label};
+use crate::flow::{Asking, Ctx, Failure, FailureCode, Guarded, Label};
 use crate::id::{Name, Tenant};
 use crate::ledger::{Approval, Package, Review, ReviewOutcome};
 use crate::payload::hex;
@@ -163,7 +163,7 @@ impl AskApproval {
         core: &Core,
         tenant: Tenant,
         asking: Asking,
-    ) -> Result<(Asked, Option<Document>), ExecError> {
+    ) -> Result<Guarded<Asked>, ExecError> {
         let what = self.package.what().to_owned();
         let id = format!("{}/{what}/{}", asking.run, self.id.as_ref().unwrap_or(&asking.id));
         let failed = |source| ExecError::Store { key: id.clone(), source };
@@ -203,7 +203,7 @@ impl AskApproval {
                 updated_at: now,
             },
         };
-        Ok((asked, Some(document)))
+        Ok(Guarded::of(asked, Some(document)))
     }
 }
 
@@ -244,15 +244,15 @@ async fn outcome(ctx: &Ctx, what: &str, asked: Asked) -> Result<Approval, Failur
 }
 
 /// The time is over. Somebody may have decided at the last moment: whoever wrote first is right.
-async fn expired(core: &Core, tenant: &Tenant, asked: &Asked) -> Result<(Told, Option<Document>), ExecError> {
+async fn expired(core: &Core, tenant: &Tenant, asked: &Asked) -> Result<Guarded<Told>, ExecError> {
     let failed = |source| ExecError::Store { key: asked.id.clone(), source };
     let found = review_of(core, tenant, &asked.id).await.map_err(failed)?;
     let Some((row, review)) = found.filter(|(_, review)| review.version == asked.version) else {
-        return Ok((Told { outcome: ReviewOutcome::Expired, approval: None }, None));
+        return Ok(Guarded::of(Told { outcome: ReviewOutcome::Expired, approval: None }, None));
     };
     match review.ended(ReviewOutcome::Expired) {
-        Some(over) => Ok((Told::of(&asked.id, &over), Some(next(row, &over, core.now())))),
-        None => Ok((Told::of(&asked.id, &review), None)),
+        Some(over) => Ok(Guarded::of(Told::of(&asked.id, &over), Some(next(row, &over, core.now())))),
+        None => Ok(Guarded::of(Told::of(&asked.id, &review), None)),
     }
 }
 

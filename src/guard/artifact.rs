@@ -1,0 +1,267 @@
+//! Artifacts (GUARD-4): what a run makes and keeps, such as a report about a case. One key has one content; a retry is given the
+//! artifact that is there, and other content is refused, or becomes an explicit new version.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! # let dir = tempfile::tempdir()?;
+//! use counterfoil::{Ctx, Engine, Failure, guard::artifact::Artifact};
+//!
+//! async fn report(ctx: Ctx, text: String) -> Result<Artifact, Failure> {
+//!     ctx.artifact("report", "case 17").source("mail 4").put(&text).await
+//! }
+//!
+//! let engine = Engine::sqlite(dir.path().join("agents.db")).workflow("report", 1, report).start().await?;
+//! let acme = engine.tenant("acme")?;
+//! let first = acme.run(report, "all is well".to_owned()).await?;
+//! let again = acme.run(report, "all is well".to_owned()).await?;
+//! assert_eq!(first, again);
+//! let other = acme.run(report, "all is lost".to_owned()).await.unwrap_err();
+//! assert!(other.to_string().contains("another content"));
+//! assert_eq!(acme.artifact("report", "case 17", None).await?.unwrap().content, "all is well");
+//! # engine.shutdown(std::time::Duration::from_secs(1)).await;
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::clock::Timestamp;
+use crate::exec::{Core, ExecError};
+use crate::flow::{Asking, Ctx, Failure, FailureCode, ForTenant, Guarded, Label};
+use crate::id::{Name, RunId, Tenant, checked};
+use crate::ledger::Key;
+use crate::payload::{Payload, PayloadDigest, hex, unhex};
+use crate::store::{Document, Store as _, StoreError};
+
+/// The guard that artifacts belong to.
+const KIND: &str = "artifact";
+/// A row holds them all: one that had more would become slow to write.
+const MAX_VERSIONS: u32 = 1000;
+/// So many sources of one version are kept by name.
+const MAX_SOURCES: usize = 1000;
+
+/// An artifact that is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// What it is.
+    pub kind: String,
+    /// Which of its kind.
+    pub id: String,
+    /// Which version, from 1.
+    pub version: u32,
+    /// SHA-256 of its content's canonical JSON, in hexadecimal.
+    pub digest: String,
+}
+
+/// An artifact with what it holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StoredArtifact {
+    /// Which it is.
+    #[serde(flatten)]
+    pub artifact: Artifact,
+    /// What it holds.
+    pub content: Value,
+    /// What it was made of.
+    pub sources: BTreeSet<String>,
+    /// The run that made it.
+    pub run: RunId,
+    /// When (UTC).
+    pub at: Timestamp,
+}
+
+/// All versions of one key.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Versions {
+    versions: Vec<Version>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Version {
+    digest: String,
+    sources: BTreeSet<String>,
+    run: RunId,
+    at: Timestamp,
+}
+
+/// What became of an artifact that was put.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Put {
+    /// It is this version.
+    Version(u32),
+    /// Another content is there.
+    Other { digest: String },
+    /// There are too many.
+    Full,
+}
+
+impl Versions {
+    /// The merge rule: the same content as the last version is that version, with more sources; other content is one more
+    /// version where that is said, and refused otherwise.
+    fn put(&mut self, new: Version, as_new: bool) -> Put {
+        let number = u32::try_from(self.versions.len()).unwrap_or(u32::MAX);
+        match self.versions.last_mut() {
+            Some(last) if last.digest == new.digest => {
+                last.sources.extend(new.sources);
+                while last.sources.len() > MAX_SOURCES {
+                    last.sources.pop_last();
+                }
+                Put::Version(number)
+            }
+            Some(last) if !as_new => Put::Other { digest: last.digest.clone() },
+            _ if number >= MAX_VERSIONS => Put::Full,
+            _ => {
+                self.versions.push(new);
+                Put::Version(number + 1)
+            }
+        }
+    }
+}
+
+/// An artifact to be put.
+#[derive(Clone)]
+#[must_use = "nothing is put until it is given its content"]
+pub struct PutArtifact {
+    ctx: Ctx,
+    kind: String,
+    id: String,
+    sources: BTreeSet<String>,
+    as_new: bool,
+}
+
+impl Ctx {
+    /// An artifact of this kind, under an id that tells it from others of its kind in the tenant: a case, a document.
+    pub fn artifact(&self, kind: impl Into<String>, id: impl Into<String>) -> PutArtifact {
+        let (kind, id) = (kind.into(), id.into());
+        PutArtifact { ctx: self.clone(), kind, id, sources: BTreeSet::new(), as_new: false }
+    }
+}
+
+impl PutArtifact {
+    /// What it was made of; may be said several times.
+    pub fn source(mut self, source: impl Into<String>) -> Self {
+        self.sources.insert(source.into());
+        self
+    }
+
+    /// Content that differs from the last version becomes the next one, instead of being refused.
+    pub fn new_version(mut self) -> Self {
+        self.as_new = true;
+        self
+    }
+
+    /// Puts it there, once.
+    ///
+    /// # Errors
+    /// [`FailureCode::Conflict`] if another content is there and no new version was asked for: it stays as it is.
+    ///
+    /// # Crash
+    /// The artifact and the run's record of it are one transaction.
+    pub async fn put<T: Serialize + ?Sized>(self, content: &T) -> Result<Artifact, Failure> {
+        let Self { ctx, kind, id, sources, as_new } = self;
+        let unfit = |error: crate::id::IdError| Failure::coded(FailureCode::Invalid, error.to_string());
+        let kind = Name::new(kind).map_err(unfit)?;
+        checked("artifact's id", &id, Key::MAX_BYTES / 2).map_err(unfit)?;
+        let content = Payload::of(content)?;
+        let (digest, place) = (hex(&content.digest().0), place(&kind, &id));
+        let label = Label::from(format!("~artifact/{kind}"));
+        let (tenant, wanted) = (ctx.tenant().clone(), digest.clone());
+        let put = |core: std::sync::Arc<Core>, asking: Asking| async move {
+            let content = content.within(&core.limits)?;
+            let version = Version { digest: wanted, sources, run: asking.run, at: core.now() };
+            written(&core, tenant, place, version, as_new, content).await
+        };
+        match ctx.guarded(label, put).await? {
+            Put::Version(version) => Ok(Artifact { kind: kind.to_string(), id, version, digest }),
+            Put::Other { digest: there } => {
+                let message = format!(
+                    "the {kind} {id:?} is there with another content ({there}): it was left as it is; put this one as a \
+                     new version, or under another id"
+                );
+                Err(Failure::coded(FailureCode::Conflict, message))
+            }
+            Put::Full => {
+                let message =
+                    format!("the {kind} {id:?} has {MAX_VERSIONS} versions already: nothing was put");
+                Err(Failure::coded(FailureCode::Invalid, message))
+            }
+        }
+    }
+}
+
+/// The row under which all versions of an artifact are.
+fn place(kind: &Name, id: &str) -> String {
+    format!("{kind}/{id}")
+}
+
+async fn written(
+    core: &Core,
+    tenant: Tenant,
+    id: String,
+    version: Version,
+    as_new: bool,
+    content: Payload,
+) -> Result<Guarded<Put>, ExecError> {
+    let failed = |source| ExecError::Store { key: id.clone(), source };
+    let row = core.group.document_find(&tenant, KIND, &id).await.map_err(failed)?;
+    let mut versions = row.as_ref().map_or_else(|| Ok(Versions::default()), read).map_err(failed)?;
+    let (before, now) = (versions.versions.clone(), version.at);
+    let put = versions.put(version, as_new);
+    if versions.versions == before {
+        return Ok(Guarded::of(put, None));
+    }
+    let body = serde_json::to_string(&versions).unwrap_or_else(|_| unreachable!("text and numbers"));
+    let document = Document {
+        tenant,
+        kind: Name::new(KIND).unwrap_or_else(|_| unreachable!("a name like others")),
+        id,
+        revision: row.as_ref().map_or(0, |row| row.revision) + 1,
+        open: false,
+        body,
+        created_at: row.map_or(now, |row| row.created_at),
+        updated_at: now,
+    };
+    Ok(Guarded { value: put, document: Some(document), payloads: vec![content] })
+}
+
+fn read(row: &Document) -> Result<Versions, StoreError> {
+    let damaged =
+        |detail: String| StoreError::Corrupt { row: format!("document ({KIND} {})", row.id), detail };
+    serde_json::from_str(&row.body).map_err(|error| damaged(error.to_string()))
+}
+
+impl ForTenant {
+    /// An artifact with what it holds: this version of it, or the last one.
+    pub async fn artifact(
+        &self,
+        kind: &str,
+        id: &str,
+        version: Option<u32>,
+    ) -> Result<Option<StoredArtifact>, StoreError> {
+        let (core, tenant) = (self.core(), self.tenant());
+        let Ok(kind) = Name::new(kind) else { return Ok(None) };
+        let Some(row) = core.group.document_find(&tenant, KIND, &place(&kind, id)).await? else {
+            return Ok(None);
+        };
+        let versions = read(&row)?.versions;
+        let number = version.unwrap_or_else(|| u32::try_from(versions.len()).unwrap_or(u32::MAX));
+        let at = (number as usize).checked_sub(1);
+        let Some(Version { digest, sources, run, at }) = at.and_then(|at| versions.into_iter().nth(at))
+        else {
+            return Ok(None);
+        };
+        let damaged = |detail: &str| StoreError::Corrupt {
+            row: format!("document ({KIND} {})", row.id),
+            detail: detail.to_owned(),
+        };
+        let bytes = unhex(&digest).ok_or_else(|| damaged("a digest is none"))?;
+        let found = core.group.payload_find(&tenant, PayloadDigest(bytes)).await?;
+        let content = found.ok_or_else(|| damaged("its content is missing"))?;
+        let content = content.value().map_err(|error| damaged(&error.to_string()))?;
+        let artifact = Artifact { kind: kind.to_string(), id: id.to_owned(), version: number, digest };
+        Ok(Some(StoredArtifact { artifact, content, sources, run, at }))
+    }
+}

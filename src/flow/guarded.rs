@@ -16,26 +16,30 @@ use super::replay::{Identity, Kind};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError, to_the_end};
 use crate::id::{RunId, Tenant};
+use crate::ledger::RequestHash;
 use crate::payload::Payload;
 use crate::store::{Change, Document, PastStep, StepKind, Store as _, StoreError, Turns, Verdict};
 
 impl Ctx {
-    /// Does something of a guard's once. `decide` says what it comes to, and the guard's row that goes with it, if one does.
+    /// Does something of a guard's once, about this digest of a content: another one on resume halts the run. `decide` says
+    /// what it comes to, and the guard's row that goes with it, if one does.
     ///
     /// # Crash
     /// What it comes to and the row are one transaction. On resume the record answers, and the row is left alone.
     pub(crate) async fn guarded<T, Fut>(
         &self,
         label: Label,
+        about: &str,
         decide: impl FnOnce(Arc<Core>, Asking) -> Fut,
     ) -> Result<T, Failure>
     where
         T: Serialize + DeserializeOwned,
         Fut: Future<Output = Result<Guarded<T>, ExecError>>,
     {
+        let hash = RequestHash::of(&label.name, &Payload::of(about)?);
         let (live, open) = (&self.live, self.open(Kind::Step, label)?);
         if let Some(past) = live.recorded(&open).await {
-            return self.replayed(open, None, past).await;
+            return self.replayed(open, Some(hash), past).await;
         }
         if let Some(check) = &live.check {
             check.unrecorded(&open.identity).await;
@@ -47,7 +51,7 @@ impl Ctx {
             core.group.room().await;
             let id = live.recorded_as(&open.identity).id;
             match decide(core, Asking { run: live.id, turn: self.turn, id }).await {
-                Ok(guarded) => live.write_guarded(&open, guarded).await,
+                Ok(guarded) => live.write_guarded(&open, hash, guarded).await,
                 Err(error) => Err(error),
             }
         };
@@ -86,10 +90,15 @@ impl Ctx {
 impl Live {
     /// The checkpoint of what something of a guard's came to, with the guard's row. Durable when this returns: others act
     /// on it.
-    async fn write_guarded<T: Serialize>(&self, open: &Open, guarded: Guarded<T>) -> Result<T, ExecError> {
+    async fn write_guarded<T: Serialize>(
+        &self,
+        open: &Open,
+        hash: RequestHash,
+        guarded: Guarded<T>,
+    ) -> Result<T, ExecError> {
         let (core, Guarded { value, document, payloads }) = (&self.engine.core, guarded);
         let (stored, large) = core.storable(Payload::of(&value)?.within(&core.limits)?);
-        let step = self.step(&open.identity, StepKind::Step, None, stored);
+        let step = self.step(&open.identity, StepKind::Step, Some(hash), stored);
         let mut change = core.change(Some(self.lane)).step(step);
         change
             .payloads

@@ -174,7 +174,7 @@ impl PutArtifact {
             let version = Version { digest: wanted, sources, run: asking.run, at: core.now() };
             written(&core, tenant, place, version, as_new, content).await
         };
-        match ctx.guarded(label, put).await? {
+        match ctx.guarded(label, &digest, put).await? {
             Put::Version(version) => Ok(Artifact { kind: kind.to_string(), id, version, digest }),
             Put::Other { digest: there } => {
                 let message = format!(

@@ -8,6 +8,7 @@ use counterfoil::exec::Reviewers;
 use counterfoil::flow::{EngineBuilder, FailureCode, ForTenant, RunError, RunHandle, Workflow};
 use counterfoil::guard::approval::{ApprovalRefused, Decided, OpenReview};
 use counterfoil::ledger::{Review, ReviewOutcome, VoteRefused};
+use counterfoil::store::EscalationKind;
 use counterfoil::{Ctx, Engine, Failure, Package, Tenant};
 use futures_util::future::Either;
 
@@ -187,6 +188,26 @@ fn a_changed_draft_needs_a_new_approval() {
         run.result().await.unwrap();
     });
     assert_eq!(world.effects("tell"), ["granted."]);
+    process.shut_down();
+}
+
+// The code was edited while people were deciding: what they see is not what the run would send.
+#[test]
+fn a_question_about_other_content_on_resume_halts_the_run() {
+    let world = World::new();
+    let asks = |text: &'static str| {
+        flow!(world, |ctx, _n: ()| {
+            let approval = ctx.approval(notice(text)).await?;
+            tell(&ctx, text, &approval).await
+        })
+    };
+    let process = life(world.engine(), &world, asks("granted"));
+    let run = process.on(asked(&process, asks("granted"))).0.id();
+    process.crash();
+    let process = life(world.engine(), &world, asks("denied"));
+    process.on(process.state(run, "halted"));
+    let question = process.on(process.question(EscalationKind::Diverged));
+    assert!(question.question.contains("another input"), "{}", question.question);
     process.shut_down();
 }
 

@@ -138,9 +138,9 @@ impl AskApproval {
             Some(id) => Label::from((format!("~approval/{what}").as_str(), id)),
             None => Label::from(format!("~approval/{what}")),
         };
-        let tenant = ctx.tenant().clone();
+        let (tenant, digest) = (ctx.tenant().clone(), hex(&self.package.digest()?.0));
         let asked: Asked = ctx
-            .guarded(label, |core, asking| async move { self.question(&core, tenant, asking).await })
+            .guarded(label, &digest, |core, asking| async move { self.question(&core, tenant, asking).await })
             .await?;
         outcome(&ctx, &what, asked).await
     }
@@ -227,7 +227,7 @@ async fn outcome(ctx: &Ctx, what: &str, asked: Asked) -> Result<Approval, Failur
         Some(told) => told,
         None => {
             let (label, tenant) = (Label::from(("~approval over", heard)), ctx.tenant().clone());
-            ctx.guarded(label, |core, _| async move { expired(&core, &tenant, &asked).await }).await?
+            ctx.guarded(label, "", |core, _| async move { expired(&core, &tenant, &asked).await }).await?
         }
     };
     match told {

@@ -6,8 +6,8 @@ use counterfoil::ledger::{ErrorKind, Record, RecordedFailure, State as Outcome};
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Admission, Change, Escalation, EscalationKind, Evidence, InQueue, Lane, Model, Queue, Resolution, Run,
-    RunState, Signal, Step, StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
+    Admission, Change, Document, Escalation, EscalationKind, Evidence, InQueue, Lane, Model, Queue,
+    Resolution, Run, RunState, Signal, Step, StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
@@ -34,6 +34,7 @@ pub(super) enum Kind {
     Many,
     Again,
     Admit,
+    Document,
 }
 
 /// Writes random changes, most of which make sense.
@@ -46,6 +47,7 @@ pub(super) struct Author {
     questions: Vec<Escalation>,
     steps: Vec<Step>,
     signals: Vec<Signal>,
+    documents: Vec<Document>,
     past: Vec<Change>,
 }
 
@@ -60,6 +62,7 @@ impl Author {
             questions: Vec::new(),
             steps: Vec::new(),
             signals: Vec::new(),
+            documents: Vec::new(),
             past: Vec::new(),
         }
     }
@@ -92,6 +95,12 @@ impl Author {
                 self.questions.extend(change.escalations.iter().filter(|e| e.answer.is_none()).cloned());
                 self.steps.extend(change.steps.iter().cloned());
                 self.signals.extend(change.signal.as_deref().cloned());
+                if let Some(document) = change.document.as_deref() {
+                    let place =
+                        |known: &Document| (known.tenant.clone(), known.kind.clone(), known.id.clone());
+                    self.documents.retain(|known| place(known) != place(document));
+                    self.documents.push(document.clone());
+                }
             }
             if let Some(WorkerChange::Enrol { name, .. }) = &change.worker
                 && verdict.is_admitted()
@@ -128,6 +137,7 @@ impl Author {
             29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
             32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
+            37 => (Kind::Document, Change { document: Some(Box::new(self.document(&worker))), ..change }),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
             _ => (Kind::Many, self.many(&worker)),
         };
@@ -311,6 +321,26 @@ impl Author {
         let kind = StepKind::ALL[self.below(StepKind::ALL.len())];
         let turn = self.turn();
         Step { turn, kind, name: self.text(), ..worker.step(&run, &self.below(9).to_string()) }
+    }
+
+    /// A new row of a guard, or the next revision of one; sometimes one too few or too many.
+    fn document(&mut self, worker: &Sample) -> Document {
+        if !self.documents.is_empty() && !self.one_in(3) {
+            let known = self.below(self.documents.len());
+            let known = self.documents[known].clone();
+            let revision = if self.one_in(4) { known.revision + 2 } else { known.revision + 1 };
+            return Document { revision, open: self.one_in(2), body: self.text(), ..known };
+        }
+        Document {
+            tenant: worker.tenant.clone(),
+            kind: sample::name(["approval", "artifact"][self.below(2)]),
+            id: self.below(6).to_string(),
+            revision: 1,
+            open: self.one_in(2),
+            body: self.text(),
+            created_at: Timestamp(1),
+            updated_at: Timestamp(2),
+        }
     }
 
     fn signal(&mut self, worker: &Sample) -> Signal {

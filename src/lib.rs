@@ -75,6 +75,7 @@ pub mod agent;
 pub mod clock;
 pub mod exec;
 pub mod flow;
+pub mod guard;
 pub mod id;
 pub mod ledger;
 pub mod payload;
@@ -87,7 +88,7 @@ pub mod tool;
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use exec::{Executor, Outcome, ToolRequest};
 pub use flow::{Ctx, Engine, Failure, Turn};
-pub use id::{EscalationId, Fence, IdError, Name, RecordId, RunId, Tenant, client_key};
+pub use id::{EscalationId, Fence, IdError, MemoryId, Name, RecordId, RunId, Tenant, client_key};
 pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};
 #[cfg(feature = "cli")]

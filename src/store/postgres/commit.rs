@@ -63,6 +63,7 @@ pub(super) fn must_be_judged(change: &Change) -> bool {
     change.worker.is_some()
         || change.admission.is_some()
         || change.schedule.is_some()
+        || change.memory.is_some()
         || (change.fence.is_none() && change.needs_fence())
 }
 
@@ -80,6 +81,7 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
             && change.payloads.is_empty()
             && change.worker.is_none()
             && change.schedule.is_none()
+            && change.memory.is_none()
             && change.tenant_key.is_none()
             && change.prune.is_none();
         alone && change.fence == Some(fence) && change.lane.is_none()

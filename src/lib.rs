@@ -59,6 +59,7 @@
 //! | to answer what nobody can know | [`flow::ForTenant::resolve`], [`Executor::resolve`] |
 //! | to see what may be promised of each call, before any is made | [`flow::Guarantees`] |
 //! | to check edited code against recorded runs | [`flow::check::Replayer`] |
+//! | to remember each thing once | `guard::memory` (feature `memory`) |
 //! | another store, or to see what one must keep | [`store::Store`] |
 //!
 //! # What is promised

@@ -186,7 +186,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// How sure a source was of a memory, at most; nothing if it has not said it.
     fn memory_said<'a>(&'a self, tenant: &'a Tenant, id: MemoryId, source: &'a str)
     -> Asked<'a, Option<u32>>;
-    /// What these memories cannot be true beside.
+    /// What these memories cannot be true beside, in the order of the ids of both.
     fn memory_contradictions<'a>(
         &'a self,
         tenant: &'a Tenant,

@@ -221,12 +221,11 @@ fn pages_follow_one_another() {
         for number in 0..7 {
             ann.remember("fact", format!("owns book {number}")).await.unwrap();
         }
-        let (mut all, mut from) = (Vec::new(), i64::MAX);
+        let (mut all, mut page) = (Vec::new(), ann.recall("fact").limit(3).await.unwrap());
         loop {
-            let page = ann.recall("fact").from(from).limit(3).await.unwrap();
             all.extend(page.memories.into_iter().map(|memory| memory.content));
             let Some(next) = page.next else { break };
-            from = next;
+            page = ann.recall("fact").from(next).limit(3).await.unwrap();
         }
         assert_eq!(all, (0..7).rev().map(|number| format!("owns book {number}")).collect::<Vec<_>>());
     });

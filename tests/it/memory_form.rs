@@ -11,11 +11,11 @@ fn text() -> impl Strategy<Value = String> {
         3 => prop::sample::select(vec![
             " ", "  ", "\t", "-", "--", "—", ".", "..", ",", ";", ":", "!", "?", "'", "\"", "(", ")", "“", "”", "’", "«", "»", "%", "$",
             "/", "\\", "://", "#", "+", "=", "…", "。", "、", "،", "।",
-        ]),
+        ]).prop_map(String::from),
         2 => prop::sample::select(vec![
             "ß", "ẞ", "Σ", "ς", "İ", "ı", "I", "é", "e\u{301}", "\u{301}", "ﬁ", "²", "½", "①", "Ⅳ", "１", "Ａ", "ｶﾞ", "茶", "好き", "一",
             "한", "ก", "ا", "١", "१", "👍", "👩‍👧", "❤\u{fe0f}", "\u{200b}", "\u{200d}", "\u{ad}", "µ", "Å", "MB", "Mb", ":)", "ǅ", "ŉ",
-        ]),
+        ]).prop_map(String::from),
         1 => any::<char>().prop_map(String::from),
     ];
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())

@@ -4,7 +4,7 @@
 use counterfoil::Engine;
 use counterfoil::guard::memory::Outcome;
 
-use Judgement::{Alike, Apart, Same};
+use Judgement::{Alike, Apart, Other, Same};
 
 /// What becomes of the second text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ enum Judgement {
     Same,
     /// It is new, and the first is suggested; merged only where somebody has opted in.
     Alike,
+    /// It is new, and nothing is suggested.
+    Other,
     /// It is new, even for somebody who wants everything merged that is at all similar.
     Apart,
 }
@@ -105,7 +107,7 @@ const PAIRS: &[(Judgement, &str, &str)] = &[
     (Same,  "ΟΔΟΣ", "οδος"),
     (Same,  "ЛЮБИТ ЧАЙ", "любит чай"),
     (Same,  "İSTANBUL'DA IŞIK", "istanbul'da ışık"),
-    (Apart, "sıkıldı", "sikildi"),
+    (Other, "sıkıldı", "sikildi"),
     (Same,  "طلب ١٧", "طلب 17"),
     (Apart, "طلب ١٧", "طلب ١٨"),
     (Same,  "ऑर्डर १७", "ऑर्डर 17"),
@@ -116,12 +118,15 @@ const PAIRS: &[(Judgement, &str, &str)] = &[
     (Apart, "他有三只猫", "他有四只猫"),
     (Same,  "ｶﾀｶﾅ", "カタカナ"),
     (Same,  "चाय पसंद है।", "चाय पसंद है"),
-    (Apart, "dessert", "désert"),
+    (Other, "dessert", "désert"),
     // Signs.
     (Apart, "the new menu 👍", "the new menu 👎"),
     (Apart, "the new menu :)", "the new menu :("),
     (Apart, "likes tea", "likes tea?"),
     (Apart, "a < b", "a > b"),
+    // Other words.
+    (Other, "likes tea", "owns a dog"),
+    (Other, "Ann loves Bob", "Bob loves Ann"),
     // Alike.
     (Alike, "likes green tea", "likes green teas"),
     (Alike, "prefers to be called in the morning at home", "prefers to be called at home in the morning"),
@@ -154,15 +159,21 @@ async fn all_pairs_are_judged_right() {
 async fn judged(engine: &Engine, subject: &str, first: &str, second: &str) -> Result<Judgement, String> {
     let acme = engine.tenant("acme").unwrap();
     let (strict, lax) = (acme.memory(subject), acme.memory(format!("{subject}, merged")));
+    let anything = acme.memory(format!("{subject}, whatever it is"));
     let kept = strict.remember("fact", first).source("one").await.unwrap();
     let second_one = strict.remember("fact", second).source("other").await.unwrap();
     lax.remember("fact", first).source("one").await.unwrap();
-    let merged = lax.remember("fact", second).source("other").merge_similar(0.0).await.unwrap();
+    let merged = lax.remember("fact", second).source("other").merge_similar(0.5).await.unwrap();
+    anything.remember("fact", first).source("one").await.unwrap();
+    let any = anything.remember("fact", second).source("other").merge_similar(0.0).await.unwrap();
     let suggested = second_one.similar.iter().any(|similar| similar.memory == kept.memory);
-    match (second_one.outcome, merged.outcome) {
-        (Outcome::Merged { similarity: None }, Outcome::Merged { similarity: None }) => Ok(Same),
-        (Outcome::New, Outcome::New) if !suggested => Ok(Apart),
-        (Outcome::New, Outcome::Merged { similarity: Some(_) }) if suggested => Ok(Alike),
+    match (second_one.outcome, merged.outcome, any.outcome) {
+        (SAME, SAME, SAME) => Ok(Same),
+        (Outcome::New, Outcome::Merged { .. }, Outcome::Merged { .. }) if suggested => Ok(Alike),
+        (Outcome::New, Outcome::New, Outcome::Merged { .. }) if !suggested => Ok(Other),
+        (Outcome::New, Outcome::New, Outcome::New) if !suggested => Ok(Apart),
         outcomes => Err(format!("{outcomes:?}, suggested: {suggested}")),
     }
 }
+
+const SAME: Outcome = Outcome::Merged { similarity: None };

@@ -63,6 +63,9 @@ fn begin(
     flow: &(impl counterfoil::flow::Workflow<u32, String> + Clone),
 ) -> Vec<RunId> {
     let tenant = process.engine().tenant(tenant).unwrap();
+    for content in ["likes tea", "does not like tea"] {
+        process.on(tenant.memory("ann").remember("fact", content).into_future()).unwrap();
+    }
     let start = |kind: u32| process.on(tenant.run(flow.clone(), kind).start()).unwrap().id();
     (DONE..=CUT_OFF).map(start).collect()
 }

@@ -47,7 +47,8 @@ impl Text {
         let tokens: Vec<String> = normal.split(' ').flat_map(tokens).collect();
         let mut text = Self { normal, facts: Facts::default(), rest: Vec::new(), tokens };
         for i in 0..text.tokens.len() {
-            let rest = sort(&text.tokens[i], text.tokens.get(i + 1), &mut text.facts);
+            let (token, behind) = (&text.tokens[i], &text.tokens[i + 1..]);
+            let rest = sort(token, behind, &mut text.facts);
             text.rest.extend(rest);
         }
         text
@@ -124,11 +125,11 @@ static NUMBER: Words = LazyLock::new(|| NUMBERS.iter().copied().collect());
 static DATE: Words = LazyLock::new(|| DATES.iter().copied().collect());
 
 /// Puts a token where it belongs. What says more than a fact comes back.
-fn sort(token: &str, next: Option<&String>, facts: &mut Facts) -> Option<String> {
+fn sort(token: &str, behind: &[String], facts: &mut Facts) -> Option<String> {
     if token.starts_with(is_unspaced) {
         return unspaced(token, facts);
     }
-    let denied = || next.cloned().unwrap_or_default();
+    let denied = || behind.iter().take(2).map(String::as_str).collect::<Vec<_>>().join(" ");
     let has_digit = token.contains(|c: char| c.is_ascii_digit());
     let has_letter = token.contains(char::is_alphabetic);
     let of_date = DATE.contains(token) || (has_digit && is_date(token));
@@ -211,8 +212,11 @@ fn is_grouped(token: &str) -> bool {
 }
 
 fn is_identifier(token: &str) -> bool {
+    // The normal form leaves capitals only where they matter.
+    let capitals = token.contains(|c: char| c.is_ascii_uppercase());
     let inner = token.trim_matches('.');
-    token.starts_with(['-', '.', '#', '@', '/'])
+    capitals
+        || token.starts_with(['-', '.', '#', '@', '/'])
         || token.ends_with(['-', '+', '#'])
         || inner.contains(['.', '_', '@', '/', '\\', '+', '#', '=', '<', '>', '&', '$', '€'])
 }
@@ -260,7 +264,7 @@ mod tests {
         assert_eq!(facts.dates, ["2026-01-31", "10:30"]);
         assert_eq!(facts.numbers, ["3.50", "two"]);
         assert_eq!(facts.identifiers, ["a-17", "v1.2.3", "www.example.org"]);
-        assert_eq!(facts.negations, ["two"]);
+        assert_eq!(facts.negations, ["two www.example.org"]);
         assert_eq!(facts.signs, ["€"]);
     }
 

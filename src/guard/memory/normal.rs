@@ -110,7 +110,7 @@ fn parts(word: &str) -> Vec<String> {
             '!' => after == '=',
             '.' => !(before == '.' || after == '.') || around_dots(&chars, i),
             '—' => after.is_ascii_digit(),
-            '?' => !after.is_whitespace() && after != '?' && !before.is_whitespace(),
+            '?' => before.is_alphanumeric() && after.is_alphanumeric(),
             _ => true,
         };
         match (kept, parts.last_mut()) {

@@ -21,7 +21,7 @@ const PAGE: u32 = 100;
 pub struct Recall<By> {
     memories: Memories<By>,
     kind: String,
-    before: i64,
+    before: Option<i64>,
     limit: u32,
     id: Option<String>,
 }
@@ -71,12 +71,12 @@ pub struct Said {
 
 impl<By> Recall<By> {
     pub(super) const fn new(memories: Memories<By>, kind: String) -> Self {
-        Self { memories, kind, before: i64::MAX, limit: PAGE, id: None }
+        Self { memories, kind, before: None, limit: PAGE, id: None }
     }
 
     /// Goes on where another page [has ended](Page::next).
     pub const fn from(mut self, next: i64) -> Self {
-        self.before = next;
+        self.before = Some(next);
         self
     }
 
@@ -89,7 +89,8 @@ impl<By> Recall<By> {
     async fn page(&self, core: &Core, tenant: &Tenant) -> Result<Page, MemoryError> {
         let (group, subject) = (&core.group, &self.memories.subject);
         shelf(subject, &self.kind)?;
-        let found = group.memory_list(tenant, subject, &self.kind, self.before, self.limit).await;
+        let found =
+            group.memory_list(tenant, subject, &self.kind, self.before.unwrap_or(i64::MAX), self.limit).await;
         let found = found.map_err(unasked(subject))?;
         let ids: Vec<_> = found.iter().map(|memory| memory.id).collect();
         let marks = group.memory_contradictions(tenant, &ids).await.map_err(unasked(subject))?;

@@ -1,6 +1,6 @@
 //! Memories, as every store must keep them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::tables::Tables;
 use crate::id::{MemoryId, Tenant};
@@ -152,7 +152,7 @@ impl Tables {
             })
             .collect::<Vec<_>>()
         };
-        ids.iter().flat_map(of).collect()
+        ids.iter().collect::<BTreeSet<_>>().into_iter().flat_map(of).collect()
     }
 }
 

@@ -218,11 +218,9 @@ pub(super) async fn contradictions(
 ) -> Result<Vec<Contradiction>, StoreError> {
     let ids: Vec<_> = ids.iter().map(|id| id.0).collect();
     let query = || {
-        // By memory, not as a join, which could be planned as a scan of all that the tenant has.
         sqlx::query(
-            "SELECT c.memory, c.other, c.differs FROM unnest($2::bigint[]) WITH ORDINALITY AS asked (id, place), \
-             LATERAL (SELECT memory, other, differs FROM memory_contradiction WHERE tenant = $1 AND memory = asked.id) c \
-             ORDER BY asked.place, c.other",
+            "SELECT memory, other, differs FROM memory_contradiction WHERE tenant = $1 AND memory = ANY($2) \
+             ORDER BY memory, other",
         )
         .bind(tenant.as_str().to_owned())
         .bind(ids.clone())

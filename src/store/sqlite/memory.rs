@@ -1,5 +1,7 @@
 //! Tables `memory_shelf`, `memory`, `memory_form` and `memory_contradiction`: what is remembered.
 
+use std::collections::BTreeSet;
+
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
@@ -224,7 +226,7 @@ pub(super) async fn contradictions(
     ids: &[MemoryId],
 ) -> Result<Vec<Contradiction>, StoreError> {
     let mut found = Vec::new();
-    for id in ids {
+    for id in ids.iter().collect::<BTreeSet<_>>() {
         let query = sqlx::query(
             "SELECT memory, other, differs FROM memory_contradiction WHERE tenant = ? AND memory = ? ORDER BY other",
         );

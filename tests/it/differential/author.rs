@@ -116,7 +116,7 @@ impl Author {
         }
         let worker = self.worker();
         let change = worker.change();
-        let (kind, change) = match self.below(43) {
+        let (kind, change) = match self.below(40) {
             0 => (Kind::Enrol, self.enrol()),
             1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
@@ -134,7 +134,7 @@ impl Author {
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
             32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
-            37..=39 => (Kind::Remember, Change { memory: Some(Box::new(self.memory(&worker))), ..change }),
+            37 => (Kind::Remember, Change { memory: Some(Box::new(self.memory(&worker))), ..change }),
             _ => (Kind::Many, self.many(&worker)),
         };
         let change = change.in_lane(self.lane());

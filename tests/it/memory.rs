@@ -366,14 +366,14 @@ fn a_key_is_one_operation_inside_and_outside_of_runs() {
 #[test]
 fn what_a_run_says_can_be_awaited_anywhere() {
     fn is_send<T: Send>(_: &T) {}
+    fn of<F: Future>(_: impl Fn(Ctx) -> F) -> Option<F> {
+        None
+    }
     let check = |ctx: Ctx| async move {
         let ann = ctx.memory("ann");
         ann.remember("a", "b").id(1).await?;
         ann.recall("a").id("x").limit(1).await?;
         ann.forget(MemoryId(1), "ann", "because").await
     };
-    fn of<F: Future>(_: impl Fn(Ctx) -> F) -> Option<F> {
-        None
-    }
     is_send(&of(check));
 }

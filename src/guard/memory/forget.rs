@@ -86,8 +86,8 @@ impl Guarded for Wish {
     ) -> BoxFuture<'a, Result<Proposal<Forgotten>, MemoryError>> {
         Box::pin(async move {
             let kind = self.find(core, tenant).await?.kind;
-            let shelf = core.group.memory_shelf(tenant, &self.subject, kind.as_str(), &[0; 32], 0).await;
-            let place = shelf.map_err(unasked(key))?.place + 1;
+            let found = core.group.memory_shelf(tenant, &self.subject, kind.as_str(), &[0; 32], 0).await;
+            let place = found.map_err(unasked(key))?.place + 1;
             let memory = self.find(core, tenant).await?;
             if let Some(forgotten) = memory.forgotten {
                 return Ok(Proposal::Before(forgotten));

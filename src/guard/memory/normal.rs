@@ -23,7 +23,9 @@ pub fn normal_form(text: &str) -> String {
     let mut words = Vec::new();
     let mut quotes = Quotes::default();
     for word in unified.split_whitespace() {
-        parts(word).into_iter().for_each(|part| trimmed(&part, &mut quotes, &mut words));
+        for part in parts(word) {
+            trimmed(&part, &mut quotes, &mut words);
+        }
     }
     let mut form = String::with_capacity(unified.len());
     for (i, word) in words.iter().enumerate() {
@@ -61,15 +63,24 @@ fn of_one_width(c: char) -> impl Iterator<Item = char> {
 fn plain(c: char) -> Option<char> {
     Some(match c {
         // Shows nothing: soft hyphen, zero width, direction, variation. Not the joiners, which make other letters.
-        '\u{ad}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2060}' | '\u{feff}' | '\u{640}' => return None,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fe00}'..='\u{fe0f}' => return None,
+        '\u{ad}'
+        | '\u{200b}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{2060}'
+        | '\u{feff}'
+        | '\u{640}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}'
+        | '\u{fe00}'..='\u{fe0f}' => return None,
         '\u{2010}'..='\u{2013}' | '\u{2212}' => '-',
         '\u{2014}' | '\u{2015}' => '—',
         '‘' | '’' | '‚' | '‛' | 'ʼ' | '´' | '`' | '′' => '\'',
         '“' | '”' | '„' | '‟' | '″' => '"',
         '«' | '»' | '‹' | '›' | '「' | '」' | '『' | '』' | '【' | '】' | '《' | '》' | '〈' | '〉'
-        | '〔' | '〕' => ' ',
-        '、' | '。' | '…' | '‥' | '।' | '॥' | '•' | '‣' | '◦' | '¡' | '¿' => ' ',
+        | '〔' | '〕' | '、' | '。' | '…' | '‥' | '।' | '॥' | '•' | '‣' | '◦' | '¡' | '¿' => {
+            ' '
+        }
         '،' | '٬' => ',',
         '؛' => ';',
         '؟' => '?',
@@ -174,9 +185,8 @@ fn trimmed(part: &str, quotes: &mut Quotes, words: &mut Vec<String>) {
         let Some(first) = first else { return };
         let number_in_brackets = first == '(' && next.is_some_and(is_numeric) && in_brackets(word);
         let strips = match first {
-            '"' | '\'' => true,
+            '"' | '\'' | ',' | ';' | ':' | '!' => true,
             '(' | ')' | '[' | ']' | '{' | '}' => !number_in_brackets,
-            ',' | ';' | ':' | '!' => true,
             '.' | '-' => !next.is_some_and(|c| c.is_alphanumeric() || is_numeric(c)),
             _ => false,
         };
@@ -260,7 +270,7 @@ fn folded(word: &str, behind_digit: bool, turkic: bool) -> String {
 
 /// Letters of both cases and digits, as nobody would write a word: `dQw4w9`.
 fn is_opaque(word: &str) -> bool {
-    let mut letters = word.chars().filter(|c| c.is_ascii_alphabetic());
+    let mut letters = word.chars().filter(char::is_ascii_alphabetic);
     let lower = word.contains(|c: char| c.is_ascii_lowercase());
     letters.next();
     lower && letters.any(|c| c.is_ascii_uppercase()) && word.contains(|c: char| c.is_ascii_digit())

@@ -192,11 +192,11 @@ impl Guarded for Wish {
             }
             let form = keyed(&secret, FORM, &[&self.text.normal]);
             let (subject, kind) = (self.subject.as_str(), self.kind.as_str());
-            let shelf = core.group.memory_shelf(tenant, subject, kind, &form, COMPARED).await;
-            let shelf = shelf.map_err(unasked(subject))?;
-            let decision = self.decide(shelf.same.as_ref(), &shelf.newest).await;
-            let place = shelf.place + 1;
-            let saying = Saying { wish: self, core, tenant, key, place, request, form };
+            let found = core.group.memory_shelf(tenant, subject, kind, &form, COMPARED).await;
+            let found = found.map_err(unasked(subject))?;
+            let decision = self.decide(found.same.as_ref(), &found.newest).await;
+            let (place, form_is_known) = (found.place + 1, found.same.is_some());
+            let saying = Saying { wish: self, core, tenant, key, place, request, form, form_is_known };
             let (write, answer) = saying.write(&decision).await?;
             let change = crate::store::Change { memory: Some(Box::new(write)), ..core.change(None) };
             Ok(Proposal::Write(Box::new(change), answer))
@@ -217,9 +217,10 @@ impl Wish {
     async fn decide<'a>(&self, same: Option<&'a Memory>, newest: &'a [Memory]) -> Decision<'a> {
         let compared = compare(&self.text, same, newest);
         let others: Vec<_> = compared.akin.iter().map(|memory| memory.content.clone()).collect();
-        let scores = match others.is_empty() || same.is_some() {
-            true => Vec::new(),
-            false => self.similarity.scores(&self.content, &others).await,
+        let scores = if others.is_empty() || same.is_some() {
+            Vec::new()
+        } else {
+            self.similarity.scores(&self.content, &others).await
         };
         compared.decide(&scores, self.merge_from)
     }
@@ -248,15 +249,16 @@ struct Saying<'a> {
     place: i64,
     request: KeyedDigest,
     form: KeyedDigest,
+    form_is_known: bool,
 }
 
 impl Saying<'_> {
     async fn write(&self, decision: &Decision<'_>) -> Result<(MemoryWrite, Remembered), MemoryError> {
         let (memory, outcome, form) = match decision.place {
-            Place::New => (self.new(), Outcome::New, Some(self.form)),
+            Place::New => (self.first(), Outcome::New, Some(self.form)),
             Place::Same(known) => {
                 // Of a form that another version has made: from now on it is known under this one, too.
-                let form = (known.digest != self.form && !self.knows(known).await?).then_some(self.form);
+                let form = (!self.form_is_known).then_some(self.form);
                 (self.once_more(known).await?, Outcome::Merged { similarity: None }, form)
             }
             Place::Similar(known, score) => {
@@ -276,7 +278,7 @@ impl Saying<'_> {
         Ok((MemoryWrite { place: self.place, memory, form, source: Some(source), contradicts }, answer))
     }
 
-    fn new(&self) -> Memory {
+    fn first(&self) -> Memory {
         let now = self.core.now();
         Memory {
             id: MemoryId(self.core.ids.next()),
@@ -304,13 +306,6 @@ impl Saying<'_> {
             updated_at: self.core.now(),
             ..known.clone()
         })
-    }
-
-    /// It was found by its form.
-    async fn knows(&self, known: &Memory) -> Result<bool, MemoryError> {
-        let (subject, kind) = (&self.wish.subject, self.wish.kind.as_str());
-        let shelf = self.core.group.memory_shelf(self.tenant, subject, kind, &self.form, 0).await;
-        Ok(shelf.map_err(unasked(self.key))?.same.is_some_and(|same| same.id == known.id))
     }
 
     fn source(&self, memory: MemoryId, answer: &Remembered) -> Result<MemorySource, MemoryError> {

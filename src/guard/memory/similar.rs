@@ -46,7 +46,7 @@ pub trait Similarity: Send + Sync + std::fmt::Debug {
 // A measure is handed around as `dyn`.
 const _: Option<&dyn Similarity> = None;
 
-/// By the letters and the words that two normal forms have in common, and the order of these words.
+/// By the letters that two normal forms have in common, and by their words in their order: whichever is less.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lexical;
 
@@ -67,7 +67,7 @@ fn score(one: &Text, other: &Text) -> f64 {
     if unspaced {
         return letters; // its runs are no words
     }
-    f64::midpoint(letters, in_order(&one.tokens, &other.tokens))
+    letters.min(in_order(&one.tokens, &other.tokens))
 }
 
 /// Which part of their sequences of `n` letters two texts have in common.

@@ -190,11 +190,11 @@ pub async fn sources_are_listed_in_their_order(store: &dyn Store) {
     let first = sample.memory("customer 7", 1, "likes tea");
     admit(store, &[change(&sample, &first)]).await;
     let mut expected = vec![first.source.clone().unwrap()];
-    for (place, source, confidence) in [(2, "mail", 100_000), (3, "mail", 300_000), (4, "mail", 200_000)] {
+    for (place, confidence) in [(2, 100_000), (3, 300_000), (4, 200_000)] {
         let mut write = again(&sample, &first.memory, place, &format!("k{place}"));
         let said = write.source.as_mut().unwrap();
-        (said.source, said.confidence) = (source.to_owned(), confidence);
-        said.content = format!("LIKES tea{}", ".".repeat(place as usize));
+        (said.source, said.confidence) = ("mail".to_owned(), confidence);
+        said.content = format!("LIKES tea, {place}");
         expected.push(said.clone());
         admit(store, &[change(&sample, &write)]).await;
     }
@@ -273,7 +273,7 @@ pub async fn belongs_to_its_tenant(store: &dyn Store) {
     assert_eq!(store.memory_keyed(&them, "s/1").await.unwrap(), theirs.source);
     assert_eq!(store.memory_sources(&them, ours.memory.id, 0, 9).await.unwrap(), []);
     assert_eq!(store.memory_said(&them, ours.memory.id, "crm").await.unwrap(), None);
-    assert_eq!(store.memory_list(&them, "s", "order", i64::MAX, 9).await.unwrap(), [theirs.memory.clone()]);
+    assert_eq!(store.memory_list(&them, "s", "order", i64::MAX, 9).await.unwrap(), from_ref(&theirs.memory));
     let shelf = store.memory_shelf(&them, "s", "order", &ours.memory.digest, 9).await.unwrap();
     assert_eq!((shelf.same, shelf.newest), (Some(theirs.memory.clone()), vec![theirs.memory]));
 }

@@ -197,8 +197,8 @@ impl State {
     async fn ask_memories(&mut self, store: &dyn Store, names: &Names, tenant: &Tenant) {
         for (subject, kind) in &names.shelves {
             for form in &names.forms {
-                let shelf = store.memory_shelf(tenant, subject, kind, form, 2).await;
-                self.note(format!("{tenant}: shelf {subject} {kind} {form:02x?}"), &shelf);
+                let found = store.memory_shelf(tenant, subject, kind, form, 2).await;
+                self.note(format!("{tenant}: shelf {subject} {kind} {form:02x?}"), &found);
             }
             let list = store.memory_list(tenant, subject, kind, i64::MAX, u32::MAX).await;
             self.note(format!("{tenant}: memories {subject} {kind}"), &list);

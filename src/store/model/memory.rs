@@ -94,9 +94,9 @@ impl Tables {
         form: &KeyedDigest,
         newest: u32,
     ) -> Shelf {
-        let shelf = (tenant.clone(), subject.to_owned(), kind.to_owned());
-        let place = self.memories.shelves.get(&shelf).copied().unwrap_or_default();
-        let same = self.memories.forms.get(&(shelf, *form));
+        let on = (tenant.clone(), subject.to_owned(), kind.to_owned());
+        let place = self.memories.shelves.get(&on).copied().unwrap_or_default();
+        let same = self.memories.forms.get(&(on, *form));
         let same = same.and_then(|id| self.memory_find(tenant, *id));
         Shelf { place, same, newest: self.memory_list(tenant, subject, kind, i64::MAX, newest) }
     }

@@ -268,7 +268,7 @@ impl Author {
 
     fn new_run(&mut self, worker: &Sample) -> Run {
         let mut run =
-            if self.one_in(4) { worker.run_without_key() } else { worker.run(&self.below(20).to_string()) };
+            if self.one_in(4) { worker.run_without_key() } else { worker.run(&self.below(10).to_string()) };
         run.state = if self.one_in(2) { RunState::Active } else { self.run_state() };
         if self.one_in(3) {
             let key = self.one_in(2).then(|| self.below(2).to_string());

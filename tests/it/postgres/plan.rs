@@ -121,7 +121,10 @@ const HOT: [(&str, &[&str]); 47] = [
         &["memory_source_of on memory_source", "(memory = $2) AND (place > $3)"],
     ),
     ("SELECT confidence FROM memory_source", &["memory_source_said on memory_source", "(source = $3)"]),
-    ("FROM memory_contradiction WHERE tenant = $1 AND memory = ANY($2)", &["memory_contradiction_pkey on memory_contradiction", "(memory = ANY ($2))"]),
+    (
+        "FROM memory_contradiction WHERE tenant = $1 AND memory = ANY($2)",
+        &["memory_contradiction_pkey on memory_contradiction", "(memory = ANY ($2))"],
+    ),
     ("FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
     ("UPDATE worker SET lease_until", &["worker_pkey on worker", "fence = $2"]),
     ("UPDATE run SET version", &["run_pkey on run r", "AND (id = u_2.id)", "run_pkey on run\n"]),

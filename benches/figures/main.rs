@@ -32,6 +32,8 @@ mod place;
 mod postgres;
 mod process;
 mod raw;
+#[cfg(feature = "memory")]
+mod remember;
 mod report;
 mod resume;
 mod signals;
@@ -67,6 +69,8 @@ const ROWS: &[Row] = &[
     ("memory", process::memory),
     ("memory-waiting", waiting::memory),
     ("disk", disk::bytes),
+    #[cfg(feature = "memory")]
+    ("remember", remember::growth),
     ("idle", idle::statements),
     ("crates", tree::crates),
     #[cfg(feature = "sim")]

@@ -73,7 +73,6 @@ impl Ctx {
     }
 
     /// The number under which its calls are recorded: of the turn, or of the run outside of loops.
-    #[cfg(feature = "agent")]
     pub(crate) const fn scope(&self) -> u32 {
         self.turn
     }

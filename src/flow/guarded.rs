@@ -1,202 +1,211 @@
-//! What guards (layer 5) build on: a row of their own is written in one transaction with the checkpoint of the run that asks
-//! for it, or with what a run is told.
+//! What a guard keeps in rows of its own: read, decided upon and written in one change with the run's record of what was
+//! answered. If somebody else has written in between, it is read and decided upon again.
 
 use std::sync::Arc;
 
-use futures_util::future::Either;
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ctx::{Ctx, Label};
-use super::failure::Failure;
-use super::handle::{ForTenant, RunError};
-use super::inbox::Wanted;
+use super::failure::{Failure, Meaning, meaning};
+use super::handle::ForTenant;
 use super::live::{Live, Open};
-use super::replay::{Identity, Kind};
-use crate::clock::Timestamp;
+use super::replay::Kind;
 use crate::exec::{Core, ExecError, to_the_end};
-use crate::id::{RunId, Tenant};
+use crate::id::Tenant;
 use crate::ledger::RequestHash;
 use crate::payload::Payload;
-use crate::store::{Change, Document, PastStep, StepKind, Store as _, StoreError, Turns, Verdict};
+use crate::store::{Change, Refusal, Verdict};
+
+/// Each try that fails is one that another has won. Who loses so often is told so.
+const TRIES: u32 = 1000;
+
+/// What a guard does, once, under the key of an operation.
+pub(crate) trait Guarded: Send + Sync + 'static {
+    /// What it answers.
+    type Answer: Serialize + DeserializeOwned + Send + 'static;
+    /// Why it is refused.
+    type Error: From<ExecError> + Send + 'static;
+
+    /// Reads what is there and decides; may be asked again.
+    fn propose<'a>(
+        &'a self,
+        core: &'a Core,
+        tenant: &'a Tenant,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Proposal<Self::Answer>, Self::Error>>;
+
+    /// What an error means in a run: a failure that its code may handle, or the executor's own.
+    fn in_run(error: Self::Error) -> Result<Failure, ExecError>;
+}
+
+/// What a guard makes of what it has read.
+pub(crate) enum Proposal<A> {
+    /// It was done before, and this was answered.
+    Before(A),
+    /// To be written, and answered so. Refused as `Exists` if it is not as it was read.
+    Write(Box<Change>, A),
+}
+
+/// Done, now or before.
+pub(crate) struct Done<A> {
+    answer: A,
+    before: bool,
+}
+
+/// Carries out what a guard does; `with` adds what is to become durable with it.
+async fn carry_out<G: Guarded>(
+    core: &Core,
+    tenant: &Tenant,
+    guarded: &G,
+    key: &str,
+    with: impl Fn(Change, &G::Answer) -> Result<Change, ExecError>,
+) -> Result<Done<G::Answer>, G::Error> {
+    for _ in 0..TRIES {
+        let (change, answer) = match guarded.propose(core, tenant, key).await? {
+            Proposal::Before(answer) => return Ok(Done { answer, before: true }),
+            Proposal::Write(change, answer) => (change, answer),
+        };
+        core.group.room().await;
+        let written = core.group.commit_one(with(*change, &answer)?).await;
+        match written.map_err(|source| ExecError::Store { key: key.to_owned(), source })? {
+            Verdict::Admitted => return Ok(Done { answer, before: false }),
+            Verdict::Refused(Refusal::Exists) => {} // another was first
+            Verdict::Refused(refusal) => {
+                return Err(ExecError::Refused { key: key.to_owned(), refusal }.into());
+            }
+        }
+    }
+    Err(ExecError::Refused { key: key.to_owned(), refusal: Refusal::Exists }.into())
+}
+
+impl ForTenant {
+    /// Carries out what a guard does, outside of any run. The caller may go away: it is done all the same.
+    pub(crate) async fn guarded<G: Guarded>(&self, key: String, guarded: G) -> Result<G::Answer, G::Error> {
+        let (core, tenant) = self.core();
+        let tracker = core.tracker.clone();
+        let done = to_the_end(&tracker, async move {
+            carry_out(&core, &tenant, &guarded, &key, |change, _| Ok(change)).await
+        });
+        done.await.map(|done| done.answer)
+    }
+}
 
 impl Ctx {
-    /// Does something of a guard's once, about this digest of a content: another one on resume halts the run. `decide` says
-    /// what it comes to, and the guard's row that goes with it, if one does.
+    /// What the run carries out, and for whom.
+    pub(crate) fn core(&self) -> (Arc<Core>, Tenant) {
+        (self.live.engine.core.clone(), self.live.tenant.clone())
+    }
+
+    /// The run that it is, or was forked from.
+    pub(crate) fn origin(&self) -> crate::id::RunId {
+        self.live.named_after()
+    }
+
+    /// Carries out what a guard does, once for the run: under a key of its own unless one is given.
     ///
     /// # Crash
-    /// What it comes to and the row are one transaction. On resume the record answers, and the row is left alone.
-    pub(crate) async fn guarded<T, Fut>(
+    /// The guard's rows and the run's record of the answer are one transaction.
+    pub(crate) async fn guarded<G: Guarded>(
         &self,
         label: Label,
-        about: &str,
-        decide: impl FnOnce(Arc<Core>, Asking) -> Fut,
+        bound_to: &impl Serialize,
+        key: Option<String>,
+        guarded: G,
+    ) -> Result<G::Answer, Failure> {
+        let hash = RequestHash::of(&label.name, &self.canonical(bound_to).await?);
+        let open = self.open(Kind::Guard, label)?;
+        if let Some(past) = self.live.recorded(&open).await {
+            return self.replayed(open, Some(hash), past).await;
+        }
+        self.live.released(&open, None).await;
+        let own = || format!("~{}/{}", self.live.id, self.live.recorded_as(&open.identity).place());
+        let key = key.unwrap_or_else(own);
+        let done = {
+            let _resting = open.rest();
+            self.live.guarded(&open, hash, key, guarded).await
+        };
+        match done {
+            Ok(Done { answer, before: false }) => {
+                self.live.progressed();
+                open.close();
+                Ok(answer)
+            }
+            Ok(Done { answer, before: true }) => self.record(open, Some(hash), &answer).await,
+            Err(error) => Err(open.failed(match G::in_run(error) {
+                Ok(failure) => failure,
+                Err(error) => self.live.failure(error).await,
+            })),
+        }
+    }
+
+    /// Reads what a guard keeps, and records what was read: on resume the record answers.
+    pub(crate) async fn guarded_read<T, E>(
+        &self,
+        label: Label,
+        bound_to: &impl Serialize,
+        read: impl Future<Output = Result<T, E>>,
+        in_run: impl Fn(E) -> Result<Failure, ExecError>,
     ) -> Result<T, Failure>
     where
         T: Serialize + DeserializeOwned,
-        Fut: Future<Output = Result<Guarded<T>, ExecError>>,
     {
-        let hash = RequestHash::of(&label.name, &Payload::of(about)?);
-        let (live, open) = (&self.live, self.open(Kind::Step, label)?);
-        if let Some(past) = live.recorded(&open).await {
+        let hash = RequestHash::of(&label.name, &self.canonical(bound_to).await?);
+        let open = self.open(Kind::Step, label)?;
+        if let Some(past) = self.live.recorded(&open).await {
             return self.replayed(open, Some(hash), past).await;
         }
-        if let Some(check) = &live.check {
-            check.unrecorded(&open.identity).await;
-        }
-        live.released(&open, None).await;
-        let core = live.engine.core.clone();
-        let written = {
+        self.live.released(&open, None).await;
+        let found = {
             let _resting = open.rest();
-            core.group.room().await;
-            let id = live.recorded_as(&open.identity).id;
-            match decide(core, Asking { run: live.id, turn: self.turn, id }).await {
-                Ok(guarded) => live.write_guarded(&open, hash, guarded).await,
-                Err(error) => Err(error),
-            }
+            read.await
         };
-        match written {
-            Ok(value) => {
-                live.progressed();
-                open.close();
-                Ok(value)
-            }
-            Err(error) => Err(open.failed(live.failure(error).await)),
-        }
-    }
-
-    /// Waits for what the engine says to the run under a name of its own, however long that takes.
-    pub(crate) async fn told<T: DeserializeOwned>(&self, name: &str, id: &str) -> Result<T, Failure> {
-        let wanted = Wanted { name: name.to_owned(), id: Some(id.to_owned()) };
-        let body = self.receive(Label::from((name, id)), wanted).await?;
-        self.decoded("signal", &body).await
-    }
-
-    /// The same, but not longer than until this instant.
-    pub(crate) async fn told_before<T: DeserializeOwned + Send>(
-        &self,
-        name: &str,
-        id: &str,
-        at: Timestamp,
-    ) -> Result<Option<T>, Failure> {
-        let too_late = self.sleep_until(Label::from((name, id)), at);
-        match self.select(Label::from((name, id)), self.told(name, id), too_late).await? {
-            Either::Left(told) => told.map(Some),
-            Either::Right(slept) => slept.map(|()| None),
+        match found.map_err(in_run) {
+            Ok(found) => self.record(open, Some(hash), &found).await,
+            Err(Ok(failure)) => Err(open.failed(failure)),
+            Err(Err(error)) => Err(open.failed(self.live.failure(error).await)),
         }
     }
 }
 
 impl Live {
-    /// The checkpoint of what something of a guard's came to, with the guard's row. Durable when this returns: others act
-    /// on it.
-    async fn write_guarded<T: Serialize>(
-        &self,
+    /// A future that is dropped leaves its write to its end, and a mark that it was dropped.
+    async fn guarded<G: Guarded>(
+        self: &Arc<Self>,
         open: &Open,
         hash: RequestHash,
-        guarded: Guarded<T>,
-    ) -> Result<T, ExecError> {
-        let (core, Guarded { value, document, payloads }) = (&self.engine.core, guarded);
-        let (stored, large) = core.storable(Payload::of(&value)?.within(&core.limits)?);
-        let step = self.step(&open.identity, StepKind::Step, Some(hash), stored);
-        let mut change = core.change(Some(self.lane)).step(step);
-        change
-            .payloads
-            .extend(large.into_iter().chain(payloads).map(|payload| (self.tenant.clone(), payload)));
-        change.document = document.map(Box::new);
-        let key = || open.identity.to_string();
-        match core.group.commit_one(change).await {
-            Ok(Verdict::Admitted) => Ok(value),
-            Ok(Verdict::Refused(refusal)) => Err(ExecError::Refused { key: key(), refusal }),
-            Err(source) => Err(ExecError::Store { key: key(), source }),
-        }
+        key: String,
+        guarded: G,
+    ) -> Result<Done<G::Answer>, G::Error> {
+        let (live, identity) = (self.clone(), open.identity.clone());
+        to_the_end(&self.engine.core.tracker, async move {
+            let core = &live.engine.core;
+            let with = |change: Change, answer: &G::Answer| {
+                let payload = Payload::of(answer)?.within(&core.limits)?;
+                let (value, large) = core.storable(payload);
+                let step = live.step(&identity, identity.kind.checkpoint(), Some(hash), value);
+                let mut change = change.in_lane(Some(live.lane)).step(step);
+                change.payloads.extend(large.map(|payload| (live.tenant.clone(), payload)));
+                Ok(change)
+            };
+            carry_out(core, &live.tenant, &guarded, &key, with).await
+        })
+        .await
     }
 }
 
-/// What something of a guard's comes to, and what is written with it.
-pub(crate) struct Guarded<T> {
-    pub(crate) value: T,
-    /// The guard's row, if it changes.
-    pub(crate) document: Option<Document>,
-    /// What the row names by its digest.
-    pub(crate) payloads: Vec<Payload>,
-}
-
-impl<T> Guarded<T> {
-    pub(crate) const fn of(value: T, document: Option<Document>) -> Self {
-        Self { value, document, payloads: Vec::new() }
+impl Label {
+    /// A name in a run, with an id where there may be several at once.
+    pub(crate) fn of(name: &str, id: Option<String>) -> Self {
+        Self { name: name.to_owned(), id }
     }
 }
 
-/// Which run asks for something of a guard's, in which turn, and under which id.
-pub(crate) struct Asking {
-    pub(crate) run: RunId,
-    pub(crate) turn: u32,
-    pub(crate) id: String,
-}
-
-impl ForTenant {
-    pub(crate) fn core(&self) -> Arc<Core> {
-        self.parts().0.core.clone()
-    }
-
-    pub(crate) fn tenant(&self) -> Tenant {
-        self.parts().1
-    }
-
-    /// Writes something of a guard's, and tells a run of it under a name of the engine's own: the run hears it, or is woken.
-    ///
-    /// # Crash
-    /// What is written and what the run is told are one transaction; who dies before the run was woken leaves a signal that
-    /// the next start finds.
-    pub(crate) async fn tell<B: Serialize + Sync>(
-        &self,
-        mut change: Change,
-        run: RunId,
-        (name, id): (&str, &str),
-        body: &B,
-    ) -> Result<Verdict, RunError> {
-        let (inner, tenant) = self.parts();
-        let body = Payload::of(body).map_err(ExecError::from)?;
-        let (_, pending) = inner.addressed(&tenant, run).await?.ok_or(RunError::Unknown { run })?;
-        let (signal, large) = inner.behind(&pending, &tenant, run, name.to_owned(), id.to_owned(), body);
-        change.payloads.extend(large.map(|payload| (tenant, payload)));
-        change.signal = Some(Box::new(signal.clone()));
-        let tracker = inner.core.tracker.clone();
-        // Dropped between the rows and the wake-up, this would leave a run that waits for what it has.
-        let told = to_the_end(&tracker, async move {
-            let verdict = inner.core.group.commit_one(change).await;
-            match &verdict {
-                Ok(Verdict::Admitted) => inner.delivered(signal).await,
-                _ => inner.perhaps_sent(signal),
-            }
-            verdict
-        });
-        Ok(told.await?)
-    }
-
-    /// The run waits to be told this: it has not ended, and has neither dropped the wait nor gone on to another turn since.
-    pub(crate) async fn waits_for(
-        &self,
-        run: RunId,
-        turn: u32,
-        (name, id): (&str, &str),
-    ) -> Result<bool, StoreError> {
-        let (inner, tenant) = self.parts();
-        let group = &inner.core.group;
-        if let Some(live) = inner.lives().into_iter().find(|live| live.id == run) {
-            // What it has dropped a moment ago is on its way to the disk. If it cannot be written, the run begins anew.
-            let _written = live.flushed().await;
-        }
-        let row = group.run_find(&tenant, run).await?.filter(|row| !row.state.is_final());
-        if row.is_none_or(|row| turn != row.base && turn != row.turn) {
-            return Ok(false);
-        }
-        let history = group.run_history(&tenant, run, Turns::between(turn, turn)).await?;
-        let wait = Identity { turn, kind: Kind::Signal, name: name.to_owned(), id: id.to_owned() };
-        let dropped = |past: &PastStep| {
-            past.kind == StepKind::Abandoned && past.name == wait.abandoned_name() && past.id == wait.id
-        };
-        Ok(!history.steps.iter().any(dropped))
+/// What the executor's error means in a run.
+pub(crate) fn exec_in_run(error: ExecError) -> Result<Failure, ExecError> {
+    match meaning(error) {
+        Meaning::Failure(failure) => Ok(failure),
+        Meaning::Stop(error) => Err(error),
     }
 }

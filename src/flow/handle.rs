@@ -236,6 +236,11 @@ impl ForTenant {
         (self.inner.clone(), self.tenant.clone())
     }
 
+    /// What carries out, and for whom.
+    pub(crate) fn core(&self) -> (Arc<crate::exec::Core>, Tenant) {
+        (self.inner.core.clone(), self.tenant.clone())
+    }
+
     /// A run that was started before.
     pub fn handle<O>(&self, run: RunId) -> RunHandle<O> {
         RunHandle::of(self.inner.clone(), self.tenant.clone(), run)

@@ -30,6 +30,7 @@ mod schedule;
 mod scope;
 mod select;
 mod signal;
+mod told;
 mod transaction;
 mod turns;
 mod workflow;
@@ -42,7 +43,7 @@ pub use ctx::{Ctx, Label};
 pub use engine::{Engine, EngineBuilder};
 pub use failure::{Failure, FailureCode};
 pub use guarantees::{Guarantees, WorkflowGuarantees};
-pub(crate) use guarded::{Asking, Guarded};
+pub(crate) use guarded::{Guarded, Proposal, exec_in_run};
 pub use handle::{ForTenant, PastTurn, RunError, RunHandle, StartRun};
 pub use queue::QueueStatus;
 #[cfg(feature = "schedule")]

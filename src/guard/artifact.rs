@@ -25,16 +25,17 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
-use crate::flow::{Asking, Ctx, Failure, FailureCode, ForTenant, Guarded, Label};
+use crate::flow::{Ctx, Failure, FailureCode, ForTenant, Guarded, Label, Proposal, exec_in_run};
 use crate::id::{Name, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, PayloadDigest, hex, unhex};
-use crate::store::{Document, Store as _, StoreError};
+use crate::store::{Change, Document, Store as _, StoreError};
 
 /// The guard that artifacts belong to.
 const KIND: &str = "artifact";
@@ -165,16 +166,11 @@ impl PutArtifact {
         let unfit = |error: crate::id::IdError| Failure::coded(FailureCode::Invalid, error.to_string());
         let kind = Name::new(kind).map_err(unfit)?;
         checked("artifact's id", &id, Key::MAX_BYTES / 2).map_err(unfit)?;
-        let content = Payload::of(content)?;
-        let (digest, place) = (hex(&content.digest().0), place(&kind, &id));
-        let label = Label::from(format!("~artifact/{kind}"));
-        let (tenant, wanted) = (ctx.tenant().clone(), digest.clone());
-        let put = |core: std::sync::Arc<Core>, asking: Asking| async move {
-            let content = content.within(&core.limits)?;
-            let version = Version { digest: wanted, sources, run: asking.run, at: core.now() };
-            written(&core, tenant, place, version, as_new, content).await
-        };
-        match ctx.guarded(label, &digest, put).await? {
+        let content = Payload::of(content)?.within(&ctx.core().0.limits)?;
+        let (digest, row) = (hex(&content.digest().0), place(&kind, &id));
+        let label = Label::of(&format!("~artifact/{kind}"), None);
+        let wish = Wish { digest: digest.clone(), sources, run: ctx.run_id(), as_new, content };
+        match ctx.guarded(label, &digest, Some(row), wish).await? {
             Put::Version(version) => Ok(Artifact { kind: kind.to_string(), id, version, digest }),
             Put::Other { digest: there } => {
                 let message = format!(
@@ -197,34 +193,55 @@ fn place(kind: &Name, id: &str) -> String {
     format!("{kind}/{id}")
 }
 
-async fn written(
-    core: &Core,
-    tenant: Tenant,
-    id: String,
-    version: Version,
+/// A content to be put.
+struct Wish {
+    digest: String,
+    sources: BTreeSet<String>,
+    run: RunId,
     as_new: bool,
     content: Payload,
-) -> Result<Guarded<Put>, ExecError> {
-    let failed = |source| ExecError::Store { key: id.clone(), source };
-    let row = core.group.document_find(&tenant, KIND, &id).await.map_err(failed)?;
-    let mut versions = row.as_ref().map_or_else(|| Ok(Versions::default()), read).map_err(failed)?;
-    let (before, now) = (versions.versions.clone(), version.at);
-    let put = versions.put(version, as_new);
-    if versions.versions == before {
-        return Ok(Guarded::of(put, None));
+}
+
+impl Guarded for Wish {
+    type Answer = Put;
+    type Error = ExecError;
+
+    fn propose<'a>(
+        &'a self,
+        core: &'a Core,
+        tenant: &'a Tenant,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Proposal<Put>, ExecError>> {
+        Box::pin(async move {
+            let failed = |source| ExecError::Store { key: id.to_owned(), source };
+            let row = core.group.document_find(tenant, KIND, id).await.map_err(failed)?;
+            let mut versions = row.as_ref().map_or_else(|| Ok(Versions::default()), read).map_err(failed)?;
+            let (before, now) = (versions.versions.clone(), core.now());
+            let (digest, sources) = (self.digest.clone(), self.sources.clone());
+            let put = versions.put(Version { digest, sources, run: self.run, at: now }, self.as_new);
+            if versions.versions == before {
+                return Ok(Proposal::Before(put));
+            }
+            let body = serde_json::to_string(&versions).unwrap_or_else(|_| unreachable!("text and numbers"));
+            let document = Document {
+                tenant: tenant.clone(),
+                kind: Name::new(KIND).unwrap_or_else(|_| unreachable!("a name like others")),
+                id: id.to_owned(),
+                revision: row.as_ref().map_or(0, |row| row.revision) + 1,
+                open: false,
+                body,
+                created_at: row.map_or(now, |row| row.created_at),
+                updated_at: now,
+            };
+            let mut change = Change { document: Some(Box::new(document)), ..core.change(None) };
+            change.payloads.push((tenant.clone(), self.content.clone()));
+            Ok(Proposal::Write(Box::new(change), put))
+        })
     }
-    let body = serde_json::to_string(&versions).unwrap_or_else(|_| unreachable!("text and numbers"));
-    let document = Document {
-        tenant,
-        kind: Name::new(KIND).unwrap_or_else(|_| unreachable!("a name like others")),
-        id,
-        revision: row.as_ref().map_or(0, |row| row.revision) + 1,
-        open: false,
-        body,
-        created_at: row.map_or(now, |row| row.created_at),
-        updated_at: now,
-    };
-    Ok(Guarded { value: put, document: Some(document), payloads: vec![content] })
+
+    fn in_run(error: ExecError) -> Result<Failure, ExecError> {
+        exec_in_run(error)
+    }
 }
 
 fn read(row: &Document) -> Result<Versions, StoreError> {
@@ -241,7 +258,7 @@ impl ForTenant {
         id: &str,
         version: Option<u32>,
     ) -> Result<Option<StoredArtifact>, StoreError> {
-        let (core, tenant) = (self.core(), self.tenant());
+        let (core, tenant) = self.core();
         let Ok(kind) = Name::new(kind) else { return Ok(None) };
         let Some(row) = core.group.document_find(&tenant, KIND, &place(&kind, id)).await? else {
             return Ok(None);

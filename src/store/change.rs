@@ -1,6 +1,7 @@
 //! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
 
 use super::document::Document;
+use super::memory::MemoryWrite;
 use super::queue::Admission;
 use super::rows::{Escalation, Evidence, Run, Schedule, Signal, Step, Use};
 use crate::clock::Timestamp;
@@ -47,8 +48,12 @@ pub struct Change {
     pub admission: Option<Box<Admission>>,
     /// The new state of a schedule, by the same rule as `record`; with the run that its tick begins, if it does.
     pub schedule: Option<Box<Schedule>>,
-    /// The new state of a guard's row, by the same rule as `record`.
+    /// The new state of a guard's row: at revision 1 a new one, otherwise one revision on from what is stored. Refused as
+    /// `Exists` if it is not: then another was first, and what is there is to be read again.
     pub document: Option<Box<Document>>,
+    /// Something is said to be remembered, or forgotten. Refused as `Exists` unless it takes the next place on its shelf,
+    /// and if its key or its form is taken: then another was first, and what is there is to be read again.
+    pub memory: Option<Box<MemoryWrite>>,
     /// A tenant's key for digests of secrets, when it is first seen; a key that exists stays.
     pub tenant_key: Option<(Tenant, DigestKey)>,
 }
@@ -149,6 +154,7 @@ impl Change {
             || self.admission.is_some()
             || self.schedule.is_some()
             || self.document.is_some()
+            || self.memory.is_some()
             || !self.escalations.is_empty()
     }
 
@@ -175,12 +181,14 @@ impl Change {
         })
     }
 
-    /// A change that asks "am I the first?": the start of an operation or of a run, a signal. That it is refused because
+    /// A change that asks "am I the first?": the start of an operation or of a run, a signal, a memory. That it is refused because
     /// somebody else was first is an answer, and holds up nothing behind it.
     pub fn is_question(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.revision == 1)
             || self.run.as_ref().is_some_and(|run| run.revision == 1)
             || self.signal.is_some()
+            || self.document.is_some()
+            || self.memory.is_some()
     }
 
     /// With this verdict nothing behind it in its lane may be written.

@@ -260,11 +260,13 @@ pub enum StepKind {
     Input,
     /// How the run was begun again: by whom, why, and what of its past does not count.
     Again,
+    /// What a guard answered when it wrote rows of its own: a memory.
+    Guard,
 }
 
 impl StepKind {
     /// All, for reading back.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Step,
         Self::Timer,
         Self::Drawn,
@@ -279,6 +281,7 @@ impl StepKind {
         Self::Turns,
         Self::Input,
         Self::Again,
+        Self::Guard,
     ];
 
     /// The number that rows hold. Never reuse one.
@@ -298,6 +301,7 @@ impl StepKind {
             Self::Turns => 12,
             Self::Input => 13,
             Self::Again => 14,
+            Self::Guard => 15,
         }
     }
 

@@ -95,7 +95,7 @@ fn hostile_names_and_large_contents() {
             let refused = ctx.artifact(kind, id).put(&1).await;
             assert_eq!(refused.map_err(|failure| failure.code), Err(FailureCode::Invalid), "{kind:?} {id:?}");
         }
-        let huge = "x".repeat(64_000_000);
+        let huge = "x".repeat(9_000_000);
         let refused = ctx.artifact("report", "huge").put(&huge).await;
         assert_eq!(refused.map_err(|failure| failure.code), Err(FailureCode::Invalid));
         Ok::<_, Failure>(artifact.version)

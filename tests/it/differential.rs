@@ -101,7 +101,7 @@ fn name(verdict: &Verdict) -> &'static str {
 fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
         Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Evidence, FenceOthers, Many,
-        NewRecord, NewRun, Payload, Receive, Retire, Signal, Step, TenantKey, Use,
+        NewRecord, NewRun, Payload, Receive, Remember, Retire, Signal, Step, TenantKey, Use,
     };
     let all = [
         Enrol,
@@ -124,15 +124,17 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         Again,
         Admit,
         Document,
+        Remember,
     ];
     let mut wanted: BTreeSet<_> = all.into_iter().map(|kind| (kind, "admitted")).collect();
     wanted.extend(all.into_iter().filter(|kind| *kind != Enrol).map(|kind| (kind, "fenced")));
     wanted.extend(all.map(|kind| (kind, "predecessor")));
-    wanted
-        .extend([Enrol, NewRecord, NewRun, Step, Signal, Document, Many, Again].map(|kind| (kind, "exists")));
     wanted.extend(
-        [NewRecord, ChangeRecord, ChangeRun, Receive, Ask, Answer, Document, Many, Again]
-            .map(|kind| (kind, "stale")),
+        [Enrol, NewRecord, NewRun, Step, Signal, Document, Remember, Many, Again]
+            .map(|kind| (kind, "exists")),
+    );
+    wanted.extend(
+        [NewRecord, ChangeRecord, ChangeRun, Receive, Ask, Answer, Many, Again].map(|kind| (kind, "stale")),
     );
     let guarded = [NewRecord, ChangeRecord, NewRun, ChangeRun, Step, Use, Ask, Answer, Many];
     wanted.extend(guarded.map(|kind| (kind, "invalid")));

@@ -7,10 +7,10 @@ use counterfoil::clock::Timestamp;
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Document, Escalation, Evidence, History, Pulse, QueueLoad, Refusal, Run, Schedule, Signal,
-    Store, StoreError, Turns, Use, Verdict, Worker,
+    Asked, Change, Contradiction, Document, Escalation, Evidence, History, KeyedDigest, Memory, MemorySource,
+    Pulse, QueueLoad, Refusal, Run, Schedule, Shelf, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
 };
-use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
+use counterfoil::{EscalationId, Fence, MemoryId, Payload, RecordId, RunId, Tenant};
 use tokio::sync::watch;
 
 type Picks = fn(&Change) -> bool;
@@ -202,6 +202,13 @@ asks! {
     document_find(tenant: &'a Tenant, kind: &'a str, id: &'a str) -> Option<Document>;
     document_list(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
     document_open(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
+    memory_find(tenant: &'a Tenant, id: MemoryId) -> Option<Memory>;
+    memory_keyed(tenant: &'a Tenant, key: &'a str) -> Option<MemorySource>;
+    memory_shelf(tenant: &'a Tenant, subject: &'a str, kind: &'a str, form: &'a KeyedDigest, newest: u32) -> Shelf;
+    memory_list(tenant: &'a Tenant, subject: &'a str, kind: &'a str, before: i64, limit: u32) -> Vec<Memory>;
+    memory_sources(tenant: &'a Tenant, id: MemoryId, after: i64, limit: u32) -> Vec<MemorySource>;
+    memory_said(tenant: &'a Tenant, id: MemoryId, source: &'a str) -> Option<u32>;
+    memory_contradictions(tenant: &'a Tenant, ids: &'a [MemoryId]) -> Vec<Contradiction>;
     run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
     escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
     escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

@@ -66,6 +66,9 @@ mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
 mod ledger_review;
+mod memory;
+mod memory_form;
+mod memory_pairs;
 #[path = "../own_server/mod.rs"]
 mod own_server;
 mod payload;
@@ -85,6 +88,7 @@ mod sim_command;
 mod sim_forgets;
 mod sim_found;
 mod sim_machine;
+mod sim_memory;
 mod sim_mutants;
 mod sim_nightly;
 mod sim_saga;

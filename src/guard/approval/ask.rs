@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::exec::approval::{body, next, review_of};
 use crate::exec::{Core, ExecError};
-use crate::flow::{Asking, Ctx, Failure, FailureCode, Guarded, Label};
+use crate::flow::{Ctx, Failure, FailureCode, Guarded, Label, Proposal, exec_in_run};
 use crate::id::{Name, Tenant};
 use crate::ledger::{Approval, Package, Review, ReviewOutcome};
 use crate::payload::hex;
-use crate::store::Document;
+use crate::store::{Change, Document};
 
 /// Something to be approved. Nothing happens before it is awaited; then the run waits until it is decided.
 ///
@@ -133,15 +133,12 @@ impl AskApproval {
     async fn ask(self) -> Result<Approval, Failure> {
         self.refuse_nonsense()?;
         let (ctx, what) = (self.ctx.clone(), self.package.what().to_owned());
+        let digest = hex(&self.package.digest()?.0);
         let id = self.id.as_ref().map(|id| format!("{id}@{}", self.version));
-        let label = match id {
-            Some(id) => Label::from((format!("~approval/{what}").as_str(), id)),
-            None => Label::from(format!("~approval/{what}")),
-        };
-        let (tenant, digest) = (ctx.tenant().clone(), hex(&self.package.digest()?.0));
-        let asked: Asked = ctx
-            .guarded(label, &digest, |core, asking| async move { self.question(&core, tenant, asking).await })
-            .await?;
+        let label = Label::of(&format!("~approval/{what}"), id);
+        // All versions of one id are one row.
+        let row = self.id.as_ref().map(|id| format!("{}/{what}/{id}", ctx.run_id()));
+        let asked: Asked = ctx.guarded(label, &digest.clone(), row, Question { ask: self, digest }).await?;
         outcome(&ctx, &what, asked).await
     }
 
@@ -156,54 +153,77 @@ impl AskApproval {
         };
         Err(Failure::coded(FailureCode::Misuse, format!("the approval of a {}: {why}", self.package.what())))
     }
+}
 
-    /// What is asked, and its row.
-    async fn question(
-        self,
-        core: &Core,
-        tenant: Tenant,
-        asking: Asking,
-    ) -> Result<Guarded<Asked>, ExecError> {
-        let what = self.package.what().to_owned();
-        let id = format!("{}/{what}/{}", asking.run, self.id.as_ref().unwrap_or(&asking.id));
-        let failed = |source| ExecError::Store { key: id.clone(), source };
-        let before = review_of(core, &tenant, &id).await.map_err(failed)?;
-        let now = core.store_time().await.map_err(failed)?;
-        // Of a run that is begun again, whoever looks at the earlier question must not answer this one.
-        let version = self.version.max(before.as_ref().map_or(0, |(_, review)| review.version) + 1);
-        let review = Review {
-            run: asking.run,
-            turn: asking.turn,
-            version,
-            what,
-            for_whom: self.for_whom,
-            content: self.package.content()?.decode()?,
-            digest: hex(&self.package.digest()?.0),
-            reviewers: self.reviewers,
-            quorum: self.quorum,
-            requested_by: self.requested_by,
-            expires_at: self.expires_in.map(|limit| now.after(limit)),
-            valid_ms: self.valid_for.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
-            single_use: self.single_use,
+/// A question to be put.
+struct Question {
+    ask: AskApproval,
+    digest: String,
+}
+
+impl Guarded for Question {
+    type Answer = Asked;
+    type Error = ExecError;
+
+    fn propose<'a>(
+        &'a self,
+        core: &'a Core,
+        tenant: &'a Tenant,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Proposal<Asked>, ExecError>> {
+        Box::pin(async move {
+            let failed = |source| ExecError::Store { key: id.to_owned(), source };
+            let before = review_of(core, tenant, id).await.map_err(failed)?;
+            let now = core.store_time().await.map_err(failed)?;
+            let past = before.as_ref().map_or(0, |(_, review)| review.version);
+            let review = self.review(past, now)?;
+            let asked = Asked { id: id.to_owned(), version: review.version, expires_at: review.expires_at };
+            let document = match before {
+                Some((row, _)) => next(row, &review, now),
+                None => Document {
+                    tenant: tenant.clone(),
+                    kind: kind(),
+                    id: id.to_owned(),
+                    revision: 1,
+                    open: true,
+                    body: body(&review),
+                    created_at: now,
+                    updated_at: now,
+                },
+            };
+            let change = Change { document: Some(Box::new(document)), ..core.change(None) };
+            Ok(Proposal::Write(Box::new(change), asked))
+        })
+    }
+
+    fn in_run(error: ExecError) -> Result<Failure, ExecError> {
+        exec_in_run(error)
+    }
+}
+
+impl Question {
+    /// What is asked, after so many versions. Of a run that is begun again, whoever looks at an earlier one must not answer
+    /// this one.
+    fn review(&self, past: u32, now: Timestamp) -> Result<Review, ExecError> {
+        let ask = &self.ask;
+        Ok(Review {
+            run: ask.ctx.run_id(),
+            turn: ask.ctx.scope(),
+            version: ask.version.max(past + 1),
+            what: ask.package.what().to_owned(),
+            for_whom: ask.for_whom.clone(),
+            content: ask.package.content()?.decode()?,
+            digest: self.digest.clone(),
+            reviewers: ask.reviewers.clone(),
+            quorum: ask.quorum,
+            requested_by: ask.requested_by.clone(),
+            expires_at: ask.expires_in.map(|limit| now.after(limit)),
+            valid_ms: ask.valid_for.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            single_use: ask.single_use,
             votes: Vec::new(),
             outcome: None,
             used_by: None,
-        };
-        let asked = Asked { id: id.clone(), version, expires_at: review.expires_at };
-        let document = match before {
-            Some((row, _)) => next(row, &review, now),
-            None => Document {
-                tenant,
-                kind: kind(),
-                id,
-                revision: 1,
-                open: true,
-                body: body(&review),
-                created_at: now,
-                updated_at: now,
-            },
-        };
-        Ok(Guarded::of(asked, Some(document)))
+        })
     }
 }
 
@@ -226,8 +246,8 @@ async fn outcome(ctx: &Ctx, what: &str, asked: Asked) -> Result<Approval, Failur
     let told = match in_time {
         Some(told) => told,
         None => {
-            let (label, tenant) = (Label::from(("~approval over", heard)), ctx.tenant().clone());
-            ctx.guarded(label, "", |core, _| async move { expired(&core, &tenant, &asked).await }).await?
+            let label = Label::of("~approval over", Some(heard));
+            ctx.guarded(label, &asked.version, Some(asked.id.clone()), TimeOver(asked.version)).await?
         }
     };
     match told {
@@ -243,16 +263,36 @@ async fn outcome(ctx: &Ctx, what: &str, asked: Asked) -> Result<Approval, Failur
     }
 }
 
-/// The time is over. Somebody may have decided at the last moment: whoever wrote first is right.
-async fn expired(core: &Core, tenant: &Tenant, asked: &Asked) -> Result<Guarded<Told>, ExecError> {
-    let failed = |source| ExecError::Store { key: asked.id.clone(), source };
-    let found = review_of(core, tenant, &asked.id).await.map_err(failed)?;
-    let Some((row, review)) = found.filter(|(_, review)| review.version == asked.version) else {
-        return Ok(Guarded::of(Told { outcome: ReviewOutcome::Expired, approval: None }, None));
-    };
-    match review.ended(ReviewOutcome::Expired) {
-        Some(over) => Ok(Guarded::of(Told::of(&asked.id, &over), Some(next(row, &over, core.now())))),
-        None => Ok(Guarded::of(Told::of(&asked.id, &review), None)),
+/// The time to decide about this version is over. Somebody may have decided at the last moment: whoever wrote first is right.
+struct TimeOver(u32);
+
+impl Guarded for TimeOver {
+    type Answer = Told;
+    type Error = ExecError;
+
+    fn propose<'a>(
+        &'a self,
+        core: &'a Core,
+        tenant: &'a Tenant,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Proposal<Told>, ExecError>> {
+        Box::pin(async move {
+            let failed = |source| ExecError::Store { key: id.to_owned(), source };
+            let found = review_of(core, tenant, id).await.map_err(failed)?;
+            let Some((row, review)) = found.filter(|(_, review)| review.version == self.0) else {
+                return Ok(Proposal::Before(Told { outcome: ReviewOutcome::Expired, approval: None }));
+            };
+            let Some(over) = review.ended(ReviewOutcome::Expired) else {
+                return Ok(Proposal::Before(Told::of(id, &review)));
+            };
+            let document = Some(Box::new(next(row, &over, core.now())));
+            let change = Change { document, ..core.change(None) };
+            Ok(Proposal::Write(Box::new(change), Told::of(id, &over)))
+        })
+    }
+
+    fn in_run(error: ExecError) -> Result<Failure, ExecError> {
+        exec_in_run(error)
     }
 }
 

@@ -95,14 +95,15 @@ impl ForTenant {
     /// What is to be decided, by id, from behind `after` on. A run that has moved on meanwhile may still be listed: who
     /// decides is told.
     pub async fn reviews(&self, after: Option<&str>) -> Result<Vec<OpenReview>, StoreError> {
-        let rows =
-            self.core().group.document_open(&self.tenant(), Review::KIND, after.unwrap_or(""), PAGE).await?;
+        let (core, tenant) = self.core();
+        let rows = core.group.document_open(&tenant, Review::KIND, after.unwrap_or(""), PAGE).await?;
         rows.iter().map(|row| Ok(open_review(row, read(row)?))).collect()
     }
 
     /// What was asked under this id, and what has come of it.
     pub async fn review(&self, id: &str) -> Result<Option<OpenReview>, StoreError> {
-        let found = review_of(&self.core(), &self.tenant(), id).await?;
+        let (core, tenant) = self.core();
+        let found = review_of(&core, &tenant, id).await?;
         Ok(found.map(|(row, review)| open_review(&row, review)))
     }
 
@@ -136,7 +137,7 @@ impl Decide {
         let Self { tenant, id, version, vote } = self;
         let (by, approves, reason) = vote.unwrap_or_default();
         checked("reviewer", &by, Name::MAX_BYTES)?;
-        let (core, owner) = (tenant.core(), tenant.tenant());
+        let (core, owner) = tenant.core();
         let heard = heard_as(&id, version);
         let key = Key::of(Review::KIND).target(&heard).operation(&by).hashed().render()?;
         let request = Payload::of(&(version, approves))?;

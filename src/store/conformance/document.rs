@@ -51,10 +51,10 @@ pub async fn changes_follow_one_another(store: &dyn Store) {
     admit(store, &[set(&sample, &second)]).await;
     let run = sample.run("late");
     let late = set(&other, &Document { revision: 2, ..twin.clone() }).run(run.clone());
-    assert_eq!(refused(store, late).await, Some(Refusal::Stale));
+    assert_eq!(refused(store, late).await, Some(Refusal::Exists));
     assert_eq!(store.run_find(&run.tenant, run.id).await.unwrap(), None);
     let nowhere = Document { revision: 2, ..document(&sample, "b") };
-    assert_eq!(refused(store, set(&sample, &nowhere)).await, Some(Refusal::Stale));
+    assert_eq!(refused(store, set(&sample, &nowhere)).await, Some(Refusal::Exists));
     assert_eq!(store.document_find(&sample.tenant, "approval", "a").await.unwrap(), Some(second));
     let next = Sample::enrol(store, "eve").await;
     admit(store, &[fence_others(next.fence)]).await;

@@ -6,10 +6,8 @@ use crate::store::{Document, Refusal};
 
 impl Tables {
     pub(super) fn check_document(&self, document: &Document) -> Result<(), Refusal> {
-        match self.documents.get(&key(document)) {
-            Some(_) if document.revision == 1 => Err(Refusal::Exists),
-            stored => follows(stored.map_or(0, |stored| stored.revision), document.revision),
-        }
+        let stored = self.documents.get(&key(document)).map_or(0, |stored| stored.revision);
+        follows(stored, document.revision).map_err(|_| Refusal::Exists)
     }
 
     pub(super) fn write_document(&mut self, document: &Document) {

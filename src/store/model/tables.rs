@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::memory::Memories;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
@@ -30,6 +31,7 @@ pub(super) struct Tables {
     pub(super) queues: BTreeMap<String, Bucket>,
     pub(super) schedules: BTreeMap<(Tenant, String), Schedule>,
     pub(super) documents: BTreeMap<(Tenant, String, String), Document>,
+    pub(super) memories: Memories,
     /// Each with whether its run has received it.
     pub(super) signals: BTreeMap<(Tenant, RunId, String, String), (Signal, bool)>,
 }
@@ -81,6 +83,9 @@ impl Tables {
         }
         if let Some(document) = &change.document {
             self.check_document(document)?;
+        }
+        if let Some(memory) = &change.memory {
+            self.memories.check(memory)?;
         }
         if let Some(run) = &change.run {
             match self.runs.get(&run.id) {
@@ -140,6 +145,7 @@ impl Tables {
         };
         let schedule = change.schedule.as_deref().map(|schedule| self.has_schedule(schedule));
         let document = change.document.as_deref().map(|document| self.has_document(document));
+        let memory = change.memory.as_deref().map(|memory| self.memories.has(memory));
         let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
         let record = change.record.as_deref().map(|record| self.records.get(&record.id) == Some(record));
         let steps = change.steps.iter().map(|step| {
@@ -153,7 +159,7 @@ impl Tables {
         let stored = |signal: &Signal| self.signals.get(&signal_key(signal));
         let signal = change.signal.as_deref().map(|signal| stored(signal).is_some_and(|(s, _)| s == signal));
         let received = change.received.as_deref().map(|signal| stored(signal).is_some_and(|(_, r)| *r));
-        let all: Vec<bool> = [worker, schedule, document, run, record, signal, received]
+        let all: Vec<bool> = [worker, schedule, document, memory, run, record, signal, received]
             .into_iter()
             .flatten()
             .chain(steps)
@@ -174,6 +180,9 @@ impl Tables {
         }
         if let Some(document) = &change.document {
             self.write_document(document);
+        }
+        if let Some(memory) = &change.memory {
+            self.memories.write(memory);
         }
         for (tenant, payload) in &change.payloads {
             self.payloads.entry((tenant.clone(), payload.digest().0)).or_insert_with(|| payload.clone());

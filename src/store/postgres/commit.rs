@@ -64,6 +64,7 @@ pub(super) fn must_be_judged(change: &Change) -> bool {
         || change.admission.is_some()
         || change.schedule.is_some()
         || change.document.is_some()
+        || change.memory.is_some()
         || (change.fence.is_none() && change.needs_fence())
 }
 
@@ -82,6 +83,7 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
             && change.worker.is_none()
             && change.schedule.is_none()
             && change.document.is_none()
+            && change.memory.is_none()
             && change.tenant_key.is_none()
             && change.prune.is_none();
         alone && change.fence == Some(fence) && change.lane.is_none()

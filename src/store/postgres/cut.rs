@@ -34,6 +34,7 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
     let of_signal = || change.signal.as_ref().or(change.received.as_ref()).map(|signal| &signal.tenant);
     let of_schedule = || change.schedule.as_ref().map(|schedule| &schedule.tenant);
     let of_document = || change.document.as_ref().map(|document| &document.tenant);
+    let of_memory = || change.memory.as_ref().map(|write| &write.memory.tenant);
     let of_evidence = || change.evidence.as_ref().map(|evidence| &evidence.tenant);
     let of_payload = || change.payloads.first().map(|(tenant, _)| tenant);
     let of_key = || change.tenant_key.as_ref().map(|(tenant, _)| tenant);
@@ -45,6 +46,7 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
         .or_else(of_signal)
         .or_else(of_schedule)
         .or_else(of_document)
+        .or_else(of_memory)
         .or_else(of_evidence)
         .or_else(of_payload)
         .or_else(of_key)

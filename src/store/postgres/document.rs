@@ -9,19 +9,17 @@ use crate::id::{Name, Tenant};
 use crate::store::{Document, Refusal};
 
 /// They change rarely: each is a statement of its own, inside the change's savepoint, after it was seen that its worker may
-/// write. By the same rule as a run: revision 1 inserts, any other moves on by exactly one.
+/// write. Revision 1 inserts, any other moves on by exactly one.
 pub(super) async fn write(
     connection: &mut PgConnection,
     document: &Document,
 ) -> Result<Option<Refusal>, sqlx::Error> {
-    let (sql, refusal) = if document.revision == 1 {
-        let sql = "INSERT INTO document (tenant, kind, id, revision, open, body, created_at, updated_at) \
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
-        (sql, Refusal::Exists)
+    let sql = if document.revision == 1 {
+        "INSERT INTO document (tenant, kind, id, revision, open, body, created_at, updated_at) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING"
     } else {
-        let sql = "UPDATE document SET revision = $4, open = $5, body = $6, created_at = $7, updated_at = $8 \
-                   WHERE tenant = $1 AND kind = $2 AND id = $3 AND revision = $4 - 1";
-        (sql, Refusal::Stale)
+        "UPDATE document SET revision = $4, open = $5, body = $6, created_at = $7, updated_at = $8 \
+                   WHERE tenant = $1 AND kind = $2 AND id = $3 AND revision = $4 - 1"
     };
     let written = sqlx::query(sql)
         .bind(document.tenant.as_str())
@@ -35,7 +33,7 @@ pub(super) async fn write(
         .persistent(false)
         .execute(connection)
         .await?;
-    Ok((written.rows_affected() == 0).then_some(refusal))
+    Ok((written.rows_affected() == 0).then_some(Refusal::Exists))
 }
 
 fn read(row: &PgRow) -> Result<Document, StoreError> {

@@ -26,7 +26,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 6] = [
+pub(super) const MIGRATIONS: [Migration; 7] = [
     Migration {
         number: 1,
         name: "record",
@@ -59,9 +59,15 @@ pub(super) const MIGRATIONS: [Migration; 6] = [
     },
     Migration {
         number: 6,
-        name: "document",
-        sql: include_str!("../../../migrations/postgres/0006_document.sql"),
+        name: "memory",
+        sql: include_str!("../../../migrations/postgres/0006_memory.sql"),
         works_from: 6,
+    },
+    Migration {
+        number: 7,
+        name: "document",
+        sql: include_str!("../../../migrations/postgres/0007_document.sql"),
+        works_from: 7,
     },
 ];
 

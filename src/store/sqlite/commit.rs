@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, document, escalation, failure, payload, primary_code, queue, record, run, schedule,
-    signal, step, worker,
+    StoreError, Writer, document, escalation, failure, memory, payload, primary_code, queue, record, run,
+    schedule, signal, step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -42,6 +42,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
             || change.admission.is_some()
             || change.schedule.is_some()
             || change.document.is_some()
+            || change.memory.is_some()
             || unguarded.is_some_and(|fence| !guarded(fence))
     })
 }
@@ -168,6 +169,9 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     if let Some(document) = &change.document {
         document::write(connection, document).await?;
     }
+    if let Some(memory) = &change.memory {
+        memory::write(connection, memory).await?;
+    }
     for part in batch(&[change]).into_parts() {
         execute(connection, inserts(&part).into(), part).await?;
     }
@@ -198,6 +202,12 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
     if let Some(document) = &change.document {
         told_apart = true;
         if !document::is_written(connection, document).await? {
+            return Ok(false);
+        }
+    }
+    if let Some(memory) = &change.memory {
+        told_apart = true;
+        if !memory::is_written(connection, memory).await? {
             return Ok(false);
         }
     }
@@ -252,7 +262,9 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
     const FOREIGN_KEY: &str = "787";
     const TRIGGER: &str = "1811";
     if matches!(error, sqlx::Error::RowNotFound) {
-        return Refusal::Stale;
+        // Of a shelf, another has taken the place; of a guard's row, the revision.
+        let another = change.memory.is_some() || change.document.is_some();
+        return if another { Refusal::Exists } else { Refusal::Stale };
     }
     let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };
     match error.code().as_deref() {

@@ -9,7 +9,7 @@ use crate::id::{Name, Tenant};
 use crate::store::Document;
 
 /// They change rarely: each is a statement of its own, inside the change's savepoint, after it was seen that its worker may
-/// write. By the same rule as a run: revision 1 inserts, any other moves on by exactly one.
+/// write. Revision 1 inserts, any other moves on by exactly one.
 pub(super) async fn write(connection: &mut SqliteConnection, document: &Document) -> Result<(), sqlx::Error> {
     let sql = if document.revision == 1 {
         "INSERT INTO document (tenant, kind, id, revision, open, body, created_at, updated_at) \

@@ -6,8 +6,9 @@ use counterfoil::ledger::{ErrorKind, Record, RecordedFailure, State as Outcome};
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Admission, Change, Document, Escalation, EscalationKind, Evidence, InQueue, Lane, Model, Queue,
-    Resolution, Run, RunState, Signal, Step, StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
+    Admission, Change, Contradiction, Difference, Document, Escalation, EscalationKind, Evidence, Forgotten,
+    InQueue, Lane, Memory, MemorySource, MemoryWrite, Model, Queue, Resolution, Run, RunState, Signal, Step,
+    StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
@@ -35,6 +36,7 @@ pub(super) enum Kind {
     Again,
     Admit,
     Document,
+    Remember,
 }
 
 /// Writes random changes, most of which make sense.
@@ -48,6 +50,7 @@ pub(super) struct Author {
     steps: Vec<Step>,
     signals: Vec<Signal>,
     documents: Vec<Document>,
+    memories: Vec<MemoryWrite>,
     past: Vec<Change>,
 }
 
@@ -63,6 +66,7 @@ impl Author {
             steps: Vec::new(),
             signals: Vec::new(),
             documents: Vec::new(),
+            memories: Vec::new(),
             past: Vec::new(),
         }
     }
@@ -101,6 +105,7 @@ impl Author {
                     self.documents.retain(|known| place(known) != place(document));
                     self.documents.push(document.clone());
                 }
+                self.memories.extend(change.memory.as_deref().cloned());
             }
             if let Some(WorkerChange::Enrol { name, .. }) = &change.worker
                 && verdict.is_admitted()
@@ -137,8 +142,9 @@ impl Author {
             29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
             32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
-            37 => (Kind::Document, Change { document: Some(Box::new(self.document(&worker))), ..change }),
+            38 => (Kind::Document, Change { document: Some(Box::new(self.document(&worker))), ..change }),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
+            37 => (Kind::Remember, Change { memory: Some(Box::new(self.memory(&worker))), ..change }),
             _ => (Kind::Many, self.many(&worker)),
         };
         let change = change.in_lane(self.lane());
@@ -242,9 +248,37 @@ impl Author {
         }
     }
 
+    /// Something new, the same once more, or something forgotten; now and then at a place that is taken.
+    fn memory(&mut self, worker: &Sample) -> MemoryWrite {
+        let subject = ["ann", "bob"][self.below(2)];
+        let on_shelf =
+            |write: &&MemoryWrite| write.memory.tenant == worker.tenant && write.memory.subject == subject;
+        let last = self.memories.iter().filter(on_shelf).map(|write| write.place).max().unwrap_or_default();
+        let known: Vec<_> = self.memories.iter().filter(on_shelf).cloned().collect();
+        let place = if self.one_in(6) { last + i64::from(self.one_in(2)) * 2 } else { last + 1 }.max(1);
+        let key = self.below(40).to_string();
+        if known.is_empty() || self.one_in(3) {
+            let mut new = worker.memory(subject, place, &self.below(20).to_string());
+            new.source.as_mut().unwrap().key = key;
+            new.contradicts = known.iter().rev().take(self.below(3)).map(|other| mark(&new, other)).collect();
+            return new;
+        }
+        let known = known[self.below(known.len())].memory.clone();
+        let memory = Memory { confidence: known.confidence + 1, sources: known.sources + 1, ..known };
+        if self.one_in(3) {
+            let forgotten = Forgotten { by: self.text(), reason: self.text(), at: Timestamp(9) };
+            let memory = Memory { content: String::new(), forgotten: Some(forgotten), ..memory };
+            return MemoryWrite { place, memory, form: None, source: None, contradicts: Vec::new() };
+        }
+        let form = self.one_in(4).then(|| [u8::try_from(self.below(9)).unwrap(); 32]);
+        let said = worker.said(&memory, place, &key);
+        let source = Some(MemorySource { source: self.text(), content: self.text(), ..said });
+        MemoryWrite { place, memory, form, source, contradicts: Vec::new() }
+    }
+
     fn new_run(&mut self, worker: &Sample) -> Run {
         let mut run =
-            if self.one_in(4) { worker.run_without_key() } else { worker.run(&self.below(20).to_string()) };
+            if self.one_in(4) { worker.run_without_key() } else { worker.run(&self.below(10).to_string()) };
         run.state = if self.one_in(2) { RunState::Active } else { self.run_state() };
         if self.one_in(3) {
             let key = self.one_in(2).then(|| self.below(2).to_string());
@@ -334,7 +368,7 @@ impl Author {
         Document {
             tenant: worker.tenant.clone(),
             kind: sample::name(["approval", "artifact"][self.below(2)]),
-            id: self.below(6).to_string(),
+            id: self.below(2).to_string(),
             revision: 1,
             open: self.one_in(2),
             body: self.text(),
@@ -479,4 +513,8 @@ impl Author {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+}
+
+fn mark(new: &MemoryWrite, other: &MemoryWrite) -> Contradiction {
+    Contradiction { memory: new.memory.id, other: other.memory.id, differs: Difference::Number }
 }

@@ -1,0 +1,97 @@
+//! What a guard (layer 5) tells a run, under a name of the engine's own: in one change with what the guard writes.
+
+use futures_util::future::Either;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::ctx::{Ctx, Label};
+use super::failure::Failure;
+use super::handle::{ForTenant, RunError};
+use super::inbox::Wanted;
+use super::replay::{Identity, Kind};
+use crate::clock::Timestamp;
+use crate::exec::{ExecError, to_the_end};
+use crate::id::RunId;
+use crate::payload::Payload;
+use crate::store::{Change, PastStep, StepKind, Store as _, StoreError, Turns, Verdict};
+
+impl Ctx {
+    /// Waits for what the engine says to the run under a name of its own, however long that takes.
+    pub(crate) async fn told<T: DeserializeOwned>(&self, name: &str, id: &str) -> Result<T, Failure> {
+        let wanted = Wanted { name: name.to_owned(), id: Some(id.to_owned()) };
+        let body = self.receive(Label::from((name, id)), wanted).await?;
+        self.decoded("signal", &body).await
+    }
+
+    /// The same, but not longer than until this instant.
+    pub(crate) async fn told_before<T: DeserializeOwned + Send>(
+        &self,
+        name: &str,
+        id: &str,
+        at: Timestamp,
+    ) -> Result<Option<T>, Failure> {
+        let too_late = self.sleep_until(Label::from((name, id)), at);
+        match self.select(Label::from((name, id)), self.told(name, id), too_late).await? {
+            Either::Left(told) => told.map(Some),
+            Either::Right(slept) => slept.map(|()| None),
+        }
+    }
+}
+
+impl ForTenant {
+    /// Writes something of a guard's, and tells a run of it under a name of the engine's own: the run hears it, or is woken.
+    ///
+    /// # Crash
+    /// What is written and what the run is told are one transaction; who dies before the run was woken leaves a signal that
+    /// the next start finds.
+    pub(crate) async fn tell<B: Serialize + Sync>(
+        &self,
+        mut change: Change,
+        run: RunId,
+        (name, id): (&str, &str),
+        body: &B,
+    ) -> Result<Verdict, RunError> {
+        let (inner, tenant) = self.parts();
+        let body = Payload::of(body).map_err(ExecError::from)?;
+        let (_, pending) = inner.addressed(&tenant, run).await?.ok_or(RunError::Unknown { run })?;
+        let (signal, large) = inner.behind(&pending, &tenant, run, name.to_owned(), id.to_owned(), body);
+        change.payloads.extend(large.map(|payload| (tenant, payload)));
+        change.signal = Some(Box::new(signal.clone()));
+        let tracker = inner.core.tracker.clone();
+        // Dropped between the rows and the wake-up, this would leave a run that waits for what it has.
+        let told = to_the_end(&tracker, async move {
+            let verdict = inner.core.group.commit_one(change).await;
+            match &verdict {
+                Ok(Verdict::Admitted) => inner.delivered(signal).await,
+                _ => inner.perhaps_sent(signal),
+            }
+            verdict
+        });
+        Ok(told.await?)
+    }
+
+    /// The run waits to be told this: it has not ended, and has neither dropped the wait nor gone on to another turn since.
+    pub(crate) async fn waits_for(
+        &self,
+        run: RunId,
+        turn: u32,
+        (name, id): (&str, &str),
+    ) -> Result<bool, StoreError> {
+        let (inner, tenant) = self.parts();
+        let group = &inner.core.group;
+        if let Some(live) = inner.lives().into_iter().find(|live| live.id == run) {
+            // What it has dropped a moment ago is on its way to the disk. If it cannot be written, the run begins anew.
+            let _written = live.flushed().await;
+        }
+        let row = group.run_find(&tenant, run).await?.filter(|row| !row.state.is_final());
+        if row.is_none_or(|row| turn != row.base && turn != row.turn) {
+            return Ok(false);
+        }
+        let history = group.run_history(&tenant, run, Turns::between(turn, turn)).await?;
+        let wait = Identity { turn, kind: Kind::Signal, name: name.to_owned(), id: id.to_owned() };
+        let dropped = |past: &PastStep| {
+            past.kind == StepKind::Abandoned && past.name == wait.abandoned_name() && past.id == wait.id
+        };
+        Ok(!history.steps.iter().any(dropped))
+    }
+}

@@ -85,7 +85,7 @@ pub mod store;
 pub mod tool;
 
 pub use clock::{Clock, SystemClock, Timestamp};
-pub use exec::{Executor, Outcome, ToolRequest};
+pub use exec::{Executor, Outcome, ToolRequest, outbox};
 pub use flow::{Ctx, Engine, Failure, Turn};
 pub use id::{EscalationId, Fence, IdError, Name, RecordId, RunId, Tenant, client_key};
 pub use ledger::{Approval, Key, Package};

@@ -11,6 +11,7 @@ use super::agenda::Agenda;
 use super::database::Database;
 use super::inflight::InFlight;
 use super::lease::{Lease, Moment};
+use super::outbox::Publishing;
 use super::outcome::ExecError;
 use super::peers::{Peers, Shared};
 use crate::clock::{SharedClock, Timestamp};
@@ -33,6 +34,7 @@ pub(crate) struct Core {
     pub(super) peers: Peers,
     pub(super) in_flight: Arc<InFlight>,
     pub(crate) agenda: Arc<Agenda>,
+    pub(crate) publishing: Publishing,
     /// Calls whose callers went away, and background lookups.
     pub(crate) tracker: TaskTracker,
     lanes: AtomicU64,
@@ -51,6 +53,7 @@ impl std::fmt::Debug for Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.agenda.wake(); // it sees that there is nothing left to do
+        self.group.events().notify_one(); // and so does the publisher
     }
 }
 
@@ -124,6 +127,7 @@ impl Core {
             peers,
             in_flight: Arc::default(),
             agenda: Arc::default(),
+            publishing: Publishing::default(),
             tracker: TaskTracker::new(),
             lanes: AtomicU64::new(1),
             closing: AtomicBool::new(false),

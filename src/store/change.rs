@@ -1,5 +1,6 @@
 //! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
 
+use super::outbox::{Aggregate, OutboxEvent, Published};
 use super::queue::Admission;
 use super::rows::{Escalation, Evidence, Run, Schedule, Signal, Step, Use};
 use crate::clock::Timestamp;
@@ -46,6 +47,13 @@ pub struct Change {
     pub admission: Option<Box<Admission>>,
     /// The new state of a schedule, by the same rule as `record`; with the run that its tick begins, if it does.
     pub schedule: Option<Box<Schedule>>,
+    /// Events that are to be published, each the next one of its aggregate. Refused as `Exists` if one of this id is there.
+    pub events: Vec<OutboxEvent>,
+    /// How far aggregates are published, by the same rule as `record`: each is there from its first event on, at revision
+    /// 1. Not together with events of the same aggregate.
+    pub aggregates: Vec<Aggregate>,
+    /// Published events that nobody will ask for any more: each goes, and all before it of its aggregate.
+    pub forgotten: Vec<Published>,
     /// A tenant's key for digests of secrets, when it is first seen; a key that exists stays.
     pub tenant_key: Option<(Tenant, DigestKey)>,
 }
@@ -86,6 +94,8 @@ pub enum WorkerChange {
         /// When.
         at: Timestamp,
     },
+    /// The worker publishes what is in the outbox, from now until it ends. Refused as `Exists` while another one does.
+    Publish,
     /// The worker goes in order: what it leaves has not killed it.
     Retire {
         /// When.
@@ -146,6 +156,9 @@ impl Change {
             || self.admission.is_some()
             || self.schedule.is_some()
             || !self.escalations.is_empty()
+            || !self.events.is_empty()
+            || !self.aggregates.is_empty()
+            || !self.forgotten.is_empty()
     }
 
     /// What a refused change reports of its attempt's own answer (REC-9); nothing if it rests on a lookup or on a

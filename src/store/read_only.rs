@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError,
-    Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse, QueueLoad,
+    Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -94,6 +94,12 @@ impl Store for ReadOnly {
         schedule_find(tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
         schedule_list(tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
         schedule_due(until: Timestamp, limit: u32) -> Vec<Schedule>;
+        outbox_due(until: Timestamp, limit: u32) -> Vec<Due>;
+        outbox_next(after: Timestamp) -> Option<Timestamp>;
+        outbox_published(after: Timestamp, limit: u32) -> Vec<Published>;
+        outbox_find(tenant: &'a Tenant, id: &'a str) -> Option<OutboxEvent>;
+        outbox_aggregate(tenant: &'a Tenant, name: &'a str) -> Option<Aggregate>;
+        outbox_set_aside(tenant: &'a Tenant, question: EscalationId) -> Option<Aggregate>;
         run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

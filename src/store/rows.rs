@@ -260,11 +260,13 @@ pub enum StepKind {
     Input,
     /// How the run was begun again: by whom, why, and what of its past does not count.
     Again,
+    /// An event that the run emitted.
+    Emitted,
 }
 
 impl StepKind {
     /// All, for reading back.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Step,
         Self::Timer,
         Self::Drawn,
@@ -279,6 +281,7 @@ impl StepKind {
         Self::Turns,
         Self::Input,
         Self::Again,
+        Self::Emitted,
     ];
 
     /// The number that rows hold. Never reuse one.
@@ -298,6 +301,7 @@ impl StepKind {
             Self::Turns => 12,
             Self::Input => 13,
             Self::Again => 14,
+            Self::Emitted => 21,
         }
     }
 
@@ -424,6 +428,8 @@ pub enum EscalationKind {
     Unconfirmed,
     /// Somebody paused a run.
     Paused,
+    /// An event could not be published: it is set aside, and what follows it in its aggregate waits.
+    Unpublished,
 }
 
 impl EscalationKind {
@@ -451,6 +457,7 @@ impl EscalationKind {
             Self::UnknownTool => "unknown tool",
             Self::Unconfirmed => "unconfirmed",
             Self::Paused => "paused",
+            Self::Unpublished => "unpublished",
         }
     }
 
@@ -467,6 +474,7 @@ impl EscalationKind {
             Self::UnknownTool => 8,
             Self::Unconfirmed => 9,
             Self::Paused => 10,
+            Self::Unpublished => 21,
         }
     }
 
@@ -483,6 +491,7 @@ impl EscalationKind {
             Self::UnknownTool,
             Self::Unconfirmed,
             Self::Paused,
+            Self::Unpublished,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)
@@ -550,6 +559,8 @@ pub struct Worker {
     pub retired: bool,
     /// Nothing of it is left to be taken over.
     pub settled: bool,
+    /// It publishes what is in the outbox.
+    pub publishes: bool,
 }
 
 /// What a worker that shares its store looks at from time to time, read in one query.
@@ -563,6 +574,8 @@ pub struct Pulse {
     pub next_due: Option<Timestamp>,
     /// Some run waits in a queue.
     pub queued: bool,
+    /// Some event waits to be published.
+    pub unpublished: bool,
 }
 
 /// Whose history is read: what was recorded under one number, and under a range of others.

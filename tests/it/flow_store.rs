@@ -7,8 +7,8 @@ use counterfoil::clock::Timestamp;
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Refusal, Run, Schedule, Signal, Store,
-    StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse, QueueLoad,
+    Refusal, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
 };
 use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
 use tokio::sync::watch;
@@ -199,6 +199,12 @@ asks! {
     schedule_find(tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
     schedule_list(tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
     schedule_due(until: Timestamp, limit: u32) -> Vec<Schedule>;
+    outbox_due(until: Timestamp, limit: u32) -> Vec<Due>;
+    outbox_next(after: Timestamp) -> Option<Timestamp>;
+    outbox_published(after: Timestamp, limit: u32) -> Vec<Published>;
+    outbox_find(tenant: &'a Tenant, id: &'a str) -> Option<OutboxEvent>;
+    outbox_aggregate(tenant: &'a Tenant, name: &'a str) -> Option<Aggregate>;
+    outbox_set_aside(tenant: &'a Tenant, question: EscalationId) -> Option<Aggregate>;
     run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
     escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
     escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

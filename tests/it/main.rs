@@ -63,6 +63,7 @@ mod ledger_hash;
 mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
+mod outbox;
 #[path = "../own_server/mod.rs"]
 mod own_server;
 mod payload;
@@ -83,6 +84,7 @@ mod sim_found;
 mod sim_machine;
 mod sim_mutants;
 mod sim_nightly;
+mod sim_outbox;
 mod sim_saga;
 mod sim_scenarios;
 mod sim_signal;

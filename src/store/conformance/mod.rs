@@ -25,6 +25,7 @@ pub mod escalation;
 pub mod evidence;
 pub mod fence;
 pub mod lane;
+pub mod outbox;
 pub mod queue;
 pub mod record;
 pub mod run;
@@ -106,6 +107,16 @@ macro_rules! conformance_cases {
                 a_lost_question_stops_nothing,
                 a_stale_change_stops_its_lane_even_if_it_asks,
                 is_kept_in_order;
+            outbox:
+                comes_back_as_it_was_written,
+                are_placed_in_their_order,
+                an_id_is_taken_once,
+                comes_with_its_checkpoint,
+                marks_follow_one_another,
+                the_longest_due_come_first,
+                only_published_ones_are_forgotten,
+                a_fenced_worker_publishes_nothing,
+                one_worker_publishes;
             queue:
                 comes_back_as_it_was_written,
                 limits_hold,
@@ -236,6 +247,7 @@ mod tests {
             ("evidence", include_str!("evidence.rs")),
             ("fence", include_str!("fence.rs")),
             ("lane", include_str!("lane.rs")),
+            ("outbox", include_str!("outbox.rs")),
             ("queue", include_str!("queue.rs")),
             ("record", include_str!("record.rs")),
             ("run", include_str!("run.rs")),

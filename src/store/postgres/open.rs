@@ -26,7 +26,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 5] = [
+pub(super) const MIGRATIONS: [Migration; 6] = [
     Migration {
         number: 1,
         name: "record",
@@ -56,6 +56,12 @@ pub(super) const MIGRATIONS: [Migration; 5] = [
         name: "schedule",
         sql: include_str!("../../../migrations/postgres/0005_schedule.sql"),
         works_from: 5,
+    },
+    Migration {
+        number: 6,
+        name: "outbox",
+        sql: include_str!("../../../migrations/postgres/0006_outbox.sql"),
+        works_from: 6,
     },
 ];
 

@@ -8,6 +8,7 @@ mod commit;
 mod escalation;
 mod lock;
 mod open;
+mod outbox;
 mod payload;
 mod queue;
 mod record;
@@ -30,8 +31,8 @@ use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::{
-    Asked, Change, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError,
-    Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse, QueueLoad,
+    Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -40,6 +41,9 @@ use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 pub use super::transaction::TransactionError;
 pub use open::Options;
+pub(crate) use outbox::add_event;
+#[cfg(feature = "sim")]
+pub(crate) use outbox::{simulate, take_events};
 #[cfg(feature = "postgres")]
 pub(super) use transfer::Source;
 #[cfg(feature = "sim")]
@@ -241,6 +245,34 @@ impl Store for Sqlite {
 
     fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>> {
         Box::pin(schedule::due(&self.readers, until, limit))
+    }
+
+    fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>> {
+        Box::pin(outbox::due(&self.readers, until, limit))
+    }
+
+    fn outbox_next(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        Box::pin(outbox::next(&self.readers, after))
+    }
+
+    fn outbox_published(&self, after: Timestamp, limit: u32) -> Asked<'_, Vec<Published>> {
+        Box::pin(outbox::published(&self.readers, after, limit))
+    }
+
+    fn outbox_find<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Asked<'a, Option<OutboxEvent>> {
+        Box::pin(outbox::find(&self.readers, tenant, id))
+    }
+
+    fn outbox_aggregate<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Aggregate>> {
+        Box::pin(outbox::aggregate(&self.readers, tenant, name))
+    }
+
+    fn outbox_set_aside<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        question: EscalationId,
+    ) -> Asked<'a, Option<Aggregate>> {
+        Box::pin(outbox::set_aside(&self.readers, tenant, question))
     }
 
     fn signal_find<'a>(

@@ -85,6 +85,8 @@ pub mod store;
 pub mod tool;
 
 pub use clock::{Clock, SystemClock, Timestamp};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use exec::inbox;
 pub use exec::{Executor, Outcome, ToolRequest, outbox};
 pub use flow::{Ctx, Engine, Failure, Turn};
 pub use id::{EscalationId, Fence, IdError, Name, RecordId, RunId, Tenant, client_key};
@@ -92,4 +94,6 @@ pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};
 #[cfg(feature = "cli")]
 pub use rim::cli;
+#[cfg(feature = "sink-http")]
+pub use rim::http_sink::HttpSink;
 pub use store::Queue;

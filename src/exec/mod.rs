@@ -9,6 +9,8 @@ mod builder;
 mod core;
 mod database;
 mod escalate;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub mod inbox;
 mod inflight;
 mod lease;
 mod operation;

@@ -10,6 +10,8 @@ mod columns;
 pub mod conformance;
 mod delegate;
 mod group;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod inbox;
 mod model;
 mod outbox;
 #[cfg(feature = "postgres")]
@@ -30,6 +32,8 @@ use futures_util::future::BoxFuture;
 pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use inbox::{Delivery, Known};
 pub use model::Model;
 pub use outbox::{Aggregate, Due, OutboxEvent, Published};
 pub use queue::{Admission, Queue, QueueLoad};

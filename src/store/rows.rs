@@ -430,6 +430,8 @@ pub enum EscalationKind {
     Paused,
     /// An event could not be published: it is set aside, and what follows it in its aggregate waits.
     Unpublished,
+    /// A message could not be processed by its consumer: it is set aside.
+    Unprocessed,
 }
 
 impl EscalationKind {
@@ -458,6 +460,7 @@ impl EscalationKind {
             Self::Unconfirmed => "unconfirmed",
             Self::Paused => "paused",
             Self::Unpublished => "unpublished",
+            Self::Unprocessed => "unprocessed",
         }
     }
 
@@ -475,6 +478,7 @@ impl EscalationKind {
             Self::Unconfirmed => 9,
             Self::Paused => 10,
             Self::Unpublished => 21,
+            Self::Unprocessed => 22,
         }
     }
 
@@ -492,6 +496,7 @@ impl EscalationKind {
             Self::Unconfirmed,
             Self::Paused,
             Self::Unpublished,
+            Self::Unprocessed,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)

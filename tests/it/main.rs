@@ -54,6 +54,7 @@ mod flow_wait;
 mod flow_world;
 mod group;
 mod hostile;
+mod inbox;
 mod lease_model;
 mod ledger_apply;
 mod ledger_approval;
@@ -64,6 +65,7 @@ mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
 mod outbox;
+mod outbox_http;
 #[path = "../own_server/mod.rs"]
 mod own_server;
 mod payload;

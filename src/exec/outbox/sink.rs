@@ -110,6 +110,12 @@ impl SinkError {
         Self { message: message.into(), refused: true, retry_after: None }
     }
 
+    /// It is the event's own fault.
+    #[cfg(feature = "sink-http")]
+    pub(crate) const fn is_refusal(&self) -> bool {
+        self.refused
+    }
+
     /// Not before this time has passed; obeyed up to an hour.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {

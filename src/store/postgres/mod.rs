@@ -10,6 +10,7 @@ mod commit;
 mod connect;
 mod cut;
 mod escalation;
+mod inbox;
 mod judge;
 mod listen;
 mod open;

@@ -26,7 +26,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 6] = [
+pub(super) const MIGRATIONS: [Migration; 7] = [
     Migration {
         number: 1,
         name: "record",
@@ -62,6 +62,12 @@ pub(super) const MIGRATIONS: [Migration; 6] = [
         name: "outbox",
         sql: include_str!("../../../migrations/postgres/0006_outbox.sql"),
         works_from: 6,
+    },
+    Migration {
+        number: 7,
+        name: "inbox",
+        sql: include_str!("../../../migrations/postgres/0007_inbox.sql"),
+        works_from: 7,
     },
 ];
 

@@ -289,21 +289,25 @@ async fn add(
     if let Some(payload) = large {
         payload::add(connection, &event.tenant, payload).await?;
     }
+    // Asked for by itself: on a distributed server, a write that calls it would be another one on each node.
+    let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    let now: i64 = sqlx::query_scalar(now).fetch_one(&mut *connection).await?;
     // The aggregate's row is locked from here on. Should the event be there, its place is given back below.
     let placed = sqlx::query(
         "WITH more AS (INSERT INTO outbox_aggregate (tenant, name, last, published, tries, refusals, due_at, revision) \
-         VALUES ($1, $3, 1, 0, 0, 0, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 1) \
+         VALUES ($1, $3, 1, 0, 0, 0, $6, 1) \
          ON CONFLICT (tenant, name) DO UPDATE SET last = outbox_aggregate.last + 1, \
          due_at = CASE WHEN outbox_aggregate.published < outbox_aggregate.last THEN outbox_aggregate.due_at \
          ELSE excluded.due_at END RETURNING last) \
-         INSERT INTO outbox (tenant, id, aggregate, seq, kind, payload, created_at) SELECT $1, $2, $3, last, $4, $5, \
-         (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM more ON CONFLICT DO NOTHING",
+         INSERT INTO outbox (tenant, id, aggregate, seq, kind, payload, created_at) SELECT $1, $2, $3, last, $4, $5, $6 \
+         FROM more ON CONFLICT DO NOTHING",
     )
     .bind(event.tenant.as_str())
     .bind(escaped(&event.id).into_owned())
     .bind(escaped(&event.aggregate).into_owned())
     .bind(escaped(&event.kind).into_owned())
     .bind(escaped(&event.payload.column()).into_owned())
+    .bind(now)
     .execute(&mut *connection)
     .await?
     .rows_affected();

@@ -6,6 +6,7 @@
 
 mod commit;
 mod escalation;
+mod inbox;
 mod lock;
 mod open;
 mod outbox;
@@ -60,6 +61,8 @@ pub struct Sqlite {
     path: PathBuf,
     /// None once it is closed.
     writer: Mutex<Option<Writer>>,
+    /// Counts tries of messages, without waiting for the disk. Opened when it is first needed.
+    counter: Mutex<Option<SqliteConnection>>,
     readers: SqlitePool,
     /// Held until this store is closed or dropped: it is how a restarted process knows that the former one is dead.
     lock: std::sync::Mutex<Option<lock::Lock>>,
@@ -129,6 +132,7 @@ impl Sqlite {
     /// Ends writing and gives the file free. What is there can still be read through this store: an executor that
     /// was closed answers what is recorded.
     pub(crate) async fn retire(&self) {
+        drop(self.counter.lock().await.take());
         if let Some(writer) = self.writer.lock().await.take()
             && let Err(error) = writer.connection.close().await
         {

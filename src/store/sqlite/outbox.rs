@@ -149,10 +149,10 @@ pub(super) async fn due(pool: &SqlitePool, until: Timestamp, limit: u32) -> Resu
         "SELECT a.tenant, a.name, a.last, a.published, a.tries, a.refusals, a.due_at, a.escalation, a.revision, \
          o.tenant, o.id, o.aggregate, o.seq, o.kind, o.payload, o.created_at FROM outbox_aggregate a \
          CROSS JOIN outbox o ON o.tenant = a.tenant AND o.aggregate = a.name AND o.seq > a.published \
-         WHERE a.published < a.last AND a.escalation IS NULL AND a.due_at <= ? \
-         ORDER BY a.due_at, a.tenant, a.name, o.seq LIMIT ?",
+         AND o.seq <= a.published + ?2 WHERE a.published < a.last AND a.escalation IS NULL AND a.due_at <= ?1 \
+         ORDER BY a.due_at, a.tenant, a.name, o.seq LIMIT ?2",
     );
-    let rows = query.bind(until.0).bind(limit).fetch_all(pool).await.map_err(|e| failure(&e))?;
+    let rows = query.bind(until.0).bind(i64::from(limit)).fetch_all(pool).await.map_err(|e| failure(&e))?;
     Ok(by_aggregate(rows.iter().map(read_both)))
 }
 

@@ -45,7 +45,7 @@ pub(in crate::store) type Row = Vec<Value>;
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) const TABLES: [Table; 14] = [
+pub(in crate::store) const TABLES: [Table; 16] = [
     Table {
         name: "worker",
         key: &["fence"],
@@ -237,6 +237,26 @@ pub(in crate::store) const TABLES: [Table; 14] = [
             text("payload"),
             number("created_at"),
         ],
+    },
+    Table {
+        name: "inbox",
+        key: &["tenant", "consumer", "message"],
+        columns: &[
+            text("tenant"),
+            text("consumer"),
+            text("message"),
+            number("state"),
+            number("tries"),
+            text("result"),
+            text("detail"),
+            number("escalation"),
+            number("at"),
+        ],
+    },
+    Table {
+        name: "inbox_version",
+        key: &["tenant", "consumer", "aggregate"],
+        columns: &[text("tenant"), text("consumer"), text("aggregate"), number("version")],
     },
     Table {
         name: "escalation",

@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 39] = [
+const HOT: [(&str, &[&str]); 41] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -99,6 +99,8 @@ const HOT: [(&str, &[&str]); 39] = [
     ("FROM schedule WHERE next_at <= $1", &["schedule_due on schedule", "next_at <= $1"]),
     ("FROM schedule WHERE tenant = $1 AND name = $2", &["schedule_pkey on schedule", "AND (name = $2)"]),
     ("FROM schedule WHERE tenant = $1 AND name > $2", &["schedule_pkey on schedule", "AND (name > $2)"]),
+    ("SELECT min(due_at) FROM outbox_aggregate", &["outbox_due on outbox_aggregate"]),
+    ("UPDATE inbox SET state = $4, result", &["inbox_pkey on inbox", "(message = $3)"]),
     ("FROM queue WHERE name = $1", &["queue_pkey on queue", "name = $1"]),
     ("SELECT tenant, queue_key, count(*)", &["run_admitted on run", "queue = $2"]),
     ("SELECT tenant FROM run WHERE queue = $1", &["run_queued on run", "queue = $1"]),

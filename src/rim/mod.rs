@@ -3,4 +3,4 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "sink-http")]
-pub mod http_sink;
+pub(crate) mod http_sink;

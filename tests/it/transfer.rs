@@ -104,7 +104,8 @@ async fn messages(path: &Path) {
     };
     counterfoil::outbox::add(&mut own, &acme(), event).await.unwrap();
     let message = counterfoil::inbox::Message::new("m").version("a", 1);
-    let done = executor.process_once(&acme(), "consumer", message, |_: &mut SqliteConnection| {
+    let tenant = acme();
+    let done = executor.process_once(&tenant, "consumer", message, |_: &mut SqliteConnection| {
         Box::pin(async { Ok::<_, sqlx::Error>(1) })
     });
     assert_eq!(done.await.unwrap(), counterfoil::inbox::Processed::Now(1));

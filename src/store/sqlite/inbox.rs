@@ -117,7 +117,7 @@ impl Sqlite {
         self.change_inbox(sql, delivery, question.0).await.map(drop)
     }
 
-    async fn change_inbox<'v, V>(
+    async fn change_inbox<V>(
         &self,
         sql: &'static str,
         delivery: &Delivery,

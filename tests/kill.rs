@@ -30,10 +30,14 @@ macro_rules! for_each_class {
 mod agrees;
 #[path = "kill/alive.rs"]
 mod alive;
+#[path = "kill/boundaries.rs"]
+mod boundaries;
 #[path = "kill/failover.rs"]
 mod failover;
 #[path = "../workflows/demo/harness.rs"]
 mod harness;
+#[path = "kill/office.rs"]
+mod office;
 #[path = "own_server/mod.rs"]
 mod own_server;
 #[path = "kill/points.rs"]
@@ -51,13 +55,14 @@ use std::time::Duration;
 
 use counterfoil::Tenant;
 use counterfoil::id::{Entropy as _, SystemEntropy};
+use serde::Deserialize;
 use sqlx::Connection as _;
 use tempfile::TempDir;
 
 use harness::case_notice::classes::{Class, reference};
 use harness::case_notice::provider::Behaviour;
 use harness::process::{Death, Program, World};
-use harness::role::{Ended, Order, Recorded, Report, Role, TENANT, play_if_child};
+use harness::role::{self, Ended, Order, Recorded, Report, Role, TENANT, play_if_child_by};
 use harness::scenario::Pace;
 use harness::trial::Place;
 use harness::worker::Ledger;
@@ -70,7 +75,18 @@ const FOR_EVER: Duration = Duration::from_mins(10);
 /// Not a test: what this program is when another test has started it once more, as the environment says.
 #[test]
 fn child() {
-    play_if_child();
+    play_if_child_by(async |part| match part {
+        Part::Shared(role) => role::play(role).await,
+        Part::Own(own) => office::play(own).await,
+    });
+}
+
+/// What it may be: what the demo's processes are, too, or something of these tests alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Part {
+    Shared(Role),
+    Own(office::Own),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

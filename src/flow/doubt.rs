@@ -47,11 +47,13 @@ impl Inner {
         });
     }
 
-    /// A moment later, when a write that is still on its way has arrived.
+    /// A moment later, when a write that is still on its way has arrived. Who closes waits for the look, and not for the
+    /// moment: after a crash whoever gives a command or a signal once more is here, and ends all the same.
     fn find_out(self: &Arc<Self>, look: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
         let core = self.core.clone();
-        self.core.tracker.spawn(async move {
+        tokio::spawn(async move {
             core.clock.sleep(RETRY).await;
+            let _looking = core.tracker.token(); // taken before it is asked, or closing could overtake
             if !core.is_closing()
                 && let Err(error) = look.await
             {

@@ -219,9 +219,9 @@ points! {
     BeforeUse = "before-use",
     /// The use of another run's record is durable.
     AfterUse = "after-use",
-    /// A run that had killed its process got somewhere; its deaths still count.
+    /// A turn is over, or a run that had killed its process got somewhere; that is not durable.
     BeforeProgress = "before-progress",
-    /// The deaths of a run that got somewhere no longer count.
+    /// The next turn has begun, or deaths of a run that got somewhere no longer count; that is durable.
     AfterProgress = "after-progress",
     /// A tenant's key for digests of secrets was drawn; it is not durable.
     BeforeDigestKey = "before-digest-key",

@@ -300,3 +300,17 @@ fn what_cannot_be_a_signal_is_refused() {
         assert_eq!(say(&process, run, "one").await, Sent::Before, "it was received");
     });
 }
+
+// Whether the first one was told to its run is looked at a moment later: an end does not wait for that moment.
+#[test]
+fn who_was_sent_a_signal_twice_ends_at_once() {
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = listener(&world);
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 2);
+    process.on(async {
+        assert_eq!(say(&process, run, "one").await, Sent::New);
+        assert_eq!(say(&process, run, "one").await, Sent::Before);
+        process.engine().clone().shutdown(HOUR).await; // by a clock that stands still
+    });
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use counterfoil::clock::{Boot, Clock as _, SystemClock};
 use rustix::process::Signal;
+use serde::Serialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -37,8 +38,8 @@ impl Program {
         Self { command: outer.iter().map(PathBuf::from).chain(self.command.iter().cloned()).collect() }
     }
 
-    /// Starts a process. It dies with what is returned.
-    pub fn start(&self, role: &Role) -> Result<Process, Failed> {
+    /// Starts a process in a [`Role`], or in one that only its own program knows. It dies with what is returned.
+    pub fn start(&self, role: &impl Serialize) -> Result<Process, Failed> {
         let mut child = Command::new(&self.command[0])
             .args(&self.command[1..])
             .env(ROLE, serde_json::to_string(role)?)
@@ -73,6 +74,8 @@ pub struct Death {
     pub looped: Option<bool>,
     /// It was refused because another process has the store.
     pub owned: Option<String>,
+    /// What else it said, also if it was killed after it had said so.
+    pub told: Vec<String>,
 }
 
 impl Process {
@@ -95,16 +98,18 @@ impl Process {
     /// Listens until it is dead.
     pub async fn death(mut self) -> Result<Death, Failed> {
         let (mut known_after, mut report, mut looped, mut owned) = (None, None, None, None);
+        let mut told = Vec::new();
         while let Some(message) = self.hear().await? {
             match message {
                 Message::Known => known_after = Some(self.started.until(SystemClock.boot())),
                 Message::Lived(lived) => report = Some(lived),
                 Message::Looped { succeeded } => looped = Some(succeeded),
                 Message::Owned { message } => owned = Some(message),
+                Message::Told(what) => told.push(what),
                 Message::Listening { .. } | Message::Working | Message::Through => {}
             }
         }
-        Ok(Death { status: self.child.wait().await?, known_after, report, looped, owned })
+        Ok(Death { status: self.child.wait().await?, known_after, report, looped, owned, told })
     }
 
     /// `kill -9`, and certain that it is dead.

@@ -12,6 +12,7 @@ use counterfoil::ledger::{Basis, Record, State};
 use counterfoil::sim::{CrashPoint, KillAt, Watch};
 use counterfoil::store::{EscalationKind, OpenError, Resolution, RunState, StoreError};
 use counterfoil::{Engine, Executor, Tenant};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -96,6 +97,8 @@ pub enum Message {
     Working,
     /// All runs that this worker has begun have ended.
     Through,
+    /// Something that its parent has to hear at once, whatever becomes of this life.
+    Told(String),
     /// The naive loop is through, or has given up.
     Looped { succeeded: bool },
 }
@@ -159,26 +162,37 @@ impl Report {
 
 /// Does what the environment asks for and ends the process, if it is a child's.
 pub fn play_if_child() {
+    play_if_child_by(play);
+}
+
+/// The same for a program that has roles of its own.
+pub fn play_if_child_by<R: DeserializeOwned>(play: impl AsyncFnOnce(R) -> Result<i32, Failed>) {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let code = play(&role).unwrap_or_else(|error| {
+    let code = cast(&role, play).unwrap_or_else(|error| {
         eprintln!("a child failed: {error}\nit was to be {role}");
         1
     });
     std::process::exit(code);
 }
 
-fn play(role: &str) -> Result<i32, Failed> {
+fn cast<R: DeserializeOwned>(
+    role: &str,
+    play: impl AsyncFnOnce(R) -> Result<i32, Failed>,
+) -> Result<i32, Failed> {
     end_with_parent();
     // One thread for the engine and one for each connection: enough, and steps follow one another as written.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        match serde_json::from_str(role)? {
-            Role::Provider { db } => serve(&db).await,
-            Role::Life(order) => live(&order).await,
-            Role::Naive(order) => naive::live(&order).await,
-            Role::Worker(shift) => worker::work(&shift).await,
-        }
-    })
+    runtime.block_on(play(serde_json::from_str(role)?))
+}
+
+/// Plays one of the roles that all programs have.
+pub async fn play(role: Role) -> Result<i32, Failed> {
+    match role {
+        Role::Provider { db } => serve(&db).await,
+        Role::Life(order) => live(&order).await,
+        Role::Naive(order) => naive::live(&order).await,
+        Role::Worker(shift) => worker::work(&shift).await,
+    }
 }
 
 /// A child whose parent is gone must not linger: the pipe to its standard input breaks when that happens.
@@ -297,14 +311,14 @@ async fn record(executor: &Executor, order: &Order) -> Result<Option<Record>, Fa
 }
 
 /// Notes which points a life has crossed, and when, and kills it where it is to die.
-struct Lived {
+pub struct Lived {
     kill: Option<KillAt>,
     born: Boot,
     crossed: Mutex<Vec<(CrashPoint, Duration)>>,
 }
 
 impl Lived {
-    fn new(kill: Option<KillAt>) -> Self {
+    pub fn new(kill: Option<KillAt>) -> Self {
         Self { kill, born: SystemClock.boot(), crossed: Mutex::default() }
     }
 
@@ -313,7 +327,8 @@ impl Lived {
         self.lock().iter().find(|(crossed, _)| *crossed == point).map(|(_, after)| *after)
     }
 
-    fn told(&self) -> (Vec<String>, Option<Duration>) {
+    /// What was crossed, and when a run was first taken over.
+    pub fn told(&self) -> (Vec<String>, Option<Duration>) {
         let names = self.lock().iter().map(|(point, _)| point.name().to_owned()).collect();
         (names, self.crossed(CrashPoint::AfterTakeover))
     }

@@ -75,7 +75,10 @@ impl Sqlite {
             .fetch_all(connection)
             .await
             .map_err(|e| failure(&e))?;
-        let row = rows.first().ok_or_else(|| StoreError::Io { detail: "a try was not counted".into() })?;
+        let Some(row) = rows.first() else {
+            let why = "a try was not counted".to_owned();
+            return Err(StoreError::Io { detail: why });
+        };
         read(row)
     }
 

@@ -204,6 +204,11 @@ number_id!(
     EscalationId, "esc-", "escalation id"
 );
 
+number_id!(
+    /// One thing that is remembered.
+    MemoryId, "mem-", "memory id"
+);
+
 /// The number of a worker (one engine process). Its writes are void once another has taken its runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Fence(pub i64);

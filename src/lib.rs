@@ -59,6 +59,7 @@
 //! | to answer what nobody can know | [`flow::ForTenant::resolve`], [`Executor::resolve`] |
 //! | to see what may be promised of each call, before any is made | [`flow::Guarantees`] |
 //! | to check edited code against recorded runs | [`flow::check::Replayer`] |
+//! | to remember each thing once | `guard::memory` (feature `memory`) |
 //! | another store, or to see what one must keep | [`store::Store`] |
 //!
 //! # What is promised
@@ -75,6 +76,7 @@ pub mod agent;
 pub mod clock;
 pub mod exec;
 pub mod flow;
+pub mod guard;
 pub mod id;
 pub mod ledger;
 pub mod payload;
@@ -89,7 +91,7 @@ pub use clock::{Clock, SystemClock, Timestamp};
 pub use exec::inbox;
 pub use exec::{Executor, Outcome, ToolRequest, outbox};
 pub use flow::{Ctx, Engine, Failure, Turn};
-pub use id::{EscalationId, Fence, IdError, Name, RecordId, RunId, Tenant, client_key};
+pub use id::{EscalationId, Fence, IdError, MemoryId, Name, RecordId, RunId, Tenant, client_key};
 pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};
 #[cfg(feature = "cli")]

@@ -113,6 +113,8 @@ impl Store for Counting {
         fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Option<Payload>;
     }
 
+    counterfoil::delegate_reads!(self => self.store; memories); // nobody asks for them in passing
+
     fn is_shared(&self) -> bool {
         self.store.is_shared()
     }

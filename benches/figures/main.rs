@@ -33,6 +33,8 @@ mod place;
 mod postgres;
 mod process;
 mod raw;
+#[cfg(feature = "memory")]
+mod remember;
 mod report;
 mod resume;
 mod signals;
@@ -70,6 +72,8 @@ const ROWS: &[Row] = &[
     ("memory", process::memory),
     ("memory-waiting", waiting::memory),
     ("disk", disk::bytes),
+    #[cfg(feature = "memory")]
+    ("remember", remember::growth),
     ("idle", idle::statements),
     ("crates", tree::crates),
     #[cfg(feature = "sim")]

@@ -217,7 +217,7 @@ impl Core {
     }
 
     /// The tenant's key for digests of secrets, made when the first secret comes by.
-    async fn tenant_key(&self, tenant: &Tenant) -> Result<DigestKey, ExecError> {
+    pub(crate) async fn tenant_key(&self, tenant: &Tenant) -> Result<DigestKey, ExecError> {
         if let Some(key) = self.cached_tenant_key(tenant) {
             return Ok(key);
         }

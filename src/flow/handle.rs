@@ -262,6 +262,12 @@ impl ForTenant {
         (self.inner.clone(), self.tenant.clone())
     }
 
+    /// What carries out, and for whom.
+    #[cfg(feature = "memory")]
+    pub(crate) fn core(&self) -> (Arc<crate::exec::Core>, Tenant) {
+        (self.inner.core.clone(), self.tenant.clone())
+    }
+
     /// A run that was started before.
     pub fn handle<O>(&self, run: RunId) -> RunHandle<O> {
         RunHandle::of(self.inner.clone(), self.tenant.clone(), run)

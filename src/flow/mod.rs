@@ -17,6 +17,8 @@ mod emit;
 mod engine;
 mod failure;
 mod guarantees;
+#[cfg(feature = "memory")]
+mod guarded;
 mod handle;
 mod inbox;
 mod live;
@@ -42,6 +44,8 @@ pub use ctx::{Ctx, Label};
 pub use engine::{Engine, EngineBuilder};
 pub use failure::{Failure, FailureCode};
 pub use guarantees::{Guarantees, WorkflowGuarantees};
+#[cfg(feature = "memory")]
+pub(crate) use guarded::{Guarded, Proposal, exec_in_run};
 pub use handle::{ForTenant, PastTurn, RunError, RunHandle, StartRun};
 pub use queue::QueueStatus;
 #[cfg(feature = "schedule")]

@@ -37,6 +37,9 @@ pub(super) enum Kind {
     Child,
     /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
     Call,
+    /// What a guard wrote into rows of its own.
+    #[cfg_attr(not(feature = "memory"), allow(dead_code, reason = "memories are such"))]
+    Guard,
     /// A loop of turns.
     Turns,
     /// What gives several others a common name. It records nothing itself.
@@ -58,6 +61,7 @@ impl Kind {
             Self::Emitted => StepKind::Emitted,
             Self::Child => StepKind::Child,
             Self::Call => StepKind::CallFailed,
+            Self::Guard => StepKind::Guard,
             Self::Turns => StepKind::Turns,
         }
     }
@@ -74,6 +78,7 @@ impl Kind {
             Self::Emitted => "event",
             Self::Child => "child",
             Self::Call => "call",
+            Self::Guard => "guard",
             Self::Turns => "turns",
             Self::Scope => "scope",
         }

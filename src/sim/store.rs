@@ -95,6 +95,9 @@ impl Watched {
         if change.received.is_some() {
             return Some(boundary!(BeforeReceipt, AfterReceipt));
         }
+        if change.memory.is_some() {
+            return Some(boundary!(BeforeMemory, AfterMemory));
+        }
         if !change.steps.is_empty() {
             return Some(boundary!(BeforeCheckpoint, AfterCheckpoint));
         }
@@ -200,6 +203,6 @@ impl Store for Watched {
     }
 
     crate::delegate_reads!(self => self.store;
-        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
+        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
     );
 }

@@ -1,5 +1,6 @@
 //! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
 
+use super::memory::MemoryWrite;
 use super::outbox::{Aggregate, OutboxEvent, Published};
 use super::queue::Admission;
 use super::rows::{Escalation, Evidence, Run, Schedule, Signal, Step, Use};
@@ -47,6 +48,9 @@ pub struct Change {
     pub admission: Option<Box<Admission>>,
     /// The new state of a schedule, by the same rule as `record`; with the run that its tick begins, if it does.
     pub schedule: Option<Box<Schedule>>,
+    /// Something is said to be remembered, or forgotten. Refused as `Exists` unless it takes the next place on its shelf,
+    /// and if its key or its form is taken: then another was first, and what is there is to be read again.
+    pub memory: Option<Box<MemoryWrite>>,
     /// Events that are to be published, each the next one of its aggregate. Refused as `Exists` if one of this id is there.
     pub events: Vec<OutboxEvent>,
     /// How far aggregates are published, by the same rule as `record`: each is there from its first event on, at revision
@@ -155,6 +159,7 @@ impl Change {
             || self.received.is_some()
             || self.admission.is_some()
             || self.schedule.is_some()
+            || self.memory.is_some()
             || !self.escalations.is_empty()
             || !self.events.is_empty()
             || !self.aggregates.is_empty()
@@ -184,12 +189,13 @@ impl Change {
         })
     }
 
-    /// A change that asks "am I the first?": the start of an operation or of a run, a signal. That it is refused because
+    /// A change that asks "am I the first?": the start of an operation or of a run, a signal, a memory. That it is refused because
     /// somebody else was first is an answer, and holds up nothing behind it.
     pub fn is_question(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.revision == 1)
             || self.run.as_ref().is_some_and(|run| run.revision == 1)
             || self.signal.is_some()
+            || self.memory.is_some()
     }
 
     /// With this verdict nothing behind it in its lane may be written.

@@ -12,6 +12,7 @@ mod delegate;
 mod group;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod inbox;
+mod memory;
 mod model;
 mod outbox;
 #[cfg(feature = "postgres")]
@@ -34,6 +35,9 @@ pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use inbox::{Delivery, Known};
+pub use memory::{
+    CERTAIN, Contradiction, Difference, Forgotten, KeyedDigest, Memory, MemorySource, MemoryWrite, Shelf,
+};
 pub use model::Model;
 pub use outbox::{Aggregate, Due, OutboxEvent, Published};
 pub use queue::{Admission, Queue, QueueLoad};
@@ -47,7 +51,7 @@ pub use rows::{
 pub use transaction::TransactionError;
 
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -62,8 +66,8 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// transactions as it can. When it returns `Ok`, everything admitted is durable, and `verdicts[i]` belongs to `changes[i]`.
 ///
 /// 1. A change is all or nothing, and is admitted or refused by itself.
-/// 2. It is refused as `Fenced` if its worker has been fenced, as `Exists` if a unique key is taken (unless by
-///    the very same row: then an earlier answer was lost, and it is admitted), as `Stale` if a record, run or
+/// 2. It is refused as `Fenced` if its worker has been fenced, as `Exists` if a unique key is taken, or a place on a shelf
+///    (unless by the very same row: then an earlier answer was lost, and it is admitted), as `Stale` if a record, run or
 ///    escalation is not at the revision that the change was computed from, as `Invalid` if it cannot be stored.
 /// 3. Changes of one [`Lane`] are judged in order. When one is refused, all later ones of that lane in the batch
 ///    are refused as `Predecessor`; a refused *question* ([`Change::is_question`]) is an answer and holds up nothing.
@@ -172,6 +176,46 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ) -> Asked<'a, Option<Signal>>;
     /// The signals that these runs have not received, those of each in the order in which it is to receive them.
     fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>>;
+
+    /// A memory, forgotten or not.
+    fn memory_find<'a>(&'a self, tenant: &'a Tenant, id: MemoryId) -> Asked<'a, Option<Memory>>;
+    /// What was said by the operation of this key.
+    fn memory_keyed<'a>(&'a self, tenant: &'a Tenant, key: &'a str) -> Asked<'a, Option<MemorySource>>;
+    /// A shelf: the memory that is known under this normal form, and so many of the newest.
+    fn memory_shelf<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        subject: &'a str,
+        kind: &'a str,
+        form: &'a KeyedDigest,
+        newest: u32,
+    ) -> Asked<'a, Shelf>;
+    /// What is remembered of one kind about a subject, from before a place on, the newest first.
+    fn memory_list<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        subject: &'a str,
+        kind: &'a str,
+        before: i64,
+        limit: u32,
+    ) -> Asked<'a, Vec<Memory>>;
+    /// Who said a memory, from behind a place on, the earliest first.
+    fn memory_sources<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        id: MemoryId,
+        after: i64,
+        limit: u32,
+    ) -> Asked<'a, Vec<MemorySource>>;
+    /// How sure a source was of a memory, at most; nothing if it has not said it.
+    fn memory_said<'a>(&'a self, tenant: &'a Tenant, id: MemoryId, source: &'a str)
+    -> Asked<'a, Option<u32>>;
+    /// What these memories cannot be true beside, in the order of the ids of both.
+    fn memory_contradictions<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        ids: &'a [MemoryId],
+    ) -> Asked<'a, Vec<Contradiction>>;
 
     /// An escalation.
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>>;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{
-    Aggregate, Asked, Change, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse, QueueLoad,
-    Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Contradiction, Due, Escalation, Evidence, History, KeyedDigest, Memory,
+    MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store, StoreError,
+    Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -94,6 +95,19 @@ impl Store for ReadOnly {
         schedule_find(tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
         schedule_list(tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
         schedule_due(until: Timestamp, limit: u32) -> Vec<Schedule>;
+        memory_find(tenant: &'a Tenant, id: MemoryId) -> Option<Memory>;
+        memory_keyed(tenant: &'a Tenant, key: &'a str) -> Option<MemorySource>;
+        memory_shelf(
+            tenant: &'a Tenant,
+            subject: &'a str,
+            kind: &'a str,
+            form: &'a KeyedDigest,
+            newest: u32
+        ) -> Shelf;
+        memory_list(tenant: &'a Tenant, subject: &'a str, kind: &'a str, before: i64, limit: u32) -> Vec<Memory>;
+        memory_sources(tenant: &'a Tenant, id: MemoryId, after: i64, limit: u32) -> Vec<MemorySource>;
+        memory_said(tenant: &'a Tenant, id: MemoryId, source: &'a str) -> Option<u32>;
+        memory_contradictions(tenant: &'a Tenant, ids: &'a [MemoryId]) -> Vec<Contradiction>;
         outbox_due(until: Timestamp, limit: u32) -> Vec<Due>;
         outbox_next(after: Timestamp) -> Option<Timestamp>;
         outbox_published(after: Timestamp, limit: u32) -> Vec<Published>;

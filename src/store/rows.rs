@@ -260,13 +260,15 @@ pub enum StepKind {
     Input,
     /// How the run was begun again: by whom, why, and what of its past does not count.
     Again,
+    /// What a guard answered when it wrote rows of its own: a memory.
+    Guard,
     /// An event that the run emitted.
     Emitted,
 }
 
 impl StepKind {
     /// All, for reading back.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Step,
         Self::Timer,
         Self::Drawn,
@@ -281,6 +283,7 @@ impl StepKind {
         Self::Turns,
         Self::Input,
         Self::Again,
+        Self::Guard,
         Self::Emitted,
     ];
 
@@ -301,7 +304,8 @@ impl StepKind {
             Self::Turns => 12,
             Self::Input => 13,
             Self::Again => 14,
-            Self::Emitted => 21,
+            Self::Guard => 15,
+            Self::Emitted => 16,
         }
     }
 

@@ -101,7 +101,7 @@ fn name(verdict: &Verdict) -> &'static str {
 fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
         Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Enrol, Evidence, FenceOthers, Many, NewRecord,
-        NewRun, Payload, Receive, Retire, Signal, Step, TenantKey, Use,
+        NewRun, Payload, Receive, Remember, Retire, Signal, Step, TenantKey, Use,
     };
     let all = [
         Enrol,
@@ -123,11 +123,13 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         Many,
         Again,
         Admit,
+        Remember,
     ];
     let mut wanted: BTreeSet<_> = all.into_iter().map(|kind| (kind, "admitted")).collect();
     wanted.extend(all.into_iter().filter(|kind| *kind != Enrol).map(|kind| (kind, "fenced")));
     wanted.extend(all.map(|kind| (kind, "predecessor")));
-    wanted.extend([Enrol, NewRecord, NewRun, Step, Signal, Many, Again].map(|kind| (kind, "exists")));
+    wanted
+        .extend([Enrol, NewRecord, NewRun, Step, Signal, Remember, Many, Again].map(|kind| (kind, "exists")));
     wanted.extend(
         [NewRecord, ChangeRecord, ChangeRun, Receive, Ask, Answer, Many, Again].map(|kind| (kind, "stale")),
     );

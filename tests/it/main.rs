@@ -64,6 +64,9 @@ mod ledger_hash;
 mod ledger_key;
 mod ledger_resolve;
 mod ledger_retry;
+mod memory;
+mod memory_form;
+mod memory_pairs;
 mod outbox;
 mod outbox_http;
 #[path = "../own_server/mod.rs"]
@@ -84,6 +87,7 @@ mod sim_command;
 mod sim_forgets;
 mod sim_found;
 mod sim_machine;
+mod sim_memory;
 mod sim_mutants;
 mod sim_nightly;
 mod sim_outbox;

@@ -87,6 +87,6 @@ impl Store for Forgets {
     }
 
     counterfoil::delegate_reads!(self => self.store; record_at record_orphans record_unconfirmed record_uses
-        record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues
+        record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues memories
         escalation_find escalation_open escalation_about escalation_unknown_workflow signal_find signal_pending worker_find worker_at sharing tenant_key payload_find);
 }

@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 7] = [
     &["tool"],
     &["exec"],
     &["flow"],
-    &["agent"],
+    &["agent", "guard"],
 ];
 
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {

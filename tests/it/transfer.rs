@@ -63,6 +63,9 @@ fn begin(
     flow: &(impl counterfoil::flow::Workflow<u32, String> + Clone),
 ) -> Vec<RunId> {
     let tenant = process.engine().tenant(tenant).unwrap();
+    for content in ["likes tea", "does not like tea"] {
+        process.on(tenant.memory("ann").remember("fact", content).into_future()).unwrap();
+    }
     let start = |kind: u32| process.on(tenant.run(flow.clone(), kind).start()).unwrap().id();
     (DONE..=CUT_OFF).map(start).collect()
 }
@@ -373,7 +376,7 @@ async fn the_command_moves_and_says_so() {
     let copied = json!({"stage": "copy", "table": "step", "rows": 5000, "of": 5000});
     assert!(lines.contains(&copied), "{lines:?}");
     let (last, _) = lines.split_last().unwrap();
-    assert_eq!(last["moved"].as_array().unwrap().len(), 16);
+    assert_eq!(last["moved"].as_array().unwrap().len(), 21);
     let (succeeded, lines, trouble) = command(false);
     assert!(!succeeded && lines.is_empty() && trouble.contains("has been moved already"), "{trouble}");
 }

@@ -80,6 +80,7 @@ impl Past {
             | StepKind::Select
             | StepKind::CallFailed
             | StepKind::Abandoned
+            | StepKind::Guard
             | StepKind::Turns => step.at < from,
             StepKind::Child | StepKind::Signal => {
                 begun(step).or_else(|| ended(step)).is_none_or(|child| !anew.contains(&child))

@@ -25,6 +25,7 @@ pub mod escalation;
 pub mod evidence;
 pub mod fence;
 pub mod lane;
+pub mod memory;
 pub mod outbox;
 pub mod queue;
 pub mod record;
@@ -107,6 +108,19 @@ macro_rules! conformance_cases {
                 a_lost_question_stops_nothing,
                 a_stale_change_stops_its_lane_even_if_it_asks,
                 is_kept_in_order;
+            memory:
+                comes_back_as_it_was_written,
+                hostile_text_is_text,
+                a_place_is_taken_once,
+                a_key_and_a_form_are_taken_once,
+                the_same_write_again_is_admitted,
+                a_refused_one_stops_no_lane,
+                the_newest_come_first,
+                sources_are_listed_in_their_order,
+                contradictions_go_both_ways,
+                what_is_forgotten_leaves_a_tombstone,
+                what_is_forgotten_is_over,
+                belongs_to_its_tenant;
             outbox:
                 comes_back_as_it_was_written,
                 are_placed_in_their_order,
@@ -247,6 +261,7 @@ mod tests {
             ("evidence", include_str!("evidence.rs")),
             ("fence", include_str!("fence.rs")),
             ("lane", include_str!("lane.rs")),
+            ("memory", include_str!("memory.rs")),
             ("outbox", include_str!("outbox.rs")),
             ("queue", include_str!("queue.rs")),
             ("record", include_str!("record.rs")),

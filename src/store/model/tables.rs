@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::memory::Memories;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
@@ -30,6 +31,7 @@ pub(super) struct Tables {
     pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
     pub(super) queues: BTreeMap<String, Bucket>,
     pub(super) schedules: BTreeMap<(Tenant, String), Schedule>,
+    pub(super) memories: Memories,
     pub(super) events: BTreeMap<(Tenant, String), OutboxEvent>,
     pub(super) aggregates: BTreeMap<(Tenant, String), Aggregate>,
     /// Each with whether its run has received it.
@@ -83,6 +85,9 @@ impl Tables {
         }
         if let Some(schedule) = &change.schedule {
             self.check_schedule(schedule)?;
+        }
+        if let Some(memory) = &change.memory {
+            self.memories.check(memory)?;
         }
         self.check_outbox(change)?;
         if let Some(run) = &change.run {
@@ -142,6 +147,7 @@ impl Tables {
             _ => None,
         };
         let schedule = change.schedule.as_deref().map(|schedule| self.has_schedule(schedule));
+        let memory = change.memory.as_deref().map(|memory| self.memories.has(memory));
         let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
         let record = change.record.as_deref().map(|record| self.records.get(&record.id) == Some(record));
         let steps = change.steps.iter().map(|step| {
@@ -155,7 +161,7 @@ impl Tables {
         let stored = |signal: &Signal| self.signals.get(&signal_key(signal));
         let signal = change.signal.as_deref().map(|signal| stored(signal).is_some_and(|(s, _)| s == signal));
         let received = change.received.as_deref().map(|signal| stored(signal).is_some_and(|(_, r)| *r));
-        let all: Vec<bool> = [worker, schedule, run, record, signal, received]
+        let all: Vec<bool> = [worker, schedule, memory, run, record, signal, received]
             .into_iter()
             .flatten()
             .chain(steps)
@@ -175,6 +181,9 @@ impl Tables {
         }
         if let Some(schedule) = &change.schedule {
             self.write_schedule(schedule);
+        }
+        if let Some(memory) = &change.memory {
+            self.memories.write(memory);
         }
         self.write_outbox(change);
         for (tenant, payload) in &change.payloads {

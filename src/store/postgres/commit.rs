@@ -64,6 +64,7 @@ pub(super) fn must_be_judged(change: &Change) -> bool {
     change.worker.is_some()
         || change.admission.is_some()
         || change.schedule.is_some()
+        || change.memory.is_some()
         || !change.forgotten.is_empty()
         || (change.fence.is_none() && change.needs_fence())
 }
@@ -82,6 +83,7 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
             && change.payloads.is_empty()
             && change.worker.is_none()
             && change.schedule.is_none()
+            && change.memory.is_none()
             && change.events.is_empty()
             && change.aggregates.is_empty()
             && change.forgotten.is_empty()

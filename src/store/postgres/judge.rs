@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
-use super::{Fate, escalation, fate, outbox, queue, record, run, schedule, signal, step, worker};
+use super::{Fate, escalation, fate, memory, outbox, queue, record, run, schedule, signal, step, worker};
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
 /// Judges each change by itself, in the order of the batch.
@@ -126,7 +126,7 @@ pub(super) async fn write_or_refuse(
 
 /// What the database has against a change.
 enum Objection {
-    /// The worker or the schedule that it is about is not as it should be.
+    /// The worker, the schedule or the shelf that it is about is not as it should be.
     Row(Refusal),
     /// Not all rows of this table could be written.
     Rows(String),
@@ -155,6 +155,11 @@ async fn write_one(
     }
     for event in &change.forgotten {
         outbox::forget(connection, event).await?;
+    }
+    if let Some(memory) = &change.memory
+        && let Some(refusal) = memory::write(connection, memory).await?
+    {
+        return Ok(Some(Objection::Row(refusal)));
     }
     for wave in waves(&[change]) {
         let batch = batch(Batch::default(), &wave);
@@ -206,6 +211,12 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
     if let Some(schedule) = &change.schedule {
         told_apart = true;
         if !schedule::is_written(connection, schedule).await? {
+            return Ok(false);
+        }
+    }
+    if let Some(memory) = &change.memory {
+        told_apart = true;
+        if !memory::is_written(connection, memory).await? {
             return Ok(false);
         }
     }

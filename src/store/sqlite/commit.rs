@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, escalation, failure, outbox, payload, primary_code, queue, record, run, schedule,
-    signal, step, worker,
+    StoreError, Writer, escalation, failure, memory, outbox, payload, primary_code, queue, record, run,
+    schedule, signal, step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -41,6 +41,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
         change.worker.is_some()
             || change.admission.is_some()
             || change.schedule.is_some()
+            || change.memory.is_some()
             || !change.forgotten.is_empty()
             || unguarded.is_some_and(|fence| !guarded(fence))
     })
@@ -169,6 +170,9 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     for event in &change.forgotten {
         outbox::forget(connection, event).await?;
     }
+    if let Some(memory) = &change.memory {
+        memory::write(connection, memory).await?;
+    }
     for part in batch(&[change]).into_parts() {
         execute(connection, inserts(&part).into(), part).await?;
     }
@@ -193,6 +197,12 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
     if let Some(schedule) = &change.schedule {
         told_apart = true;
         if !schedule::is_written(connection, schedule).await? {
+            return Ok(false);
+        }
+    }
+    if let Some(memory) = &change.memory {
+        told_apart = true;
+        if !memory::is_written(connection, memory).await? {
             return Ok(false);
         }
     }
@@ -259,7 +269,8 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
     const FOREIGN_KEY: &str = "787";
     const TRIGGER: &str = "1811";
     if matches!(error, sqlx::Error::RowNotFound) {
-        return Refusal::Stale;
+        // Of a shelf, another has taken the place.
+        return if change.memory.is_some() { Refusal::Exists } else { Refusal::Stale };
     }
     let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };
     match error.code().as_deref() {

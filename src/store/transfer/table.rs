@@ -45,7 +45,7 @@ pub(in crate::store) type Row = Vec<Value>;
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) const TABLES: [Table; 16] = [
+pub(in crate::store) const TABLES: [Table; 21] = [
     Table {
         name: "worker",
         key: &["fence"],
@@ -271,6 +271,57 @@ pub(in crate::store) const TABLES: [Table; 16] = [
             number("opened_at"),
             text("answer"),
         ],
+    },
+    Table {
+        name: "memory_shelf",
+        key: &["tenant", "subject", "kind"],
+        columns: &[text("tenant"), text("subject"), text("kind"), number("place")],
+    },
+    Table {
+        name: "memory",
+        key: &["tenant", "id"],
+        columns: &[
+            text("tenant"),
+            number("id"),
+            text("subject"),
+            text("kind"),
+            number("place"),
+            text("content"),
+            bytes("digest"),
+            number("confidence"),
+            number("sources"),
+            number("created_at"),
+            number("updated_at"),
+            number("forgotten_at"),
+            text("forgotten_by"),
+            text("reason"),
+        ],
+    },
+    Table {
+        name: "memory_form",
+        key: &["tenant", "subject", "kind", "digest"],
+        columns: &[text("tenant"), text("subject"), text("kind"), bytes("digest"), number("memory")],
+    },
+    Table {
+        name: "memory_source",
+        key: &["tenant", "key"],
+        columns: &[
+            text("tenant"),
+            text("key"),
+            number("memory"),
+            number("place"),
+            bytes("request"),
+            text("source"),
+            text("content"),
+            number("confidence"),
+            text("answer"),
+            number("at"),
+        ],
+    },
+    Table {
+        name: "memory_contradiction",
+        key: &["tenant", "memory", "other"],
+        columns: &[text("tenant"), number("memory"), number("other"), number("differs")],
     },
 ];
 

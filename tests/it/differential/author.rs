@@ -6,8 +6,9 @@ use counterfoil::ledger::{ErrorKind, Record, RecordedFailure, State as Outcome};
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Admission, Change, Escalation, EscalationKind, Evidence, InQueue, Lane, Model, Queue, Resolution, Run,
-    RunState, Signal, Step, StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
+    Admission, Change, Contradiction, Difference, Escalation, EscalationKind, Evidence, Forgotten, InQueue,
+    Lane, Memory, MemorySource, MemoryWrite, Model, Queue, Resolution, Run, RunState, Signal, Step, StepKind,
+    Store, Use, Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
@@ -34,6 +35,7 @@ pub(super) enum Kind {
     Many,
     Again,
     Admit,
+    Remember,
 }
 
 /// Writes random changes, most of which make sense.
@@ -46,6 +48,7 @@ pub(super) struct Author {
     questions: Vec<Escalation>,
     steps: Vec<Step>,
     signals: Vec<Signal>,
+    memories: Vec<MemoryWrite>,
     past: Vec<Change>,
 }
 
@@ -60,6 +63,7 @@ impl Author {
             questions: Vec::new(),
             steps: Vec::new(),
             signals: Vec::new(),
+            memories: Vec::new(),
             past: Vec::new(),
         }
     }
@@ -92,6 +96,7 @@ impl Author {
                 self.questions.extend(change.escalations.iter().filter(|e| e.answer.is_none()).cloned());
                 self.steps.extend(change.steps.iter().cloned());
                 self.signals.extend(change.signal.as_deref().cloned());
+                self.memories.extend(change.memory.as_deref().cloned());
             }
             if let Some(WorkerChange::Enrol { name, .. }) = &change.worker
                 && verdict.is_admitted()
@@ -129,6 +134,7 @@ impl Author {
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
             32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
+            37 => (Kind::Remember, Change { memory: Some(Box::new(self.memory(&worker))), ..change }),
             _ => (Kind::Many, self.many(&worker)),
         };
         let change = change.in_lane(self.lane());
@@ -232,9 +238,37 @@ impl Author {
         }
     }
 
+    /// Something new, the same once more, or something forgotten; now and then at a place that is taken.
+    fn memory(&mut self, worker: &Sample) -> MemoryWrite {
+        let subject = ["ann", "bob"][self.below(2)];
+        let on_shelf =
+            |write: &&MemoryWrite| write.memory.tenant == worker.tenant && write.memory.subject == subject;
+        let last = self.memories.iter().filter(on_shelf).map(|write| write.place).max().unwrap_or_default();
+        let known: Vec<_> = self.memories.iter().filter(on_shelf).cloned().collect();
+        let place = if self.one_in(6) { last + i64::from(self.one_in(2)) * 2 } else { last + 1 }.max(1);
+        let key = self.below(40).to_string();
+        if known.is_empty() || self.one_in(3) {
+            let mut new = worker.memory(subject, place, &self.below(20).to_string());
+            new.source.as_mut().unwrap().key = key;
+            new.contradicts = known.iter().rev().take(self.below(3)).map(|other| mark(&new, other)).collect();
+            return new;
+        }
+        let known = known[self.below(known.len())].memory.clone();
+        let memory = Memory { confidence: known.confidence + 1, sources: known.sources + 1, ..known };
+        if self.one_in(3) {
+            let forgotten = Forgotten { by: self.text(), reason: self.text(), at: Timestamp(9) };
+            let memory = Memory { content: String::new(), forgotten: Some(forgotten), ..memory };
+            return MemoryWrite { place, memory, form: None, source: None, contradicts: Vec::new() };
+        }
+        let form = self.one_in(4).then(|| [u8::try_from(self.below(9)).unwrap(); 32]);
+        let said = worker.said(&memory, place, &key);
+        let source = Some(MemorySource { source: self.text(), content: self.text(), ..said });
+        MemoryWrite { place, memory, form, source, contradicts: Vec::new() }
+    }
+
     fn new_run(&mut self, worker: &Sample) -> Run {
         let mut run =
-            if self.one_in(4) { worker.run_without_key() } else { worker.run(&self.below(20).to_string()) };
+            if self.one_in(4) { worker.run_without_key() } else { worker.run(&self.below(10).to_string()) };
         run.state = if self.one_in(2) { RunState::Active } else { self.run_state() };
         if self.one_in(3) {
             let key = self.one_in(2).then(|| self.below(2).to_string());
@@ -449,4 +483,8 @@ impl Author {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+}
+
+fn mark(new: &MemoryWrite, other: &MemoryWrite) -> Contradiction {
+    Contradiction { memory: new.memory.id, other: other.memory.id, differs: Difference::Number }
 }

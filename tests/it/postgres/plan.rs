@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 41] = [
+const HOT: [(&str, &[&str]); 49] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -110,6 +110,23 @@ const HOT: [(&str, &[&str]); 41] = [
         "FROM run WHERE queue = $1 AND admitted_at",
         &["run_admitted on run", "(queue = $1) AND (admitted_at >= $2)"],
     ),
+    ("FROM memory_shelf WHERE", &["memory_shelf_pkey on memory_shelf", "(kind = $3)"]),
+    (
+        "memory_form f JOIN memory m",
+        &["memory_form_pkey on memory_form f", "(digest = $4)", "memory_pkey on memory m", "(id = f.memory)"],
+    ),
+    ("memory m WHERE m.tenant = $1 AND m.id = $2", &["memory_pkey on memory m", "(id = $2)"]),
+    ("ORDER BY m.place DESC", &["memory_place on memory m", "(kind = $3) AND (place < $4)"]),
+    ("FROM memory_source WHERE tenant = $1 AND key", &["memory_source_pkey on memory_source", "(key = $2)"]),
+    (
+        "FROM memory_source WHERE tenant = $1 AND memory = $2 AND place",
+        &["memory_source_of on memory_source", "(memory = $2) AND (place > $3)"],
+    ),
+    ("SELECT confidence FROM memory_source", &["memory_source_said on memory_source", "(source = $3)"]),
+    (
+        "FROM memory_contradiction WHERE tenant = $1 AND memory = ANY($2)",
+        &["memory_contradiction_pkey on memory_contradiction", "(memory = ANY ($2))"],
+    ),
     ("FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
     ("UPDATE worker SET lease_until", &["worker_pkey on worker", "fence = $2"]),
     ("UPDATE run SET version", &["run_pkey on run r", "AND (id = u_2.id)", "run_pkey on run\n"]),
@@ -169,9 +186,16 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
     assert!(wrong.is_empty(), "{tables} tables:\n{}", wrong.join("\n"));
 }
 
-/// Few rows: what is left after a crash, of one record, pending for one run, or workers.
-const MAY_SORT: [&str; 6] =
-    ["count(*)", "(tenant, id) IN", "FROM evidence", "AS asked (tenant, run)", "ANY($1)", "p.time, p.due"];
+/// Few rows: what is left after a crash, of one record, pending for one run, of a page, or workers.
+const MAY_SORT: [&str; 7] = [
+    "count(*)",
+    "(tenant, id) IN",
+    "FROM evidence",
+    "AS asked (tenant, run)",
+    "memory = ANY($2)",
+    "ANY($1)",
+    "p.time, p.due",
+];
 
 /// The plan of a statement for all arguments that it may ever have.
 async fn explain(connection: &mut PgConnection, sql: &str) -> String {
@@ -260,6 +284,27 @@ async fn fill(connection: &mut PgConnection) {
         ),
         format!(
             "INSERT INTO payload (tenant, digest, body) SELECT {tenant}, decode(md5('' || i), 'hex'), '{{}}' \
+             FROM generate_series(1, {runs}) i"
+        ),
+        format!(
+            "INSERT INTO memory_shelf (tenant, subject, kind, place) SELECT {tenant}, 'customer ' || i, 'fact', 10 \
+             FROM generate_series(1, {runs}) i"
+        ),
+        format!(
+            "INSERT INTO memory (tenant, id, subject, kind, place, content, digest, confidence, sources, created_at, \
+             updated_at) SELECT {tenant}, i, 'customer ' || i / 30, 'fact', i, 'likes tea', {hash}, 1, 1, 0, 0 \
+             FROM generate_series(1, {runs}) i"
+        ),
+        format!(
+            "INSERT INTO memory_form (tenant, subject, kind, digest, memory) SELECT {tenant}, 'customer ' || i / 30, 'fact', \
+             decode(md5('' || i), 'hex'), i FROM generate_series(1, {runs}) i"
+        ),
+        format!(
+            "INSERT INTO memory_source (tenant, key, memory, place, request, source, content, confidence, answer, at) \
+             SELECT {tenant}, 'said ' || i, i / 5, i, {hash}, 'crm', '', 1, '{{}}', 0 FROM generate_series(1, {records}) i"
+        ),
+        format!(
+            "INSERT INTO memory_contradiction (tenant, memory, other, differs) SELECT {tenant}, i / 2, i, 1 \
              FROM generate_series(1, {runs}) i"
         ),
     ] {

@@ -1,0 +1,115 @@
+//! What becomes of something that is said: decided from what stands on its shelf alone. Pure.
+
+use super::facts::{Kinship, Text};
+use super::{Contradicts, Suggestion};
+use crate::store::{CERTAIN, Difference, Memory};
+
+/// So many of the newest memories of a shelf are compared. Exact duplicates are found among all.
+pub(super) const COMPARED: u32 = 128;
+/// So many similar ones are suggested, and contradictions marked.
+const SHOWN: usize = 8;
+/// From this similarity on a memory is suggested.
+const SUGGESTED: f64 = 0.5;
+
+/// Where something belongs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Place<'a> {
+    /// Into this memory: it says the same.
+    Same(&'a Memory),
+    /// Into this memory: whoever says it wants similar ones merged.
+    Similar(&'a Memory, f64),
+    /// Nowhere: it is new.
+    New,
+}
+
+/// What a shelf makes of it, before similarity is asked.
+pub(super) struct Compared<'a> {
+    same: Option<&'a Memory>,
+    /// Those with the same facts, whose similarity may be asked.
+    pub(super) akin: Vec<&'a Memory>,
+    contradicts: Vec<Contradicts>,
+}
+
+/// Compares a text with what stands on a shelf, the newest first.
+pub(super) fn compare<'a>(text: &Text, known: Option<&'a Memory>, newest: &'a [Memory]) -> Compared<'a> {
+    let mut compared = Compared { same: known, akin: Vec::new(), contradicts: Vec::new() };
+    for memory in newest.iter().filter(|memory| Some(memory.id) != known.map(|known| known.id)) {
+        match text.kinship(&Text::of(&memory.content)) {
+            // Of a form that another version of the normal form has made.
+            Kinship::Same => compared.same = compared.same.or(Some(memory)),
+            Kinship::Akin => compared.akin.push(memory),
+            Kinship::Apart(Some(differs)) => compared.contradict(memory, differs),
+            Kinship::Apart(None) => {}
+        }
+    }
+    compared
+}
+
+impl<'a> Compared<'a> {
+    fn contradict(&mut self, memory: &Memory, differs: Difference) {
+        if self.contradicts.len() < SHOWN {
+            self.contradicts.push(Contradicts { memory: memory.id, differs });
+        }
+    }
+
+    /// The decision, with how similar each of those akin is, in their order.
+    pub(super) fn decide(self, scores: &[f64], merge_from: Option<f64>) -> Decision<'a> {
+        let mut similar: Vec<_> = self.akin.into_iter().zip(scores.iter().copied()).collect();
+        similar.retain(|(_, score)| *score >= SUGGESTED.min(merge_from.unwrap_or(SUGGESTED)));
+        // Stable: of equal ones the newest.
+        similar.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        similar.truncate(SHOWN);
+        let best =
+            similar.first().copied().filter(|(_, score)| merge_from.is_some_and(|from| *score >= from));
+        let place = match (self.same, best) {
+            (Some(same), _) => Place::Same(same),
+            (None, Some((memory, score))) => Place::Similar(memory, score),
+            (None, None) => Place::New,
+        };
+        let into = match place {
+            Place::Same(memory) | Place::Similar(memory, _) => Some(memory.id),
+            Place::New => None,
+        };
+        let others =
+            similar.into_iter().filter(|(memory, score)| Some(memory.id) != into && *score >= SUGGESTED);
+        let similar = others.map(|(memory, score)| Suggestion { memory: memory.id, score }).collect();
+        // What it was merged into bears its marks already.
+        let contradicts = if into.is_none() { self.contradicts } else { Vec::new() };
+        Decision { place, similar, contradicts }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Decision<'a> {
+    pub(super) place: Place<'a>,
+    pub(super) similar: Vec<Suggestion>,
+    pub(super) contradicts: Vec<Contradicts>,
+}
+
+/// How sure a memory is when one more source has said it, in millionths: sources are taken to err independently of one
+/// another. A source that says it again counts once, with the most that it was sure.
+pub(super) fn grown(confidence: u32, said_before: Option<u32>, said: u32) -> u32 {
+    let doubt = |confidence: u32| u64::from(CERTAIN.saturating_sub(confidence));
+    let before = said_before.unwrap_or_default();
+    if said <= before {
+        return confidence;
+    }
+    // Without what this source had said before, and with what it says now.
+    let left = doubt(confidence) * doubt(said) / doubt(before).max(1);
+    confidence.max(CERTAIN.saturating_sub(u32::try_from(left).unwrap_or(CERTAIN)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grown;
+
+    #[test]
+    fn confidence_grows_with_each_further_source() {
+        assert_eq!(grown(500_000, None, 500_000), 750_000);
+        assert_eq!(grown(750_000, Some(500_000), 500_000), 750_000, "the same source again");
+        assert_eq!(grown(500_000, Some(500_000), 800_000), 800_000, "the same source, surer");
+        assert_eq!(grown(1_000_000, None, 0), 1_000_000);
+        assert_eq!(grown(0, None, 0), 0);
+        assert_eq!(grown(300_000, Some(1_000_000), 1_000_000), 300_000);
+    }
+}

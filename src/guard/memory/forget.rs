@@ -1,0 +1,121 @@
+//! A memory is forgotten: its words go, and a tombstone stays, so that a late retry does not revive it.
+
+use std::future::IntoFuture;
+
+use futures_util::future::BoxFuture;
+
+use super::{Memories, MemoryError, NAME, REASON, in_run, unasked};
+use crate::exec::{Core, ExecError};
+use crate::flow::{Ctx, Failure, ForTenant, Guarded, Label, Proposal};
+use crate::id::{MemoryId, Tenant, checked};
+use crate::store::{Change, Forgotten, Memory, MemoryWrite, Store as _};
+
+/// A memory to be forgotten. Nothing happens before it is awaited; then its first tombstone is answered.
+///
+/// What a run has recalled before stands in that run's history, until the run itself is deleted.
+#[must_use = "nothing is forgotten before this is awaited"]
+#[derive(Debug)]
+pub struct Forget<By> {
+    memories: Memories<By>,
+    memory: MemoryId,
+    by: String,
+    reason: String,
+}
+
+impl<By> Forget<By> {
+    pub(super) const fn new(memories: Memories<By>, memory: MemoryId, by: String, reason: String) -> Self {
+        Self { memories, memory, by, reason }
+    }
+
+    fn wish(self) -> Result<(By, Wish), MemoryError> {
+        checked("name of who forgets", &self.by, NAME)?;
+        checked("reason", &self.reason, REASON)?;
+        let Self { memories, memory, by, reason } = self;
+        Ok((memories.by, Wish { subject: memories.subject, memory, by, reason }))
+    }
+}
+
+impl IntoFuture for Forget<Ctx> {
+    type Output = Result<Forgotten, Failure>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    /// # Crash
+    /// The tombstone and the run's record of it are one transaction.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (ctx, wish) = match self.wish().map_err(in_run) {
+                Ok(wish) => wish,
+                Err(refused) => return Err(refused.unwrap_or_else(|error| Failure::new(error.to_string()))),
+            };
+            let bound_to = (wish.memory, wish.by.clone());
+            let label = Label::of("forget", Some(wish.memory.to_string()));
+            ctx.guarded(label, &bound_to, None, wish).await
+        })
+    }
+}
+
+impl IntoFuture for Forget<ForTenant> {
+    type Output = Result<Forgotten, MemoryError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (tenant, wish) = self.wish()?;
+            tenant.guarded(wish.memory.to_string(), wish).await
+        })
+    }
+}
+
+struct Wish {
+    subject: String,
+    memory: MemoryId,
+    by: String,
+    reason: String,
+}
+
+impl Guarded for Wish {
+    type Answer = Forgotten;
+    type Error = MemoryError;
+
+    /// The place is read first: what is said in between shows by it.
+    fn propose<'a>(
+        &'a self,
+        core: &'a Core,
+        tenant: &'a Tenant,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Proposal<Forgotten>, MemoryError>> {
+        Box::pin(async move {
+            let kind = self.find(core, tenant).await?.kind;
+            let found = core.group.memory_shelf(tenant, &self.subject, kind.as_str(), &[0; 32], 0).await;
+            let place = found.map_err(unasked(key))?.place + 1;
+            let memory = self.find(core, tenant).await?;
+            if let Some(forgotten) = memory.forgotten {
+                return Ok(Proposal::Before(forgotten));
+            }
+            let at = core.now();
+            let forgotten = Forgotten { by: self.by.clone(), reason: self.reason.clone(), at };
+            let tombstone = Memory {
+                content: String::new(),
+                updated_at: at,
+                forgotten: Some(forgotten.clone()),
+                ..memory
+            };
+            let write =
+                MemoryWrite { place, memory: tombstone, form: None, source: None, contradicts: Vec::new() };
+            let change = Change { memory: Some(Box::new(write)), ..core.change(None) };
+            Ok(Proposal::Write(Box::new(change), forgotten))
+        })
+    }
+
+    fn in_run(error: MemoryError) -> Result<Failure, ExecError> {
+        in_run(error)
+    }
+}
+
+impl Wish {
+    async fn find(&self, core: &Core, tenant: &Tenant) -> Result<Memory, MemoryError> {
+        let found = core.group.memory_find(tenant, self.memory).await.map_err(unasked(&self.subject))?;
+        let about_it = found.filter(|memory| memory.subject == self.subject);
+        about_it.ok_or(MemoryError::Unknown { memory: self.memory })
+    }
+}

@@ -1,0 +1,5 @@
+//! ⑤ Guards: what agents duplicate besides tool calls. Each is a key scheme and a merge rule on the ledger; it may own
+//! rows of its domain, never a second way to tell what was done before.
+
+#[cfg(feature = "memory")]
+pub mod memory;

@@ -110,7 +110,8 @@ fn engine(shift: &Shift, provider: Provider) -> EngineBuilder {
             )
         }
     };
-    engine.lease(shift.lease).tool(SendLookup { provider })
+    // The storm kills more processes than a run may take down with it, and on a busy machine before anything got anywhere.
+    engine.lease(shift.lease).max_deaths(u32::MAX).tool(SendLookup { provider })
 }
 
 /// Stands still at a crash point, as a process does that is suspended, or swapped out, or in a paused machine.

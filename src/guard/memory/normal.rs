@@ -17,6 +17,20 @@ use unicode_normalization::UnicodeNormalization as _;
 /// assert_ne!(normal_form("knows C++"), normal_form("knows C"));
 /// ```
 pub fn normal_form(text: &str) -> String {
+    let mut form = once(text);
+    // What one pass leaves may be taken further by the next: an accent behind ß goes to the second s of its ss. Each pass
+    // only takes away, or puts together; a few are enough.
+    for _ in 0..8 {
+        let next = once(&form);
+        if next == form {
+            break;
+        }
+        form = next;
+    }
+    form
+}
+
+fn once(text: &str) -> String {
     let unified: String = unify(text).collect();
     // In Turkish and its relatives I is the capital of ı, and İ that of i. Such a text holds one of these two.
     let turkic = unified.contains(['ı', 'İ']);

@@ -85,7 +85,10 @@ const HOT: [(&str, &str); 54] = [
         "memory_source USING COVERING INDEX memory_source_said (tenant=? AND memory=? AND source=?)",
     ),
     ("SELECT min(due_at) FROM outbox", "outbox_aggregate USING INDEX outbox_due (due_at>?)"),
-    ("DELETE FROM outbox WHERE", "outbox USING COVERING INDEX outbox_seq (tenant=? AND aggregate=? AND seq<?)"),
+    (
+        "DELETE FROM outbox WHERE",
+        "outbox USING COVERING INDEX outbox_seq (tenant=? AND aggregate=? AND seq<?)",
+    ),
     ("UPDATE inbox SET state = ?, result", "inbox USING PRIMARY KEY (tenant=? AND consumer=? AND message=?)"),
     ("FROM payload", "payload USING INDEX sqlite_autoindex_payload_1 (tenant=? AND digest=?)"),
 ];

@@ -87,11 +87,15 @@ pub mod store;
 pub mod tool;
 
 pub use clock::{Clock, SystemClock, Timestamp};
-pub use exec::{Executor, Outcome, ToolRequest};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use exec::inbox;
+pub use exec::{Executor, Outcome, ToolRequest, outbox};
 pub use flow::{Ctx, Engine, Failure, Turn};
 pub use id::{EscalationId, Fence, IdError, MemoryId, Name, RecordId, RunId, Tenant, client_key};
 pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};
 #[cfg(feature = "cli")]
 pub use rim::cli;
+#[cfg(feature = "sink-http")]
+pub use rim::http_sink::HttpSink;
 pub use store::Queue;

@@ -38,6 +38,8 @@ mod failover;
 mod harness;
 #[path = "kill/office.rs"]
 mod office;
+#[path = "kill/outbox.rs"]
+mod outbox;
 #[path = "own_server/mod.rs"]
 mod own_server;
 #[path = "kill/points.rs"]
@@ -78,6 +80,7 @@ fn child() {
     play_if_child_by(async |part| match part {
         Part::Shared(role) => role::play(role).await,
         Part::Own(own) => office::play(own).await,
+        Part::Messages(own) => outbox::play(own).await,
     });
 }
 
@@ -87,6 +90,7 @@ fn child() {
 enum Part {
     Shared(Role),
     Own(office::Own),
+    Messages(outbox::Own),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

@@ -9,8 +9,8 @@ use counterfoil::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
-    Asked, Change, Document, Escalation, Evidence, History, Pulse, QueueLoad, Run, Schedule, Signal, Store,
-    Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse,
+    QueueLoad, Run, Schedule, Signal, Store, Turns, Use, Verdict, Worker,
 };
 
 use crate::options::Options;
@@ -97,6 +97,12 @@ impl Store for Counting {
         fn document_find<'a>(&'a self, tenant: &'a Tenant, kind: &'a str, id: &'a str) -> Option<Document>;
         fn document_list<'a>(&'a self, tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
         fn document_open<'a>(&'a self, tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
+        fn outbox_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Due>;
+        fn outbox_next<'a>(&'a self, after: Timestamp) -> Option<Timestamp>;
+        fn outbox_published<'a>(&'a self, after: Timestamp, limit: u32) -> Vec<Published>;
+        fn outbox_find<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Option<OutboxEvent>;
+        fn outbox_aggregate<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Option<Aggregate>;
+        fn outbox_set_aside<'a>(&'a self, tenant: &'a Tenant, question: EscalationId) -> Option<Aggregate>;
         fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

@@ -24,6 +24,7 @@
 mod child;
 mod disk;
 mod idle;
+mod messages;
 mod options;
 #[cfg(feature = "postgres")]
 mod pgbench;
@@ -65,6 +66,8 @@ const ROWS: &[Row] = &[
     ("resume-turns", resume::turns),
     ("timers", timers::wake_ups),
     ("signals", signals::received),
+    ("outbox", messages::outbox),
+    ("inbox", messages::inbox),
     ("start", process::start),
     ("memory", process::memory),
     ("memory-waiting", waiting::memory),
@@ -93,6 +96,10 @@ const ROWS: &[Row] = &[
     ("postgres-timers", postgres::timers),
     #[cfg(feature = "postgres")]
     ("postgres-signals", postgres::signals),
+    #[cfg(feature = "postgres")]
+    ("postgres-outbox", postgres::outbox),
+    #[cfg(feature = "postgres")]
+    ("postgres-inbox", postgres::inbox),
     #[cfg(feature = "postgres")]
     ("postgres-idle", postgres::idle),
 ];

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::{Connection as _, PgConnection};
 
+use crate::messages;
 use crate::options::Options;
 use crate::place::{Database, Home, Place, url};
 use crate::report::{Finding, Values};
@@ -70,6 +71,16 @@ pub(crate) fn timers(options: &Options) -> Findings {
     let measure =
         format!("PostgreSQL: {} timers due at once: wake-ups ÷ rows of raw group commit", timers::RUNS);
     Ok(vec![Finding::ratio("postgres-timers", measure, subject, raw).at_least(0.03, 0.10)])
+}
+
+/// Events from their runs to a sink.
+pub(crate) fn outbox(options: &Options) -> Findings {
+    messages::published(options, DATABASE, "postgres-outbox")
+}
+
+/// Messages, one after the other.
+pub(crate) fn inbox(options: &Options) -> Findings {
+    messages::processed::<sqlx::PgConnection>(options, DATABASE, "postgres-inbox")
 }
 
 pub(crate) fn signals(options: &Options) -> Findings {

@@ -9,6 +9,7 @@ use super::approval::{Named, Reviewers, SharedReviewers};
 use super::core::{Core, Parts};
 use super::database::Database;
 use super::orphans::take_up_orphans;
+use super::outbox::{Publisher, announce, publish};
 use super::peers::Peers;
 use super::pulse::beat;
 use crate::clock::{Clock, SharedClock, SystemClock};
@@ -75,6 +76,7 @@ pub struct ExecutorBuilder {
     namespace: String,
     lease: Duration,
     reviewers: SharedReviewers,
+    publisher: Option<Publisher>,
 }
 
 impl ExecutorBuilder {
@@ -113,6 +115,7 @@ impl ExecutorBuilder {
             namespace: String::new(),
             lease: LEASE,
             reviewers: Arc::new(Named),
+            publisher: None,
         }
     }
 
@@ -208,6 +211,17 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Publishes what is in the outbox: to a [`Sink`](super::outbox::Sink), or by a [`Publisher`] that says how. Of several
+    /// workers one publishes at a time; give all of them the same sink.
+    pub fn sink(mut self, sink: impl Into<Publisher>) -> Self {
+        self.publisher = Some(sink.into());
+        self
+    }
+
+    pub(crate) fn take_publisher(&mut self) -> Option<Publisher> {
+        self.publisher.take()
+    }
+
     /// Only to look at what is there: a file is neither locked nor written.
     #[cfg_attr(not(feature = "sqlite"), allow(unused_mut, reason = "other stores are opened as they are"))]
     pub(crate) fn read_only(mut self) -> Self {
@@ -223,10 +237,12 @@ impl ExecutorBuilder {
     ///
     /// # Errors
     /// If a tool or the database was refused. Nothing was changed.
-    pub async fn open(self) -> Result<Executor, StartError> {
+    pub async fn open(mut self) -> Result<Executor, StartError> {
+        let publisher = self.take_publisher();
         let core = Core::enrol(self.open_store().await?).await?;
         tokio::spawn(run(Arc::downgrade(&core), None));
         tokio::spawn(beat(Arc::downgrade(&core), None));
+        core.begin_publishing(publisher);
         take_up_orphans(&core).await?;
         Ok(Executor::alone(core))
     }
@@ -276,6 +292,19 @@ impl ExecutorBuilder {
 }
 
 impl Core {
+    /// Whoever has no sink tells those who may have one.
+    pub(crate) fn begin_publishing(self: &Arc<Self>, publisher: Option<Publisher>) {
+        let weak = Arc::downgrade(self);
+        match publisher {
+            Some(publisher) => {
+                self.publishing.becomes_able();
+                tokio::spawn(publish(weak, publisher));
+            }
+            None if self.is_shared() => _ = tokio::spawn(announce(weak)),
+            None => {}
+        }
+    }
+
     /// Ends this worker: no new call, at most `drain` for those under way, then everything queued is written, and
     /// the file is given free.
     ///

@@ -12,6 +12,7 @@ use super::approval::SharedReviewers;
 use super::database::Database;
 use super::inflight::InFlight;
 use super::lease::{Lease, Moment};
+use super::outbox::Publishing;
 use super::outcome::ExecError;
 use super::peers::{Peers, Shared};
 use crate::clock::{SharedClock, Timestamp};
@@ -34,6 +35,7 @@ pub(crate) struct Core {
     pub(super) peers: Peers,
     pub(super) in_flight: Arc<InFlight>,
     pub(crate) agenda: Arc<Agenda>,
+    pub(crate) publishing: Publishing,
     /// Calls whose callers went away, and background lookups.
     pub(crate) tracker: TaskTracker,
     lanes: AtomicU64,
@@ -53,6 +55,7 @@ impl std::fmt::Debug for Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.agenda.wake(); // it sees that there is nothing left to do
+        self.group.events().notify_one(); // and so does the publisher
     }
 }
 
@@ -127,6 +130,7 @@ impl Core {
             peers,
             in_flight: Arc::default(),
             agenda: Arc::default(),
+            publishing: Publishing::default(),
             tracker: TaskTracker::new(),
             lanes: AtomicU64::new(1),
             closing: AtomicBool::new(false),

@@ -9,12 +9,16 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::clock::Clock;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use crate::id::EscalationId;
 use crate::payload::Payload;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::Postgres;
 #[cfg(feature = "sqlite")]
 use crate::store::sqlite::Sqlite;
 use crate::store::{Change, Step, TransactionError};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use crate::store::{Delivery, Known, StoreError};
 
 /// One for each kind of database that can be shared.
 pub enum Database {
@@ -47,6 +51,51 @@ impl Database {
     }
 }
 
+/// What is written about messages without a closure. A simulation has no inbox: nobody gets here.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Database {
+    pub(super) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(sqlite) => sqlite.inbox_failed(delivery, detail).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(postgres) => postgres.inbox_failed(delivery, detail).await,
+            #[cfg(all(feature = "sim", feature = "sqlite"))]
+            Self::Simulated(_) => Err(StoreError::Closed),
+        }
+    }
+
+    pub(super) async fn inbox_set_aside(
+        &self,
+        delivery: &Delivery,
+        question: EscalationId,
+    ) -> Result<EscalationId, StoreError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(sqlite) => sqlite.inbox_set_aside(delivery, question).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(postgres) => postgres.inbox_set_aside(delivery, question).await,
+            #[cfg(all(feature = "sim", feature = "sqlite"))]
+            Self::Simulated(_) => Err(StoreError::Closed),
+        }
+    }
+
+    pub(super) async fn inbox_again(
+        &self,
+        delivery: &Delivery,
+        question: EscalationId,
+    ) -> Result<(), StoreError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(sqlite) => sqlite.inbox_again(delivery, question).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(postgres) => postgres.inbox_again(delivery, question).await,
+            #[cfg(all(feature = "sim", feature = "sqlite"))]
+            Self::Simulated(_) => Err(StoreError::Closed),
+        }
+    }
+}
+
 /// A transaction to be: what it records, and for how long it may run.
 pub struct Shared<'a> {
     /// By whom, and in which lane.
@@ -72,6 +121,20 @@ pub trait OwnConnection: Sized + Send {
     ) -> impl Future<Output = Option<Result<T, TransactionError<E>>>>
     where
         F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>;
+
+    /// Runs `work` and records that a message is processed, in one transaction, unless it is known what became of it.
+    /// `None` if the database is of another kind.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    #[doc(hidden)]
+    fn process<T, E, F>(
+        database: &Database,
+        delivery: &Delivery,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> impl Future<Output = Option<Result<Result<T, Known>, TransactionError<E>>>>
+    where
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>;
 }
 
 #[cfg(feature = "sqlite")]
@@ -93,6 +156,23 @@ impl OwnConnection for sqlx::sqlite::SqliteConnection {
             Database::Simulated(tables) => Some(tables.transaction(change, step, limit, clock, work).await),
         }
     }
+
+    async fn process<T, E, F>(
+        database: &Database,
+        delivery: &Delivery,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Option<Result<Result<T, Known>, TransactionError<E>>>
+    where
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    {
+        match database {
+            Database::Sqlite(sqlite) => Some(sqlite.process(delivery, limit, clock, work).await),
+            #[cfg(any(feature = "postgres", feature = "sim"))]
+            _ => None,
+        }
+    }
 }
 
 #[cfg(feature = "postgres")]
@@ -110,6 +190,22 @@ impl OwnConnection for sqlx::postgres::PgConnection {
             Database::Postgres(postgres) => {
                 Some(postgres.transaction(change, step, limit, clock, work).await)
             }
+            #[cfg(feature = "sqlite")]
+            _ => None,
+        }
+    }
+    async fn process<T, E, F>(
+        database: &Database,
+        delivery: &Delivery,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Option<Result<Result<T, Known>, TransactionError<E>>>
+    where
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    {
+        match database {
+            Database::Postgres(postgres) => Some(postgres.process(delivery, limit, clock, work).await),
             #[cfg(feature = "sqlite")]
             _ => None,
         }

@@ -2,6 +2,7 @@
 
 use super::core::{Core, admitted};
 use super::operation::Operation;
+use super::outbox::answered;
 use super::outcome::ExecError;
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::resolve::Why;
@@ -191,6 +192,11 @@ pub(crate) async fn answer(
                 .map_err(|_| unanswerable("it has been answered meanwhile"))?;
             change = change.record(record);
         }
+        (EscalationKind::Unpublished, _) => {
+            let held = core.group.outbox_set_aside(tenant, id).await.map_err(store_failed)?;
+            let held = held.ok_or_else(|| unanswerable("its aggregate goes on already"))?;
+            change.aggregates.push(answered(&held, &resolution, core.now()));
+        }
         (_, _) if matches!(resolution, Resolution::Committed(_)) => {
             return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));
         }
@@ -200,7 +206,12 @@ pub(crate) async fn answer(
     change = change.escalation(escalation.clone());
     also(&mut change, &escalation);
     match core.group.commit_one(change).await.map_err(store_failed)? {
-        Verdict::Admitted => Ok(escalation),
+        Verdict::Admitted => {
+            if escalation.kind == EscalationKind::Unpublished {
+                core.group.events().notify_one();
+            }
+            Ok(escalation)
+        }
         Verdict::Refused(Refusal::Stale) => Err(unanswerable("it has been answered meanwhile")),
         Verdict::Refused(refusal) => Err(unanswerable(&refusal.to_string())),
     }

@@ -10,10 +10,13 @@ mod builder;
 mod core;
 mod database;
 mod escalate;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub mod inbox;
 mod inflight;
 mod lease;
 mod operation;
 mod orphans;
+pub mod outbox;
 mod outcome;
 mod peers;
 mod pulse;
@@ -231,6 +234,13 @@ impl Executor {
         let evidence = self.core.group.record_evidence(tenant, record.id).await;
         let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
         Ok(Some((*record, evidence)))
+    }
+
+    /// Looks whether there is anything to be published: after events were [added](outbox::add) in a transaction that is not
+    /// this engine's. Without it they are found when anything else is published, or at the next start; in a shared store
+    /// within a heartbeat.
+    pub fn publish_soon(&self) {
+        self.core.group.events().notify_one();
     }
 
     /// What the registered tools declare.

@@ -110,11 +110,23 @@ impl Beat<'_> {
         if let Some(engine) = &self.engine {
             engine.clone().look(pulse.queued).await?;
         }
+        self.look_at_outbox(&pulse);
         let may_end = self.memory.may_end_others(asked, self.shared.lease.length());
         for worker in &pulse.workers {
             self.look_at(worker, pulse.time, may_end).await?;
         }
         Ok(Some(self.rest(&pulse, may_end)))
+    }
+
+    /// Whoever can publish is told that there is something, if nobody else does it.
+    fn look_at_outbox(&self, pulse: &Pulse) {
+        let publishes = |worker: &&Worker| worker.publishes && worker.ended_at.is_none();
+        let leader = pulse.workers.iter().find(publishes).map(|worker| worker.fence);
+        let elsewhere = leader.is_some_and(|fence| fence != self.core.fence);
+        self.core.publishing.note_elsewhere(elsewhere);
+        if pulse.unpublished && !elsewhere && self.core.publishing.is_able() {
+            self.core.group.events().notify_one();
+        }
     }
 
     /// Writes past the queue, where it would wait behind what it is to keep alive. Whether it was admitted.
@@ -143,6 +155,10 @@ impl Beat<'_> {
             Some(_) => worker.retired,
         };
         self.shared.note_ended(worker.fence, self.core.clock.boot());
+        if worker.publishes && worker.ended_at.is_none() && self.core.publishing.is_able() {
+            self.core.publishing.note_elsewhere(false); // it was ended just now
+            self.core.group.events().notify_one();
+        }
         let is_due = match self.memory.takeovers.get(&worker.fence) {
             None => is_mine,
             Some(last) => last.until(now) > TAKING_OVER,

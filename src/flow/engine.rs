@@ -19,7 +19,8 @@ use super::run::{End, activate, unreadable};
 use super::workflow::{Workflow, Workflows};
 use crate::clock::{Clock, Timestamp};
 use crate::exec::{
-    Core, Due, ExecError, Executor, ExecutorBuilder, More, StartError, beat, run_agenda, take_up_orphans,
+    Core, Due, ExecError, Executor, ExecutorBuilder, More, StartError, beat, outbox::Publisher, run_agenda,
+    take_up_orphans,
 };
 use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
@@ -317,6 +318,12 @@ impl EngineBuilder {
         self.with(|executor| executor.lease(lease))
     }
 
+    /// Publishes what is in the [outbox](crate::outbox): to a [`Sink`](crate::outbox::Sink), or by a [`Publisher`] that says
+    /// how. Of several workers one publishes at a time; give all of them the same sink.
+    pub fn sink(self, sink: impl Into<Publisher>) -> Self {
+        self.with(|executor| executor.sink(sink))
+    }
+
     /// A run whose process died more often than this, without the run getting anywhere in between, is quarantined.
     pub fn max_deaths(mut self, deaths: u32) -> Self {
         self.max_deaths = deaths;
@@ -333,8 +340,9 @@ impl EngineBuilder {
     ///
     /// # Errors
     /// If a workflow, a tool or the database was refused. Nothing was changed.
-    pub async fn start(self) -> Result<Engine, StartError> {
+    pub async fn start(mut self) -> Result<Engine, StartError> {
         self.checked()?;
+        let publisher = self.executor.take_publisher();
         let core = Core::enrol(self.executor.open_store().await?).await?;
         let inner = Arc::new(Inner {
             max_deaths: self.max_deaths,
@@ -347,6 +355,7 @@ impl EngineBuilder {
         let due: Weak<dyn Due> = Arc::downgrade(&(inner.clone() as Arc<dyn Due>));
         tokio::spawn(run_agenda(Arc::downgrade(&core), Some(due.clone())));
         tokio::spawn(beat(Arc::downgrade(&core), Some(due)));
+        core.begin_publishing(publisher);
         Ok(Engine { inner })
     }
 }

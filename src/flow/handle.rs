@@ -15,6 +15,8 @@ use super::queue::Choice;
 use super::run::output;
 use super::workflow::{Registered, Workflow};
 use crate::exec::{Answers as _, ExecError, open_escalations, to_the_end};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use crate::exec::{OwnConnection, inbox};
 use crate::id::{EscalationId, IdError, RunId, Tenant};
 use crate::ledger::{Diff, RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError, Stored};
@@ -206,6 +208,29 @@ pub enum RunError {
     /// The executor failed.
     #[error(transparent)]
     Exec(#[from] ExecError),
+}
+
+/// The inbox.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl ForTenant {
+    /// Processes a message of this tenant once: see [`Executor::process_once`](crate::Executor::process_once).
+    ///
+    /// # Errors
+    /// Those after which the message is to be delivered again; it was not processed.
+    pub async fn process_once<C, T, E, F>(
+        &self,
+        consumer: &str,
+        message: impl Into<inbox::Message>,
+        work: F,
+    ) -> Result<inbox::Processed<T>, inbox::InboxError<E>>
+    where
+        C: OwnConnection,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: std::fmt::Display + Send + 'static,
+        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, E>> + Send,
+    {
+        inbox::process_once(&self.inner.core, &self.tenant, consumer, message.into(), work).await
+    }
 }
 
 impl ForTenant {

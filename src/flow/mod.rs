@@ -13,6 +13,7 @@ mod child;
 mod command;
 mod ctx;
 mod doubt;
+mod emit;
 mod engine;
 mod failure;
 mod guarantees;

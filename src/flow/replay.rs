@@ -31,6 +31,8 @@ pub(super) enum Kind {
     Signal,
     /// A signal sent to another run.
     Sent,
+    /// An event that was emitted.
+    Emitted,
     /// A child that was begun.
     Child,
     /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
@@ -56,6 +58,7 @@ impl Kind {
             Self::Transaction => StepKind::Transaction,
             Self::Signal => StepKind::Signal,
             Self::Sent => StepKind::Sent,
+            Self::Emitted => StepKind::Emitted,
             Self::Child => StepKind::Child,
             Self::Call => StepKind::CallFailed,
             Self::Guard => StepKind::Guard,
@@ -72,6 +75,7 @@ impl Kind {
             Self::Transaction => "transaction",
             Self::Signal => "signal",
             Self::Sent => "sent signal",
+            Self::Emitted => "event",
             Self::Child => "child",
             Self::Call => "call",
             Self::Guard => "guard",
@@ -92,11 +96,12 @@ impl Identity {
         format!("{}/{}", self.name, self.in_turn())
     }
 
-    /// The child that was begun, or the signal that was sent, if it is such a checkpoint.
+    /// The child that was begun, the signal that was sent or the event that was emitted, if it is such a checkpoint.
     pub(super) fn of_deed(step: &PastStep) -> Option<Self> {
         let kind = match step.kind {
             StepKind::Child => Kind::Child,
             StepKind::Sent => Kind::Sent,
+            StepKind::Emitted => Kind::Emitted,
             _ => return None,
         };
         Some(Self { turn: step.turn, kind, name: step.name.clone(), id: step.id.clone() })
@@ -245,19 +250,19 @@ impl Replay {
         self.turns.values().any(|turn| turn.uses.contains_key(key)).then_some(Recorded::Use)
     }
 
-    /// A child or a sent signal is asked for from now on.
+    /// A child, a sent signal or an emitted event is asked for from now on.
     pub(super) fn ask(&mut self, identity: &Identity) {
-        if !self.turns.is_empty() && matches!(identity.kind, Kind::Child | Kind::Sent) {
+        if !self.turns.is_empty() && matches!(identity.kind, Kind::Child | Kind::Sent | Kind::Emitted) {
             self.asked_deeds.insert(identity.clone());
         }
     }
 
-    /// Children and sent signals that nothing has asked for, and nobody decided to keep; of a turn alone or of all.
+    /// Children, sent signals and emitted events that nothing has asked for, and nobody decided to keep; of a turn alone or of all.
     pub(super) fn unasked_deeds(&self, turn: Option<u32>) -> Vec<Identity> {
         let mut unasked = Vec::new();
         for (number, past) in self.turns.iter().filter(|(number, _)| turn.is_none_or(|turn| turn == **number))
         {
-            for kind in [Kind::Child, Kind::Sent] {
+            for kind in [Kind::Child, Kind::Sent, Kind::Emitted] {
                 let steps = past.steps.get(&kind.checkpoint()).into_iter().flatten();
                 unasked.extend(steps.flat_map(|(name, ids)| {
                     ids.keys().map(|id| Identity { turn: *number, kind, name: name.clone(), id: id.clone() })

@@ -78,7 +78,7 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
     Ok(Some(Stop::Halt { kind: EscalationKind::Diverged, question, record: None, kept }))
 }
 
-/// Children and signals as a person reads of them.
+/// Children, signals and events as a person reads of them.
 fn told(live: &Live, deeds: &[Identity]) -> String {
     let tell = |deed: &Identity| match deed.kind {
         Kind::Child => {
@@ -86,6 +86,7 @@ fn told(live: &Live, deeds: &[Identity]) -> String {
             let child = begun.as_ref().and_then(Stored::inline).map(Payload::as_str).unwrap_or_default();
             format!("{deed} was begun ({})", child.trim_matches('"'))
         }
+        Kind::Emitted => format!("{deed} was emitted"),
         _ => format!("{deed} was sent"),
     };
     deeds.iter().map(tell).collect::<Vec<_>>().join(", ")

@@ -80,6 +80,9 @@ impl Ctx {
             Ok(output) => {
                 #[cfg(feature = "sim")]
                 core.registry.at(crate::sim::CrashPoint::AfterTransaction);
+                if core.publishing.is_able() {
+                    core.group.events().notify_one(); // the closure may have added some
+                }
                 self.live.progressed();
                 open.close();
                 return Ok(output);

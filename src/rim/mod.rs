@@ -2,3 +2,5 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "sink-http")]
+pub(crate) mod http_sink;

@@ -54,6 +54,8 @@ pub enum Rule {
     SilentLoss,
     /// An effect happened, and is recorded as one that did not.
     WrongFailure,
+    /// The events of an aggregate are published in their order.
+    EventsInOrder,
     /// What the user asked to be checked.
     Own(String),
 }
@@ -68,6 +70,7 @@ impl fmt::Display for Rule {
             Self::OneTransaction => {
                 f.write_str("invariant 5, a record and its consequences are one transaction")
             }
+            Self::EventsInOrder => f.write_str("the events of an aggregate are published in their order"),
             Self::WindowOutlivesRetries => {
                 f.write_str("invariant 9, the dedupe window outlives the retry horizon")
             }

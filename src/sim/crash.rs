@@ -175,6 +175,18 @@ points! {
     BeforeSeal = "before-seal",
     /// The result of a call is durable.
     AfterSeal = "after-seal",
+    /// Events are about to be published: they are durable, and nothing of this try was sent.
+    BeforePublish = "before-publish",
+    /// The sink has answered; nothing of its answer is recorded.
+    AfterPublish = "after-publish",
+    /// It is known how far an aggregate is published; that is not durable.
+    BeforePublished = "before-published",
+    /// How far an aggregate is published is durable.
+    AfterPublished = "after-published",
+    /// A message was processed in its transaction; neither what it changed nor that it is processed is durable.
+    BeforeProcessed = "before-processed",
+    /// A message and what it changed are durable; it was not acknowledged.
+    AfterProcessed = "after-processed",
     /// The closure of a transaction has made its changes; neither they nor their checkpoint are durable.
     BeforeTransaction = "before-transaction",
     /// The changes of a transaction and their checkpoint are durable.

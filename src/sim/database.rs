@@ -16,8 +16,8 @@ use sqlx::{ConnectOptions as _, Executor as _};
 
 use crate::clock::Clock;
 use crate::payload::{Payload, Stored};
-use crate::store::sqlite::{TransactionError, carry_out, failure, rollback};
-use crate::store::{Change, PastStep, Step, Store, StoreError, Verdict};
+use crate::store::sqlite::{TransactionError, carry_out, failure, rollback, simulate, take_events};
+use crate::store::{Change, OutboxEvent, PastStep, Step, Store, StoreError, Verdict};
 
 /// The tables of a simulation, opened when they are first needed. Like a disk they outlive every process.
 #[derive(Clone, Default)]
@@ -76,9 +76,11 @@ impl Database {
             open.begun = Some(step.clone());
             open.connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
             let carried_out = carry_out(&mut open.connection, limit, clock, work).await;
-            Ok::<_, TransactionError<E>>((open, carried_out?))
+            let carried_out = carried_out?;
+            let events = take_events(&mut open.connection).await?;
+            Ok::<_, TransactionError<E>>((open, carried_out, events))
         });
-        let (open, (value, payload)) = match carried_out.await {
+        let (open, (value, payload), events) = match carried_out.await {
             Ok(carried_out) => carried_out,
             Err(error) => {
                 if matches!(error, TransactionError::EndedInside) {
@@ -89,6 +91,9 @@ impl Database {
                 return Err(error);
             }
         };
+        // The outbox is on the disk, and written with the checkpoint, too.
+        change.events =
+            events.into_iter().map(|event| OutboxEvent { created_at: clock.now(), ..event }).collect();
         step.value = Some(Stored::Inline(payload));
         open.begun = Some(step.clone());
         change.steps = vec![step];
@@ -109,7 +114,9 @@ async fn ready<'o>(tables: &'o mut Option<Open>, store: &dyn Store) -> Result<&'
         Some(open) => open,
         None => {
             let memory = SqliteConnectOptions::new().in_memory(true).disable_statement_logging();
-            Open { connection: memory.connect().await.map_err(|e| failure(&e))?, begun: None }
+            let mut connection = memory.connect().await.map_err(|e| failure(&e))?;
+            simulate(&mut connection).await?;
+            Open { connection, begun: None }
         }
     };
     let open = tables.insert(open);

@@ -67,6 +67,11 @@ impl End<'_> {
         told.collect()
     }
 
+    /// What was published to the [sink](super::World::sink), as often as it was.
+    pub fn published(&self) -> Vec<crate::outbox::Event> {
+        self.trial.world.heard().unwrap_or_default()
+    }
+
     /// The questions that are open.
     pub fn questions(&self) -> Vec<Escalation> {
         let mut questions = self.trial.disk.model.escalations();

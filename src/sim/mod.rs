@@ -21,6 +21,7 @@ mod end;
 mod explore;
 mod life;
 mod machine;
+mod outbox;
 mod process;
 mod question;
 mod report;
@@ -28,6 +29,7 @@ mod rest;
 mod schedule;
 mod service;
 mod simulation;
+mod sink;
 mod store;
 mod suite;
 mod table;
@@ -49,6 +51,7 @@ pub use report::{Failing, Report};
 pub use schedule::{Fault, Incident, Schedule, Stop, UnknownIncident};
 pub use service::{Offer, Page, Service};
 pub use simulation::Simulation;
+pub use sink::Listener;
 pub use suite::{Explored, Options, Results, Suite, SuiteError};
 pub use timeline::{Event, Happened};
 pub use wire::Request;
@@ -60,6 +63,8 @@ pub(crate) use tool::Watched;
 
 use crate::exec::ExecutorBuilder;
 use crate::flow::EngineBuilder;
+
+pub(crate) use sink::watched as watched_sink;
 
 impl ExecutorBuilder {
     /// Tells `watch` of every crash point that is crossed.

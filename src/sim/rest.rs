@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{Checker, Rule, Violation};
 use super::machine::Told;
+use super::outbox;
 use super::world::World;
 use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::{Basis, OperationKey, Record, State};
@@ -48,6 +49,9 @@ pub(super) fn at_rest(
         }
     }
     rest.compare(world, &mut violated);
+    if let Some(heard) = world.heard() {
+        outbox::compare(&store.aggregates(), &heard, &rest.questions, &mut violated);
+    }
     violations
 }
 

@@ -49,7 +49,9 @@ impl Watched {
     fn boundary(&self, change: &Change) -> Option<Boundary> {
         if let Some(worker) = &change.worker {
             return Some(match worker {
-                WorkerChange::Renew { .. } | WorkerChange::Settle { .. } => return None,
+                WorkerChange::Renew { .. } | WorkerChange::Settle { .. } | WorkerChange::Publish => {
+                    return None;
+                }
                 WorkerChange::Enrol { .. } | WorkerChange::FenceOthers { .. } | WorkerChange::End { .. } => {
                     boundary!(BeforeEnrolment, AfterEnrolment)
                 }
@@ -73,6 +75,9 @@ impl Watched {
                 Some(_) => boundary!(BeforeAnswer, AfterAnswer),
                 None => boundary!(BeforeEscalation, AfterEscalation),
             });
+        }
+        if !change.aggregates.is_empty() {
+            return Some(boundary!(BeforePublished, AfterPublished));
         }
         if let Some(record) = &change.record {
             return Some(self.transition(record));

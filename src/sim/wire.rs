@@ -18,9 +18,9 @@ use crate::tool::{Call, Done, ToolError};
 /// How long a request takes to arrive, and its answer to come back.
 pub(super) const WAY: Duration = Duration::from_millis(10);
 /// A request that dawdles: longer than any patience, shorter than the settle time.
-const LATE: Duration = Duration::from_secs(40);
+pub(super) const LATE: Duration = Duration::from_secs(40);
 /// A request that dawdles beyond the settle time.
-const TOO_LATE: Duration = Duration::from_secs(100);
+pub(super) const TOO_LATE: Duration = Duration::from_secs(100);
 /// A proxy sends a second copy this much later.
 const COPY: Duration = Duration::from_secs(1);
 

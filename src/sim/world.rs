@@ -11,6 +11,7 @@ use super::service::{Offer, Service, State as ServiceState};
 use super::timeline::{Event, Happened};
 use super::wire::Request;
 use crate::clock::Clock as _;
+use crate::exec::outbox;
 use crate::id::Tenant;
 use crate::ledger::{ContractClass, OperationKey};
 use crate::tool::{Call, ToolSpec};
@@ -55,6 +56,9 @@ struct State {
     log: Vec<Event>,
     life: u32,
     newest: u32,
+    /// Events are published to it.
+    listens: bool,
+    heard: Vec<outbox::Event>,
 }
 
 impl fmt::Debug for World {
@@ -140,6 +144,30 @@ impl World {
         state.requests += 1;
         let number = state.requests;
         state.faults.get(&number).copied()
+    }
+
+    /// Numbers what is not a call, and says what becomes of it.
+    pub(super) fn next_fault(&self) -> Option<Fault> {
+        let mut state = self.state();
+        state.requests += 1;
+        let number = state.requests;
+        state.faults.get(&number).copied()
+    }
+
+    pub(super) fn is_published_to(&self) {
+        self.state().listens = true;
+    }
+
+    pub(super) fn hears(&self, event: outbox::Event) {
+        let what = format!("{} #{}: {}", event.aggregate, event.seq, event.kind);
+        self.note(Happened::Told { who: "the sink".to_owned(), what });
+        self.state().heard.push(event);
+    }
+
+    /// What was published, as often as it was; none if there is nobody to publish to.
+    pub(super) fn heard(&self) -> Option<Vec<outbox::Event>> {
+        let state = self.state();
+        state.listens.then(|| state.heard.clone())
     }
 
     /// The operations for which a provider was asked for an effect.

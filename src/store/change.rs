@@ -2,6 +2,7 @@
 
 use super::document::Document;
 use super::memory::MemoryWrite;
+use super::outbox::{Aggregate, OutboxEvent, Published};
 use super::queue::Admission;
 use super::rows::{Escalation, Evidence, Run, Schedule, Signal, Step, Use};
 use crate::clock::Timestamp;
@@ -54,6 +55,13 @@ pub struct Change {
     /// Something is said to be remembered, or forgotten. Refused as `Exists` unless it takes the next place on its shelf,
     /// and if its key or its form is taken: then another was first, and what is there is to be read again.
     pub memory: Option<Box<MemoryWrite>>,
+    /// Events that are to be published, each the next one of its aggregate. Refused as `Exists` if one of this id is there.
+    pub events: Vec<OutboxEvent>,
+    /// How far aggregates are published, by the same rule as `record`: each is there from its first event on, at revision
+    /// 1. Not together with events of the same aggregate.
+    pub aggregates: Vec<Aggregate>,
+    /// Published events that nobody will ask for any more: each goes, and all before it of its aggregate.
+    pub forgotten: Vec<Published>,
     /// A tenant's key for digests of secrets, when it is first seen; a key that exists stays.
     pub tenant_key: Option<(Tenant, DigestKey)>,
 }
@@ -94,6 +102,8 @@ pub enum WorkerChange {
         /// When.
         at: Timestamp,
     },
+    /// The worker publishes what is in the outbox, from now until it ends. Refused as `Exists` while another one does.
+    Publish,
     /// The worker goes in order: what it leaves has not killed it.
     Retire {
         /// When.
@@ -156,6 +166,9 @@ impl Change {
             || self.document.is_some()
             || self.memory.is_some()
             || !self.escalations.is_empty()
+            || !self.events.is_empty()
+            || !self.aggregates.is_empty()
+            || !self.forgotten.is_empty()
     }
 
     /// What a refused change reports of its attempt's own answer (REC-9); nothing if it rests on a lookup or on a

@@ -124,6 +124,24 @@ macro_rules! delegate_reads {
         fn schedule_due(&$self, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Schedule>> {
             $store.schedule_due(until, limit)
         }
+        fn outbox_due(&$self, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Due>> {
+            $store.outbox_due(until, limit)
+        }
+        fn outbox_next(&$self, after: $crate::Timestamp) -> $crate::store::Asked<'_, Option<$crate::Timestamp>> {
+            $store.outbox_next(after)
+        }
+        fn outbox_published(&$self, after: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Published>> {
+            $store.outbox_published(after, limit)
+        }
+        fn outbox_find<'a>(&'a $self, tenant: &'a $crate::Tenant, id: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::OutboxEvent>> {
+            $store.outbox_find(tenant, id)
+        }
+        fn outbox_aggregate<'a>(&'a $self, tenant: &'a $crate::Tenant, name: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Aggregate>> {
+            $store.outbox_aggregate(tenant, name)
+        }
+        fn outbox_set_aside<'a>(&'a $self, tenant: &'a $crate::Tenant, question: $crate::EscalationId) -> $crate::store::Asked<'a, Option<$crate::store::Aggregate>> {
+            $store.outbox_set_aside(tenant, question)
+        }
     };
     (@documents $self:ident => $store:expr) => {
         fn document_find<'a>(&'a $self, tenant: &'a $crate::Tenant, kind: &'a str, id: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Document>> {

@@ -46,6 +46,8 @@ struct Shared {
     room: Notify,
     /// Wakes those who wait for the end.
     ended: Notify,
+    /// Rung when events are durable that are to be published.
+    events: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -125,6 +127,7 @@ impl Group {
             work: Notify::new(),
             room: Notify::new(),
             ended: Notify::new(),
+            events: Arc::default(),
         });
         tokio::spawn(shared.clone().write());
         Self { _closing: Arc::new(Closing(shared.clone())), shared }
@@ -206,6 +209,11 @@ impl Group {
         }
     }
 
+    /// Rung when events are durable that are to be published, and whenever their publisher is to look.
+    pub(crate) fn events(&self) -> &Arc<Notify> {
+        &self.shared.events
+    }
+
     /// The store behind the queue.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
@@ -247,6 +255,9 @@ impl Shared {
                 held.extend(entry.held);
             }
             self.commit(&changes, &mut waiting).await;
+            if changes.iter().any(|change| !change.events.is_empty()) {
+                self.events.notify_one(); // only now: who looks earlier finds nothing
+            }
             {
                 let mut queue = self.queue();
                 queue.judged += changes.len() as u64;

@@ -11,8 +11,11 @@ pub mod conformance;
 mod delegate;
 mod document;
 mod group;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod inbox;
 mod memory;
 mod model;
+mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod queue;
@@ -32,10 +35,13 @@ pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
 pub use document::Document;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use inbox::{Delivery, Known};
 pub use memory::{
     CERTAIN, Contradiction, Difference, Forgotten, KeyedDigest, Memory, MemorySource, MemoryWrite, Shelf,
 };
 pub use model::Model;
+pub use outbox::{Aggregate, Due, OutboxEvent, Published};
 pub use queue::{Admission, Queue, QueueLoad};
 pub(crate) use read_only::ReadOnly;
 #[doc(hidden)]
@@ -166,6 +172,24 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         after: &'a str,
         limit: u32,
     ) -> Asked<'a, Vec<Document>>;
+
+    /// What is to be published of aggregates that are due at `until` and not set aside: the longest due first, then by tenant
+    /// and name; so many events in all, those of each in their order.
+    fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>>;
+    /// The earliest instant after `after` at which an aggregate is due.
+    fn outbox_next(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>>;
+    /// Published events that were written at `after` or later, the earliest first.
+    fn outbox_published(&self, after: Timestamp, limit: u32) -> Asked<'_, Vec<Published>>;
+    /// An event, published or not.
+    fn outbox_find<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Asked<'a, Option<OutboxEvent>>;
+    /// How far the events of an aggregate are published.
+    fn outbox_aggregate<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Aggregate>>;
+    /// The aggregate that is set aside until this question is answered.
+    fn outbox_set_aside<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        question: EscalationId,
+    ) -> Asked<'a, Option<Aggregate>>;
 
     /// A signal, received or not.
     fn signal_find<'a>(

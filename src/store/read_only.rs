@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{
-    Asked, Change, Contradiction, Document, Escalation, Evidence, History, KeyedDigest, Memory, MemorySource,
-    Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
+    Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store,
+    StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
@@ -110,6 +111,12 @@ impl Store for ReadOnly {
         memory_sources(tenant: &'a Tenant, id: MemoryId, after: i64, limit: u32) -> Vec<MemorySource>;
         memory_said(tenant: &'a Tenant, id: MemoryId, source: &'a str) -> Option<u32>;
         memory_contradictions(tenant: &'a Tenant, ids: &'a [MemoryId]) -> Vec<Contradiction>;
+        outbox_due(until: Timestamp, limit: u32) -> Vec<Due>;
+        outbox_next(after: Timestamp) -> Option<Timestamp>;
+        outbox_published(after: Timestamp, limit: u32) -> Vec<Published>;
+        outbox_find(tenant: &'a Tenant, id: &'a str) -> Option<OutboxEvent>;
+        outbox_aggregate(tenant: &'a Tenant, name: &'a str) -> Option<Aggregate>;
+        outbox_set_aside(tenant: &'a Tenant, question: EscalationId) -> Option<Aggregate>;
         run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
         escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;

@@ -262,11 +262,13 @@ pub enum StepKind {
     Again,
     /// What a guard answered when it wrote rows of its own: a memory.
     Guard,
+    /// An event that the run emitted.
+    Emitted,
 }
 
 impl StepKind {
     /// All, for reading back.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Step,
         Self::Timer,
         Self::Drawn,
@@ -282,6 +284,7 @@ impl StepKind {
         Self::Input,
         Self::Again,
         Self::Guard,
+        Self::Emitted,
     ];
 
     /// The number that rows hold. Never reuse one.
@@ -302,6 +305,7 @@ impl StepKind {
             Self::Input => 13,
             Self::Again => 14,
             Self::Guard => 15,
+            Self::Emitted => 16,
         }
     }
 
@@ -428,6 +432,10 @@ pub enum EscalationKind {
     Unconfirmed,
     /// Somebody paused a run.
     Paused,
+    /// An event could not be published: it is set aside, and what follows it in its aggregate waits.
+    Unpublished,
+    /// A message could not be processed by its consumer: it is set aside.
+    Unprocessed,
 }
 
 impl EscalationKind {
@@ -455,6 +463,8 @@ impl EscalationKind {
             Self::UnknownTool => "unknown tool",
             Self::Unconfirmed => "unconfirmed",
             Self::Paused => "paused",
+            Self::Unpublished => "unpublished",
+            Self::Unprocessed => "unprocessed",
         }
     }
 
@@ -471,6 +481,8 @@ impl EscalationKind {
             Self::UnknownTool => 8,
             Self::Unconfirmed => 9,
             Self::Paused => 10,
+            Self::Unpublished => 21,
+            Self::Unprocessed => 22,
         }
     }
 
@@ -487,6 +499,8 @@ impl EscalationKind {
             Self::UnknownTool,
             Self::Unconfirmed,
             Self::Paused,
+            Self::Unpublished,
+            Self::Unprocessed,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)
@@ -554,6 +568,8 @@ pub struct Worker {
     pub retired: bool,
     /// Nothing of it is left to be taken over.
     pub settled: bool,
+    /// It publishes what is in the outbox.
+    pub publishes: bool,
 }
 
 /// What a worker that shares its store looks at from time to time, read in one query.
@@ -567,6 +583,8 @@ pub struct Pulse {
     pub next_due: Option<Timestamp>,
     /// Some run waits in a queue.
     pub queued: bool,
+    /// Some event waits to be published.
+    pub unpublished: bool,
 }
 
 /// Whose history is read: what was recorded under one number, and under a range of others.

@@ -134,6 +134,11 @@ impl Registry {
         self.watch = Some(watch);
     }
 
+    #[cfg(feature = "sim")]
+    pub(crate) fn watcher(&self) -> Option<Arc<dyn crate::sim::Watch>> {
+        self.watch.clone()
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<&dyn Unprepared> {
         self.by_name.get(&Name::new(name).ok()?).map(|tool| &**tool)
     }

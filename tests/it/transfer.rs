@@ -95,6 +95,26 @@ async fn late_evidence(path: &Path) {
     store.close().await;
 }
 
+/// An event that nobody has published, and a message that was processed.
+async fn messages(path: &Path) {
+    let executor = counterfoil::Executor::sqlite(path).open().await.unwrap();
+    let mut own = plain(path).await;
+    let event = counterfoil::outbox::NewEvent {
+        id: "1".into(),
+        aggregate: "a".into(),
+        kind: "told".into(),
+        payload: Payload::of(&1).unwrap(),
+    };
+    counterfoil::outbox::add(&mut own, &acme(), event).await.unwrap();
+    let message = counterfoil::inbox::Message::new("m").version("a", 1);
+    let tenant = acme();
+    let done = executor.process_once(&tenant, "consumer", message, |_: &mut SqliteConnection| {
+        Box::pin(async { Ok::<_, sqlx::Error>(1) })
+    });
+    assert_eq!(done.await.unwrap(), counterfoil::inbox::Processed::Now(1));
+    executor.close(std::time::Duration::from_secs(5)).await;
+}
+
 async fn plain(path: &Path) -> SqliteConnection {
     SqliteConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap()
 }
@@ -151,6 +171,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     let asleep = second.on(second.acme().handle::<()>(runs[0][ASLEEP as usize]).status()).unwrap();
     second.crash();
     run(late_evidence(&world.path()));
+    run(messages(&world.path()));
 
     let moved = run(moved(&world.path(), &schema)).unwrap();
     for table in moved.tables {
@@ -370,7 +391,7 @@ async fn the_command_moves_and_says_so() {
     let copied = json!({"stage": "copy", "table": "step", "rows": 5000, "of": 5000});
     assert!(lines.contains(&copied), "{lines:?}");
     let (last, _) = lines.split_last().unwrap();
-    assert_eq!(last["moved"].as_array().unwrap().len(), 18);
+    assert_eq!(last["moved"].as_array().unwrap().len(), 22);
     let (succeeded, lines, trouble) = command(false);
     assert!(!succeeded && lines.is_empty() && trouble.contains("has been moved already"), "{trouble}");
 }

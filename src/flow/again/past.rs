@@ -89,6 +89,7 @@ impl Past {
             | StepKind::Transaction
             | StepKind::Kept
             | StepKind::Sent
+            | StepKind::Emitted
             | StepKind::Input
             | StepKind::Again => true,
         })

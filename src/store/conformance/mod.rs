@@ -27,6 +27,7 @@ pub mod evidence;
 pub mod fence;
 pub mod lane;
 pub mod memory;
+pub mod outbox;
 pub mod queue;
 pub mod record;
 pub mod run;
@@ -125,6 +126,16 @@ macro_rules! conformance_cases {
                 what_is_forgotten_leaves_a_tombstone,
                 what_is_forgotten_is_over,
                 belongs_to_its_tenant;
+            outbox:
+                comes_back_as_it_was_written,
+                are_placed_in_their_order,
+                an_id_is_taken_once,
+                comes_with_its_checkpoint,
+                marks_follow_one_another,
+                the_longest_due_come_first,
+                only_published_ones_are_forgotten,
+                a_fenced_worker_publishes_nothing,
+                one_worker_publishes;
             queue:
                 comes_back_as_it_was_written,
                 limits_hold,
@@ -257,6 +268,7 @@ mod tests {
             ("fence", include_str!("fence.rs")),
             ("lane", include_str!("lane.rs")),
             ("memory", include_str!("memory.rs")),
+            ("outbox", include_str!("outbox.rs")),
             ("queue", include_str!("queue.rs")),
             ("record", include_str!("record.rs")),
             ("run", include_str!("run.rs")),

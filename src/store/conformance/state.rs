@@ -28,6 +28,8 @@ pub struct Names {
     forms: BTreeSet<[u8; 32]>,
     memories: BTreeSet<MemoryId>,
     said: BTreeSet<(String, String)>,
+    events: BTreeSet<String>,
+    aggregates: BTreeSet<String>,
 }
 
 impl Names {
@@ -68,6 +70,12 @@ impl Names {
             self.keys.insert(record.key.clone());
             self.instants.extend(record.confirm_at);
         }
+        for event in &change.events {
+            self.tenants.insert(event.tenant.clone());
+            self.events.insert(event.id.clone());
+            self.aggregates.insert(event.aggregate.clone());
+        }
+        self.aggregates.extend(change.aggregates.iter().map(|aggregate| aggregate.name.clone()));
         for step in &change.steps {
             self.tenants.insert(step.tenant.clone());
             self.runs.insert(step.run);
@@ -128,6 +136,12 @@ impl State {
                 state.note(format!("record_unconfirmed {} {limit}", until.0), &records);
             }
         }
+        for limit in [3, u32::MAX] {
+            state.note(format!("outbox_due {limit}"), &store.outbox_due(Timestamp::MAX, limit).await);
+            let published = store.outbox_published(Timestamp::MIN, limit).await;
+            state.note(format!("outbox_published {limit}"), &published);
+        }
+        state.note("outbox_next".into(), &store.outbox_next(Timestamp::MIN).await);
         state.note("queue_waiting".into(), &store.queue_waiting().await);
         state.note("queue_load".into(), &store.queue_load().await);
         for (queue, fence) in &names.queues {
@@ -185,6 +199,12 @@ impl State {
         for (run, name, id) in &names.signals {
             let signal = store.signal_find(tenant, *run, name, id).await;
             self.note(format!("{tenant}: signal {name:?} {id:?} to {run}"), &signal);
+        }
+        for id in &names.events {
+            self.note(format!("{tenant}: event {id}"), &store.outbox_find(tenant, id).await);
+        }
+        for name in &names.aggregates {
+            self.note(format!("{tenant}: aggregate {name}"), &store.outbox_aggregate(tenant, name).await);
         }
         for (workflow, key) in &names.starts {
             let run = store.run_keyed(tenant, workflow, key).await;

@@ -6,6 +6,7 @@
 
 mod document;
 mod memory;
+mod outbox;
 mod queue;
 mod schedule;
 mod tables;
@@ -17,8 +18,9 @@ use tokio::sync::Notify;
 
 use self::tables::Tables;
 use super::{
-    Asked, Change, Contradiction, Document, Escalation, Evidence, History, KeyedDigest, Memory, MemorySource,
-    Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
+    Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store,
+    StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
@@ -172,6 +174,16 @@ impl Model {
     /// Every use there is, of all tenants, in the order of their places: for checks.
     pub fn uses(&self) -> Vec<Use> {
         self.state().tables.uses.values().cloned().collect()
+    }
+
+    /// Every event in the outbox, of all tenants, published or not, by its tenant and id: for checks.
+    pub fn events(&self) -> Vec<OutboxEvent> {
+        self.state().tables.events.values().cloned().collect()
+    }
+
+    /// How far every aggregate is published, of all tenants, by tenant and name: for checks.
+    pub fn aggregates(&self) -> Vec<Aggregate> {
+        self.state().tables.aggregates.values().cloned().collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -368,6 +380,34 @@ impl Store for Model {
         self.ask(move |tables| tables.document_open(tenant, kind, after, limit))
     }
 
+    fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>> {
+        self.ask(move |tables| tables.outbox_due(until, limit))
+    }
+
+    fn outbox_next(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        self.ask(move |tables| tables.outbox_next(after))
+    }
+
+    fn outbox_published(&self, after: Timestamp, limit: u32) -> Asked<'_, Vec<Published>> {
+        self.ask(move |tables| tables.outbox_published(after, limit))
+    }
+
+    fn outbox_find<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Asked<'a, Option<OutboxEvent>> {
+        self.ask(move |tables| tables.outbox_find(tenant, id))
+    }
+
+    fn outbox_aggregate<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Aggregate>> {
+        self.ask(move |tables| tables.outbox_aggregate(tenant, name))
+    }
+
+    fn outbox_set_aside<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        question: EscalationId,
+    ) -> Asked<'a, Option<Aggregate>> {
+        self.ask(move |tables| tables.outbox_set_aside(tenant, question))
+    }
+
     fn memory_find<'a>(&'a self, tenant: &'a Tenant, id: MemoryId) -> Asked<'a, Option<Memory>> {
         self.ask(move |tables| tables.memory_find(tenant, id))
     }
@@ -473,6 +513,7 @@ impl Store for Model {
             workers: tables.workers(),
             next_due: tables.next_due(Timestamp::MIN),
             queued: !tables.queue_waiting().is_empty(),
+            unpublished: tables.is_unpublished(),
         })
     }
 

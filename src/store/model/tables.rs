@@ -9,8 +9,9 @@ use crate::ledger::{OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::queue::Bucket;
 use crate::store::{
-    COMMAND, Change, Document, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse,
-    Refusal, Run, RunState, Schedule, Signal, Step, StepKind, Turns, Use, Verdict, Worker, WorkerChange,
+    Aggregate, COMMAND, Change, Document, Escalation, EscalationKind, Evidence, History, OutboxEvent,
+    PastCall, PastStep, PastUse, Refusal, Run, RunState, Schedule, Signal, Step, StepKind, Turns, Use,
+    Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
@@ -32,6 +33,8 @@ pub(super) struct Tables {
     pub(super) schedules: BTreeMap<(Tenant, String), Schedule>,
     pub(super) documents: BTreeMap<(Tenant, String, String), Document>,
     pub(super) memories: Memories,
+    pub(super) events: BTreeMap<(Tenant, String), OutboxEvent>,
+    pub(super) aggregates: BTreeMap<(Tenant, String), Aggregate>,
     /// Each with whether its run has received it.
     pub(super) signals: BTreeMap<(Tenant, RunId, String, String), (Signal, bool)>,
 }
@@ -76,6 +79,9 @@ impl Tables {
                 return Err(Refusal::Stale);
             }
             Some(WorkerChange::Settle { fence }) if !self.is_fenced(*fence) => return Err(Refusal::Stale),
+            Some(WorkerChange::Publish) if self.another_publishes(change.fence) => {
+                return Err(Refusal::Exists);
+            }
             _ => {}
         }
         if let Some(schedule) = &change.schedule {
@@ -87,6 +93,7 @@ impl Tables {
         if let Some(memory) = &change.memory {
             self.memories.check(memory)?;
         }
+        self.check_outbox(change)?;
         if let Some(run) = &change.run {
             match self.runs.get(&run.id) {
                 Some(stored) if stored.tenant == run.tenant => follows(stored.revision, run.revision)?,
@@ -164,6 +171,8 @@ impl Tables {
             .flatten()
             .chain(steps)
             .chain(escalations)
+            .chain(change.events.iter().map(|event| self.has_event(event)))
+            .chain(change.aggregates.iter().map(|mark| self.has_mark(mark)))
             .collect();
         !all.is_empty() && all.into_iter().all(|written| written)
     }
@@ -184,6 +193,7 @@ impl Tables {
         if let Some(memory) = &change.memory {
             self.memories.write(memory);
         }
+        self.write_outbox(change);
         for (tenant, payload) in &change.payloads {
             self.payloads.entry((tenant.clone(), payload.digest().0)).or_insert_with(|| payload.clone());
         }
@@ -246,6 +256,7 @@ impl Tables {
                     ended_at: None,
                     retired: false,
                     settled: false,
+                    publishes: false,
                 };
                 self.workers.insert(fence, worker);
             }
@@ -254,6 +265,7 @@ impl Tables {
             }
             WorkerChange::End { fence, at } => self.end(*at, |worker| worker.fence == *fence),
             WorkerChange::Settle { fence } => self.each(|w| w.fence == *fence, |w| w.settled = true),
+            WorkerChange::Publish => self.each(|w| Some(w.fence) == by, |w| w.publishes = true),
             WorkerChange::FenceOthers { at } => self.end(*at, |worker| Some(worker.fence) != by),
             WorkerChange::Retire { at } => {
                 self.end(*at, |worker| Some(worker.fence) == by);
@@ -308,6 +320,12 @@ impl Tables {
     fn is_expired(&self, fence: Fence, at: Timestamp) -> bool {
         let expired = |worker: &Worker| worker.lease_until.is_some_and(|until| until < at);
         self.worker_at(fence).is_some_and(|worker| worker.ended_at.is_none() && expired(worker))
+    }
+
+    fn another_publishes(&self, by: Option<Fence>) -> bool {
+        let other =
+            |worker: &Worker| worker.publishes && worker.ended_at.is_none() && Some(worker.fence) != by;
+        self.workers.values().any(other)
     }
 
     fn is_fenced(&self, fence: Fence) -> bool {

@@ -19,7 +19,8 @@ use super::judge::judge;
 use super::pool::Trouble;
 use super::statement::{Batch, Statements, texts};
 use super::{
-    Fate, Postgres, StoreError, Writer, escalation, failure, fate, payload, record, run, signal, step, worker,
+    Fate, Postgres, StoreError, Writer, escalation, failure, fate, outbox, payload, record, run, signal,
+    step, worker,
 };
 use crate::id::Fence;
 use crate::store::{Change, Refusal, Run, Verdict, WorkerChange};
@@ -65,6 +66,7 @@ pub(super) fn must_be_judged(change: &Change) -> bool {
         || change.schedule.is_some()
         || change.document.is_some()
         || change.memory.is_some()
+        || !change.forgotten.is_empty()
         || (change.fence.is_none() && change.needs_fence())
 }
 
@@ -84,6 +86,9 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
             && change.schedule.is_none()
             && change.document.is_none()
             && change.memory.is_none()
+            && change.events.is_empty()
+            && change.aggregates.is_empty()
+            && change.forgotten.is_empty()
             && change.tenant_key.is_none()
             && change.prune.is_none();
         alone && change.fence == Some(fence) && change.lane.is_none()
@@ -105,6 +110,7 @@ pub(super) fn batch(mut batch: Batch, changes: &[&Change]) -> Batch {
     record::write_uses(changes, &mut batch);
     escalation::write(changes, &mut batch);
     signal::write(changes, &mut batch);
+    outbox::write(changes, &mut batch);
     record::write_evidence(changes, &mut batch);
     batch
 }
@@ -311,8 +317,11 @@ pub(super) fn statements() -> Vec<String> {
         &escalation::ANSWER,
         &signal::INSERT,
         &signal::RECEIVE,
+        &outbox::MORE,
+        &outbox::INSERT,
         &record::INSERT_EVIDENCE,
     ]);
+    all.extend(texts(&[&outbox::MARK])); // never with events of the same aggregate
     all.push(run::CLAIM.to_owned());
     all
 }

@@ -35,6 +35,9 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
     let of_schedule = || change.schedule.as_ref().map(|schedule| &schedule.tenant);
     let of_document = || change.document.as_ref().map(|document| &document.tenant);
     let of_memory = || change.memory.as_ref().map(|write| &write.memory.tenant);
+    let of_event = || change.events.first().map(|event| &event.tenant);
+    let of_mark = || change.aggregates.first().map(|mark| &mark.tenant);
+    let of_forgotten = || change.forgotten.first().map(|event| &event.tenant);
     let of_evidence = || change.evidence.as_ref().map(|evidence| &evidence.tenant);
     let of_payload = || change.payloads.first().map(|(tenant, _)| tenant);
     let of_key = || change.tenant_key.as_ref().map(|(tenant, _)| tenant);
@@ -47,6 +50,9 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
         .or_else(of_schedule)
         .or_else(of_document)
         .or_else(of_memory)
+        .or_else(of_event)
+        .or_else(of_mark)
+        .or_else(of_forgotten)
         .or_else(of_evidence)
         .or_else(of_payload)
         .or_else(of_key)
@@ -61,18 +67,35 @@ pub(super) fn waves<'c>(changes: &[&'c Change]) -> Vec<Vec<&'c Change>> {
         let run = change.run.iter().map(|run| (1, run.id.0));
         let questions = change.escalations.iter().map(|escalation| (2, escalation.id.0));
         let signals = change.signal.iter().chain(&change.received).map(|signal| (3, place(signal)));
-        let rows: Vec<_> = record.chain(run).chain(questions).chain(signals).collect();
+        let marks = change.aggregates.iter().map(|mark| (4, named(&mark.tenant, &mark.name)));
+        let rows: Vec<_> = record.chain(run).chain(questions).chain(signals).chain(marks).collect();
+        // All that are added to one aggregate are one row of the statement; not together with a mark of it.
+        let events = change.events.iter().map(|event| named(&event.tenant, &event.aggregate));
+        let added: Vec<_> = events.map(|aggregate| (5, aggregate)).collect();
+        let other = |row: &(i64, i64)| match row.0 {
+            4 => touched.contains(&(5, row.1)),
+            5 => touched.contains(&(4, row.1)),
+            _ => false,
+        };
+        let both = rows.iter().chain(&added).any(other);
         // A statement does not see what it writes itself, so it cannot delete that again.
-        if rows.iter().any(|row| touched.contains(row)) || change.prune.is_some() {
+        if both || rows.iter().any(|row| touched.contains(row)) || change.prune.is_some() {
             waves.push(Vec::new());
             touched.clear();
         }
-        touched.extend(rows);
+        touched.extend(rows.into_iter().chain(added));
         if let Some(wave) = waves.last_mut() {
             wave.push(*change);
         }
     }
     waves
+}
+
+/// The same for the same aggregate; that two others fall together does no harm.
+fn named(tenant: &Tenant, aggregate: &str) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    (tenant, aggregate).hash(&mut hasher);
+    hasher.finish().cast_signed()
 }
 
 /// The same for the same signal; that two others fall together does no harm.

@@ -8,7 +8,9 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
-use super::{Fate, document, escalation, fate, memory, queue, record, run, schedule, signal, step, worker};
+use super::{
+    Fate, document, escalation, fate, memory, outbox, queue, record, run, schedule, signal, step, worker,
+};
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
 /// Judges each change by itself, in the order of the batch.
@@ -158,6 +160,9 @@ async fn write_one(
     {
         return Ok(Some(Objection::Row(refusal)));
     }
+    for event in &change.forgotten {
+        outbox::forget(connection, event).await?;
+    }
     if let Some(memory) = &change.memory
         && let Some(refusal) = memory::write(connection, memory).await?
     {
@@ -264,6 +269,18 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
             return Ok(false);
         }
     }
+    for event in &change.events {
+        told_apart = true;
+        if !outbox::is_written(connection, event).await? {
+            return Ok(false);
+        }
+    }
+    for mark in &change.aggregates {
+        told_apart = true;
+        if !outbox::is_marked(connection, mark).await? {
+            return Ok(false);
+        }
+    }
     Ok(told_apart)
 }
 
@@ -281,7 +298,7 @@ async fn refusal(
     let taken = match (table.as_str(), &change.run, &change.record) {
         ("run", Some(run), _) => run::is_taken(connection, run).await?,
         ("record", _, Some(record)) => record::is_taken(connection, record).await?,
-        ("step", ..) => true,
+        ("step" | "outbox", ..) => true,
         ("signal", ..) => match &change.signal {
             Some(signal) => signal::is_taken(connection, signal).await?,
             None => false,

@@ -11,11 +11,13 @@ mod connect;
 mod cut;
 mod document;
 mod escalation;
+mod inbox;
 mod judge;
 mod listen;
 mod memory;
 mod memory_source;
 mod open;
+mod outbox;
 mod payload;
 mod pool;
 mod queue;
@@ -39,8 +41,9 @@ use sqlx::postgres::{PgConnection, PgRow};
 use tokio::sync::Mutex;
 
 use super::{
-    Asked, Change, Contradiction, Document, Escalation, Evidence, History, KeyedDigest, Memory, MemorySource,
-    Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
+    Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store,
+    StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
@@ -51,6 +54,7 @@ use pool::{Pool, Statement};
 
 pub use super::transaction::TransactionError;
 pub use open::Options;
+pub(crate) use outbox::add_event;
 #[cfg(feature = "sqlite")]
 pub(super) use transfer::Target;
 
@@ -265,6 +269,34 @@ impl Store for Postgres {
         limit: u32,
     ) -> Asked<'a, Vec<Document>> {
         Box::pin(document::open(&self.readers, tenant, kind, after, limit))
+    }
+
+    fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>> {
+        Box::pin(outbox::due(&self.readers, until, limit))
+    }
+
+    fn outbox_next(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        Box::pin(outbox::next(&self.readers, after))
+    }
+
+    fn outbox_published(&self, after: Timestamp, limit: u32) -> Asked<'_, Vec<Published>> {
+        Box::pin(outbox::published(&self.readers, after, limit))
+    }
+
+    fn outbox_find<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Asked<'a, Option<OutboxEvent>> {
+        Box::pin(outbox::find(&self.readers, tenant, id))
+    }
+
+    fn outbox_aggregate<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Aggregate>> {
+        Box::pin(outbox::aggregate(&self.readers, tenant, name))
+    }
+
+    fn outbox_set_aside<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        question: EscalationId,
+    ) -> Asked<'a, Option<Aggregate>> {
+        Box::pin(outbox::set_aside(&self.readers, tenant, question))
     }
 
     fn memory_find<'a>(&'a self, tenant: &'a Tenant, id: MemoryId) -> Asked<'a, Option<Memory>> {

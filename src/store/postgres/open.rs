@@ -26,7 +26,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 7] = [
+pub(super) const MIGRATIONS: [Migration; 9] = [
     Migration {
         number: 1,
         name: "record",
@@ -65,9 +65,21 @@ pub(super) const MIGRATIONS: [Migration; 7] = [
     },
     Migration {
         number: 7,
-        name: "document",
-        sql: include_str!("../../../migrations/postgres/0007_document.sql"),
+        name: "outbox",
+        sql: include_str!("../../../migrations/postgres/0007_outbox.sql"),
         works_from: 7,
+    },
+    Migration {
+        number: 8,
+        name: "inbox",
+        sql: include_str!("../../../migrations/postgres/0008_inbox.sql"),
+        works_from: 8,
+    },
+    Migration {
+        number: 9,
+        name: "document",
+        sql: include_str!("../../../migrations/postgres/0009_document.sql"),
+        works_from: 9,
     },
 ];
 

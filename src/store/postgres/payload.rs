@@ -1,8 +1,10 @@
 //! Tables `payload` and `tenant`.
 
+use sqlx::postgres::PgConnection;
+
 use super::pool::Pool;
 use super::statement::{Batch, Insert, Kind};
-use super::{Columns, StoreError};
+use super::{Columns, StoreError, escaped};
 use crate::id::Tenant;
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::Change;
@@ -60,4 +62,19 @@ pub(super) async fn tenant_key(pool: &Pool, tenant: &Tenant) -> Result<Option<Di
     let row = pool.optional(query).await?;
     row.map(|row| Columns::of("tenant", &row).parse(|bytes: &[u8]| bytes.try_into().ok().map(DigestKey::new)))
         .transpose()
+}
+
+/// Adds one in a transaction of the user's own.
+pub(super) async fn add(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    payload: &Payload,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO payload (tenant, digest, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
+        .bind(tenant.as_str())
+        .bind(payload.digest().0.to_vec())
+        .bind(escaped(payload.as_str()).into_owned())
+        .execute(connection)
+        .await
+        .map(drop)
 }

@@ -385,13 +385,28 @@ fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
             "{name} AS (DELETE FROM {table} USING (SELECT {values}) AS pruned ({names}) WHERE {tail})"
         );
     }
-    let returning = insert.holds.map(|holds| format!(" RETURNING {holds} AS holds")).unwrap_or_default();
+    let mut returning = insert.holds.map(|holds| format!(" RETURNING {holds} AS holds")).unwrap_or_default();
+    if *insert == super::outbox::MORE {
+        returning.push_str(", tenant, name, last");
+    }
+    if *insert == super::outbox::INSERT {
+        let placed = names.replace("seq", "more.last - new.seq").replace("tenant", "new.tenant");
+        let more = super::outbox::MORE.name;
+        return format!(
+            "{name} AS (INSERT INTO {table} ({names}) SELECT {placed} FROM (SELECT {values}) AS new ({names}) \
+             JOIN {more} AS more ON more.tenant = new.tenant AND more.name = new.aggregate {tail}{returning})"
+        );
+    }
     format!("{name} AS (INSERT INTO {table} ({names}) SELECT {values} {tail}{returning})")
 }
 
 /// Texts with every part in every form, for the test that prepares and explains them.
 pub(super) fn texts(inserts: &[&'static Insert]) -> Vec<String> {
-    let each = inserts.iter().map(|insert| vec![*insert]).chain([inserts.to_vec()]);
+    // The events of the outbox are placed by what the statement has made of their aggregates.
+    let with = |insert| {
+        if insert == &super::outbox::INSERT { vec![&super::outbox::MORE, insert] } else { vec![insert] }
+    };
+    let each = inserts.iter().map(|insert| with(*insert)).chain([inserts.to_vec()]);
     let forms = |inserts: Vec<_>| {
         [(true, 0, true), (false, 0, true), (true, 1, false), (false, 1, false), (false, 2, false)]
             .map(|(single, fences, judged)| text(&Shape { inserts: inserts.clone(), single, fences, judged }))

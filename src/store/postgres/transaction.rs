@@ -142,7 +142,7 @@ impl Postgres {
     }
 
     /// Takes away what a closure may have left on its connection: settings, locks, temporary tables.
-    async fn is_as_new(&self, connection: &mut PgConnection) -> bool {
+    pub(super) async fn is_as_new(&self, connection: &mut PgConnection) -> bool {
         const CLEAN: &str = "RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; CLOSE ALL";
         !self.connector.options.distributed
             && sqlx::raw_sql(CLEAN).execute(&mut *connection).await.is_ok()
@@ -150,18 +150,22 @@ impl Postgres {
     }
 }
 
-async fn begin(
-    connection: &mut PgConnection,
-    change: &Change,
-    limit: Duration,
-) -> Result<Option<Refusal>, sqlx::Error> {
-    // What this process gives up, the server gives up, too: should it be stopped or cut off, its locks do not stay.
+/// What this process gives up, the server gives up, too: should it be stopped or cut off, its locks do not stay.
+pub(super) async fn begin_plain(connection: &mut PgConnection, limit: Duration) -> Result<(), sqlx::Error> {
     let limit = (limit + Duration::from_secs(1)).as_millis();
     let begin = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {limit}; \
          SET LOCAL idle_in_transaction_session_timeout = {limit}"
     );
-    sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
+    sqlx::raw_sql(AssertSqlSafe(begin)).execute(connection).await.map(drop)
+}
+
+async fn begin(
+    connection: &mut PgConnection,
+    change: &Change,
+    limit: Duration,
+) -> Result<Option<Refusal>, sqlx::Error> {
+    begin_plain(connection, limit).await?;
     match change.fence {
         Some(fence) if !worker::may_write(connection, fence).await? => return Ok(Some(Refusal::Fenced)),
         None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
@@ -187,7 +191,7 @@ async fn find_out(connection: &mut PgConnection, change: &Change, step: &Step) -
 const ABORTED: &str = "25P02";
 
 /// Runs the closure in the transaction that is open, and makes sure that it still is.
-async fn carry_out<T, E, F>(
+pub(super) async fn carry_out<T, E, F>(
     connection: &mut PgConnection,
     limit: Duration,
     clock: &dyn Clock,

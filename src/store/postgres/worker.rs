@@ -48,6 +48,13 @@ pub(super) async fn write(
         )
         .bind(at.0)
         .bind(by),
+        // Another one that is alive has the only place in the index. Two that ask at once wait there for one another, and
+        // the later one is refused by the index itself: which says no more than that it was later.
+        WorkerChange::Publish => sqlx::query(
+            "UPDATE worker SET publishes = true WHERE fence = $1 AND NOT EXISTS (SELECT FROM worker \
+             WHERE publishes AND ended_at IS NULL AND fence <> $1)",
+        )
+        .bind(by),
         WorkerChange::Retire { at } => sqlx::query(
             "UPDATE worker SET ended_at = $1, retired = true WHERE fence = (SELECT fence FROM worker \
              WHERE fence = $2 AND ended_at IS NULL FOR UPDATE)",
@@ -61,7 +68,7 @@ pub(super) async fn write(
 /// Why a change that wrote no row is refused; nothing if it is none the worse for it.
 pub(super) const fn refusal(change: &WorkerChange) -> Option<Refusal> {
     match change {
-        WorkerChange::Enrol { .. } => Some(Refusal::Exists),
+        WorkerChange::Enrol { .. } | WorkerChange::Publish => Some(Refusal::Exists),
         WorkerChange::End { .. } | WorkerChange::Settle { .. } => Some(Refusal::Stale),
         WorkerChange::Renew { .. } | WorkerChange::FenceOthers { .. } | WorkerChange::Retire { .. } => None,
     }
@@ -128,7 +135,7 @@ pub(super) async fn is_ended(
 macro_rules! select {
     ($tail:literal) => {
         concat!(
-            "SELECT fence, name, enrolled_at, lease_until, ended_at, retired, settled FROM worker ",
+            "SELECT fence, name, enrolled_at, lease_until, ended_at, retired, settled, publishes FROM worker ",
             $tail
         )
     };
@@ -147,6 +154,7 @@ fn worker(c: &mut Columns<'_>) -> Result<Worker, StoreError> {
         ended_at: c.take::<Option<i64>>()?.map(Timestamp),
         retired: c.take()?,
         settled: c.take()?,
+        publishes: c.take()?,
     })
 }
 
@@ -167,23 +175,31 @@ async fn one(pool: &Pool, query: impl Fn() -> Statement) -> Result<Option<Worker
 pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
     let query = || {
         sqlx::query(
-            "SELECT p.time, p.due, p.queued, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled \
-             FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
+            "SELECT p.time, p.due, p.queued, p.unpublished, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled, \
+             w.publishes FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
              least((SELECT min(wake_at) FROM run WHERE wake_at IS NOT NULL), \
              (SELECT min(due_at) FROM queue WHERE due_at IS NOT NULL), \
              (SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL), \
              (SELECT min(confirm_at) FROM record WHERE confirm_at IS NOT NULL)) AS due, \
-             (SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) IS NOT NULL AS queued) p \
+             (SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) IS NOT NULL AS queued, \
+             EXISTS (SELECT FROM outbox_aggregate WHERE published < last AND escalation IS NULL) AS unpublished) p \
              LEFT JOIN worker w ON NOT w.settled ORDER BY w.fence",
         )
     };
     let rows = pool.all(query).await?;
-    let mut pulse = Pulse { time: Timestamp::MIN, workers: Vec::new(), next_due: None, queued: false };
+    let mut pulse = Pulse {
+        time: Timestamp::MIN,
+        workers: Vec::new(),
+        next_due: None,
+        queued: false,
+        unpublished: false,
+    };
     for row in &rows {
         let mut c = Columns::of("pulse", row);
         pulse.time = Timestamp(c.take()?);
         pulse.next_due = c.take::<Option<i64>>()?.map(Timestamp);
         pulse.queued = c.take()?;
+        pulse.unpublished = c.take()?;
         if c.is_some::<i64>() {
             pulse.workers.push(worker(&mut c)?);
         }

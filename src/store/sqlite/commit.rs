@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, document, escalation, failure, memory, payload, primary_code, queue, record, run,
-    schedule, signal, step, worker,
+    StoreError, Writer, document, escalation, failure, memory, outbox, payload, primary_code, queue, record,
+    run, schedule, signal, step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -43,6 +43,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
             || change.schedule.is_some()
             || change.document.is_some()
             || change.memory.is_some()
+            || !change.forgotten.is_empty()
             || unguarded.is_some_and(|fence| !guarded(fence))
     })
 }
@@ -58,6 +59,7 @@ fn batch(changes: &[&Change]) -> Batch {
     record::write_uses(changes, &mut batch);
     escalation::write(changes, &mut batch);
     signal::write(changes, &mut batch);
+    outbox::write(changes, &mut batch);
     record::write_evidence(changes, &mut batch);
     batch
 }
@@ -169,6 +171,9 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     if let Some(document) = &change.document {
         document::write(connection, document).await?;
     }
+    for event in &change.forgotten {
+        outbox::forget(connection, event).await?;
+    }
     if let Some(memory) = &change.memory {
         memory::write(connection, memory).await?;
     }
@@ -247,6 +252,18 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
             return Ok(false);
         }
     }
+    for event in &change.events {
+        told_apart = true;
+        if !outbox::is_written(connection, event).await? {
+            return Ok(false);
+        }
+    }
+    for mark in &change.aggregates {
+        told_apart = true;
+        if !outbox::is_marked(connection, mark).await? {
+            return Ok(false);
+        }
+    }
     Ok(told_apart)
 }
 
@@ -276,6 +293,7 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
             if change.record.is_some()
                 || change.run.is_some()
                 || change.received.is_some()
+                || !change.aggregates.is_empty()
                 || !change.escalations.is_empty() =>
         {
             Refusal::Stale

@@ -7,10 +7,12 @@
 mod commit;
 mod document;
 mod escalation;
+mod inbox;
 mod lock;
 mod memory;
 mod memory_source;
 mod open;
+mod outbox;
 mod payload;
 mod queue;
 mod record;
@@ -33,8 +35,9 @@ use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::{
-    Asked, Change, Contradiction, Document, Escalation, Evidence, History, KeyedDigest, Memory, MemorySource,
-    Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
+    Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store,
+    StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
@@ -43,6 +46,9 @@ use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 pub use super::transaction::TransactionError;
 pub use open::Options;
+pub(crate) use outbox::add_event;
+#[cfg(feature = "sim")]
+pub(crate) use outbox::{simulate, take_events};
 #[cfg(feature = "postgres")]
 pub(super) use transfer::Source;
 #[cfg(feature = "sim")]
@@ -59,6 +65,8 @@ pub struct Sqlite {
     path: PathBuf,
     /// None once it is closed.
     writer: Mutex<Option<Writer>>,
+    /// Counts tries of messages, without waiting for the disk. Opened when it is first needed.
+    counter: Mutex<Option<SqliteConnection>>,
     readers: SqlitePool,
     /// Held until this store is closed or dropped: it is how a restarted process knows that the former one is dead.
     lock: std::sync::Mutex<Option<lock::Lock>>,
@@ -128,6 +136,7 @@ impl Sqlite {
     /// Ends writing and gives the file free. What is there can still be read through this store: an executor that
     /// was closed answers what is recorded.
     pub(crate) async fn retire(&self) {
+        drop(self.counter.lock().await.take());
         if let Some(writer) = self.writer.lock().await.take()
             && let Err(error) = writer.connection.close().await
         {
@@ -273,6 +282,34 @@ impl Store for Sqlite {
         limit: u32,
     ) -> Asked<'a, Vec<Document>> {
         Box::pin(document::open(&self.readers, tenant, kind, after, limit))
+    }
+
+    fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>> {
+        Box::pin(outbox::due(&self.readers, until, limit))
+    }
+
+    fn outbox_next(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        Box::pin(outbox::next(&self.readers, after))
+    }
+
+    fn outbox_published(&self, after: Timestamp, limit: u32) -> Asked<'_, Vec<Published>> {
+        Box::pin(outbox::published(&self.readers, after, limit))
+    }
+
+    fn outbox_find<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Asked<'a, Option<OutboxEvent>> {
+        Box::pin(outbox::find(&self.readers, tenant, id))
+    }
+
+    fn outbox_aggregate<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Aggregate>> {
+        Box::pin(outbox::aggregate(&self.readers, tenant, name))
+    }
+
+    fn outbox_set_aside<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        question: EscalationId,
+    ) -> Asked<'a, Option<Aggregate>> {
+        Box::pin(outbox::set_aside(&self.readers, tenant, question))
     }
 
     fn memory_find<'a>(&'a self, tenant: &'a Tenant, id: MemoryId) -> Asked<'a, Option<Memory>> {

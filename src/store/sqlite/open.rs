@@ -21,14 +21,16 @@ const APPLICATION_ID: i64 = 0x4346_4f49;
 pub(super) const GIVEN_UP: i64 = 1_000_000;
 
 /// Number, name and text of each migration, in their order. Never edit a released one.
-pub(super) const MIGRATIONS: [(i64, &str, &str); 7] = [
+pub(super) const MIGRATIONS: [(i64, &str, &str); 9] = [
     (1, "record", include_str!("../../../migrations/sqlite/0001_record.sql")),
     (2, "run", include_str!("../../../migrations/sqlite/0002_run.sql")),
     (3, "signal", include_str!("../../../migrations/sqlite/0003_signal.sql")),
     (4, "queue", include_str!("../../../migrations/sqlite/0004_queue.sql")),
     (5, "schedule", include_str!("../../../migrations/sqlite/0005_schedule.sql")),
     (6, "memory", include_str!("../../../migrations/sqlite/0006_memory.sql")),
-    (7, "document", include_str!("../../../migrations/sqlite/0007_document.sql")),
+    (7, "outbox", include_str!("../../../migrations/sqlite/0007_outbox.sql")),
+    (8, "inbox", include_str!("../../../migrations/sqlite/0008_inbox.sql")),
+    (9, "document", include_str!("../../../migrations/sqlite/0009_document.sql")),
 ];
 
 /// How to open the database.
@@ -82,7 +84,7 @@ async fn open_unless(
     let readers = readers(connect, options.readers);
     let writer = Writer { connection: writer, statements: Statements::default(), unfinished: false };
     let (writer, lock) = (Mutex::new(Some(writer)), std::sync::Mutex::new(Some(lock)));
-    Ok((Sqlite { path: path.to_owned(), writer, readers, lock }, version))
+    Ok((Sqlite { path: path.to_owned(), writer, counter: Mutex::default(), readers, lock }, version))
 }
 
 /// Neither lock nor writer: whoever works on the file goes on doing so.
@@ -103,7 +105,13 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
         return Err(OpenError::Unusable { path: path.display().to_string(), detail }.into());
     }
     let readers = readers(connect, options.readers);
-    Ok(Sqlite { path: path.to_owned(), writer: Mutex::new(None), readers, lock: std::sync::Mutex::new(None) })
+    Ok(Sqlite {
+        path: path.to_owned(),
+        writer: Mutex::new(None),
+        counter: Mutex::default(),
+        readers,
+        lock: std::sync::Mutex::new(None),
+    })
 }
 
 fn readers(connect: SqliteConnectOptions, count: u32) -> SqlitePool {

@@ -1,6 +1,7 @@
 //! Tables `payload` and `tenant`.
 
 use sqlx::SqlitePool;
+use sqlx::sqlite::SqliteConnection;
 
 use super::statement::{Batch, Insert};
 use super::{Columns, StoreError, failure};
@@ -55,4 +56,16 @@ pub(super) async fn tenant_key(pool: &SqlitePool, tenant: &Tenant) -> Result<Opt
         .map_err(|e| failure(&e))?;
     row.map(|row| Columns::of("tenant", &row).parse(|bytes: &[u8]| bytes.try_into().ok().map(DigestKey::new)))
         .transpose()
+}
+
+/// Adds one in a transaction of the user's own.
+pub(super) async fn add(
+    connection: &mut SqliteConnection,
+    tenant: &Tenant,
+    payload: &Payload,
+) -> Result<(), sqlx::Error> {
+    let query =
+        sqlx::query("INSERT INTO payload (tenant, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING");
+    let query = query.bind(tenant.text()).bind(payload.digest().0.to_vec()).bind(payload.text());
+    query.execute(connection).await.map(drop)
 }

@@ -3,7 +3,7 @@
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::{Columns, StoreError, failure, queue, run};
+use super::{Columns, StoreError, failure, outbox, queue, run};
 use crate::clock::Timestamp;
 use crate::id::Fence;
 use crate::store::{Pulse, Worker, WorkerChange};
@@ -39,6 +39,10 @@ pub(super) async fn write(
             sqlx::query("UPDATE worker SET ended_at = ? WHERE ended_at IS NULL AND fence IS NOT ?")
                 .bind(at.0)
                 .bind(by.map(|fence| fence.0))
+        }
+        // Another one that is alive has the only place in the index.
+        WorkerChange::Publish => {
+            sqlx::query("UPDATE worker SET publishes = 1 WHERE fence = ?").bind(by.map(|fence| fence.0))
         }
         WorkerChange::Retire { at } => {
             sqlx::query("UPDATE worker SET ended_at = ?, retired = 1 WHERE ended_at IS NULL AND fence = ?")
@@ -96,7 +100,7 @@ pub(super) async fn is_ended(
 macro_rules! select {
     ($tail:literal) => {
         concat!(
-            "SELECT fence, name, enrolled_at, lease_until, ended_at, retired, settled FROM worker ",
+            "SELECT fence, name, enrolled_at, lease_until, ended_at, retired, settled, publishes FROM worker ",
             $tail
         )
     };
@@ -112,6 +116,7 @@ fn read(row: &SqliteRow) -> Result<Worker, StoreError> {
         ended_at: c.take::<Option<i64>>()?.map(Timestamp),
         retired: c.take()?,
         settled: c.take()?,
+        publishes: c.take()?,
     })
 }
 
@@ -136,5 +141,6 @@ pub(super) async fn pulse(pool: &SqlitePool) -> Result<Pulse, StoreError> {
         workers: workers.iter().map(read).collect::<Result<_, _>>()?,
         next_due: run::next_due(pool, Timestamp::MIN).await?,
         queued: !queue::waiting(pool).await?.is_empty(),
+        unpublished: outbox::is_pending(pool).await?,
     })
 }

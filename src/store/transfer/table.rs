@@ -45,7 +45,7 @@ pub(in crate::store) type Row = Vec<Value>;
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) const TABLES: [Table; 18] = [
+pub(in crate::store) const TABLES: [Table; 22] = [
     Table {
         name: "worker",
         key: &["fence"],
@@ -57,6 +57,7 @@ pub(in crate::store) const TABLES: [Table; 18] = [
             number("ended_at"),
             flag("retired"),
             flag("settled"),
+            flag("publishes"),
         ],
     },
     Table { name: "tenant", key: &["tenant"], columns: &[text("tenant"), bytes("digest_key")] },
@@ -222,6 +223,54 @@ pub(in crate::store) const TABLES: [Table; 18] = [
             number("at"),
             flag("received"),
         ],
+    },
+    Table {
+        name: "outbox_aggregate",
+        key: &["tenant", "name"],
+        columns: &[
+            text("tenant"),
+            text("name"),
+            number("last"),
+            number("published"),
+            number("tries"),
+            number("refusals"),
+            number("due_at"),
+            number("escalation"),
+            number("revision"),
+        ],
+    },
+    Table {
+        name: "outbox",
+        key: &["tenant", "aggregate", "seq"],
+        columns: &[
+            text("tenant"),
+            text("id"),
+            text("aggregate"),
+            number("seq"),
+            text("kind"),
+            text("payload"),
+            number("created_at"),
+        ],
+    },
+    Table {
+        name: "inbox",
+        key: &["tenant", "consumer", "message"],
+        columns: &[
+            text("tenant"),
+            text("consumer"),
+            text("message"),
+            number("state"),
+            number("tries"),
+            text("result"),
+            text("detail"),
+            number("escalation"),
+            number("at"),
+        ],
+    },
+    Table {
+        name: "inbox_version",
+        key: &["tenant", "consumer", "aggregate"],
+        columns: &[text("tenant"), text("consumer"), text("aggregate"), number("version")],
     },
     Table {
         name: "escalation",

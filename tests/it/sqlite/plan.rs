@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 54] = [
+const HOT: [(&str, &str); 57] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -93,6 +93,12 @@ const HOT: [(&str, &str); 54] = [
         "SELECT confidence FROM memory_source",
         "memory_source USING COVERING INDEX memory_source_said (tenant=? AND memory=? AND source=?)",
     ),
+    ("SELECT min(due_at) FROM outbox", "outbox_aggregate USING INDEX outbox_due (due_at>?)"),
+    (
+        "DELETE FROM outbox WHERE",
+        "outbox USING COVERING INDEX outbox_seq (tenant=? AND aggregate=? AND seq<?)",
+    ),
+    ("UPDATE inbox SET state = ?, result", "inbox USING PRIMARY KEY (tenant=? AND consumer=? AND message=?)"),
     ("FROM payload", "payload USING INDEX sqlite_autoindex_payload_1 (tenant=? AND digest=?)"),
 ];
 
@@ -139,6 +145,8 @@ fn may_be_scanned(what: &str) -> bool {
         || what == "q"
         || what.starts_with("run USING COVERING INDEX run_queued") // of the operator's list
         || what.starts_with("run USING INDEX run_admitted")
+        || what.starts_with("outbox_aggregate USING INDEX outbox_due") // one row of it
+        || what.starts_with("outbox_aggregate USING COVERING INDEX outbox_due")
         || what == "sqlite_master"
         || what == "worker"
         || what == "worker USING INDEX worker_open"

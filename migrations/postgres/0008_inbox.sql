@@ -1,0 +1,23 @@
+-- Messages that consumers were given: each is processed once, in the transaction that says so. What was tried and has not
+-- succeeded is counted before it is tried, so that one that kills its process is found out.
+CREATE TABLE inbox (
+    tenant     TEXT COLLATE "C" NOT NULL,
+    consumer   TEXT COLLATE "C" NOT NULL,
+    message    TEXT COLLATE "C" NOT NULL,
+    state      BIGINT NOT NULL,                -- 1: tried, 2: processed, 3: outdated, 4: set aside
+    tries      BIGINT NOT NULL,
+    result     TEXT COLLATE "C",               -- of the processing: canonical JSON
+    detail     TEXT COLLATE "C",               -- why the last try failed
+    escalation BIGINT,                         -- what is asked about one that is set aside
+    at         BIGINT NOT NULL,                -- of the first try
+    PRIMARY KEY (tenant, consumer, message)
+);
+
+-- The version that a consumer has of an aggregate: no older one, and none of the same number, is processed after it.
+CREATE TABLE inbox_version (
+    tenant    TEXT COLLATE "C" NOT NULL,
+    consumer  TEXT COLLATE "C" NOT NULL,
+    aggregate TEXT COLLATE "C" NOT NULL,
+    version   BIGINT NOT NULL,
+    PRIMARY KEY (tenant, consumer, aggregate)
+);

@@ -1,0 +1,380 @@
+//! The publisher: reads what is due, hands it to the sink, and marks how far it has come.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::after::{Policy, Tried};
+use super::sink::{Acked, AnySink, Event, Sink, SinkError};
+use super::sweep::Sweep;
+use crate::clock::Timestamp;
+use crate::exec::core::Core;
+use crate::exec::outcome::ExecError;
+use crate::exec::peers::Peers;
+use crate::id::EscalationId;
+use crate::ledger::Backoff;
+use crate::store::{
+    Due, Escalation, EscalationKind, Lane, OutboxEvent, Refusal, Store as _, StoreError, Verdict,
+    WorkerChange,
+};
+
+/// After the store failed.
+const LATER: Duration = Duration::from_secs(5);
+/// A batch holds no more than this, in bytes, unless a single event does.
+const LARGEST: usize = 8 << 20;
+
+/// A sink, and how it is published to.
+///
+/// ```
+/// # use counterfoil::outbox::{Acked, Event, Sink, SinkError};
+/// # struct Broker;
+/// # impl Sink for Broker {
+/// #     async fn publish(&self, _: &[Event]) -> Result<Acked, SinkError> { Ok(Acked::all()) }
+/// # }
+/// use std::time::Duration;
+/// use counterfoil::{Engine, outbox::Publisher};
+///
+/// let publisher = Publisher::new(Broker).batch(100).tries(10).keep(Duration::from_hours(24));
+/// let engine = Engine::sqlite("agents.db").sink(publisher);
+/// ```
+#[derive(Clone)]
+pub struct Publisher {
+    sink: Arc<dyn AnySink>,
+    batch: u32,
+    policy: Policy,
+    timeout: Duration,
+    keep: Duration,
+}
+
+impl std::fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Publisher")
+            .field("batch", &self.batch)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Sink> From<S> for Publisher {
+    fn from(sink: S) -> Self {
+        Self::new(sink)
+    }
+}
+
+impl Publisher {
+    /// Batches of up to 256 events, each cut off after 30 s; failures are tried again after 200 ms, doubling to five
+    /// minutes, with full jitter; an event that was refused five times is set aside; what is published is kept for a week.
+    pub fn new(sink: impl Sink) -> Self {
+        let backoff = Backoff { base: Duration::from_millis(200), cap: Duration::from_mins(5) };
+        Self {
+            sink: Arc::new(sink),
+            batch: 256,
+            policy: Policy { tries: 5, backoff },
+            timeout: Duration::from_secs(30),
+            keep: Duration::from_hours(7 * 24),
+        }
+    }
+
+    /// The sink is given at most so many events at once; at least one.
+    #[must_use]
+    pub fn batch(mut self, events: u32) -> Self {
+        self.batch = events.max(1);
+        self
+    }
+
+    /// An event that was refused so often is set aside, as an open question; at least once.
+    #[must_use]
+    pub fn tries(mut self, tries: u32) -> Self {
+        self.policy.tries = tries.max(1);
+        self
+    }
+
+    /// The pauses after failures.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.policy.backoff = backoff;
+        self
+    }
+
+    /// A batch is cut off after so long, and offered again: nobody knows what the sink has taken of it.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Published events are kept for so long after they were written, for whoever looks; then they are deleted, a few at a
+    /// time. What is not published is kept for ever.
+    #[must_use]
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.keep = keep;
+        self
+    }
+}
+
+/// Runs until the core is gone or closing: publishes whenever it is rung for, and when something is due.
+pub(crate) async fn publish(core: Weak<Core>, publisher: Publisher) {
+    let mut desk = None;
+    while let Some(strong) = core.upgrade() {
+        let desk = desk.get_or_insert_with(|| Desk::of(&strong, publisher.clone()));
+        let next = match desk.round(&strong).await {
+            Ok(Next::Gone) => return,
+            Ok(Next::Rung) => None,
+            Ok(Next::At(at)) => Some(at),
+            Err(error) => {
+                tracing::warn!(%error, "events cannot be published, tried again later");
+                Some(strong.now().after(LATER))
+            }
+        };
+        let sleep = next.map(|at| strong.clock.sleep(strong.now().until(at)));
+        let bell = strong.group.events().clone();
+        drop(strong); // a sleeper must not keep a closed database open
+        match sleep {
+            None => bell.notified().await,
+            Some(sleep) => tokio::select! {
+                biased; // chance is drawn in one place only, or no simulation could be repeated
+                () = bell.notified() => {}
+                () = sleep => {}
+            },
+        }
+    }
+}
+
+/// In a shared store, of a worker without a sink: tells the others that there are events.
+pub(crate) async fn announce(core: Weak<Core>) {
+    let Some(bell) = core.upgrade().map(|core| core.group.events().clone()) else { return };
+    loop {
+        bell.notified().await;
+        let Some(strong) = core.upgrade() else { return };
+        if let Err(error) = strong.group.wake_others().await {
+            tracing::debug!(%error, "the others will find out by themselves");
+        }
+    }
+}
+
+/// What the publisher does next.
+enum Next {
+    /// It waits until it is rung for.
+    Rung,
+    /// Or until this instant.
+    At(Timestamp),
+    /// This worker is at its end.
+    Gone,
+}
+
+/// A publisher at work.
+struct Desk {
+    publisher: Publisher,
+    lane: Lane,
+    /// This worker is the one that publishes.
+    leads: bool,
+    /// The sink as a whole has failed so often, and is not tried before.
+    down: u32,
+    down_until: Option<Timestamp>,
+    sweep: Sweep,
+}
+
+impl Desk {
+    fn of(core: &Core, publisher: Publisher) -> Self {
+        let sweep = Sweep::new(publisher.keep);
+        #[cfg(feature = "sim")]
+        let publisher = Publisher {
+            sink: crate::sim::watched_sink(core.registry.watcher(), publisher.sink),
+            ..publisher
+        };
+        Self { publisher, lane: core.new_lane(), leads: false, down: 0, down_until: None, sweep }
+    }
+
+    async fn round(&mut self, core: &Core) -> Result<Next, StoreError> {
+        let _looking = core.tracker.token(); // closing waits for what is under way, and its mark
+        if core.is_closing() {
+            return Ok(Next::Gone);
+        }
+        match self.takes_the_lead(core).await? {
+            Lead::Mine => {}
+            Lead::Anothers => return Ok(Next::Rung),
+            Lead::Lost => return Ok(Next::Gone),
+        }
+        let mut until = core.now();
+        loop {
+            let now = core.now();
+            if core.is_closing() {
+                return Ok(Next::Gone);
+            }
+            if let Some(at) = self.down_until.filter(|at| now < *at) {
+                return Ok(Next::At(at));
+            }
+            let due = core.group.outbox_due(until.max(now), self.publisher.batch).await?;
+            if !due.is_empty() {
+                if !self.tries(core, due).await? {
+                    return Ok(Next::Gone);
+                }
+                continue;
+            }
+            match core.group.outbox_next(until.max(now)).await? {
+                // The clock was set back: nothing is put off for so long.
+                Some(at) if now.until(at) > self.publisher.policy.longest() => until = at,
+                next => {
+                    let next = [next, self.sweep.sweeps(core, self.lane).await?].into_iter().flatten().min();
+                    return Ok(next.map_or(Next::Rung, Next::At));
+                }
+            }
+        }
+    }
+
+    /// Of several workers one publishes, until it has ended.
+    async fn takes_the_lead(&mut self, core: &Core) -> Result<Lead, StoreError> {
+        let Peers::Shared(_) = &core.peers else { return Ok(Lead::Mine) };
+        if core.hold_lease().await.is_err() {
+            return Ok(Lead::Lost);
+        }
+        if self.leads {
+            return Ok(Lead::Mine);
+        }
+        if !core.publishing.is_elsewhere() {
+            let mut change = core.change(None);
+            change.worker = Some(WorkerChange::Publish);
+            match core.group.commit_one(change).await? {
+                Verdict::Admitted => {
+                    self.leads = true;
+                    return Ok(Lead::Mine);
+                }
+                Verdict::Refused(Refusal::Fenced) => return Ok(Lead::Lost),
+                Verdict::Refused(_) => core.publishing.note_elsewhere(true),
+            }
+        }
+        core.group.wake_others().await?;
+        Ok(Lead::Anothers)
+    }
+
+    /// Tries a batch, and marks what came of it. False if this worker is at its end.
+    async fn tries(&mut self, core: &Core, mut due: Vec<Due>) -> Result<bool, StoreError> {
+        let batch = loaded(core, &mut due).await?;
+        if batch.is_empty() {
+            return Err(StoreError::Corrupt {
+                row: "of the outbox".into(),
+                detail: "a payload is missing".into(),
+            });
+        }
+        let acked = match self.offers(core, &batch).await {
+            Ok(acked) => acked,
+            Err(error) => {
+                self.down = self.down.saturating_add(1);
+                let pause = self.publisher.policy.pause(self.down, &error, core.entropy.bits());
+                tracing::warn!(%error, events = batch.len(), ?pause, "the sink has taken nothing");
+                self.down_until = Some(core.now().after(pause));
+                return Ok(true);
+            }
+        };
+        (self.down, self.down_until) = (0, None);
+        self.sweep.note(core.now());
+        let (mut first, mut marks) = (0, Vec::with_capacity(due.len()));
+        for due in &due {
+            let tried = Tried::of(&acked, first, due.events.len());
+            first += due.events.len();
+            let mut mark =
+                self.publisher.policy.after(&due.aggregate, &tried, core.now(), core.entropy.bits());
+            let mut change = core.change(Some(self.lane));
+            if let Some((failure, event)) = tried.failure.zip(due.events.get(tried.taken)) {
+                tracing::warn!(tenant = %event.tenant, event = event.id, tries = mark.tries, %failure, "not published");
+                if self.publisher.policy.gives_up(&mark) {
+                    let question = unpublished(core, event, mark.refusals, failure);
+                    mark.escalation = Some(question.id);
+                    change = change.escalation(question);
+                }
+            }
+            change.aggregates.push(mark);
+            marks.push(core.group.submit(change));
+        }
+        for mark in marks {
+            match mark.durable().await? {
+                Verdict::Admitted => {}
+                Verdict::Refused(Refusal::Fenced) => return Ok(false),
+                // Somebody has answered a question about it: it is read anew, and offered again.
+                Verdict::Refused(refusal) => {
+                    tracing::info!(%refusal, "not marked as published");
+                    core.group.end_lane(self.lane);
+                    self.lane = core.new_lane();
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    async fn offers(&self, core: &Core, batch: &[Event]) -> Result<Acked, SinkError> {
+        let late = core.clock.sleep(self.publisher.timeout);
+        tokio::select! {
+            biased; // chance is drawn in one place only, or no simulation could be repeated
+            acked = self.publisher.sink.publish(batch) => acked,
+            () = late => Err(SinkError::unavailable(format!("no answer within {:?}", self.publisher.timeout))),
+        }
+    }
+}
+
+enum Lead {
+    Mine,
+    Anothers,
+    /// This worker has lost its lease.
+    Lost,
+}
+
+/// The events as they are published. What would make the batch too large is left for the next one.
+async fn loaded(core: &Core, due: &mut Vec<Due>) -> Result<Vec<Event>, StoreError> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    for due in &mut *due {
+        let mut taken = 0;
+        for event in &due.events {
+            if bytes > LARGEST {
+                break;
+            }
+            let event = match published(core, event).await {
+                Ok(event) => event,
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    tracing::error!(tenant = %event.tenant, event = event.id, %error, "holds back its aggregate");
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            bytes += event.payload.as_str().len();
+            batch.push(event);
+            taken += 1;
+        }
+        due.events.truncate(taken);
+    }
+    due.retain(|due| !due.events.is_empty());
+    Ok(batch)
+}
+
+async fn published(core: &Core, event: &OutboxEvent) -> Result<Event, StoreError> {
+    let payload = match event.payload.inline() {
+        Some(payload) => payload.clone(),
+        None => core.load(&event.tenant, &event.payload).await.map_err(|error| match error {
+            ExecError::Store { source, .. } => source,
+            other => StoreError::Corrupt { row: format!("outbox {}", event.id), detail: other.to_string() },
+        })?,
+    };
+    let OutboxEvent { tenant, id, aggregate, seq, kind, created_at, .. } = event.clone();
+    Ok(Event { tenant, id, aggregate, seq, kind, payload, created_at })
+}
+
+/// The question what is to become of an event that nobody takes.
+fn unpublished(core: &Core, event: &OutboxEvent, refusals: u32, failure: &SinkError) -> Escalation {
+    let id = EscalationId(core.ids.next());
+    let OutboxEvent { aggregate, seq, kind, .. } = event;
+    let question = format!(
+        "event {} ({kind}, {aggregate} #{seq}) was refused {refusals} times, the last time so: {failure}. It is set aside, \
+         and what follows it about {aggregate} waits. Mend the cause and answer `not_committed` to have it published, or \
+         `abandon` to leave it out?",
+        event.id
+    );
+    tracing::error!(tenant = %event.tenant, event = event.id, escalation = %id, %failure, "set aside");
+    Escalation {
+        id,
+        tenant: event.tenant.clone(),
+        record: None,
+        run: None,
+        kind: EscalationKind::Unpublished,
+        question,
+        opened_at: core.now(),
+        answer: None,
+    }
+}

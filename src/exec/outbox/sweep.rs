@@ -1,0 +1,75 @@
+//! Retention: published events go when their time is over, a few at a time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::exec::core::Core;
+use crate::store::{Lane, Published, Store as _, StoreError};
+
+/// So many are deleted in one transaction.
+const AT_ONCE: u32 = 200;
+/// No sweep is nearer to the one before than this, or an aggregate that is published to all the time would be swept for
+/// each of its events.
+const SELDOM: Duration = Duration::from_mins(1);
+
+#[derive(Debug)]
+pub(super) struct Sweep {
+    keep: Duration,
+    /// When the next one is due; none while nothing published is there.
+    next: Option<Timestamp>,
+}
+
+impl Sweep {
+    pub(super) const fn new(keep: Duration) -> Self {
+        Self { keep, next: Some(Timestamp::MIN) } // what is there is not known
+    }
+
+    /// Something is published from now on.
+    pub(super) fn note(&mut self, now: Timestamp) {
+        self.next.get_or_insert(now.after(self.keep.max(SELDOM)));
+    }
+
+    /// Deletes what has been kept for long enough, if it is time, and says when to come again.
+    pub(super) async fn sweeps(&mut self, core: &Core, lane: Lane) -> Result<Option<Timestamp>, StoreError> {
+        let now = core.now();
+        if self.next.is_none_or(|next| now < next) {
+            return Ok(self.next);
+        }
+        let mut after = Timestamp::MIN;
+        loop {
+            let page = core.group.outbox_published(after, AT_ONCE).await?;
+            let is_old = |event: &Published| event.created_at.after(self.keep) <= now;
+            let old: Vec<_> = page.iter().take_while(|event| is_old(event)).collect();
+            if let Some(young) = page.get(old.len()) {
+                self.next = Some(young.created_at.after(self.keep).max(now.after(SELDOM)));
+                if old.is_empty() {
+                    return Ok(self.next);
+                }
+            }
+            let Some(last) = old.last() else {
+                self.next = None;
+                return Ok(None);
+            };
+            after = last.created_at;
+            let mut change = core.change(Some(lane));
+            change.forgotten = last_of_each(&old);
+            if !core.group.commit_one(change).await?.is_admitted() {
+                return Ok(self.next);
+            }
+        }
+    }
+}
+
+/// The last one of each aggregate, for with it go all before it.
+fn last_of_each(events: &[&Published]) -> Vec<Published> {
+    let mut last = BTreeMap::new();
+    for event in events {
+        let place = (event.tenant.as_str(), event.aggregate.as_str());
+        let known = last.entry(place).or_insert(*event);
+        if known.seq < event.seq {
+            *known = event;
+        }
+    }
+    last.into_values().cloned().collect()
+}

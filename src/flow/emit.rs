@@ -1,0 +1,111 @@
+//! Events: what a run tells others, written with the checkpoint that says so (GUARD-5).
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::ctx::{Ctx, Label};
+use super::failure::{Failure, FailureCode};
+use super::live::{Live, Open};
+use super::replay::Kind;
+use crate::id::{IdError, checked};
+use crate::ledger::RequestHash;
+use crate::payload::Payload;
+use crate::store::OutboxEvent;
+
+/// No longer than this, in bytes.
+const LONGEST: usize = 255;
+
+impl Ctx {
+    /// Emits an event about an aggregate: it is published by an engine that has a [sink](crate::flow::EngineBuilder::sink),
+    /// after all earlier events of that aggregate, and never lost. It waits for no disk.
+    ///
+    /// The label is the event's kind, with an id where several of one kind are emitted at once. The event's own id is made
+    /// of the run and its place in it: however often the run resumes, it is the same event. It may be published more than
+    /// once; consumers know it by its id, and its place by its sequence: see [`outbox`](crate::outbox).
+    ///
+    /// # Errors
+    /// A failure of code `Invalid` if aggregate or kind is empty or longer than 255 bytes, or the payload too large.
+    ///
+    /// # Crash
+    /// The event and the checkpoint are one change: both are there, or neither, and then it is emitted by the resumed run.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Failure};
+    /// async fn order(ctx: Ctx, number: u32) -> Result<(), Failure> {
+    ///     let total = ctx.step("price", &number, |number| number * 3).await?;
+    ///     ctx.emit(format!("order/{number}"), "priced", &total).await
+    /// }
+    /// ```
+    pub async fn emit<P: Serialize + Sync + ?Sized>(
+        &self,
+        aggregate: impl Into<String>,
+        kind: impl Into<Label>,
+        payload: &P,
+    ) -> Result<(), Failure> {
+        let (aggregate, kind) = (aggregate.into(), kind.into());
+        checked("aggregate", &aggregate, LONGEST).map_err(|error| unfit(&error))?;
+        checked("kind of an event", &kind.name, LONGEST).map_err(|error| unfit(&error))?;
+        let payload = self.canonical(payload).await?.within(&self.live.engine.core.limits)?;
+        let hash = RequestHash::of(&aggregate, &payload);
+        let open = self.open(Kind::Emitted, kind)?;
+        if let Some(past) = self.live.recorded(&open).await {
+            return self.replayed(open, Some(hash), past).await;
+        }
+        // Not while the run replays: what was emitted on another path is to be found first.
+        self.live.released(&open, None).await;
+        self.live.engine.core.group.room().await;
+        self.live.put_event(&open, aggregate, hash, payload);
+        open.close();
+        self.live.progressed();
+        Ok(())
+    }
+}
+
+fn unfit(error: &IdError) -> Failure {
+    Failure::coded(FailureCode::Invalid, error.to_string())
+}
+
+impl Live {
+    /// Queues the event with its checkpoint.
+    fn put_event(&self, open: &Open, aggregate: String, hash: RequestHash, payload: Payload) {
+        let (core, identity) = (&self.engine.core, &open.identity);
+        let null = crate::payload::Stored::Inline(Payload::stored("null"));
+        let step = self.step(identity, identity.kind.checkpoint(), Some(hash), null);
+        // Of everything that tells it from another event, wherever that comes from: two deployments that have one consumer
+        // may both have a run of this number.
+        let id = event_id(&[
+            &core.namespace,
+            self.tenant.as_str(),
+            &self.id.to_string(),
+            &identity.place(),
+            &aggregate,
+            &crate::payload::hex(&payload.digest().0),
+        ]);
+        let (payload, large) = core.storable(payload);
+        let event = OutboxEvent {
+            tenant: self.tenant.clone(),
+            id,
+            aggregate,
+            seq: 0,
+            kind: identity.name.clone(),
+            payload,
+            created_at: core.now(),
+        };
+        let mut change = core.change(Some(self.lane)).step(step);
+        change.events.push(event);
+        change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
+        drop(core.group.submit(change));
+    }
+}
+
+/// A UUID of these parts, each with its length, so that no two lists look alike.
+fn event_id(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
+}

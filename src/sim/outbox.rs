@@ -1,0 +1,55 @@
+//! What was published, against what is durable: nothing is missing, nothing came too early, and everything in its order.
+
+use std::collections::BTreeSet;
+
+use super::check::Rule;
+use crate::exec::outbox::Event;
+use crate::store::{Aggregate, Escalation, EscalationKind, Resolution};
+
+/// What is wrong when nothing is left to do. Duplicates are not: whoever listens drops them.
+pub(super) fn compare(
+    aggregates: &[Aggregate],
+    heard: &[Event],
+    questions: &[Escalation],
+    violated: &mut impl FnMut(Rule, String),
+) {
+    for aggregate in aggregates {
+        let (mut known, mut dropped) = (BTreeSet::new(), dropped(aggregate, questions));
+        for event in heard.iter().filter(|event| is_of(event, aggregate)) {
+            if event.seq > aggregate.last {
+                let what = format!("{} #{} was published and is not there", aggregate.name, event.seq);
+                violated(Rule::NothingPromisedEarly, what);
+            }
+            if known.insert(event.seq) && known.last() != Some(&event.seq) {
+                let what = format!("{} #{} came behind {:?}", aggregate.name, event.seq, known.last());
+                violated(Rule::EventsInOrder, what);
+            }
+        }
+        let end = if aggregate.escalation.is_some() { aggregate.published } else { aggregate.last };
+        for missing in (1..=end).filter(|seq| !known.contains(seq)) {
+            if dropped == 0 {
+                violated(Rule::SilentLoss, format!("{} #{missing} was never published", aggregate.name));
+            } else {
+                dropped -= 1;
+            }
+        }
+    }
+    for event in heard.iter().filter(|event| !aggregates.iter().any(|aggregate| is_of(event, aggregate))) {
+        violated(Rule::NothingPromisedEarly, format!("{} was published and is not there", event.id));
+    }
+}
+
+fn is_of(event: &Event, aggregate: &Aggregate) -> bool {
+    (&event.tenant, &event.aggregate) == (&aggregate.tenant, &aggregate.name)
+}
+
+/// So many events somebody has decided to leave out.
+fn dropped(aggregate: &Aggregate, questions: &[Escalation]) -> usize {
+    let about = |q: &&Escalation| {
+        q.kind == EscalationKind::Unpublished
+            && q.tenant == aggregate.tenant
+            && q.question.contains(&aggregate.name)
+            && q.answer.as_ref().is_some_and(|answer| answer.resolution != Resolution::NotCommitted)
+    };
+    questions.iter().filter(about).count()
+}

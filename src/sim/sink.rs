@@ -1,0 +1,97 @@
+//! The seam to whoever is published to: a sink that tells when it is touched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::crash::cross;
+use super::schedule::Fault;
+use super::wire::{LATE, TOO_LATE, WAY};
+use super::world::World;
+use super::{CrashPoint, Watch};
+use crate::clock::Clock as _;
+use crate::exec::outbox::{Acked, AnySink, Event, Sink, SinkError};
+
+/// A sink, watched.
+struct Watched {
+    sink: Arc<dyn AnySink>,
+    watch: Arc<dyn Watch>,
+}
+
+/// A sink that crosses the points before and after it is touched, if anybody watches.
+pub(crate) fn watched(watch: Option<Arc<dyn Watch>>, sink: Arc<dyn AnySink>) -> Arc<dyn AnySink> {
+    match watch {
+        Some(watch) => Arc::new(Watched { sink, watch }),
+        None => sink,
+    }
+}
+
+impl AnySink for Watched {
+    fn publish<'a>(&'a self, batch: &'a [Event]) -> BoxFuture<'a, Result<Acked, SinkError>> {
+        Box::pin(async move {
+            cross(&*self.watch, CrashPoint::BeforePublish).await;
+            let acked = self.sink.publish(batch).await;
+            cross(&*self.watch, CrashPoint::AfterPublish).await;
+            acked
+        })
+    }
+}
+
+/// Whoever is published to in a simulation: made by [`World::sink`]. It remembers what it was given, as often as it was.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    world: World,
+}
+
+impl World {
+    /// A sink of this world, for an engine's [`sink`](crate::flow::EngineBuilder::sink). What it was given is
+    /// [checked](super::Rule) when nothing is left to do: no event is missing, none came before it was durable, and those of
+    /// one aggregate came in their order.
+    pub fn sink(&self) -> Listener {
+        self.is_published_to();
+        Listener { world: self.clone() }
+    }
+}
+
+impl Listener {
+    fn hears(&self, batch: &[Event]) {
+        for event in batch {
+            self.world.hears(event.clone());
+        }
+    }
+}
+
+impl Sink for Listener {
+    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+        let (world, clock) = (&self.world, self.world.clock());
+        let fault = world.next_fault();
+        clock.sleep(WAY).await;
+        let reset = || SinkError::unavailable("connection reset");
+        match fault {
+            Some(Fault::Refused) => {
+                let others = batch.iter().filter(|event| event.aggregate != batch[0].aggregate);
+                others.for_each(|event| self.hears(std::slice::from_ref(event)));
+                return Ok(Acked::all().except(0, SinkError::refused("422: simulated")));
+            }
+            Some(Fault::RateLimited) => {
+                return Err(SinkError::unavailable("429: simulated").retry_after(Duration::from_secs(2)));
+            }
+            Some(Fault::Unauthorized | Fault::FailsBefore | Fault::RequestLost) => return Err(reset()),
+            Some(Fault::Late | Fault::TooLate) => {
+                let (listener, batch) = (self.clone(), batch.to_vec());
+                let late = if fault == Some(Fault::Late) { LATE } else { TOO_LATE };
+                clock.later(late, move || listener.hears(&batch));
+                return Err(reset());
+            }
+            Some(Fault::Doubled) => self.hears(batch),
+            Some(Fault::FailsAfter | Fault::AnswerLost | Fault::Hangs) | None => {}
+        }
+        self.hears(batch);
+        match fault {
+            Some(Fault::Hangs) => std::future::pending().await,
+            Some(Fault::FailsAfter | Fault::AnswerLost) => Err(reset()),
+            _ => Ok(Acked::all()),
+        }
+    }
+}

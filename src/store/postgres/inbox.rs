@@ -1,0 +1,217 @@
+//! Tables `inbox` and `inbox_version`: messages are processed once, together with what they change.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use sqlx::Executor as _;
+use sqlx::postgres::{PgConnection, PgRow};
+
+use super::connect::within;
+use super::transaction::{begin_plain, carry_out};
+use super::{Columns, Fate, Postgres, StoreError, TransactionError, escaped, failure, fate};
+use crate::clock::Clock;
+use crate::id::EscalationId;
+use crate::payload::Payload;
+use crate::store::inbox::{Counted, Delivery, Known, OUTDATED, PROCESSED};
+
+/// A try is counted before it is made, and its commit does not wait for the disk: a process that is killed leaves the count
+/// behind all the same, and only a server that fails may take it back. A delivery that is being processed holds the row;
+/// whoever counts another one waits here, and finds what became of it.
+const COUNT: &str = "WITH fast AS (SELECT set_config('synchronous_commit', 'off', true)) \
+                     INSERT INTO inbox (tenant, consumer, message, state, tries, at) SELECT $1, $2, $3, 1, 1, $4 \
+                     FROM fast \
+                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET \
+                     tries = inbox.tries + CASE inbox.state WHEN 1 THEN 1 ELSE 0 END \
+                     RETURNING state, tries, result, detail, escalation";
+
+/// The row as it is when nobody else holds it.
+const HOLD: &str = "SELECT state, tries, result, detail, escalation FROM inbox \
+                    WHERE tenant = $1 AND consumer = $2 AND message = $3 FOR UPDATE";
+
+impl Postgres {
+    /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
+    /// known what became of it.
+    ///
+    /// # Crash
+    /// Before the transaction ends: nothing of it is there but the try, which is counted. After: all of it.
+    pub(crate) async fn process<T, E, F>(
+        &self,
+        delivery: &Delivery,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Result<Result<T, Known>, TransactionError<E>>
+    where
+        F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    {
+        // Not given back unless everything went well: what is open on it then goes with it.
+        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
+        let connection = &mut lent.connection;
+        let rows = bound(COUNT, delivery).bind(delivery.at.0).fetch_all(&mut *connection).await;
+        let counted = rows.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))?;
+        if let Some(known) = counted.and_then(|counted| counted.known(delivery.tries)) {
+            lent.give_back();
+            return Ok(Err(known));
+        }
+        begin_plain(connection, limit).await.map_err(|e| failure(&e))?;
+        // Two that were counted at once: the first one to be here is processed.
+        let held = ask(connection, HOLD, delivery).await.map_err(|e| failure(&e))?;
+        if let Some(known) = held.and_then(|held| held.known(u32::MAX)) {
+            connection.execute("ROLLBACK").await.map_err(|e| failure(&e))?;
+            lent.give_back();
+            return Ok(Err(known));
+        }
+        let processed = if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
+            finish(connection, delivery, OUTDATED, None).await.map_err(|e| failure(&e))?;
+            Err(Known::Outdated)
+        } else {
+            let (value, result) = carry_out(connection, limit, clock, work).await?;
+            finish(connection, delivery, PROCESSED, Some(&result)).await.map_err(|e| failure(&e))?;
+            Ok(value)
+        };
+        let answer = within(self.connector.options.answer_timeout * 2, connection.execute("COMMIT")).await;
+        match answer {
+            Some(Ok(_)) => {}
+            Some(Err(error)) if fate(&error) != Fate::Lost => return Err(failure(&error).into()),
+            _ => {
+                drop(lent);
+                return self.find_processed(delivery, processed).await;
+            }
+        }
+        if self.is_as_new(&mut lent.connection).await {
+            lent.give_back();
+        }
+        Ok(processed)
+    }
+
+    /// The answer to COMMIT was lost. Whoever asks for the row waits for the transaction that may still be under way, and
+    /// then finds what it has written, or not.
+    async fn find_processed<T, E>(
+        &self,
+        delivery: &Delivery,
+        processed: Result<T, Known>,
+    ) -> Result<Result<T, Known>, TransactionError<E>> {
+        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
+        let row = ask(&mut lent.connection, HOLD, delivery).await.map_err(|e| failure(&e))?;
+        lent.give_back();
+        if row.is_some_and(|row| row.state == PROCESSED || row.state == OUTDATED) {
+            return Ok(processed);
+        }
+        let detail = "the connection was lost, and the server rolled the transaction back".into();
+        Err(StoreError::Io { detail }.into())
+    }
+
+    /// The try has failed, and this is why. Returns how many there have been.
+    pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
+        let sql = "UPDATE inbox SET detail = $4 WHERE tenant = $1 AND consumer = $2 AND message = $3 RETURNING tries";
+        let detail = escaped(detail).into_owned();
+        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
+        let query = bound(sql, delivery).bind(detail);
+        let rows = query.fetch_all(&mut lent.connection).await.map_err(|e| failure(&e))?;
+        lent.give_back();
+        let tries = rows.first().map(|row| Columns::of("inbox", row).take()).transpose()?;
+        Ok(tries.unwrap_or_default())
+    }
+
+    /// It is set aside, and asked about by this question, unless it is by another one. Returns which.
+    pub(crate) async fn inbox_set_aside(
+        &self,
+        delivery: &Delivery,
+        question: EscalationId,
+    ) -> Result<EscalationId, StoreError> {
+        let sql = "UPDATE inbox SET state = 4, escalation = coalesce(escalation, $4) \
+                   WHERE tenant = $1 AND consumer = $2 AND message = $3 AND state IN (1, 4) RETURNING escalation";
+        let found = self.change_inbox(sql, delivery, question.0).await?;
+        Ok(found.map_or(question, EscalationId))
+    }
+
+    /// Somebody has answered this question: it may be tried again, from the first time on.
+    pub(crate) async fn inbox_again(
+        &self,
+        delivery: &Delivery,
+        question: EscalationId,
+    ) -> Result<(), StoreError> {
+        let sql = "UPDATE inbox SET state = 1, tries = 0, escalation = NULL \
+                   WHERE tenant = $1 AND consumer = $2 AND message = $3 AND escalation = $4 RETURNING tries";
+        self.change_inbox(sql, delivery, question.0).await.map(drop)
+    }
+
+    async fn change_inbox(
+        &self,
+        sql: &'static str,
+        delivery: &Delivery,
+        value: i64,
+    ) -> Result<Option<i64>, StoreError> {
+        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
+        let query = bound(sql, delivery).bind(value);
+        let rows = query.fetch_all(&mut lent.connection).await.map_err(|e| failure(&e))?;
+        lent.give_back();
+        rows.first().map(|row| Columns::of("inbox", row).take()).transpose()
+    }
+}
+
+fn bound(
+    sql: &'static str,
+    delivery: &Delivery,
+) -> sqlx::query::Query<'static, sqlx::Postgres, sqlx::postgres::PgArguments> {
+    let query = sqlx::query(sql).bind(delivery.tenant.as_str().to_owned());
+    query.bind(escaped(&delivery.consumer).into_owned()).bind(escaped(&delivery.message).into_owned())
+}
+
+async fn ask(
+    connection: &mut PgConnection,
+    sql: &'static str,
+    delivery: &Delivery,
+) -> Result<Option<Counted>, sqlx::Error> {
+    let rows = bound(sql, delivery).fetch_all(connection).await?;
+    rows.first().map(read).transpose()
+}
+
+fn read(row: &PgRow) -> Result<Counted, sqlx::Error> {
+    use sqlx::Row as _;
+    let text = |column: usize| row.try_get::<Option<String>, _>(column);
+    Ok(Counted {
+        state: row.try_get(0)?,
+        tries: row.try_get(1)?,
+        result: text(2)?.and_then(|text| super::unescaped(&text).map(Into::into)),
+        detail: text(3)?.and_then(|text| super::unescaped(&text).map(Into::into)),
+        escalation: row.try_get(4)?,
+    })
+}
+
+/// The consumer has this version of the aggregate or a newer one. Otherwise it has this one from now on; two that bring one
+/// at once wait for one another here.
+async fn is_outdated(connection: &mut PgConnection, delivery: &Delivery) -> Result<bool, sqlx::Error> {
+    let Some((aggregate, version)) = &delivery.version else { return Ok(false) };
+    let written = sqlx::query(
+        "INSERT INTO inbox_version (tenant, consumer, aggregate, version) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (tenant, consumer, aggregate) DO UPDATE SET version = excluded.version \
+         WHERE inbox_version.version < excluded.version",
+    )
+    .bind(delivery.tenant.as_str())
+    .bind(escaped(&delivery.consumer).into_owned())
+    .bind(escaped(aggregate).into_owned())
+    .bind(*version)
+    .execute(connection)
+    .await?;
+    Ok(written.rows_affected() == 0)
+}
+
+async fn finish(
+    connection: &mut PgConnection,
+    delivery: &Delivery,
+    state: i64,
+    result: Option<&Payload>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "UPDATE inbox SET state = $4, result = $5 WHERE tenant = $1 AND consumer = $2 AND message = $3",
+    )
+    .bind(delivery.tenant.as_str())
+    .bind(escaped(&delivery.consumer).into_owned())
+    .bind(escaped(&delivery.message).into_owned())
+    .bind(state)
+    .bind(result.map(|result| escaped(result.as_str()).into_owned()))
+    .execute(connection)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,185 @@
+//! Tables `inbox` and `inbox_version`: messages are processed once, together with what they change.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{ConnectOptions as _, Executor as _};
+
+use super::transaction::carry_out;
+use super::{Columns, Sqlite, StoreError, failure};
+use crate::clock::Clock;
+use crate::id::EscalationId;
+use crate::payload::Payload;
+use crate::store::inbox::{Counted, Delivery, Known, OUTDATED, PROCESSED};
+use crate::store::transaction::TransactionError;
+
+/// A try is counted before it is made. The second row of a message is the first one, with one more try.
+const COUNT: &str = "INSERT INTO inbox (tenant, consumer, message, state, tries, at) \
+                     VALUES (?, ?, ?, 1, 1, ?) \
+                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + (state = 1) \
+                     RETURNING state, tries, result, detail, escalation";
+
+impl Sqlite {
+    /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
+    /// known what became of it.
+    ///
+    /// # Crash
+    /// Before the transaction ends: nothing of it is there but the try, which is counted. After: all of it.
+    pub(crate) async fn process<T, E, F>(
+        &self,
+        delivery: &Delivery,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Result<Result<T, Known>, TransactionError<E>>
+    where
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    {
+        // Held from the count to the end: a second delivery finds what became of the first.
+        let mut writer = self.writer.lock().await;
+        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
+        writer.settle().await?;
+        let counted = self.count(delivery).await?;
+        if let Some(known) = counted.known(delivery.tries) {
+            return Ok(Err(known));
+        }
+        writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
+        let connection = &mut writer.connection;
+        connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
+        let processed = if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
+            finish(connection, delivery, OUTDATED, None).await.map_err(|e| failure(&e))?;
+            Err(Known::Outdated)
+        } else {
+            let (value, result) = carry_out(connection, limit, clock, work).await?;
+            finish(connection, delivery, PROCESSED, Some(&result)).await.map_err(|e| failure(&e))?;
+            Ok(value)
+        };
+        connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
+        writer.unfinished = false;
+        Ok(processed)
+    }
+
+    /// Counts a try, on a connection that does not wait for the disk: a process that is killed leaves the count behind all
+    /// the same, and only a power failure may take it back.
+    async fn count(&self, delivery: &Delivery) -> Result<Counted, StoreError> {
+        let mut counter = self.counter.lock().await;
+        let connection = match &mut *counter {
+            Some(connection) => connection,
+            None => counter.insert(self.counter().await?),
+        };
+        let query = sqlx::query(COUNT).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
+        let rows = query
+            .bind(delivery.message.clone())
+            .bind(delivery.at.0)
+            .fetch_all(connection)
+            .await
+            .map_err(|e| failure(&e))?;
+        let Some(row) = rows.first() else {
+            let why = "a try was not counted".to_owned();
+            return Err(StoreError::Io { detail: why });
+        };
+        read(row)
+    }
+
+    async fn counter(&self) -> Result<SqliteConnection, StoreError> {
+        let options = sqlx::sqlite::SqliteConnectOptions::new()
+            .filename(&self.path)
+            .synchronous(sqlx::sqlite::SqliteSynchronous::Normal)
+            .disable_statement_logging();
+        options.connect().await.map_err(|e| failure(&e))
+    }
+
+    /// The try has failed, and this is why. Returns how many there have been.
+    pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
+        let sql = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 RETURNING tries";
+        let found = self.change_inbox(sql, delivery, detail.to_owned()).await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// It is set aside, and asked about by this question, unless it is by another one. Returns which.
+    pub(crate) async fn inbox_set_aside(
+        &self,
+        delivery: &Delivery,
+        question: EscalationId,
+    ) -> Result<EscalationId, StoreError> {
+        let sql = "UPDATE inbox SET state = 4, escalation = coalesce(escalation, ?4) \
+                   WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4) RETURNING escalation";
+        let found = self.change_inbox(sql, delivery, question.0).await?;
+        Ok(found.map_or(question, EscalationId))
+    }
+
+    /// Somebody has answered this question: it may be tried again, from the first time on.
+    pub(crate) async fn inbox_again(
+        &self,
+        delivery: &Delivery,
+        question: EscalationId,
+    ) -> Result<(), StoreError> {
+        let sql = "UPDATE inbox SET state = 1, tries = 0, escalation = NULL \
+                   WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4 RETURNING tries";
+        self.change_inbox(sql, delivery, question.0).await.map(drop)
+    }
+
+    async fn change_inbox<V>(
+        &self,
+        sql: &'static str,
+        delivery: &Delivery,
+        value: V,
+    ) -> Result<Option<i64>, StoreError>
+    where
+        V: sqlx::Encode<'static, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite> + 'static,
+    {
+        let mut writer = self.writer.lock().await;
+        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
+        writer.settle().await?;
+        let query = sqlx::query(sql).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
+        let query = query.bind(delivery.message.clone()).bind(value);
+        let rows = query.fetch_all(&mut writer.connection).await.map_err(|e| failure(&e))?;
+        rows.first().map(|row| Columns::of("inbox", row).take()).transpose()
+    }
+}
+
+fn read(row: &SqliteRow) -> Result<Counted, StoreError> {
+    let mut c = Columns::of("inbox", row);
+    Ok(Counted {
+        state: c.take()?,
+        tries: c.take()?,
+        result: c.take()?,
+        detail: c.take()?,
+        escalation: c.take()?,
+    })
+}
+
+/// The consumer has this version of the aggregate or a newer one. Otherwise it has this one from now on.
+async fn is_outdated(connection: &mut SqliteConnection, delivery: &Delivery) -> Result<bool, sqlx::Error> {
+    let Some((aggregate, version)) = &delivery.version else { return Ok(false) };
+    let written = sqlx::query(
+        "INSERT INTO inbox_version (tenant, consumer, aggregate, version) VALUES (?, ?, ?, ?) \
+         ON CONFLICT (tenant, consumer, aggregate) DO UPDATE SET version = excluded.version \
+         WHERE inbox_version.version < excluded.version",
+    )
+    .bind(delivery.tenant.text())
+    .bind(delivery.consumer.clone())
+    .bind(aggregate.clone())
+    .bind(*version)
+    .execute(connection)
+    .await?;
+    Ok(written.rows_affected() == 0)
+}
+
+async fn finish(
+    connection: &mut SqliteConnection,
+    delivery: &Delivery,
+    state: i64,
+    result: Option<&Payload>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE inbox SET state = ?, result = ? WHERE tenant = ? AND consumer = ? AND message = ?")
+        .bind(state)
+        .bind(result.map(Payload::text))
+        .bind(delivery.tenant.text())
+        .bind(delivery.consumer.clone())
+        .bind(delivery.message.clone())
+        .execute(connection)
+        .await
+        .map(drop)
+}

@@ -15,9 +15,11 @@ CREATE TABLE worker (
     lease_until BIGINT,                        -- by this database's clock; NULL: its lock tells whether it lives
     ended_at    BIGINT,
     retired     BOOLEAN NOT NULL,              -- it ended in order
-    settled     BOOLEAN NOT NULL               -- nothing of it is left to be taken over
+    settled     BOOLEAN NOT NULL,              -- nothing of it is left to be taken over
+    publishes   BOOLEAN NOT NULL DEFAULT false -- it publishes events: one worker at a time does
 ) WITH (fillfactor = 50);                      -- leases are renewed for ever: room for that in the page
 CREATE INDEX worker_open ON worker (fence) WHERE NOT settled;
+CREATE UNIQUE INDEX worker_publishes ON worker (publishes) WHERE publishes AND ended_at IS NULL;
 
 -- The last fence that was given. It is never given again, not even after its worker's row is gone.
 CREATE TABLE fence (

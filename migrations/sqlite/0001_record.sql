@@ -7,9 +7,11 @@ CREATE TABLE worker (
     lease_until INTEGER,                       -- by this database's clock; NULL: its lock tells whether it lives
     ended_at    INTEGER,
     retired     INTEGER NOT NULL DEFAULT 0,    -- it ended in order
-    settled     INTEGER NOT NULL DEFAULT 0     -- nothing of it is left to be taken over
+    settled     INTEGER NOT NULL DEFAULT 0,    -- nothing of it is left to be taken over
+    publishes   INTEGER NOT NULL DEFAULT 0     -- it publishes events: one worker at a time does
 ) STRICT;
 CREATE INDEX worker_open ON worker (fence) WHERE NOT settled;
+CREATE UNIQUE INDEX worker_publishes ON worker (publishes) WHERE publishes AND ended_at IS NULL;
 
 -- A tenant's own key for digests of secrets.
 CREATE TABLE tenant (

@@ -30,7 +30,3 @@ CREATE TABLE outbox (
 CREATE UNIQUE INDEX outbox_id ON outbox (tenant, id);
 CREATE UNIQUE INDEX outbox_seq ON outbox (tenant, aggregate, seq);
 CREATE INDEX outbox_created ON outbox (created_at);
-
--- One worker of a database publishes, until it has ended.
-ALTER TABLE worker ADD COLUMN publishes INTEGER NOT NULL DEFAULT 0;
-CREATE UNIQUE INDEX worker_publishes ON worker (publishes) WHERE publishes AND ended_at IS NULL;

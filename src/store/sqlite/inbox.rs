@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{ConnectOptions as _, Executor as _};
+use sqlx::{ConnectOptions as _, Executor as _, Row as _};
 
 use super::transaction::carry_out;
 use super::{Columns, Sqlite, StoreError, failure};
@@ -17,8 +17,10 @@ use crate::store::transaction::TransactionError;
 /// A try is counted before it is made. The second row of a message is the first one, with one more try.
 const COUNT: &str = "INSERT INTO inbox (tenant, consumer, message, state, tries, at) \
                      VALUES (?, ?, ?, 1, 1, ?) \
-                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + (state = 1) \
-                     RETURNING state, tries, result, detail, escalation";
+                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + (state = 1)";
+/// What is known of a message. Nobody else writes in between: the writer is held.
+const KNOWN: &str = "SELECT state, tries, result, detail, escalation FROM inbox \
+                     WHERE tenant = ? AND consumer = ? AND message = ?";
 
 impl Sqlite {
     /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
@@ -68,18 +70,16 @@ impl Sqlite {
             Some(connection) => connection,
             None => counter.insert(self.counter().await?),
         };
-        let query = sqlx::query(COUNT).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
-        let rows = query
-            .bind(delivery.message.clone())
-            .bind(delivery.at.0)
-            .fetch_all(connection)
-            .await
-            .map_err(|e| failure(&e))?;
-        let Some(row) = rows.first() else {
+        let count = sqlx::query(COUNT).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
+        let count = count.bind(delivery.message.clone()).bind(delivery.at.0);
+        count.execute(&mut *connection).await.map_err(|e| failure(&e))?;
+        let known = sqlx::query(KNOWN).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
+        let known = known.bind(delivery.message.clone()).fetch_optional(connection);
+        let Some(row) = known.await.map_err(|e| failure(&e))? else {
             let why = "a try was not counted".to_owned();
             return Err(StoreError::Io { detail: why });
         };
-        read(row)
+        read(&row)
     }
 
     async fn counter(&self) -> Result<SqliteConnection, StoreError> {
@@ -92,9 +92,9 @@ impl Sqlite {
 
     /// The try has failed, and this is why. Returns how many there have been.
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
-        let sql = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 RETURNING tries";
+        let sql = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
         let found = self.change_inbox(sql, delivery, detail.to_owned()).await?;
-        Ok(found.unwrap_or_default())
+        Ok(found.map_or(0, |(tries, _)| tries))
     }
 
     /// It is set aside, and asked about by this question, unless it is by another one. Returns which.
@@ -104,9 +104,9 @@ impl Sqlite {
         question: EscalationId,
     ) -> Result<EscalationId, StoreError> {
         let sql = "UPDATE inbox SET state = 4, escalation = coalesce(escalation, ?4) \
-                   WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4) RETURNING escalation";
+                   WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4)";
         let found = self.change_inbox(sql, delivery, question.0).await?;
-        Ok(found.map_or(question, EscalationId))
+        Ok(found.and_then(|(_, asked)| asked).map_or(question, EscalationId))
     }
 
     /// Somebody has answered this question: it may be tried again, from the first time on.
@@ -116,16 +116,17 @@ impl Sqlite {
         question: EscalationId,
     ) -> Result<(), StoreError> {
         let sql = "UPDATE inbox SET state = 1, tries = 0, escalation = NULL \
-                   WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4 RETURNING tries";
+                   WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4";
         self.change_inbox(sql, delivery, question.0).await.map(drop)
     }
 
+    /// Changes what is known of a message. Gives its tries and its question as they are then, if anything was changed.
     async fn change_inbox<V>(
         &self,
         sql: &'static str,
         delivery: &Delivery,
         value: V,
-    ) -> Result<Option<i64>, StoreError>
+    ) -> Result<Option<(i64, Option<i64>)>, StoreError>
     where
         V: sqlx::Encode<'static, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite> + 'static,
     {
@@ -134,8 +135,16 @@ impl Sqlite {
         writer.settle().await?;
         let query = sqlx::query(sql).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
         let query = query.bind(delivery.message.clone()).bind(value);
-        let rows = query.fetch_all(&mut writer.connection).await.map_err(|e| failure(&e))?;
-        rows.first().map(|row| Columns::of("inbox", row).take()).transpose()
+        let changed = query.execute(&mut writer.connection).await.map_err(|e| failure(&e))?;
+        if changed.rows_affected() == 0 {
+            return Ok(None);
+        }
+        let known = sqlx::query(KNOWN).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
+        let known = known.bind(delivery.message.clone()).fetch_optional(&mut writer.connection);
+        let row = known.await.map_err(|e| failure(&e))?;
+        row.map(|row| Ok((row.try_get("tries")?, row.try_get("escalation")?)))
+            .transpose()
+            .map_err(|e: sqlx::Error| failure(&e))
     }
 }
 

@@ -18,7 +18,7 @@
 //! let tenant = Tenant::new("acme")?;
 //! let (consumer, message) = ("billing", "evt-17");
 //! let key = Key::of(consumer).target(message);
-//! executor.execute_once(&tenant, key, &"invoice 17", || async { Ok("sent") }).await?;
+//! executor.execute_once(&tenant, key, &"invoice 17", || async { Ok(17) }).await?;
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -10,6 +10,7 @@ mod dynamic;
 pub mod effect;
 mod error;
 mod guarantee;
+pub mod lookup;
 mod prepared;
 mod registry;
 

@@ -16,8 +16,8 @@ use crate::tool::{Done, ToolError};
 /// A file at a path that is known before it is written: whether it is there, whole, and the one we meant.
 ///
 /// There with the expected digest is committed; clearly missing is not found; anything else (another content, half a
-/// content, a folder, a dangling link, no permission, a file that grows while it is read) is an error. [`FileAt::create`]
-/// writes it beside its place first and links it then, so that there never is half a file.
+/// content, a folder, a dangling link, no permission, a file that grows while it is read) is an error.
+/// [`FileAt::create`] writes it beside its place first and links it then, so that there never is half a file.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -52,7 +52,8 @@ pub struct Written {
 }
 
 impl FileAt {
-    /// What it can know. [`ContractClass::NaturalKey`](crate::ledger::ContractClass::NaturalKey) fits it: the path is known before, and
+    /// What it can know. [`ContractClass::NaturalKey`](crate::ledger::ContractClass::NaturalKey) fits it: the path is
+    /// known before, and
     /// [`FileAt::create`] collides.
     pub const SIGHT: Sight = Sight {
         by: "a file by path and digest",
@@ -108,7 +109,8 @@ impl FileAt {
     /// no reader sees half of it.
     ///
     /// # Crash
-    /// Before it returns: the file is there, whole, or it is not; a file `.{name}.….tmp` may be left. After: it is durable.
+    /// Before it returns: the file is there, whole, or it is not; a file `.{name}.….tmp` may be left. After: it is
+    /// durable.
     ///
     /// # Errors
     /// [`ErrorKind::Duplicate`] if something stands there: look it up. Anything else may have happened.

@@ -20,9 +20,9 @@ const ANSWER: usize = 8 * 1024 * 1024;
 
 /// A GET by our token: of a list that is searched, or of one thing.
 ///
-/// The token, where `{token}` stands in the URL, is the call's key. Only a 200 with what was announced is an answer: the list (all its pages, or an error),
-/// or the thing. Not found is an empty list, or a 404 for one thing; 401, 403, 410, 429, 5xx, a redirect, a body that is cut off or is not what was announced
-/// leave the call ambiguous.
+/// The token, where `{token}` stands in the URL, is the call's key. Only a 200 with what was announced is an answer:
+/// the list (all its pages, or an error), or the thing. Not found is an empty list, or a 404 for one thing; 401, 403,
+/// 410, 429, 5xx, a redirect, a body that is cut off or is not what was announced leave the call ambiguous.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,7 +37,8 @@ const ANSWER: usize = 8 * 1024 * 1024;
 ///
 /// impl PayOut {
 ///     fn new() -> Result<Self, reqwest::Error> {
-///         let lookup = HttpGet::list("http://bank.internal/transfers?reference={token}", "/data", Duration::from_secs(10))?
+///         let transfers = "http://bank.internal/transfers?reference={token}";
+///         let lookup = HttpGet::list(transfers, "/data", Duration::from_secs(10))?
 ///             .carries("/reference") // a search may show more than was asked for
 ///             .pages(Pages::cursor("/next_cursor", "cursor"));
 ///         Ok(Self { lookup })
@@ -124,8 +125,8 @@ impl HttpGet {
         Self { web, url, shape, id: "/id".into(), token: None, newest_first: false }
     }
 
-    /// By a client of your own, with its proxies, certificates, headers and timeouts. It should follow no redirects: one
-    /// that leads to a login page answers 200.
+    /// By a client of your own, with its proxies, certificates, headers and timeouts. It should follow no redirects:
+    /// one that leads to a login page answers 200.
     #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.web.client = client;
@@ -146,7 +147,8 @@ impl HttpGet {
         self
     }
 
-    /// Where our token stands in a thing. What carries another one is not ours: a search may show more than was asked for.
+    /// Where our token stands in a thing. What carries another one is not ours: a search may show more than was asked
+    /// for.
     #[must_use]
     pub fn carries(mut self, pointer: impl Into<String>) -> Self {
         self.token = Some(pointer.into());
@@ -188,8 +190,8 @@ impl HttpGet {
         self
     }
 
-    /// Looks for it. What carries our token must also be what is `expected`; `output` makes of it what the call would have
-    /// returned ([`serde_json::from_value`] does, where the output is the provider's own form).
+    /// Looks for it. What carries our token must also be what is `expected`; `output` makes of it what the call would
+    /// have returned ([`serde_json::from_value`] does, where the output is the provider's own form).
     ///
     /// # Errors
     /// Whenever the provider has not clearly shown everything under the token.

@@ -8,10 +8,11 @@
 //! | [`FileAt`] | a file system, by path and SHA-256 | exports |
 //! | [`StreamFrom`] | a log, from a remembered offset on | messages |
 //!
-//! Each has a `SIGHT`: what it is worth, its settle time, and what it cannot know, as data ([`Sight`](crate::ledger::Sight)).
-//! All keep three rules. *Not found* is said only where the other side has clearly said so; whatever else comes back
-//! (a refused credential, a page too many, a file that is half there) is an error, and leaves the call ambiguous. What
-//! carries our token and is not what we sent is a conflict, never ours and never a miss. Several effects are `Duplicated`.
+//! Each has a `SIGHT`: what it is worth, its settle time, and what it cannot know, as data
+//! ([`Sight`](crate::ledger::Sight)). All keep three rules. *Not found* is said only where the other side has clearly
+//! said so; whatever else comes back (a refused credential, a page too many, a file that is half there) is an error,
+//! and leaves the call ambiguous. What carries our token and is not what we sent is a conflict, never ours and never
+//! a miss. Several effects are `Duplicated`.
 
 mod digest;
 mod expected;

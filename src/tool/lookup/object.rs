@@ -16,9 +16,9 @@ use crate::tool::{Done, ToolError};
 
 /// An object in a store that speaks HTTP as S3 does, under a key that is known before it is written.
 ///
-/// There with the expected SHA-256 is committed; 404 is not found; there with another content is a conflict; anything else is an error.
-/// The digest is the store's own checksum of the whole object if it has one, else that of the bytes, which are then read.
-/// An `ETag` is never taken for a digest: it is one of some objects only.
+/// There with the expected SHA-256 is committed; 404 is not found; there with another content is a conflict; anything
+/// else is an error. The digest is the store's own checksum of the whole object if it has one, else that of the
+/// bytes, which are then read. An `ETag` is never taken for a digest: it is one of some objects only.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -50,7 +50,8 @@ pub struct Stored {
 }
 
 impl HttpObject {
-    /// What it can know. [`ContractClass::NaturalKey`](crate::ledger::ContractClass::NaturalKey) fits it, where the store honours `If-None-Match: *`.
+    /// What it can know. [`ContractClass::NaturalKey`](crate::ledger::ContractClass::NaturalKey) fits it, where the
+    /// store honours `If-None-Match: *`.
     pub const SIGHT: Sight = Sight {
         by: "an object by key and digest",
         offer: LookupOffer::Strong,
@@ -124,7 +125,8 @@ impl HttpObject {
     /// Writes it, if nothing stands there: `PUT` with `If-None-Match: *` and its checksum. For objects of one request.
     ///
     /// # Errors
-    /// [`ErrorKind::Duplicate`] if something stands there, or is being written there: look it up. Anything else may have happened.
+    /// [`ErrorKind::Duplicate`] if something stands there, or is being written there: look it up. Anything else may
+    /// have happened.
     pub async fn create(&self, key: &str, content: impl Into<Vec<u8>>) -> Result<Done<Stored>, ToolError> {
         let content = content.into();
         let (len, digest) = (content.len() as u64, Sha256::of(&content));

@@ -47,12 +47,14 @@ const MORE: [&str; 9] = [
 ];
 
 impl Pages {
-    /// By the header `Link: <…>; rel="next"` (RFC 8288). The default. A body that says there is more without one is an error.
+    /// By the header `Link: <…>; rel="next"` (RFC 8288). The default. A body that says there is more without one is
+    /// an error.
     pub const fn link() -> Self {
         Self(How::Link)
     }
 
-    /// By the cursor at this pointer, as a parameter of this name. A list whose cursor is missing, null or empty is at its end.
+    /// By the cursor at this pointer, as a parameter of this name. A list whose cursor is missing, null or empty is
+    /// at its end.
     pub fn cursor(pointer: impl Into<String>, parameter: impl Into<String>) -> Self {
         Self(How::Cursor { pointer: pointer.into(), parameter: parameter.into() })
     }
@@ -62,8 +64,8 @@ impl Pages {
         Self(How::Url { pointer: pointer.into() })
     }
 
-    /// By the last thing's id, found at the pointer `id` in it, as a parameter of this name, while there is `true` at the
-    /// pointer `more` of the body.
+    /// By the last thing's id, found at the pointer `id` in it, as a parameter of this name, while there is `true` at
+    /// the pointer `more` of the body.
     pub fn after(id: impl Into<String>, parameter: impl Into<String>, more: impl Into<String>) -> Self {
         Self(How::After { id: id.into(), parameter: parameter.into(), more: more.into() })
     }

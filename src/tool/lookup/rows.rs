@@ -57,7 +57,8 @@ impl<DB: Queried> Rows<DB> {
         settle: Duration::from_mins(1),
         knows: &["which rows are committed under our key at the moment of the lookup"],
         blind_spots: &[
-            "a transaction of the dead sender that the server still carries out: the server's time limit on statements and idle transactions must be below the settle time",
+            "a transaction of the dead sender that the server still carries out: keep the server's time limits on \
+             statements and idle transactions below the settle time",
             "a lagging copy behind a proxy (a PostgreSQL standby that is asked directly is noticed)",
             "rows that were deleted, moved or archived since",
             "rows that row-level security hides from this user",

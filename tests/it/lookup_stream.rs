@@ -137,7 +137,7 @@ impl Tool for Announce {
     }
 
     async fn call(&self, call: &Call, sent: &Sent) -> Result<Done<u64>, ToolError> {
-        self.1.remember(call, &self.0).await?;
+        StreamFrom::remember(call, &self.0).await?;
         Ok(Done::new(self.0.append(&message(call.key(), &sent.text)).await?))
     }
 }

@@ -302,11 +302,14 @@ impl fmt::Debug for HttpGet {
     }
 }
 
+/// Adds what a request needs.
+type Authorize = dyn Fn(&mut Request) + Send + Sync;
+
 /// How requests go out.
 #[derive(Clone)]
 pub(super) struct Web {
     pub(super) client: Client,
-    pub(super) authorize: Option<Arc<dyn Fn(&mut Request) + Send + Sync>>,
+    pub(super) authorize: Option<Arc<Authorize>>,
 }
 
 impl Web {
@@ -316,7 +319,7 @@ impl Web {
         Ok(Self { client, authorize: None })
     }
 
-    pub(super) fn request(&self, method: Method, url: Url) -> Request {
+    pub(super) fn request(method: Method, url: Url) -> Request {
         let mut request = Request::new(method, url);
         // What a cache remembers is from before the effect.
         request.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -330,7 +333,7 @@ impl Web {
         url: Url,
         headers: &[(&'static str, &'static str)],
     ) -> Result<Response, ToolError> {
-        let mut request = self.request(method, url);
+        let mut request = Self::request(method, url);
         for (name, value) in headers {
             request.headers_mut().insert(*name, HeaderValue::from_static(value));
         }
@@ -400,7 +403,7 @@ fn percent(token: &str) -> String {
     token.bytes().fold(String::new(), |mut text, byte| {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                text.push(char::from(byte))
+                text.push(char::from(byte));
             }
             _ => drop(write!(text, "%{byte:02X}")),
         }

@@ -130,7 +130,7 @@ impl HttpObject {
     pub async fn create(&self, key: &str, content: impl Into<Vec<u8>>) -> Result<Done<Stored>, ToolError> {
         let content = content.into();
         let (len, digest) = (content.len() as u64, Sha256::of(&content));
-        let mut request = self.web.request(Method::PUT, self.url(key)?);
+        let mut request = Web::request(Method::PUT, self.url(key)?);
         let headers = request.headers_mut();
         headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
         let checksum = HeaderValue::from_str(&digest.base64());

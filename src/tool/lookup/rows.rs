@@ -84,10 +84,11 @@ impl<DB: Queried> Rows<DB> {
         R: for<'r> FromRow<'r, DB::Row> + Send + Unpin,
     {
         let sought = sought.into();
-        if DB::lags(&self.pool).await.map_err(failed)? {
+        if DB::lags(&self.pool).await.map_err(|e| failed(&e))? {
             return Err(unclear("the database is a standby, and may lag behind its primary"));
         }
-        let rows = DB::ask(&self.pool, self.statement, sought.token, ROWS + 1).await.map_err(failed)?;
+        let rows =
+            DB::ask(&self.pool, self.statement, sought.token, ROWS + 1).await.map_err(|e| failed(&e))?;
         if rows.len() > ROWS {
             return Err(unclear(format!("more than {ROWS} rows: the statement does not look up by the key")));
         }
@@ -97,7 +98,7 @@ impl<DB: Queried> Rows<DB> {
     }
 }
 
-fn failed(error: sqlx::Error) -> ToolError {
+fn failed(error: &sqlx::Error) -> ToolError {
     let kind = match error {
         sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => ErrorKind::Unreachable,
         _ => ErrorKind::Server,

@@ -66,7 +66,7 @@ pub struct Batch<M> {
 ///     }
 ///
 ///     async fn call(&self, call: &Call, text: &String) -> Result<Done<u64>, ToolError> {
-///         self.lookup.remember(call, &self.topic).await?; // before anything is sent
+///         StreamFrom::remember(call, &self.topic).await?; // before anything is sent
 ///         Ok(Done::new(self.topic.append(call.key(), text).await?))
 ///     }
 /// }
@@ -126,7 +126,7 @@ impl StreamFrom {
     ///
     /// # Errors
     /// If the log cannot be read or the note cannot be made. Nothing has been sent.
-    pub async fn remember<L: Log>(&self, call: &Call, log: &L) -> Result<(), ToolError> {
+    pub async fn remember<L: Log>(call: &Call, log: &L) -> Result<(), ToolError> {
         if call.external_ref().is_some() {
             return Ok(());
         }

@@ -98,6 +98,7 @@ fn spec(name: &str, retry: RetryPolicy) -> Result<ToolSpec, RegisterError> {
         retention: Retention::default(),
         divergence: effect.divergence(),
         input_version: 1,
+        compensation: None,
     })
 }
 

@@ -6,6 +6,7 @@
 
 mod apply;
 mod approval;
+mod compensation;
 mod confirm;
 mod contract;
 mod decide;
@@ -23,6 +24,7 @@ mod sight;
 
 pub use apply::{Event, Illegal, apply};
 pub use approval::{Approval, ApprovalError, Package};
+pub use compensation::{Compensation, Due, Undone, due};
 pub use contract::{Contract, ContractClass, ContractError, Finding, LookupOffer};
 pub use decide::{Decision, Facts, Request, decide};
 pub use diff::{Diff, diff};

@@ -272,9 +272,10 @@ async fn pages_are_read_to_the_end_or_not_believed() {
 async fn each_request_is_authorized_anew_and_past_caches() {
     let app = Router::new().fallback(async |headers: HeaderMap| {
         let is = |name: &str, value: &str| headers.get(name).is_some_and(|header| header == value);
-        match is("authorization", "Bearer fresh") && is("cache-control", "no-cache") {
-            true => (StatusCode::OK, json!({"data": [transfer("t1")]}).to_string()),
-            false => (StatusCode::UNAUTHORIZED, String::new()),
+        if is("authorization", "Bearer fresh") && is("cache-control", "no-cache") {
+            (StatusCode::OK, json!({"data": [transfer("t1")]}).to_string())
+        } else {
+            (StatusCode::UNAUTHORIZED, String::new())
         }
     });
     let base = serve(app).await;

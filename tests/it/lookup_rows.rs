@@ -74,9 +74,12 @@ fn amount(sent: &Sent) -> i64 {
 }
 
 fn same(sent: i64) -> impl Fn((i64, i64)) -> Seen<i64> + Send {
-    move |(id, amount)| match amount == sent {
-        true => Seen::ours(id, id.to_string()),
-        false => Seen::Conflict(format!("its amount is {amount}")),
+    move |(id, amount)| {
+        if amount == sent {
+            Seen::ours(id, id.to_string())
+        } else {
+            Seen::Conflict(format!("its amount is {amount}"))
+        }
     }
 }
 

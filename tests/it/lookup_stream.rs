@@ -73,6 +73,7 @@ struct Shown {
     end: u64,
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "as `map_err` hands it over")]
 fn broken(error: reqwest::Error) -> ToolError {
     ToolError::new(ErrorKind::Disconnected, error.to_string())
 }

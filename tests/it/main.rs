@@ -93,6 +93,7 @@ mod server_own;
 mod sim;
 mod sim_again;
 mod sim_approval;
+mod sim_case_desk;
 mod sim_case_notice;
 mod sim_chat;
 mod sim_command;

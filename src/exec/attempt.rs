@@ -72,7 +72,7 @@ pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>,
 }
 
 /// Queues the first `started` record. Not in the future that waits for it, which would hold all of this.
-fn first(core: &Core, op: &Operation, used: Option<Box<Document>>) -> (Box<Record>, Ticket) {
+fn first(core: &Core, op: &Operation, used: Option<Document>) -> (Box<Record>, Ticket) {
     let now = core.now();
     let spec = op.tool.spec();
     let (request, large) = op.stored_request(core);
@@ -103,7 +103,7 @@ fn first(core: &Core, op: &Operation, used: Option<Box<Document>>) -> (Box<Recor
     });
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
-    change.document = used;
+    change.documents.extend(used);
     (record, core.group.submit(change))
 }
 
@@ -122,17 +122,17 @@ pub(super) async fn again(
     let event = Event::Again { fence: core.fence, basis, scope };
     let Ok(record) = apply(record, event, core.fence, core.now()).map(Box::new) else { return Ok(None) };
     let mut change = core.change(op.lane).record(record.clone());
-    change.document = used;
+    change.documents.extend(used);
     let ticket = core.group.submit(change);
     permit(op, record, unsettled, ticket).await
 }
 
 /// What is to be written with the attempt: that its approval is used up, where it is for one effect.
-async fn may_dispatch(core: &Core, op: &Operation) -> Result<Option<Box<Document>>, ExecError> {
+async fn may_dispatch(core: &Core, op: &Operation) -> Result<Option<Document>, ExecError> {
     if core.is_closing() {
         return Err(ExecError::Closed { key: op.key.to_string() });
     }
-    Ok(approved(core, op).await?.map(Box::new))
+    approved(core, op).await
 }
 
 async fn permit(

@@ -9,7 +9,6 @@ use serde::de::DeserializeOwned;
 
 use super::ctx::{Ctx, Label};
 use super::failure::{Failure, Meaning, meaning};
-#[cfg(feature = "memory")]
 use super::handle::ForTenant;
 use super::live::{Live, Open};
 use super::replay::Kind;
@@ -81,7 +80,6 @@ async fn carry_out<G: Guarded>(
     Err(ExecError::Refused { key: key.to_owned(), refusal: Refusal::Exists }.into())
 }
 
-#[cfg(feature = "memory")]
 impl ForTenant {
     /// Carries out what a guard does, outside of any run. The caller may go away: it is done all the same.
     pub(crate) async fn guarded<G: Guarded>(&self, key: String, guarded: G) -> Result<G::Answer, G::Error> {
@@ -101,7 +99,6 @@ impl Ctx {
     }
 
     /// The run that it is, or was forked from.
-    #[cfg(feature = "memory")]
     pub(crate) fn origin(&self) -> crate::id::RunId {
         self.live.named_after()
     }
@@ -144,7 +141,6 @@ impl Ctx {
     }
 
     /// Reads what a guard keeps, and records what was read: on resume the record answers.
-    #[cfg(feature = "memory")]
     pub(crate) async fn guarded_read<T, E>(
         &self,
         label: Label,

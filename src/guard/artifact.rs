@@ -29,6 +29,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::rows::part;
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
 use crate::flow::{Ctx, Failure, FailureCode, ForTenant, Guarded, Label, Proposal, exec_in_run};
@@ -190,7 +191,7 @@ impl PutArtifact {
 
 /// The row under which all versions of an artifact are.
 fn place(kind: &Name, id: &str) -> String {
-    format!("{kind}/{id}")
+    format!("{}/{id}", part(kind.as_str()))
 }
 
 /// A content to be put.
@@ -233,7 +234,7 @@ impl Guarded for Wish {
                 created_at: row.map_or(now, |row| row.created_at),
                 updated_at: now,
             };
-            let mut change = Change { document: Some(Box::new(document)), ..core.change(None) };
+            let mut change = Change { documents: vec![document], ..core.change(None) };
             change.payloads.push((tenant.clone(), self.content.clone()));
             Ok(Proposal::Write(Box::new(change), put))
         })

@@ -3,5 +3,9 @@
 
 pub mod approval;
 pub mod artifact;
+pub mod entries;
+pub mod index;
+pub mod ingest;
 #[cfg(feature = "memory")]
 pub mod memory;
+mod rows;

@@ -61,7 +61,7 @@ impl Watched {
         if change.schedule.is_some() {
             return Some(boundary!(BeforeTick, AfterTick));
         }
-        if change.document.is_some() {
+        if !change.documents.is_empty() {
             return Some(boundary!(BeforeDocument, AfterDocument));
         }
         if change.admission.is_some() {

@@ -49,9 +49,9 @@ pub struct Change {
     pub admission: Option<Box<Admission>>,
     /// The new state of a schedule, by the same rule as `record`; with the run that its tick begins, if it does.
     pub schedule: Option<Box<Schedule>>,
-    /// The new state of a guard's row: at revision 1 a new one, otherwise one revision on from what is stored. Refused as
-    /// `Exists` if it is not: then another was first, and what is there is to be read again.
-    pub document: Option<Box<Document>>,
+    /// The new states of guards' rows, each of another row: at revision 1 a new one, otherwise one revision on from what
+    /// is stored. Refused as `Exists` if one is not: then another was first, and what is there is to be read again.
+    pub documents: Vec<Document>,
     /// Something is said to be remembered, or forgotten. Refused as `Exists` unless it takes the next place on its shelf,
     /// and if its key or its form is taken: then another was first, and what is there is to be read again.
     pub memory: Option<Box<MemoryWrite>>,
@@ -163,7 +163,7 @@ impl Change {
             || self.received.is_some()
             || self.admission.is_some()
             || self.schedule.is_some()
-            || self.document.is_some()
+            || !self.documents.is_empty()
             || self.memory.is_some()
             || !self.escalations.is_empty()
             || !self.events.is_empty()
@@ -200,7 +200,7 @@ impl Change {
         self.record.as_ref().is_some_and(|record| record.revision == 1)
             || self.run.as_ref().is_some_and(|run| run.revision == 1)
             || self.signal.is_some()
-            || self.document.is_some()
+            || !self.documents.is_empty()
             || self.memory.is_some()
     }
 

@@ -191,7 +191,7 @@ impl Guarded for Question {
                     updated_at: now,
                 },
             };
-            let change = Change { document: Some(Box::new(document)), ..core.change(None) };
+            let change = Change { documents: vec![document], ..core.change(None) };
             Ok(Proposal::Write(Box::new(change), asked))
         })
     }
@@ -285,8 +285,8 @@ impl Guarded for TimeOver {
             let Some(over) = review.ended(ReviewOutcome::Expired) else {
                 return Ok(Proposal::Before(Told::of(id, &review)));
             };
-            let document = Some(Box::new(next(row, &over, core.now())));
-            let change = Change { document, ..core.change(None) };
+            let documents = vec![next(row, &over, core.now())];
+            let change = Change { documents, ..core.change(None) };
             Ok(Proposal::Write(Box::new(change), Told::of(id, &over)))
         })
     }

@@ -158,7 +158,7 @@ impl Decide {
             let decided = Decided::of(&after);
             let record = decision(&core, &owner, key.clone(), request.clone(), Payload::of(&decided)?, at);
             let mut change = core.change(None).record(record);
-            change.document = Some(Box::new(next(row, &after, at)));
+            change.documents.push(next(row, &after, at));
             let written = match &after.outcome {
                 None => core.group.commit_one(change).await?,
                 Some(_) => {
@@ -250,7 +250,7 @@ async fn answered(
 async fn withdraw(core: &Core, row: Document, review: &Review) -> Result<(), StoreError> {
     if let Some(over) = review.ended(ReviewOutcome::Withdrawn) {
         let mut change = core.change(None);
-        change.document = Some(Box::new(next(row, &over, core.now())));
+        change.documents.push(next(row, &over, core.now()));
         let _anothers = core.group.commit_one(change).await?;
     }
     Ok(())

@@ -21,7 +21,7 @@ fn document(sample: &Sample, id: &str) -> Document {
 }
 
 fn set(sample: &Sample, document: &Document) -> Change {
-    Change { document: Some(Box::new(document.clone())), ..sample.change() }
+    Change { documents: vec![document.clone()], ..sample.change() }
 }
 
 /// A row comes back as it was written last, by its tenant, guard and id.
@@ -60,6 +60,24 @@ pub async fn changes_follow_one_another(store: &dyn Store) {
     admit(store, &[fence_others(next.fence)]).await;
     let fenced = Document { revision: 3, ..first };
     assert_eq!(refused(store, set(&sample, &fenced)).await, Some(Refusal::Fenced));
+}
+
+/// A change of several rows is admitted if each of them is, and writes none otherwise; the same again is admitted.
+pub async fn several_are_written_together_or_not_at_all(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (a, b, c) = (document(&sample, "a"), document(&sample, "b"), document(&sample, "c"));
+    let all = |documents: &[Document]| Change { documents: documents.to_vec(), ..sample.change() };
+    admit(store, &[all(&[a.clone(), b.clone()])]).await;
+    admit(store, &[all(&[a.clone(), b.clone()])]).await;
+    let second = Document { revision: 2, ..a.clone() };
+    let other = Document { open: false, ..b.clone() };
+    for refused_one in [[second.clone(), c.clone(), other.clone()], [other, second.clone(), c.clone()]] {
+        assert_eq!(refused(store, all(&refused_one)).await, Some(Refusal::Exists));
+    }
+    let list = async || store.document_list(&sample.tenant, "approval", "", 9).await.unwrap();
+    assert_eq!(list().await, [a, b.clone()]);
+    admit(store, &[all(&[second.clone(), c.clone()])]).await;
+    assert_eq!(list().await, [second, b, c]);
 }
 
 /// Those of one guard are listed by their ids, from a place on; those that are open by themselves.

@@ -79,6 +79,7 @@ macro_rules! conformance_cases {
             document:
                 comes_back_as_it_was_written,
                 changes_follow_one_another,
+                several_are_written_together_or_not_at_all,
                 is_listed_from_a_place_on;
             escalation:
                 comes_back_as_it_was_written,

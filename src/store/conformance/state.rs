@@ -45,7 +45,7 @@ impl Names {
             self.tenants.insert(schedule.tenant.clone());
             self.instants.extend(schedule.next_at);
         }
-        if let Some(document) = &change.document {
+        for document in &change.documents {
             self.tenants.insert(document.tenant.clone());
             self.documents.insert((document.kind.as_str().to_owned(), document.id.clone()));
         }

@@ -87,7 +87,7 @@ impl Tables {
         if let Some(schedule) = &change.schedule {
             self.check_schedule(schedule)?;
         }
-        if let Some(document) = &change.document {
+        for document in &change.documents {
             self.check_document(document)?;
         }
         if let Some(memory) = &change.memory {
@@ -151,7 +151,6 @@ impl Tables {
             _ => None,
         };
         let schedule = change.schedule.as_deref().map(|schedule| self.has_schedule(schedule));
-        let document = change.document.as_deref().map(|document| self.has_document(document));
         let memory = change.memory.as_deref().map(|memory| self.memories.has(memory));
         let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
         let record = change.record.as_deref().map(|record| self.records.get(&record.id) == Some(record));
@@ -166,9 +165,10 @@ impl Tables {
         let stored = |signal: &Signal| self.signals.get(&signal_key(signal));
         let signal = change.signal.as_deref().map(|signal| stored(signal).is_some_and(|(s, _)| s == signal));
         let received = change.received.as_deref().map(|signal| stored(signal).is_some_and(|(_, r)| *r));
-        let all: Vec<bool> = [worker, schedule, document, memory, run, record, signal, received]
+        let all: Vec<bool> = [worker, schedule, memory, run, record, signal, received]
             .into_iter()
             .flatten()
+            .chain(change.documents.iter().map(|document| self.has_document(document)))
             .chain(steps)
             .chain(escalations)
             .chain(change.events.iter().map(|event| self.has_event(event)))
@@ -187,7 +187,7 @@ impl Tables {
         if let Some(schedule) = &change.schedule {
             self.write_schedule(schedule);
         }
-        if let Some(document) = &change.document {
+        for document in &change.documents {
             self.write_document(document);
         }
         if let Some(memory) = &change.memory {

@@ -33,7 +33,7 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
     let of_question = || change.escalations.first().map(|escalation| &escalation.tenant);
     let of_signal = || change.signal.as_ref().or(change.received.as_ref()).map(|signal| &signal.tenant);
     let of_schedule = || change.schedule.as_ref().map(|schedule| &schedule.tenant);
-    let of_document = || change.document.as_ref().map(|document| &document.tenant);
+    let of_document = || change.documents.first().map(|document| &document.tenant);
     let of_memory = || change.memory.as_ref().map(|write| &write.memory.tenant);
     let of_event = || change.events.first().map(|event| &event.tenant);
     let of_mark = || change.aggregates.first().map(|mark| &mark.tenant);

@@ -155,10 +155,10 @@ async fn write_one(
     {
         return Ok(Some(Objection::Row(refusal)));
     }
-    if let Some(document) = &change.document
-        && let Some(refusal) = document::write(connection, document).await?
-    {
-        return Ok(Some(Objection::Row(refusal)));
+    for document in &change.documents {
+        if let Some(refusal) = document::write(connection, document).await? {
+            return Ok(Some(Objection::Row(refusal)));
+        }
     }
     for event in &change.forgotten {
         outbox::forget(connection, event).await?;
@@ -221,7 +221,7 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
             return Ok(false);
         }
     }
-    if let Some(document) = &change.document {
+    for document in &change.documents {
         told_apart = true;
         if !document::is_written(connection, document).await? {
             return Ok(false);

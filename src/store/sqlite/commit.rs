@@ -41,7 +41,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
         change.worker.is_some()
             || change.admission.is_some()
             || change.schedule.is_some()
-            || change.document.is_some()
+            || !change.documents.is_empty()
             || change.memory.is_some()
             || !change.forgotten.is_empty()
             || unguarded.is_some_and(|fence| !guarded(fence))
@@ -168,7 +168,7 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     if let Some(schedule) = &change.schedule {
         schedule::write(connection, schedule).await?;
     }
-    if let Some(document) = &change.document {
+    for document in &change.documents {
         document::write(connection, document).await?;
     }
     for event in &change.forgotten {
@@ -204,7 +204,7 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
             return Ok(false);
         }
     }
-    if let Some(document) = &change.document {
+    for document in &change.documents {
         told_apart = true;
         if !document::is_written(connection, document).await? {
             return Ok(false);
@@ -280,7 +280,7 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
     const TRIGGER: &str = "1811";
     if matches!(error, sqlx::Error::RowNotFound) {
         // Of a shelf, another has taken the place; of a guard's row, the revision.
-        let another = change.memory.is_some() || change.document.is_some();
+        let another = change.memory.is_some() || !change.documents.is_empty();
         return if another { Refusal::Exists } else { Refusal::Stale };
     }
     let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };

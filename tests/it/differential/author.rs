@@ -99,7 +99,7 @@ impl Author {
                 self.questions.extend(change.escalations.iter().filter(|e| e.answer.is_none()).cloned());
                 self.steps.extend(change.steps.iter().cloned());
                 self.signals.extend(change.signal.as_deref().cloned());
-                if let Some(document) = change.document.as_deref() {
+                for document in &change.documents {
                     let place =
                         |known: &Document| (known.tenant.clone(), known.kind.clone(), known.id.clone());
                     self.documents.retain(|known| place(known) != place(document));
@@ -142,7 +142,7 @@ impl Author {
             29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
             32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
-            38 => (Kind::Document, Change { document: Some(Box::new(self.document(&worker))), ..change }),
+            38 => (Kind::Document, Change { documents: self.documents(&worker), ..change }),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
             37 => (Kind::Remember, Change { memory: Some(Box::new(self.memory(&worker))), ..change }),
             _ => (Kind::Many, self.many(&worker)),
@@ -358,6 +358,14 @@ impl Author {
     }
 
     /// A new row of a guard, or the next revision of one; sometimes one too few or too many.
+    /// One, or two of different rows.
+    fn documents(&mut self, worker: &Sample) -> Vec<Document> {
+        let (first, second) = (self.document(worker), self.document(worker));
+        let place =
+            |document: &Document| (document.tenant.clone(), document.kind.clone(), document.id.clone());
+        if place(&first) == place(&second) || self.one_in(2) { vec![first] } else { vec![first, second] }
+    }
+
     fn document(&mut self, worker: &Sample) -> Document {
         if !self.documents.is_empty() && !self.one_in(3) {
             let known = self.below(self.documents.len());

@@ -1,5 +1,6 @@
-//! Index builds (GUARD-7): an index is built once for what it is built of, and an alias says which build is asked. The alias
-//! moves on to builds that are committed, and of two who move it at the same time one is told that it is not where it was.
+//! Index builds (GUARD-7): an index is built once for what it is built of, and an alias says which build is asked.
+//! The alias moves on to builds that are committed, and of two who move it at the same time one is told that it is
+//! not where it was.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -20,7 +21,9 @@
 //!     fn key(&self, hash: &String) -> Option<Key> {
 //!         Some(Key::of(Self::NAME).target("handbook").operation(hash))
 //!     }
-//!     # async fn call(&self, _: &Call, hash: &String) -> Result<Done<String>, ToolError> { Ok(Done::new(format!("idx-{}", &hash[..8]))) }
+//!     # async fn call(&self, _: &Call, hash: &String) -> Result<Done<String>, ToolError> {
+//!     #     Ok(Done::new(format!("idx-{}", &hash[..8])))
+//!     # }
 //!     // …
 //! }
 //!
@@ -31,7 +34,8 @@
 //!     index.swap("live", &built.hash, former.as_deref()).await
 //! }
 //!
-//! let engine = Engine::sqlite(dir.path().join("agents.db")).tool(BuildIndex).workflow("publish", 1, publish).start().await?;
+//! let engine = Engine::sqlite(dir.path().join("agents.db")).tool(BuildIndex).workflow("publish", 1, publish);
+//! let engine = engine.start().await?;
 //! let acme = engine.tenant("acme")?;
 //! let first = acme.run(publish, vec!["a".to_owned()]).await?;
 //! let second = acme.run(publish, vec!["a".to_owned(), "b".to_owned()]).await?;
@@ -115,15 +119,16 @@ impl Ctx {
 }
 
 impl Index {
-    /// The build of what it is built of: the documents' digests, the model, the settings. If it is there, it is given back;
-    /// otherwise `build` is told the hash and builds it. Let that be a tool whose key is made of the hash: then two runs that
-    /// build at the same time make one call.
+    /// The build of what it is built of: the documents' digests, the model, the settings. If it is there, it is given
+    /// back; otherwise `build` is told the hash and builds it. Let that be a tool whose key is made of the hash: then
+    /// two runs that build at the same time make one call.
     ///
     /// # Errors
     /// What `build` fails with.
     ///
     /// # Crash
-    /// What was built and is not committed is found by the tool's record. The commit and the run's record are one transaction.
+    /// What was built and is not committed is found by the tool's record. The commit and the run's record are one
+    /// transaction.
     pub async fn build<M, T, B>(&self, of: &M, build: impl FnOnce(String) -> B) -> Result<Built<T>, Failure>
     where
         M: Serialize + ?Sized,
@@ -153,8 +158,8 @@ impl Index {
         self.read("~index/alias", ALIAS, &place(&self.name, alias)).await
     }
 
-    /// Moves an alias to the build of this hash, if it still points to `former` (`None`: nowhere). Where it points to the build
-    /// already, that is the answer.
+    /// Moves an alias to the build of this hash, if it still points to `former` (`None`: nowhere). Where it points to
+    /// the build already, that is the answer.
     ///
     /// # Errors
     /// [`FailureCode::Conflict`] if it points elsewhere: look again, and decide anew. [`FailureCode::Invalid`] if there is no

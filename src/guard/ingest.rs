@@ -1,5 +1,5 @@
-//! Ingested documents (GUARD-7): what a document's content was cut into, under ids that are the same in every retry. Other
-//! content is another version with ids of its own.
+//! Ingested documents (GUARD-7): what a document's content was cut into, under ids that are the same in every retry.
+//! Other content is another version with ids of its own.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -114,8 +114,8 @@ enum Outcome {
 }
 
 impl Ctx {
-    /// Ingests a document as it was cut into snippets: the same content has the same version and ids, whoever ingests it and
-    /// however often; other content is the next version.
+    /// Ingests a document as it was cut into snippets: the same content has the same version and ids, whoever ingests
+    /// it and however often; other content is the next version.
     ///
     /// # Errors
     /// [`FailureCode::Conflict`] if the same content was cut in another way before: its ids stand for those snippets. To cut it

@@ -1,5 +1,5 @@
-//! Ingested documents and index builds (GUARD-7): the same content has the same snippets, an index is built once, and an alias
-//! points to builds that are committed.
+//! Ingested documents and index builds (GUARD-7): the same content has the same snippets, an index is built once, and an
+//! alias points to builds that are committed.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Ledger entries (GUARD-6): what an account has is the sum of its entries, each under the id of its transaction. Nothing is ever
-//! counted up: a retry finds its entry there, and a mistake is set right by another entry.
+//! Ledger entries (GUARD-6): what an account has is the sum of its entries, each under the id of its transaction.
+//! Nothing is ever counted up: a retry finds its entry there, and a mistake is set right by another entry.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {

@@ -172,7 +172,8 @@ impl Guarded for Wish {
     }
 }
 
-/// The balance on top of the one that was read, and what is there once: the entry, under its number and its transaction.
+/// The balance on top of the one that was read, and what is there once: the entry, under its number and its
+/// transaction.
 fn documents(tenant: &Tenant, entry: &Entry, head: Option<&Document>) -> Vec<Document> {
     let (account, number, now) = (entry.account.as_str(), entry.number, (entry.at, entry.at));
     let since = head.map_or(entry.at, |head| head.created_at);

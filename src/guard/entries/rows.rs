@@ -1,4 +1,5 @@
-//! Where an account stands in the rows of guards: its balance, its entries in order, and where the entry of a transaction is.
+//! Where an account stands in the rows of guards: its balance, its entries in order, and where the entry of a
+//! transaction is.
 
 use serde::{Deserialize, Serialize};
 

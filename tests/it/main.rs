@@ -102,6 +102,7 @@ mod sim_found;
 mod sim_machine;
 mod sim_memory;
 mod sim_mutants;
+mod sim_mutants_guards;
 mod sim_nightly;
 mod sim_outbox;
 mod sim_saga;

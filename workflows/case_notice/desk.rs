@@ -28,6 +28,11 @@ pub const TO_OBJECT: Duration = Duration::from_hours(14 * 24);
 /// A case from its draft to the end of the time for objections. Each line happens once, wherever the process dies; the waits are
 /// rows.
 pub async fn case_desk(ctx: Ctx, case: Case) -> Result<Receipt, Failure> {
+    carried_out(ctx, case, TO_OBJECT).await
+}
+
+/// The same with another time for objections.
+pub async fn carried_out(ctx: Ctx, case: Case, to_object: Duration) -> Result<Receipt, Failure> {
     let notice = ctx.step("draft", &case, draft).await?;
     let drafted = ctx.artifact("notice", &case.id).source(format!("case {}", case.id)).put(&notice).await?;
 
@@ -47,7 +52,7 @@ pub async fn case_desk(ctx: Ctx, case: Case) -> Result<Receipt, Failure> {
     let said = format!("Was told about case {} (version {} of the notice)", case.id, drafted.version);
     ctx.memory(&case.recipient).remember("contact", said).source(&receipt.id).await?;
 
-    match ctx.within("objection", TO_OBJECT, ctx.signal::<String>("withdrawn")).await? {
+    match ctx.within("objection", to_object, ctx.signal::<String>("withdrawn")).await? {
         Err(_elapsed) => Ok(receipt),
         Ok(reason) => {
             let reason = reason?;

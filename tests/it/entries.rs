@@ -19,6 +19,7 @@ fn cents(minor: i128) -> Amount {
     Amount::of(minor, "EUR cent")
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as it is compared")]
 fn has(minor: i128, entries: u32) -> Option<Balance> {
     Some(Balance { amount: cents(minor), entries })
 }
@@ -48,7 +49,7 @@ async fn by_hand(acme: &ForTenant) {
     assert_eq!(till.post("sale/1", cents(500)).memo("coffee").await.unwrap(), first);
     match till.post("sale/1", cents(501)).await {
         Err(EntryError::Conflict { first: stands, given }) => {
-            assert_eq!((*stands, given), (first.clone(), cents(501)))
+            assert_eq!((*stands, given), (first.clone(), cents(501)));
         }
         other => panic!("{other:?}"),
     }

@@ -8,7 +8,8 @@ use counterfoil::flow::{FailureCode, RunError, Workflow};
 use counterfoil::guard::index::Alias;
 use counterfoil::guard::ingest::Ingested;
 use counterfoil::sim::{CrashPoint, Simulation};
-use counterfoil::{Ctx, Engine, Failure};
+use counterfoil::tool::lookup::Sha256;
+use counterfoil::{Ctx, Engine, Failure, Payload};
 use serde::{Deserialize, Serialize};
 
 use crate::flow;
@@ -39,7 +40,7 @@ enum Deed {
 }
 
 fn hash(of: &str) -> String {
-    counterfoil::Payload::of(of).unwrap().digest().0.iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256(Payload::of(of).unwrap().digest().0).to_string()
 }
 
 fn indexes(world: &Arc<World>) -> impl Workflow<Deed, Option<Alias>> + Clone {
@@ -55,9 +56,9 @@ fn indexes(world: &Arc<World>) -> impl Workflow<Deed, Option<Alias>> + Clone {
         match deed {
             Deed::Build(of) => build(&of).await.map(|_| None),
             Deed::Swap(to, former) => {
-                let built = build(&to).await?;
+                let there = build(&to).await?;
                 let former = former.as_deref().map(hash);
-                index.swap("live", &built.hash, former.as_deref()).await.map(Some)
+                index.swap("live", &there.hash, former.as_deref()).await.map(Some)
             }
             Deed::Unbuilt => index.swap("live", &hash("never"), None).await.map(Some),
         }

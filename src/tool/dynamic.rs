@@ -13,7 +13,7 @@ use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::Name;
 use crate::ledger::{
     Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key, KeyError, LookupOffer,
-    Package, Retention, RetryPolicy,
+    Package, Quota, Retention, RetryPolicy,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -53,6 +53,7 @@ pub struct DynamicTool {
     contract: Contract,
     retry: RetryPolicy,
     retention: Retention,
+    quota: Quota,
     divergence: Divergence,
     functions: Functions,
     about: Option<About>,
@@ -83,6 +84,7 @@ impl DynamicTool {
             contract,
             retry: RetryPolicy::default(),
             retention: Retention::default(),
+            quota: Quota::default(),
             divergence: effect.divergence(),
             functions: Functions::default(),
             about: None,
@@ -140,6 +142,12 @@ impl DynamicTool {
         self
     }
 
+    /// What its calls may use up.
+    pub fn quota(mut self, quota: Quota) -> Self {
+        self.quota = quota;
+        self
+    }
+
     /// What becomes of an effect that a resumed run does not ask for.
     pub fn divergence(mut self, divergence: Divergence) -> Self {
         self.divergence = divergence;
@@ -167,6 +175,7 @@ impl DynamicTool {
             contract: self.contract,
             retry: self.retry,
             retention: self.retention,
+            quota: self.quota,
             divergence: self.divergence,
             input_version: 1,
         };
@@ -267,6 +276,7 @@ impl<F> Once<F> {
             // A function that can be called once cannot be retried.
             retry: RetryPolicy { attempts: 1, ..RetryPolicy::default() },
             retention: Retention::default(),
+            quota: Quota::default(),
             divergence: effect.divergence(),
             input_version: 1,
         };

@@ -40,10 +40,13 @@ impl Carrier {
         }
     }
 
-    /// How long the operation waits by now. That of an execution before the present one does not count.
+    /// How long the operation waits by now. A run may have been parked meanwhile, and its record tells since when; any other
+    /// caller is here. What an execution before the present one has waited does not count.
     fn waited(&self, found: Option<&Record>) -> Duration {
         match found {
-            Some(record) if record.spent == 0 => record.created_at.until(self.core.now()),
+            Some(record) if self.op.lane.is_some() && record.spent == 0 && record.not_before.is_some() => {
+                record.created_at.until(self.core.now())
+            }
             _ => self.since.until(self.core.clock.boot()),
         }
     }

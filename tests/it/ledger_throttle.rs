@@ -52,7 +52,8 @@ proptest! {
     #[test]
     fn the_shares_are_no_more_than_the_whole(rate in rates(), workers in 1..20_u32) {
         let mine = rate.shared_by(workers);
-        prop_assert!(mine.interval() >= rate.interval() * workers - Duration::from_nanos(u64::from(workers)));
+        let rounding = Duration::from_nanos(u64::from(workers));
+        prop_assert!(mine.interval() + rounding >= rate.interval() * workers);
         prop_assert!(mine.burst * workers <= rate.burst.max(workers));
     }
 
@@ -96,7 +97,12 @@ proptest! {
                 2 => out.drain(..).for_each(|through| circuit.report(&rule, through, Health::Well, at(now))),
                 _ => {
                     if let Some(through) = ahead.take() {
-                        circuit.report(&rule, through, [Health::Sick, Health::Well, Health::Unknown][now as usize % 3], at(now));
+                        let health = match now % 3 {
+                            0 => Health::Sick,
+                            1 => Health::Well,
+                            _ => Health::Unknown,
+                        };
+                        circuit.report(&rule, through, health, at(now));
                     }
                 }
             }

@@ -83,8 +83,12 @@ impl Provider {
     }
 
     /// Lets time go by until something has happened.
+    fn until<'a, T: 'a>(&'a self, happened: impl Future<Output = T> + 'a) -> impl Future<Output = T> + 'a {
+        self.flowing(Box::pin(happened))
+    }
+
     #[allow(clippy::disallowed_methods, reason = "a watchdog for tests that hang, not a synchronisation")]
-    async fn until<T>(&self, happened: impl Future<Output = T>) -> T {
+    async fn flowing<T>(&self, happened: impl Future<Output = T>) -> T {
         let time = async {
             loop {
                 self.hands.turn(MOMENT);
@@ -252,7 +256,7 @@ async fn retries_of_retries_end_with_the_budget_of_the_run_and_a_crash_gives_not
     provider
         .until(async {
             while provider.wire().len() < 5 {
-                tokio::task::yield_now().await
+                tokio::task::yield_now().await;
             }
         })
         .await;
@@ -355,16 +359,16 @@ async fn tenants_take_turns_before_a_gate() {
     let executor =
         provider.executor(provider.tool("mail", Quota::default().rate(Rate::per_second(10)))).await;
     let (flood, calm) = (Tenant::new("flood").unwrap(), Tenant::new("calm").unwrap());
-    let call = |tenant: &Tenant, case: String| {
+    let send = |tenant: &Tenant, case: String| {
         let (executor, request) = (executor.clone(), request(tenant, "mail", &case));
         tokio::spawn(async move { executor.execute(request).await })
     };
-    let flooding: Vec<_> = (0..100).map(|n| call(&flood, format!("flood {n}"))).collect();
+    let flooding: Vec<_> = (0..100).map(|n| send(&flood, format!("flood {n}"))).collect();
     provider.pass(SECOND).await;
     let before = provider.wire().len();
     assert!((8..=12).contains(&before), "{before}");
     for n in 0..3 {
-        let done = provider.until(call(&calm, format!("calm {n}"))).await.unwrap();
+        let done = provider.until(send(&calm, format!("calm {n}"))).await.unwrap();
         assert!(matches!(done, Ok(Outcome::Done(_))));
     }
     let sent = provider.wire().len() - before;
@@ -382,7 +386,9 @@ async fn tenants_take_turns_before_a_gate() {
 async fn an_open_circuit_keeps_an_ambiguous_call_waiting() {
     let (provider, store) = (Provider::new(), Arc::new(Model::new()));
     let engine = |store: &Arc<Model>| {
-        let quota = Quota::default().breaker(Breaker { failures: 2, ..Breaker::default() });
+        let (open_for, at_most) = (SECOND, 4 * SECOND);
+        let breaker = Breaker { failures: 2, open_for, at_most, ..Breaker::default() };
+        let quota = Quota::default().breaker(breaker);
         let post = Post(provider.clone(), quota, patient());
         provider.engine(store).workflow("letter", 1, letter).tool(post).start()
     };
@@ -393,14 +399,14 @@ async fn an_open_circuit_keeps_an_ambiguous_call_waiting() {
     provider
         .until(async {
             while provider.wire().is_empty() {
-                tokio::task::yield_now().await
+                tokio::task::yield_now().await;
             }
         })
         .await;
     let crashed = Arc::new(store.crash());
     let _gone = first;
 
-    provider.away(12);
+    provider.away(8); // more lookups than a person would be asked after
     let second = provider.until(engine(&crashed)).await.unwrap();
     let tenant = second.tenant("acme").unwrap();
     let result = provider.until(tenant.handle::<u32>(run).result()).await;

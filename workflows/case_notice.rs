@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Read this file from top to bottom: the workflow, the one tool it needs, and how both are put to work.
-//! `case_notice/client.rs` speaks HTTP, `case_notice/classes.rs` has the same tool for providers that offer less, and
-//! `case_notice/simulated.rs` crashes all of it in a simulated world.
+//! `case_notice/client.rs` speaks HTTP, `case_notice/classes.rs` has the same tool for providers that offer less,
+//! `case_notice/desk.rs` has all that is around it in earnest (an artifact, two reviewers, events, memory, withdrawal), and
+//! `case_notice/simulated.rs` crashes it in a simulated world.
 
 #![allow(missing_docs, unreachable_pub, reason = "an example, which demo and tests include as a module")]
 
@@ -16,6 +17,9 @@
 pub mod classes;
 #[path = "case_notice/client.rs"]
 pub mod client;
+#[cfg(feature = "memory")]
+#[path = "case_notice/desk.rs"]
+pub mod desk;
 #[path = "provider/server.rs"]
 pub(crate) mod provider;
 #[cfg(feature = "sim")]

@@ -1,6 +1,6 @@
-//! A saga: an order reserves, charges and ships, and what was done is undone in reverse order when it cannot be
-//! completed: the card is declined, or the courier does not deliver within a week. Each way back is a guarded call with a
-//! key of its own, so that a crash in the middle of undoing undoes nothing twice and forgets nothing.
+//! A saga: an order reserves, charges and ships. When it cannot be completed (the card is declined, or the courier does not
+//! deliver within a week), the run fails, and what it did is undone in reverse order: each tool says how. A compensation has
+//! a record and a key of its own, so that a crash in the middle of undoing undoes nothing twice and forgets nothing.
 //!
 //! ```text
 //! cargo run --release --features sim --example order_saga      # crashed everywhere
@@ -14,10 +14,12 @@
 
 use std::time::Duration;
 
-use counterfoil::flow::FailureCode;
-use counterfoil::ledger::Finding;
+use counterfoil::flow::Became;
+use counterfoil::ledger::{ErrorKind, Finding, Undone};
+use counterfoil::payload::Stored;
 use counterfoil::sim::{End, Simulation, World, truthful};
-use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::store::{Run, RunState};
+use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
 use serde::{Deserialize, Serialize};
 
@@ -29,37 +31,11 @@ pub struct Order {
     pub cents: u64,
 }
 
-/// What was done so far, in its order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Reserved,
-    Charged,
-    Shipped,
-}
-
-/// How an order ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ended {
-    Delivered { to: String },
-    Undone { because: String },
-}
-
-/// Carries an order out, or leaves nothing of it. It fails only if a way back fails: then what is left is asked about.
-pub async fn order(ctx: Ctx, order: Order) -> Result<Ended, Failure> {
-    let mut done = Vec::new();
-    match forward(&ctx, &order, &mut done).await {
-        Ok(to) => Ok(Ended::Delivered { to }),
-        Err(failure) => {
-            back(&ctx, &order, done).await?;
-            Ok(Ended::Undone { because: failure.message })
-        }
-    }
-}
-
-async fn forward(ctx: &Ctx, order: &Order, done: &mut Vec<Step>) -> Result<String, Failure> {
-    noted(done, Step::Reserved, ctx.call::<Reserve>(order.clone()).await)?;
-    noted(done, Step::Charged, ctx.call::<Charge>(order.clone()).await)?;
-    noted(done, Step::Shipped, ctx.call::<Ship>(order.clone()).await)?;
+/// Carries an order out. If it fails, what it did is undone by the tools' own compensations.
+pub async fn order(ctx: Ctx, order: Order) -> Result<String, Failure> {
+    ctx.call::<Reserve>(order.clone()).await?;
+    ctx.call::<Charge>(order.clone()).await?;
+    ctx.call::<Ship>(order.clone()).await?;
     // The courier says so, whenever that is; until then the order is a row.
     match ctx.within("delivery", WEEK, ctx.signal::<String>("delivered")).await? {
         Ok(delivered) => delivered,
@@ -67,30 +43,9 @@ async fn forward(ctx: &Ctx, order: &Order, done: &mut Vec<Step>) -> Result<Strin
     }
 }
 
-/// Notes for the way back what was done, and what may have been done: somebody has given up finding out.
-fn noted<T>(done: &mut Vec<Step>, what: Step, result: Result<T, Failure>) -> Result<T, Failure> {
-    let perhaps = |failure: &Failure| failure.code == FailureCode::Abandoned;
-    if result.as_ref().map_or_else(perhaps, |_| true) {
-        done.push(what);
-    }
-    result
-}
-
-/// The last first. Each is one effect, whichever life of the process asks for it.
-async fn back(ctx: &Ctx, order: &Order, done: Vec<Step>) -> Result<(), Failure> {
-    for what in done.into_iter().rev() {
-        match what {
-            Step::Shipped => ctx.call::<Recall>(order.clone()).await?,
-            Step::Charged => ctx.call::<Refund>(order.clone()).await?,
-            Step::Reserved => ctx.call::<Release>(order.clone()).await?,
-        };
-    }
-    Ok(())
-}
-
 /// A tool of one of the three providers. All of them take a key and can be asked about it.
 macro_rules! tool {
-    ($(#[doc = $doc:literal] $tool:ident = $name:literal, $effect:ident at $system:literal;)*) => {$(
+    ($(#[doc = $doc:literal] $tool:ident = $name:literal, undone by $undo:literal, $effect:ident at $system:literal;)*) => {$(
         #[doc = $doc]
         pub struct $tool(World);
 
@@ -124,22 +79,47 @@ macro_rules! tool {
                 self.0.find(call, $system, &format!("{} {}", $name, order.id)).await
             }
         }
+
+        impl Compensate for $tool {
+            async fn compensate(
+                &self,
+                call: &Call,
+                forward: &Forward<Order, String>,
+            ) -> Result<Done<Undone>, ToolError> {
+                let what = undoing($undo, forward)?;
+                self.0
+                    .send_keyed(call, move |request| {
+                        let id = request.happened($system).unwrap_or_else(|| request.happen($system, &what));
+                        Ok(Done::new(Undone::whole().detail(id)))
+                    })
+                    .await
+            }
+
+            async fn find_compensation(
+                &self,
+                call: &Call,
+                forward: &Forward<Order, String>,
+            ) -> Result<Finding<Undone>, ToolError> {
+                let found = self.0.find(call, $system, &undoing($undo, forward)?).await?;
+                found.try_map(|id| Ok(Undone::whole().detail(id)))
+            }
+        }
     )*};
 }
 
 tool! {
     /// Puts the goods aside.
-    Reserve = "reserve", InternalMutation at "stock";
-    /// Puts them back.
-    Release = "release", InternalMutation at "stock";
+    Reserve = "reserve", undone by "release", InternalMutation at "stock";
     /// Takes the money.
-    Charge = "charge", Payment at "bank";
-    /// Gives it back.
-    Refund = "refund", Payment at "bank";
+    Charge = "charge", undone by "refund", Payment at "bank";
     /// Hands the parcel to the courier.
-    Ship = "ship", InternalMutation at "courier";
-    /// Calls it back.
-    Recall = "recall", InternalMutation at "courier";
+    Ship = "ship", undone by "recall", InternalMutation at "courier";
+}
+
+/// How the way back is told apart at the provider, by which it is found again.
+fn undoing(verb: &str, forward: &Forward<Order, String>) -> Result<String, ToolError> {
+    let order = forward.input().ok_or_else(|| ToolError::new(ErrorKind::Validation, "which order?"))?;
+    Ok(format!("{verb} {}", order.id))
 }
 
 /// The card has no more than this.
@@ -183,42 +163,43 @@ pub fn simulation() -> Simulation {
         .operator(truthful)
         .engine(|engine, world| {
             let world = || world.clone();
-            let engine = engine.tool(Reserve(world())).tool(Release(world())).tool(Charge(world()));
-            engine.tool(Refund(world())).tool(Ship(world())).tool(Recall(world()))
+            engine.compensable(Reserve(world())).compensable(Charge(world())).compensable(Ship(world()))
         })
         .check("all of an order or nothing", whole)
         .singles_only()
 }
 
-/// Of each order that has ended, everything that was done stands, or all of it was undone, the last first.
+/// Of each order that has ended, everything that was done stands, or all of it was undone, the last first; and the run says
+/// so.
 fn whole(end: &End<'_>) -> Result<(), String> {
-    for (order, ended) in orders().iter().zip(end.results()) {
-        let Some(ended) = ended.and_then(|ended| serde_json::from_value::<Ended>(ended).ok()) else {
-            continue;
-        };
-        let effects = end.effects();
-        let mut happened: Vec<_> =
-            effects.iter().filter(|e| e.reference.ends_with(&format!(" {}", order.id))).collect();
+    for order in orders() {
+        let is_its = |run: &&Run| matches!(&run.input, Stored::Inline(i) if i.decode::<Order>().is_ok_and(|o| o.id == order.id));
+        let runs = end.runs();
+        let Some(run) = runs.iter().find(is_its) else { continue };
+        let mut happened: Vec<_> = end.effects();
+        happened.retain(|effect| effect.reference.ends_with(&format!(" {}", order.id)));
         happened.sort_by_key(|effect| effect.at);
         let happened: Vec<_> = happened.iter().filter_map(|e| e.reference.split(' ').next()).collect();
-        let undone = |verb: &str| match verb {
-            "reserve" => "release",
-            "charge" => "refund",
-            _ => "recall",
-        };
-        let (forth, back) = match ended {
-            Ended::Delivered { .. } => (happened.as_slice(), Vec::new()),
-            Ended::Undone { .. } => {
-                let (forth, back) = happened.split_at(happened.len() / 2);
-                (forth, back.to_vec())
+        let forth = ["reserve", "charge", "ship"];
+        let is_whole = match &run.state {
+            RunState::Succeeded { .. } => happened == forth,
+            RunState::Failed { failure } => {
+                let failure: Failure = failure.decode().map_err(|error| error.to_string())?;
+                let back = ["recall", "refund", "release"];
+                let done = failure.effects.len();
+                // Where a way back is refused for good, that effect is asked about, and the others are undone all the same.
+                let undone = failure.effects.iter().map(|effect| effect.became == Became::Undone);
+                let back: Vec<_> = back[3 - done..]
+                    .iter()
+                    .zip(undone)
+                    .filter_map(|(verb, undone)| undone.then_some(*verb))
+                    .collect();
+                happened == [&forth[..done], &back].concat()
             }
+            _ => true,
         };
-        let expected: Vec<_> = match ended {
-            Ended::Delivered { .. } => Vec::new(),
-            Ended::Undone { .. } => forth.iter().rev().map(|verb| undone(verb)).collect(),
-        };
-        if !["reserve", "charge", "ship"].starts_with(forth) || back != expected {
-            return Err(format!("{}: {ended:?} after {happened:?}", order.id));
+        if !is_whole {
+            return Err(format!("{}: {:?} after {happened:?}", order.id, run.state));
         }
     }
     Ok(())

@@ -28,7 +28,8 @@ pub(crate) fn suite() -> Suite {
     #[cfg(feature = "examples")]
     let suite = suite
         .with("case_agent", case_agent::simulated::simulation)
-        .with("research_agent", research_agent::simulation);
+        .with("research_agent", research_agent::simulation)
+        .with("case_desk", case_notice::desk::simulated::simulation);
     #[cfg(feature = "examples")]
     let suite = case_notice::classes::Class::ALL.into_iter().fold(suite, |suite, class| {
         let name = format!("case_notice/{}", class.name());

@@ -100,6 +100,7 @@ fn spec(name: &str, retry: RetryPolicy) -> Result<ToolSpec, RegisterError> {
         quota: Quota::default(),
         divergence: effect.divergence(),
         input_version: 1,
+        compensation: None,
     })
 }
 

@@ -308,7 +308,8 @@ async fn committed(
     done: Done<Payload>,
 ) -> Result<Ended, ExecError> {
     core.group.room().await;
-    let known = Known { basis: record.basis, external_ref: done.external_ref, duplicated: None };
+    let known =
+        Known { basis: record.basis, external_ref: done.external_ref, duplicated: None, surplus: false };
     let (answer, ticket) = seal(core, op, record, done.output, known)?;
     Ok(Ended::Committed(answer, ticket))
 }
@@ -319,6 +320,8 @@ pub(super) struct Known {
     pub(super) external_ref: Option<String>,
     /// The question that is opened with it, if the world holds more than one.
     pub(super) duplicated: Option<Escalation>,
+    /// The world holds more than one, and the confirming lookup is to undo what is beyond the first.
+    pub(super) surplus: bool,
 }
 
 /// Queues the outcome; whoever calls this has waited for room. Whoever lets it leave the engine waits for the
@@ -337,11 +340,11 @@ pub(super) fn seal(
         response
     };
     let (stored, large) = core.storable(response.clone());
-    let Known { basis, external_ref, duplicated } = known;
+    let Known { basis, external_ref, duplicated, surplus } = known;
     let contract = &op.tool.spec().contract;
     // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
     // it happened: a lookup after a crash may have seen the second one before the first has arrived.
-    let confirm = record.in_doubt && contract.lookup != LookupOffer::None && duplicated.is_none();
+    let confirm = surplus || record.in_doubt && contract.lookup != LookupOffer::None && duplicated.is_none();
     let confirm_at = confirm.then(|| core.now().after(contract.settle));
     let event = Event::Commit { response: stored, external_ref, basis, confirm_at };
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;

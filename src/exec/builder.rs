@@ -16,7 +16,7 @@ use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::id::{Entropy, SystemEntropy};
 use crate::payload::Limits;
 use crate::store::{Group, Store, StoreError};
-use crate::tool::{DynamicTool, RegisterError, Registry, Tool};
+use crate::tool::{Compensate, DynamicTool, RegisterError, Registry, Tool};
 
 /// Why an executor or an engine did not start.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -122,6 +122,14 @@ impl ExecutorBuilder {
     /// Registers a typed tool.
     pub fn tool<T: Tool>(self, tool: T) -> Self {
         self.register(|registry| registry.tool(tool))
+    }
+
+    /// Registers a typed tool that can [undo](Compensate) what it did.
+    pub fn compensable<T: Compensate>(self, tool: T) -> Self
+    where
+        T::Output: Sync,
+    {
+        self.register(|registry| registry.compensable(tool))
     }
 
     /// Registers a tool that is known only at run time.

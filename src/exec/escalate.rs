@@ -85,6 +85,23 @@ pub(super) fn duplicated(
     about(core, record, id, EscalationKind::Duplicated, question)
 }
 
+/// The question that is opened when an effect arrives after it was undone.
+pub(super) fn late(core: &Core, record: &Record, external_ref: &str) -> Escalation {
+    let id = EscalationId(core.ids.next());
+    let question = format!(
+        "{} was undone, and its first request has arrived after that ({external_ref}). It stands. What about it?",
+        record.key
+    );
+    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %id, external_ref, "late effect");
+    about(core, record, id, EscalationKind::Duplicated, question)
+}
+
+/// A question that the engine's own deeds have answered.
+pub(super) fn settled(core: &Core, mut asked: Escalation, how: serde_json::Value) -> Escalation {
+    asked.answer = Some(Answer { by: ENGINE.into(), resolution: Resolution::Committed(how), at: core.now() });
+    asked
+}
+
 /// Asks a person whether there is a second effect: the confirming lookup has had no answer for too long.
 ///
 /// # Crash
@@ -192,6 +209,20 @@ pub(crate) async fn answer(
                 .map_err(|_| unanswerable("it has been answered meanwhile"))?;
             change = change.record(record);
         }
+        // Somebody has undone it, or the rest of it, by hand.
+        (EscalationKind::Orphaned | EscalationKind::Compensation, Some(record))
+            if matches!(resolution, Resolution::Committed(_)) =>
+        {
+            let Resolution::Committed(result) = &resolution else { unreachable!("it was just looked at") };
+            let payload = Payload::of(result)?.within(&core.limits)?;
+            let (compensation, large) = core.storable(payload);
+            change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+            let event = Event::Compensate { compensation, whole: true };
+            let undone = apply(&record, event, core.fence, core.now()).map_err(|_| {
+                unanswerable("there is nothing to be undone; answer `not_committed` or `abandon`")
+            })?;
+            change = change.record(undone);
+        }
         (EscalationKind::Unpublished, _) => {
             let held = core.group.outbox_set_aside(tenant, id).await.map_err(store_failed)?;
             let held = held.ok_or_else(|| unanswerable("its aggregate goes on already"))?;
@@ -246,21 +277,26 @@ pub(crate) fn orphaned(core: &Core, record: &Record, why: &str) -> Escalation {
         State::Started => "may have happened",
         _ => "happened",
     };
+    left(core, record, &format!("{state}, and {why}"))
+}
+
+/// Lists what an effect has left in the world.
+pub(crate) fn left(core: &Core, record: &Record, what: &str) -> Escalation {
+    let question = format!("{} ({}) {what}. Keep it, or undo it by hand?", record.key, record.class.name());
+    about(core, record, EscalationId(core.ids.next()), EscalationKind::Orphaned, question)
+}
+
+/// Asks whether an effect may be undone.
+pub(crate) fn may_undo(core: &Core, record: &Record) -> Escalation {
     let id = EscalationId(core.ids.next());
-    Escalation {
-        id,
-        tenant: record.tenant.clone(),
-        record: Some(record.id),
-        run: record.owner.run,
-        kind: EscalationKind::Orphaned,
-        question: format!(
-            "{} ({}) {state}, and {why}. Keep it, or undo it by hand?",
-            record.key,
-            record.class.name()
-        ),
-        opened_at: core.now(),
-        answer: None,
-    }
+    let question = format!(
+        "{} ({}) happened, and its run did not end well. Undo it? `not_committed`: undo it. `abandon`: it stays. \
+         `committed` with a result: it was undone by hand.",
+        record.key,
+        record.class.name()
+    );
+    tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %id, "may it be undone?");
+    about(core, record, id, EscalationKind::Compensation, question)
 }
 
 pub(crate) async fn open(core: &Core, tenant: &Tenant, limit: u32) -> Result<Vec<Escalation>, ExecError> {

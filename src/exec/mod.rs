@@ -26,6 +26,7 @@ mod request;
 mod shield;
 mod throttle;
 mod turn;
+mod undo;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -47,8 +48,8 @@ pub(crate) use agenda::{Due, More, run as run_agenda};
 pub(crate) use database::Database;
 pub(crate) use database::Shared;
 pub(crate) use escalate::{
-    answer as answer_escalation, note_use, open as open_escalations, orphaned as escalation_of_orphan,
-    withdrawn,
+    answer as answer_escalation, may_undo, note_use, open as open_escalations,
+    orphaned as escalation_of_orphan, withdrawn,
 };
 pub(crate) use operation::{Asker, Operation};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
@@ -63,6 +64,8 @@ pub use request::ToolRequest;
 pub(crate) use shield::to_the_end;
 pub(crate) use throttle::Purse;
 pub use throttle::{BreakerState, GateReport};
+pub use undo::Compensated;
+pub(crate) use undo::{sharers, undo};
 
 use crate::clock::Boot;
 use crate::id::{EscalationId, Tenant};
@@ -238,6 +241,18 @@ impl Executor {
         let evidence = self.core.group.record_evidence(tenant, record.id).await;
         let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
         Ok(Some((*record, evidence)))
+    }
+
+    /// Undoes an effect on purpose, by its tool's [`Compensate`](crate::tool::Compensate): once its fate is known, whatever its
+    /// policy except for "never", and unless other runs rest on it. However often, by whomever and in however many lives
+    /// it is asked for, it is undone once.
+    ///
+    /// # Crash
+    /// The compensation has a record of its own: the next process finds out what became of it.
+    pub async fn compensate(&self, tenant: &Tenant, key: &OperationKey) -> Result<Compensated, ExecError> {
+        let Some(record) = self.core.find(tenant, key).await? else { return Ok(Compensated::Nothing) };
+        let core = self.core.clone();
+        to_the_end(&self.core.tracker, async move { undo::compensate(&core, record).await }).await
     }
 
     /// Looks whether there is anything to be published: after events were [added](outbox::add) in a transaction that is not

@@ -2,6 +2,7 @@
 //!
 //! The order of the steps is the ledger's ([`resolve::next`]); here they are carried out.
 
+use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,13 @@ use super::escalate;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
 use super::throttle::Turn;
+use super::undo;
 use crate::clock::{Boot, Timestamp};
 use crate::id::EscalationId;
 use crate::ledger::resolve::{self, Looked, Next, Why};
 use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, Health, Record, apply};
 use crate::payload::Payload;
-use crate::store::{EscalationKind, Evidence, Store as _, Ticket};
+use crate::store::{Escalation, EscalationKind, Evidence, Store as _, Ticket};
 use crate::tool::{Call, ToolError};
 
 /// A lookup that fails is tried so often before a person is asked.
@@ -269,16 +271,25 @@ impl<'a> Search<'a> {
         found: Finding<Payload>,
         basis: Basis,
     ) -> Result<Result<Fate, Missed>, ExecError> {
-        let (output, external_ref, duplicated) = match found {
+        let mut known = Known { basis, external_ref: None, duplicated: None, surplus: false };
+        let output = match found {
             Finding::NotFound => return Ok(Err(Missed::NotThere)),
             Finding::Unknown => return Ok(Err(Missed::NoAnswer)),
-            Finding::Committed { output, external_ref } => (output, external_ref, None),
+            Finding::Committed { output, external_ref } => {
+                known.external_ref = external_ref;
+                output
+            }
             Finding::Duplicated { output, external_refs } => {
-                let question = escalate::duplicated(self.core, self.op, &self.record, &external_refs);
-                (output, external_refs.into_iter().next(), Some(question))
+                // The confirming lookup finds them again, and undoes what is beyond the first: it is durable until then.
+                known.surplus = basis == Basis::Lookup
+                    && external_refs.len() > 1
+                    && undo::undoes_surplus(self.core, &self.record);
+                known.duplicated = (!known.surplus)
+                    .then(|| escalate::duplicated(self.core, self.op, &self.record, &external_refs));
+                known.external_ref = external_refs.into_iter().next();
+                output
             }
         };
-        let known = Known { basis, external_ref, duplicated };
         self.core.group.room().await;
         let (answer, ticket) = seal(self.core, self.op, &self.record, output, known)?;
         Ok(Ok(Fate::Committed(answer, ticket)))
@@ -356,7 +367,22 @@ pub(super) async fn confirm(
     }
     match found {
         Some(Ok(Finding::Duplicated { external_refs, .. })) => {
-            change.escalations.push(escalate::duplicated(core, op, record, &external_refs));
+            let question = escalate::duplicated(core, op, record, &external_refs);
+            let surplus = undo::surplus(record, external_refs);
+            if undo::undoes_surplus(core, record) && !surplus.is_empty() {
+                return undo_surplus(core, op, record, question, &surplus).await;
+            }
+            change.escalations.push(question);
+        }
+        // It was undone, and there is one of another id: the first request has arrived after that.
+        Some(Ok(Finding::Committed { external_ref: Some(late), .. }))
+            if is_same_scope(op, record) && undo::is_late(record, &late) =>
+        {
+            let question = escalate::late(core, record, &late);
+            if undo::undoes_surplus(core, record) {
+                return undo_surplus(core, op, record, question, &[late]).await;
+            }
+            change.escalations.push(question);
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
         Some(Ok(Finding::Committed { .. } | Finding::NotFound)) if is_same_scope(op, record) => {
@@ -372,4 +398,30 @@ pub(super) async fn confirm(
     let confirmed =
         apply(record, Event::Confirmed, core.fence, core.now()).map_err(|error| illegal(op, &error))?;
     core.commit(&op.key, change.record(confirmed)).await.map(|()| Confirmed::Answered)
+}
+
+/// Undoes what is beyond the first effect. The question whether there is more than one is opened all the same, and answered:
+/// a duplicate is never settled in silence.
+///
+/// # Crash
+/// The confirming lookup is due until all of it is undone: it finds them again, and each compensation has a record.
+async fn undo_surplus(
+    core: &Arc<Core>,
+    op: &Operation,
+    record: &Record,
+    mut question: Escalation,
+    surplus: &[String],
+) -> Result<Confirmed, ExecError> {
+    let left = undo::undo_surplus(core, record, surplus).await?;
+    if !left.is_empty() {
+        let _ = write!(question.question, " What is beyond the first was to be undone: {}.", left.join("; "));
+    }
+    let confirmed =
+        apply(record, Event::Confirmed, core.fence, core.now()).map_err(|error| illegal(op, &error))?;
+    core.commit(&op.key, core.change(None).record(confirmed).escalation(question.clone())).await?;
+    if left.is_empty() {
+        let answered = escalate::settled(core, question, serde_json::json!({ "undone": surplus }));
+        core.commit(&op.key, core.change(None).escalation(answered)).await?;
+    }
+    Ok(Confirmed::Answered)
 }

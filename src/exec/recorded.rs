@@ -84,6 +84,7 @@ pub(super) fn without_tool(record: &Record, gone: Gone) -> Operation {
         quota: Quota::default(),
         divergence: Divergence::Escalate,
         input_version: record.input_version,
+        compensation: None,
     };
     let mut op = Operation::rebuilt(record, Arc::new(Absent(spec)));
     op.gone = Some(gone);

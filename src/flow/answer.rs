@@ -9,6 +9,7 @@ use super::child::farewell;
 use super::engine::{CLAIM, Inner};
 use super::failure::{Failure, FailureCode};
 use super::resume;
+use super::saga;
 use crate::exec::{Answers, ExecError, answer_escalation, to_the_end, withdrawn};
 use crate::id::{EscalationId, Tenant};
 use crate::payload::{Payload, Stored};
@@ -50,16 +51,22 @@ impl Inner {
         let halted = halted.filter(|run| matches!(run.state, RunState::Halted { .. }));
         let mut left = Vec::new();
         let mut said = None;
+        let mut undoing = None;
         let next = match halted {
             // Its end is written with the answer: were it written after, a crash in between would leave a run
             // that somebody abandoned and that goes on all the same.
             Some(run) if resolution == Resolution::Abandon => {
                 let failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
-                self.end_children(tenant, run.id, &failure).await?;
-                let (run, questions) = resume::abandoned(self, run, &failure).await?;
-                left = questions;
-                said = farewell(&self.core, &run, Err(&failure));
-                Some(run)
+                undoing = saga::of_abandoned(self, &run, &failure).await?;
+                if undoing.is_some() {
+                    Some(self.going_on(&run))
+                } else {
+                    self.end_children(tenant, run.id, &failure).await?;
+                    let (run, questions) = resume::abandoned(self, run, &failure).await?;
+                    left = questions;
+                    said = farewell(&self.core, &run, Err(&failure));
+                    Some(run)
+                }
             }
             Some(run) => Some(self.going_on(&run)),
             None => None,
@@ -68,6 +75,7 @@ impl Inner {
             answer_escalation(&self.core, tenant, escalation, resolution, by, |change, answered| {
                 change.run = next.clone().map(Box::new);
                 change.escalations.extend(left);
+                change.steps.extend(undoing);
                 if let Some((signal, large)) = said.clone() {
                     change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
                     change.signal = Some(Box::new(signal));

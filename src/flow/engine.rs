@@ -25,7 +25,7 @@ use crate::exec::{
 use crate::id::{Entropy, EscalationId, IdError, RunId, Tenant};
 use crate::payload::Limits;
 use crate::store::{EscalationKind, Lane, Queue, Run, RunState, Signal, Store, StoreError, Verdict};
-use crate::tool::{DynamicTool, Registry, Tool, ToolSpec};
+use crate::tool::{Compensate, DynamicTool, Registry, Tool, ToolSpec};
 
 /// Runs that a restart finds are taken over in batches of this size.
 pub(super) const CLAIM: u32 = 256;
@@ -282,6 +282,16 @@ impl EngineBuilder {
     /// Registers a typed tool.
     pub fn tool<T: Tool>(self, tool: T) -> Self {
         self.with(|executor| executor.tool(tool))
+    }
+
+    /// Registers a typed tool that can [undo](Compensate) what it did: when a run fails or is cancelled, the effects that it
+    /// owns are undone by their tools' policies, the last one first, and the run ends when that is done. What stands all the
+    /// same is asked about; [`Failure::effects`](super::Failure::effects) says what became of each.
+    pub fn compensable<T: Compensate>(self, tool: T) -> Self
+    where
+        T::Output: Sync,
+    {
+        self.with(|executor| executor.compensable(tool))
     }
 
     /// Registers a tool that is known only at run time.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::exec::ExecError;
-use crate::ledger::{Diff, ErrorKind, RecordedFailure};
+use crate::ledger::{Diff, ErrorKind, Record, RecordedFailure};
 use crate::payload::{Payload, PayloadError};
 
 /// Why a step, a call or a run failed. Recorded as it is, and the same on every resume.
@@ -19,6 +19,46 @@ pub struct Failure {
     /// More, as JSON: the diff of a conflict, say.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub detail: Value,
+    /// Of a run that undid what it could: what became of each of its effects, the last one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectEnd>,
+}
+
+/// What became of an effect of a run that did not end well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectEnd {
+    /// The key of its operation.
+    pub key: String,
+    /// The provider's id for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_ref: Option<String>,
+    /// What became of it.
+    pub became: Became,
+}
+
+/// Undone, or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Became {
+    /// It is undone.
+    Undone,
+    /// A part of it is undone; a question is open about the rest.
+    UndoneInPart {
+        /// What is left.
+        rest: String,
+    },
+    /// It stands, or may; a question is open about it.
+    Stands {
+        /// Why it was not undone.
+        why: String,
+    },
+}
+
+impl EffectEnd {
+    pub(super) fn of(record: &Record, became: Became) -> Self {
+        Self { key: record.key.to_string(), external_ref: record.external_ref.clone(), became }
+    }
 }
 
 /// The codes of failures. They are stored: never rename one.
@@ -66,7 +106,7 @@ impl Failure {
 
     /// A failure of this code.
     pub fn coded(code: FailureCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), detail: Value::Null }
+        Self { code, message: message.into(), detail: Value::Null, effects: Vec::new() }
     }
 
     /// Adds detail.

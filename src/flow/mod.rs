@@ -26,6 +26,7 @@ mod queue;
 mod replay;
 mod resume;
 mod run;
+mod saga;
 #[cfg(feature = "schedule")]
 mod schedule;
 #[cfg(feature = "agent")]
@@ -43,7 +44,7 @@ pub use child::{Child, ChildRun};
 pub use command::{Command, GiveCommand};
 pub use ctx::{Ctx, Label};
 pub use engine::{Engine, EngineBuilder};
-pub use failure::{Failure, FailureCode};
+pub use failure::{Became, EffectEnd, Failure, FailureCode};
 pub use guarantees::{Guarantees, WorkflowGuarantees};
 pub(crate) use guarded::{Guarded, Proposal, exec_in_run};
 pub use handle::{ForTenant, PastTurn, RunError, RunHandle, StartRun};

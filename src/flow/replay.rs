@@ -214,6 +214,14 @@ impl Replay {
         self.turns.get(&base)?.steps.get(&StepKind::Input)?.values().flat_map(HashMap::values).next()
     }
 
+    /// The checkpoints of this name that were made while the run was undone.
+    pub(super) fn undoing(&self, base: u32, name: &str) -> Vec<PastStep> {
+        let Some(steps) = self.turns.get(&base).and_then(|turn| turn.steps.get(&StepKind::Undoing)) else {
+            return Vec::new();
+        };
+        steps.get(name).into_iter().flat_map(HashMap::values).cloned().collect()
+    }
+
     /// The loop that a turn belongs to, by its name and id.
     pub(super) fn owner(&self, turn: u32) -> Option<(&str, &str)> {
         let marks = self.turns.get(&turn)?.steps.get(&StepKind::Turns)?;

@@ -1,6 +1,7 @@
 //! Another path: recorded effects that the resumed path does not ask for are found before the next new effect
 //! goes out, and none is forgotten (DESIGN 4.1, invariant 7).
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -9,9 +10,9 @@ use super::failure::Failure;
 use super::live::{Live, Stop};
 use super::replay::{Identity, Kind, Replay};
 use super::run::{End, written};
-use crate::exec::{ExecError, escalation_of_orphan, look_only};
+use crate::exec::{Compensated, ExecError, escalation_of_orphan, look_only, sharers, undo};
 use crate::id::{EscalationId, RecordId};
-use crate::ledger::{Divergence, Record, State};
+use crate::ledger::{Divergence, Due, Record, State, due};
 use crate::payload::{Payload, Stored};
 use crate::store::{
     Escalation, EscalationKind, PastCall, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
@@ -61,7 +62,10 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
             Divergence::Adopt => {
                 tracing::info!(tenant = %live.tenant, run = %live.id, key = %record.key, ?when, "adopted");
             }
-            Divergence::Escalate => return Ok(halt(diverged(live, &record), &record)),
+            Divergence::Compensate if undone(live, &record).await? => {}
+            Divergence::Compensate | Divergence::Escalate => {
+                return Ok(halt(diverged(live, &record), &record));
+            }
         }
     }
     let deeds = unasked_deeds(live, when);
@@ -76,6 +80,17 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
     );
     let kept = deeds.iter().map(Identity::kept_id).collect();
     Ok(Some(Stop::Halt { kind: EscalationKind::Diverged, question, record: None, kept }))
+}
+
+/// Undoes what the resumed path does not ask for, where that takes nobody's word.
+async fn undone(live: &Live, record: &Record) -> Result<bool, ExecError> {
+    let core = &live.engine.core;
+    let policy = core.registry.policy_of(record.operation.as_str());
+    let sharers = sharers(core, record).await?;
+    if due(record, Some(live.id), policy, &sharers, false) != Due::Undo {
+        return Ok(false);
+    }
+    Ok(matches!(undo(core, record).await?, Compensated::Undone(undone) if undone.is_whole()))
 }
 
 /// Children, signals and events as a person reads of them.
@@ -93,7 +108,13 @@ fn told(live: &Live, deeds: &[Identity]) -> String {
 }
 
 /// The committed or started effects that a run leaves without an owner, as open questions.
-pub(super) async fn left_behind(live: &Arc<Live>, when: When) -> Result<Vec<Escalation>, ExecError> {
+///
+/// `stands`: why effects stand that were to be undone.
+pub(super) async fn left_behind(
+    live: &Arc<Live>,
+    when: When,
+    stands: &HashMap<RecordId, String>,
+) -> Result<Vec<Escalation>, ExecError> {
     let core = &live.engine.core;
     let (ids, why) = match when {
         When::Failed => {
@@ -117,7 +138,8 @@ pub(super) async fn left_behind(live: &Arc<Live>, when: When) -> Result<Vec<Esca
     }
     for id in ids {
         if let Some(record) = settled(live, id).await? {
-            questions.push(escalation_of_orphan(core, &record, why));
+            let why = stands.get(&id).map_or_else(|| why.to_owned(), |stands| format!("{why}: {stands}"));
+            questions.push(escalation_of_orphan(core, &record, &why));
         }
     }
     Ok(questions)
@@ -125,7 +147,7 @@ pub(super) async fn left_behind(live: &Arc<Live>, when: When) -> Result<Vec<Esca
 
 /// Whatever the run did since its present input began, in all its turns: that a turn is over decides about its state,
 /// and not about what it did in the world.
-async fn all_effects(live: &Arc<Live>) -> Result<Vec<RecordId>, ExecError> {
+pub(super) async fn all_effects(live: &Arc<Live>) -> Result<Vec<RecordId>, ExecError> {
     let (core, run) = (&live.engine.core, live.run());
     let mut ids = Vec::new();
     let mut first = run.base;
@@ -171,7 +193,7 @@ fn unasked_deeds(live: &Live, when: When) -> Vec<Identity> {
 
 /// The record of an effect that stands in the world, or may; `None` if there is nothing to be kept or undone.
 /// A started one is looked up first, but not sent again: nobody has asked for it.
-async fn settled(live: &Arc<Live>, id: RecordId) -> Result<Option<Record>, ExecError> {
+pub(super) async fn settled(live: &Arc<Live>, id: RecordId) -> Result<Option<Record>, ExecError> {
     let core = &live.engine.core;
     let find = || async {
         core.group.record_at(&live.tenant, id).await.map_err(|source| store_failed(live, source))
@@ -182,7 +204,7 @@ async fn settled(live: &Arc<Live>, id: RecordId) -> Result<Option<Record>, ExecE
         record = find().await?;
     }
     Ok(record.filter(|record| {
-        record.class.leaves_mark() && matches!(record.state, State::Started | State::Committed { .. })
+        record.class.needs_owner() && matches!(record.state, State::Started | State::Committed { .. })
     }))
 }
 
@@ -291,7 +313,7 @@ pub(super) async fn abandoned(
 ) -> Result<(Run, Vec<Escalation>), ExecError> {
     let live = Live::new(engine.clone(), run, engine.core.new_lane(), Replay::default());
     live.end();
-    let left = left_behind(&live, When::Failed).await;
+    let left = left_behind(&live, When::Failed, &HashMap::new()).await;
     engine.core.group.end_lane(live.lane);
     let run = live.next_run(|run| {
         run.fence = engine.core.fence;

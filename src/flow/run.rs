@@ -1,5 +1,6 @@
 //! One activation of a run: poll its body until it ends, parks, or must stop.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,9 +18,11 @@ use super::live::{Live, Rest, Stop};
 use super::queue::without_place;
 use super::replay::{Identity, Kind, Replay};
 use super::resume::{self, Asked};
+use super::saga;
 use super::workflow::Body;
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, follow_dropped};
+use crate::id::RecordId;
 use crate::payload::{Payload, Stored};
 use crate::store::{
     EscalationKind, Lane, Run, RunState, Signal, StepKind, Store as _, StoreError, Turns, Verdict, WaitsOn,
@@ -68,8 +71,13 @@ pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<L
         Err(error) => return End::Failed(error),
     }
     let _listed = engine.list(&live);
-    let end =
-        if live.run().lacks_place() { Box::pin(without_place(&live)).await } else { carry(&live).await };
+    let undoing = live.with_replay(|replay| replay.undoing(live.base, saga::UNDO));
+    let end = match undoing.first().and_then(|begun| begun.value.as_ref()) {
+        // It waits for no place any more: what it did holds up others until it is undone.
+        Some(failure) => Box::pin(saga::carry_on(&live, failure)).await,
+        None if live.run().lacks_place() => Box::pin(without_place(&live)).await,
+        None => carry(&live).await,
+    };
     live.end();
     engine.core.group.end_lane(live.lane);
     if matches!(end, End::Over(_)) && live.run().unsettled {
@@ -356,7 +364,7 @@ pub(super) fn message(panic: &(dyn std::any::Any + Send)) -> String {
 ///
 /// # Crash
 /// Before the row is durable the run is active, and is resumed at once; after, when its time comes.
-async fn park(live: &Arc<Live>, until: Option<Timestamp>, on: WaitsOn) -> End {
+pub(super) async fn park(live: &Arc<Live>, until: Option<Timestamp>, on: WaitsOn) -> End {
     let freed = live.run().queue.filter(|queue| live.engine.queues.frees(queue));
     let ticket = live.change_run(|run| {
         run.state = RunState::Waiting { until, on };
@@ -379,8 +387,26 @@ async fn park(live: &Arc<Live>, until: Option<Timestamp>, on: WaitsOn) -> End {
     }
 }
 
-/// The run is over: its result, and every effect that is left without an owner, become durable together.
+/// The run is over: unless something that it did is to be undone first.
 async fn finish(live: &Arc<Live>, result: Result<Payload, Failure>) -> End {
+    let result = result.and_then(|output| Ok(output.within(&live.engine.core.limits)?));
+    if let Err(failure) = &result {
+        match saga::is_due(live).await {
+            Ok(true) => return saga::begin(live, failure).await,
+            Ok(false) => {}
+            Err(error) => return End::Failed(error),
+        }
+    }
+    finish_leaving(live, result, &HashMap::new()).await
+}
+
+/// The run is over: its result, and every effect that is left without an owner, become durable together. `stands`: why
+/// effects stand that were to be undone.
+pub(super) async fn finish_leaving(
+    live: &Arc<Live>,
+    result: Result<Payload, Failure>,
+    stands: &HashMap<RecordId, String>,
+) -> End {
     if let Err(failure) = &result
         && failure.code != FailureCode::Cancelled
         && let Err(error) = live.engine.end_children(&live.tenant, live.id, failure).await
@@ -388,12 +414,11 @@ async fn finish(live: &Arc<Live>, result: Result<Payload, Failure>) -> End {
         return End::Failed(error);
     }
     let when = if result.is_ok() { resume::When::Succeeded } else { resume::When::Failed };
-    let left = match resume::left_behind(live, when).await {
+    let left = match resume::left_behind(live, when, stands).await {
         Ok(left) => left,
         Err(error) => return End::Failed(error),
     };
     let core = &live.engine.core;
-    let result = result.and_then(|output| Ok(output.within(&core.limits)?));
     let farewell = farewell(core, &live.run(), result.as_ref());
     let (state, large) = match result {
         Ok(output) => {

@@ -1,6 +1,7 @@
 //! A durable loop: its state is checkpointed at the end of each turn, and a resume begins with the last turn, however
 //! many there were (DESIGN 4.8).
 
+use std::collections::HashMap;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::sync::Arc;
 
@@ -322,7 +323,7 @@ impl<'a> Present<'a> {
     async fn settle(&self) -> Vec<Escalation> {
         let over = resume::When::TurnOver(self.number);
         let settled = match resume::unasked(self.live, over).await {
-            Ok(None) => resume::left_behind(self.live, over).await,
+            Ok(None) => resume::left_behind(self.live, over, &HashMap::new()).await,
             Ok(Some(stop)) => return self.live.stop(stop).await,
             Err(error) => Err(error),
         };

@@ -24,6 +24,8 @@ pub enum EffectClass {
     Deletion,
     /// Writes to an agent's memory.
     MemoryWrite,
+    /// Undoes another operation. No tool declares it: it is what a tool's `Compensate` does.
+    Compensation,
 }
 
 /// What becomes of a recorded effect that the resumed path of a run does not ask for (DESIGN 4.1).
@@ -32,13 +34,16 @@ pub enum EffectClass {
 pub enum Divergence {
     /// Keep it; a later call with its key is answered from it.
     Adopt,
+    /// Undo it by the tool's own compensation before anything new goes out; where that is not possible, or not without
+    /// asking, stop the run and ask.
+    Compensate,
     /// Stop the run and ask.
     Escalate,
 }
 
 impl EffectClass {
     /// All classes, for tables and tests.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Pure,
         Self::ModelCall,
         Self::ReadOnly,
@@ -48,6 +53,7 @@ impl EffectClass {
         Self::Payment,
         Self::Deletion,
         Self::MemoryWrite,
+        Self::Compensation,
     ];
 
     /// Safe to repeat by its nature: a second run leaves the world as one run does, or nearly so at no harm.
@@ -58,6 +64,11 @@ impl EffectClass {
     /// A call of unknown outcome may have left a mark.
     pub const fn leaves_mark(self) -> bool {
         !self.repeatable()
+    }
+
+    /// Somebody must answer for it: it is asked about where its run does not. What undoes another effect belongs to that.
+    pub const fn needs_owner(self) -> bool {
+        self.leaves_mark() && !matches!(self, Self::Compensation)
     }
 
     /// Must not be dispatched without a valid approval.
@@ -90,6 +101,7 @@ impl EffectClass {
             Self::Payment => 7,
             Self::Deletion => 8,
             Self::MemoryWrite => 9,
+            Self::Compensation => 10,
         }
     }
 
@@ -110,6 +122,7 @@ impl EffectClass {
             Self::Payment => "payment",
             Self::Deletion => "deletion",
             Self::MemoryWrite => "memory write",
+            Self::Compensation => "compensation",
         }
     }
 }

@@ -54,6 +54,8 @@ pub enum Rule {
     SilentLoss,
     /// An effect happened, and is recorded as one that did not.
     WrongFailure,
+    /// What was undone had happened, and its record says that it is undone; and what is said to be undone was.
+    UndoneTruly,
     /// The events of an aggregate are published in their order.
     EventsInOrder,
     /// What the user asked to be checked.
@@ -70,6 +72,7 @@ impl fmt::Display for Rule {
             Self::OneTransaction => {
                 f.write_str("invariant 5, a record and its consequences are one transaction")
             }
+            Self::UndoneTruly => f.write_str("what is undone had happened, and is recorded as undone"),
             Self::EventsInOrder => f.write_str("the events of an aggregate are published in their order"),
             Self::WindowOutlivesRetries => {
                 f.write_str("invariant 9, the dedupe window outlives the retry horizon")
@@ -272,7 +275,7 @@ impl Seen {
             let done = self.records.values().filter(|r| {
                 r.owner.run == Some(run.id)
                     && r.owner.turn >= run.base
-                    && r.class.leaves_mark()
+                    && r.class.needs_owner()
                     && matches!(r.state, State::Committed { .. })
             });
             let forgotten = done.filter(|record| !asks(record)).map(|record| record.key.to_string());

@@ -175,6 +175,14 @@ points! {
     BeforeSeal = "before-seal",
     /// The result of a call is durable.
     AfterSeal = "after-seal",
+    /// A run has failed, and what it did is to be undone; that is not durable.
+    BeforeUndoing = "before-undoing",
+    /// What a failed run did is to be undone, durably; nothing of it was.
+    AfterUndoing = "after-undoing",
+    /// An effect is undone; its own record does not say so.
+    BeforeCompensated = "before-compensated",
+    /// The record of an effect says that it is undone.
+    AfterCompensated = "after-compensated",
     /// Events are about to be published: they are durable, and nothing of this try was sent.
     BeforePublish = "before-publish",
     /// The sink has answered; nothing of its answer is recorded.

@@ -48,8 +48,8 @@ pub struct Failing {
 /// | … silent | effects beyond the first of a call, and nothing says so: never more than 0, or a rule is broken |
 /// | lost | calls that are recorded as done and were not: never more than 0 either |
 ///
-/// Under a tool stand the questions about its calls, open and answered, by kind. Compensations are not counted yet:
-/// nothing compensates.
+/// Under a tool stand the questions about its calls, open and answered, by kind. What undoes a tool's effects is counted as a
+/// tool of its own.
 ///
 /// ```
 /// use counterfoil::sim::Simulation;

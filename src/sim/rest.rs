@@ -7,8 +7,10 @@ use super::machine::Told;
 use super::outbox;
 use super::world::World;
 use crate::id::{RecordId, RunId, Tenant};
-use crate::ledger::{Basis, OperationKey, Record, State};
+use crate::ledger::{Basis, EffectClass, OperationKey, Record, State};
+use crate::payload::Stored;
 use crate::store::{Escalation, EscalationKind, Model, Run, RunState, Use};
+use crate::tool::Undoing;
 
 /// What holds when nothing is left to do.
 pub(super) fn at_rest(
@@ -49,6 +51,7 @@ pub(super) fn at_rest(
         }
     }
     rest.compare(world, &mut violated);
+    rest.check_undone(&counts, &mut violated);
     if let Some(heard) = world.heard() {
         outbox::compare(&store.aggregates(), &heard, &rest.questions, &mut violated);
     }
@@ -74,7 +77,10 @@ impl Rest {
 
     /// Somebody has said what becomes of what a run left behind.
     fn was_decided(&self, record: &Record) -> bool {
-        let about = |q: &Escalation| q.kind == EscalationKind::Orphaned && q.record == Some(record.id);
+        let about = |q: &Escalation| {
+            matches!(q.kind, EscalationKind::Orphaned | EscalationKind::Compensation)
+                && q.record == Some(record.id)
+        };
         self.questions.iter().any(|q| about(q) && q.answer.is_some())
     }
 
@@ -112,13 +118,46 @@ impl Rest {
         if matches!(run.state, RunState::Failed { .. }) {
             let owned = self.records.iter().filter(|r| {
                 // What it did before it went on as new is finished history.
-                r.owner.run == Some(run.id) && r.owner.turn >= run.base && r.class.leaves_mark()
+                r.owner.run == Some(run.id) && r.owner.turn >= run.base && r.class.needs_owner()
             });
             for record in owned.filter(|r| matches!(r.state, State::Committed { .. })) {
                 if !self.questions.iter().any(|q| q.record == Some(record.id)) && !self.is_wanted(record) {
                     let what = format!("{} happened for run {}, which did not end well", record.key, run.id);
                     violated(Rule::NoEffectForgotten, what);
                 }
+            }
+        }
+    }
+
+    /// Compensations against what they undo.
+    fn check_undone(
+        &self,
+        counts: &BTreeMap<(Tenant, OperationKey), usize>,
+        violated: &mut impl FnMut(Rule, String),
+    ) {
+        let mut violated = |what| violated(Rule::UndoneTruly, what);
+        let mut undone = BTreeSet::new();
+        let compensations = self.records.iter().filter(|record| record.class == EffectClass::Compensation);
+        for (record, undoing) in compensations.filter_map(|record| Some((record, undoing(record)?))) {
+            let forward = (record.tenant.clone(), OperationKey::stored(undoing.key));
+            let place = (record.tenant.clone(), record.key.clone());
+            if counts.contains_key(&place) && !counts.contains_key(&forward) {
+                violated(format!("{} was undone and had not happened", forward.1));
+            }
+            let is_done = matches!(record.state, State::Committed { .. });
+            let said = self.records.iter().find(|r| (&r.tenant, &r.key) == (&forward.0, &forward.1));
+            if is_done
+                && !undoing.surplus
+                && !said.is_some_and(|r| matches!(r.state, State::Compensated { .. }))
+            {
+                violated(format!("{} is undone, and its record does not say so", forward.1));
+            }
+            undone.extend(is_done.then_some(forward));
+        }
+        for record in self.records.iter().filter(|r| matches!(r.state, State::Compensated { .. })) {
+            let place = (record.tenant.clone(), record.key.clone());
+            if !undone.contains(&place) && !self.was_decided(record) {
+                violated(format!("{} is said to be undone, and nothing undid it", record.key));
             }
         }
     }
@@ -140,6 +179,14 @@ impl Rest {
                 violated(Rule::SilentLoss, format!("{} is committed and did not happen", record.key));
             }
         }
+    }
+}
+
+/// What a compensation was told to undo.
+fn undoing(record: &Record) -> Option<Undoing> {
+    match &record.request {
+        Stored::Inline(request) => request.decode().ok(),
+        Stored::At(_) => None,
     }
 }
 

@@ -9,7 +9,7 @@ use super::{CrashPoint, Watch};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
-use crate::store::{Asked, Change, RunState, Store, Verdict, WorkerChange};
+use crate::store::{Asked, Change, RunState, StepKind, Store, Verdict, WorkerChange};
 
 /// A store, watched. It changes nothing, and passes the suite of the store behind it.
 pub(super) struct Watched {
@@ -101,6 +101,9 @@ impl Watched {
         if change.memory.is_some() {
             return Some(boundary!(BeforeMemory, AfterMemory));
         }
+        if change.steps.iter().any(|step| step.kind == StepKind::Undoing) {
+            return Some(boundary!(BeforeUndoing, AfterUndoing));
+        }
         if !change.steps.is_empty() {
             return Some(boundary!(BeforeCheckpoint, AfterCheckpoint));
         }
@@ -128,6 +131,10 @@ impl Watched {
                 boundary!(BeforeConfirming, AfterConfirming)
             }
             (State::Committed { .. }, None) => boundary!(BeforeConfirmed, AfterConfirmed),
+            // A compensation that was opened with a question crosses the question's boundary.
+            (State::Compensated { .. }, None) if record.confirm_at.is_none() => {
+                boundary!(BeforeCompensated, AfterCompensated)
+            }
             _ => boundary!(BeforeSeal, AfterSeal),
         }
     }

@@ -264,11 +264,13 @@ pub enum StepKind {
     Guard,
     /// An event that the run emitted.
     Emitted,
+    /// The run has failed, and what it did is being undone: with what it failed.
+    Undoing,
 }
 
 impl StepKind {
     /// All, for reading back.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Step,
         Self::Timer,
         Self::Drawn,
@@ -285,6 +287,7 @@ impl StepKind {
         Self::Again,
         Self::Guard,
         Self::Emitted,
+        Self::Undoing,
     ];
 
     /// The number that rows hold. Never reuse one.
@@ -306,12 +309,13 @@ impl StepKind {
             Self::Again => 14,
             Self::Guard => 15,
             Self::Emitted => 16,
+            Self::Undoing => 17,
         }
     }
 
     /// The run's code asks for it, by its name.
     pub(crate) const fn is_asked_for(self) -> bool {
-        !matches!(self, Self::Abandoned | Self::Kept | Self::Input | Self::Again)
+        !matches!(self, Self::Abandoned | Self::Kept | Self::Input | Self::Again | Self::Undoing)
     }
 
     /// Reads the number back.
@@ -436,11 +440,13 @@ pub enum EscalationKind {
     Unpublished,
     /// A message could not be processed by its consumer: it is set aside.
     Unprocessed,
+    /// May an effect be undone? Its run, which did not end well, waits for the answer.
+    Compensation,
 }
 
 impl EscalationKind {
     /// A run waits for the answers to these, as a row.
-    pub(crate) const PARKING: [Self; 2] = [Self::Ambiguous, Self::UnknownTool];
+    pub(crate) const PARKING: [Self; 3] = [Self::Ambiguous, Self::UnknownTool, Self::Compensation];
 
     /// It is about a run, which goes on or ends with its answer.
     pub(crate) const fn halts_its_run(self) -> bool {
@@ -465,6 +471,7 @@ impl EscalationKind {
             Self::Paused => "paused",
             Self::Unpublished => "unpublished",
             Self::Unprocessed => "unprocessed",
+            Self::Compensation => "compensation",
         }
     }
 
@@ -483,6 +490,7 @@ impl EscalationKind {
             Self::Paused => 10,
             Self::Unpublished => 21,
             Self::Unprocessed => 22,
+            Self::Compensation => 23,
         }
     }
 
@@ -501,6 +509,7 @@ impl EscalationKind {
             Self::Paused,
             Self::Unpublished,
             Self::Unprocessed,
+            Self::Compensation,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)

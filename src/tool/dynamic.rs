@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
+use super::compensate::{ByFunctions, FindFn, Forward, Undo, UndoFn};
 use super::prepared::written;
 use super::registry::Unprepared;
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::Name;
 use crate::ledger::{
-    Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key, KeyError, LookupOffer,
-    Package, Quota, Retention, RetryPolicy,
+    Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key, KeyError,
+    LookupOffer, Package, Quota, Retention, RetryPolicy, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -56,6 +57,7 @@ pub struct DynamicTool {
     quota: Quota,
     divergence: Divergence,
     functions: Functions,
+    compensation: Option<Compensation>,
     about: Option<About>,
 }
 
@@ -73,6 +75,8 @@ struct Functions {
     reconcile: Option<Arc<ReconcileFn>>,
     key: Option<Arc<KeyFn>>,
     package: Option<Arc<PackageFn>>,
+    undo: Option<Arc<UndoFn>>,
+    find_undone: Option<Arc<FindFn>>,
 }
 
 impl DynamicTool {
@@ -87,6 +91,7 @@ impl DynamicTool {
             quota: Quota::default(),
             divergence: effect.divergence(),
             functions: Functions::default(),
+            compensation: None,
             about: None,
         }
     }
@@ -130,6 +135,32 @@ impl DynamicTool {
         self
     }
 
+    /// How its effects are undone, and when: see [`Compensate`](super::Compensate). What is undone without asking also goes
+    /// for surplus effects.
+    pub fn compensate<F>(mut self, policy: Compensation, undo: F) -> Self
+    where
+        F: for<'a> Fn(&'a Call, Forward) -> BoxFuture<'a, Result<Done<Undone>, ToolError>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.compensation = Some(policy);
+        self.functions.undo = Some(Arc::new(undo));
+        self
+    }
+
+    /// How to find out whether it is undone. Without it the provider is taken for one that cannot be asked.
+    pub fn find_compensation<F>(mut self, find: F) -> Self
+    where
+        F: for<'a> Fn(&'a Call, Forward) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.functions.find_undone = Some(Arc::new(find));
+        self
+    }
+
     /// How often and how soon it is tried.
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
@@ -163,6 +194,9 @@ impl DynamicTool {
 
     /// Checks and registers it.
     pub fn register(mut self, registry: &mut Registry) -> Result<(), RegisterError> {
+        if self.effect == EffectClass::Compensation {
+            return Err(RegisterError::NotATools { tool: self.name });
+        }
         if self.effect.needs_approval() && self.functions.package.is_none() {
             return Err(RegisterError::NoPackage { tool: self.name, effect: self.effect });
         }
@@ -178,8 +212,17 @@ impl DynamicTool {
             quota: self.quota,
             divergence: self.divergence,
             input_version: 1,
+            compensation: self.compensation.clone(),
         };
-        registry.add(Arc::new(Dynamic { spec: Arc::new(spec), functions: self.functions, about: self.about }))
+        let (spec, functions) = (Arc::new(spec), self.functions);
+        let (undo, find) = (functions.undo.clone(), functions.find_undone.clone());
+        registry.add(Arc::new(Dynamic { spec: spec.clone(), functions, about: self.about }))?;
+        let Some((policy, undo)) = self.compensation.zip(undo) else { return Ok(()) };
+        let offer = if find.is_some() { LookupOffer::Strong } else { LookupOffer::None };
+        let contract = spec.contract.clone().lookup(offer);
+        let undoes = ByFunctions { undo, find, key_max_len: contract.key_max_len };
+        let surplus = policy == Compensation::Automatic;
+        registry.add(Arc::new(Undo::of(&spec, contract, Arc::new(undoes), surplus)?))
     }
 }
 
@@ -279,6 +322,7 @@ impl<F> Once<F> {
             quota: Quota::default(),
             divergence: effect.divergence(),
             input_version: 1,
+            compensation: None,
         };
         Ok(Self { spec, payload, key, function: Mutex::new(Some(function)) })
     }

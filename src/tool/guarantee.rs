@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::{Registry, ToolSpec};
 use crate::ledger::resolve::Next;
 use crate::ledger::{
-    Contract, ContractClass, EffectClass, LookupOffer, Retention, RetentionMode, WorstCase, on_unknown,
+    Compensation, Contract, ContractClass, EffectClass, LookupOffer, Retention, RetentionMode, WorstCase,
+    on_unknown,
 };
 
 /// What may be promised of a tool's calls.
@@ -53,7 +54,10 @@ impl Guarantee {
             worst_case_words: worst_case.words().to_owned(),
             on_unknown: in_words(spec.effect, &spec.contract),
             retention: kept(&spec.retention),
-            compensation: "none declared".to_owned(),
+            compensation: spec
+                .compensation
+                .as_ref()
+                .map_or_else(|| "none declared".to_owned(), Compensation::words),
         }
     }
 

@@ -5,6 +5,7 @@
 //! is put together by [`DynamicTool`], and the same rules are checked when it is registered.
 
 mod call;
+mod compensate;
 pub mod contract;
 mod dynamic;
 pub mod effect;
@@ -20,6 +21,8 @@ use serde::de::DeserializeOwned;
 
 pub use call::Call;
 pub(crate) use call::Noting;
+pub(crate) use compensate::Undoing;
+pub use compensate::{Compensate, Forward};
 pub use dynamic::DynamicTool;
 pub(crate) use dynamic::Once;
 pub use error::{Done, ToolError};

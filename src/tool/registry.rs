@@ -4,13 +4,14 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::compensate::{ByTool, Compensate, Undo};
 use super::dynamic::About;
 use super::effect::Effect as _;
 use super::{Prepared, Tool, Typed};
 use crate::id::{IdError, Name};
 use crate::ledger::{
-    Contract, ContractError, Divergence, EffectClass, LookupOffer, Quota, Retention, RetryPolicy, Throttle,
-    WorstCase,
+    Compensation, Contract, ContractError, Divergence, EffectClass, LookupOffer, Quota, Retention,
+    RetryPolicy, Throttle, WorstCase,
 };
 use crate::payload::{Payload, PayloadError};
 
@@ -34,6 +35,8 @@ pub struct ToolSpec {
     pub divergence: Divergence,
     /// The version of its input type.
     pub input_version: u32,
+    /// When its effects are undone, if it can undo them.
+    pub compensation: Option<Compensation>,
 }
 
 impl ToolSpec {
@@ -102,6 +105,28 @@ impl std::fmt::Debug for Registry {
 impl Registry {
     /// Registers a typed tool.
     pub fn tool<T: Tool>(&mut self, tool: T) -> Result<(), RegisterError> {
+        self.typed_tool(Arc::new(tool), None).map(drop)
+    }
+
+    /// Registers a typed tool whose effects can be undone.
+    pub fn compensable<T: Compensate>(&mut self, tool: T) -> Result<(), RegisterError>
+    where
+        T::Output: Sync,
+    {
+        let policy = tool.policy();
+        let tool = Arc::new(tool);
+        let spec = self.typed_tool(tool.clone(), Some(policy))?;
+        let surplus = tool.undoes_surplus();
+        let contract = tool.compensation_contract();
+        let undoes = ByTool { tool, key_max_len: spec.contract.key_max_len };
+        self.add(Arc::new(Undo::of(&spec, contract, Arc::new(undoes), surplus)?))
+    }
+
+    fn typed_tool<T: Tool>(
+        &mut self,
+        tool: Arc<T>,
+        compensation: Option<Compensation>,
+    ) -> Result<Arc<ToolSpec>, RegisterError> {
         let name = Name::new(T::NAME)?;
         let declared = tool.contract();
         let promised = <T::Contract as super::contract::Contract>::declaration();
@@ -119,10 +144,12 @@ impl Registry {
             quota: tool.quota(),
             divergence: tool.divergence(),
             input_version: T::INPUT_VERSION,
+            compensation,
         };
-        self.add(Arc::new(Registered { tool: Arc::new(tool), spec: Arc::new(spec) }))?;
+        let spec = Arc::new(spec);
+        self.add(Arc::new(Registered { tool, spec: spec.clone() }))?;
         self.by_type.insert(TypeId::of::<T>(), name);
-        Ok(())
+        Ok(spec)
     }
 
     pub(crate) fn add(&mut self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
@@ -171,6 +198,21 @@ impl Registry {
         input: &Payload,
     ) -> Result<Arc<dyn Prepared>, PayloadError> {
         Ok(self.hand_out(tool.prepare(input)?))
+    }
+
+    /// What undoes the effects of this tool.
+    pub(crate) fn undo_of(&self, tool: &str) -> Option<&Undo> {
+        self.find(&Undo::name(tool))?.typed().downcast_ref()
+    }
+
+    /// When the effects of this tool are undone, if it can undo them.
+    pub(crate) fn policy_of(&self, tool: &str) -> Option<&Compensation> {
+        self.find(tool)?.spec().compensation.as_ref()
+    }
+
+    /// Effects of some tool can be undone.
+    pub(crate) fn can_undo(&self) -> bool {
+        self.by_name.values().any(|tool| tool.spec().compensation.is_some())
     }
 
     /// Everything that will touch the world passes here: the seam at which a simulator watches.
@@ -239,6 +281,14 @@ pub enum RegisterError {
         tool: String,
         /// The provider.
         provider: String,
+    },
+    /// It declares itself as what undoes another tool.
+    #[error(
+        "the tool {tool:?} cannot be a compensation by itself: say of the tool that it undoes how it is undone"
+    )]
+    NotATools {
+        /// The tool.
+        tool: String,
     },
     /// It needs an approval but names no package.
     #[error("the tool {tool:?} is a {}, which needs an approval: give it a `.package(…)`", effect.name())]

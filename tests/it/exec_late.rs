@@ -3,10 +3,13 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, Key};
+use counterfoil::exec::Compensated;
+use counterfoil::ledger::{
+    Basis, Compensation, Contract, ContractClass, EffectClass, ErrorKind, Key, State, Undone,
+};
 use counterfoil::sim::{CrashPoint, Watch};
 use counterfoil::store::{Asked, Change, Escalation, EscalationKind, Model, Resolution, Store, Verdict};
-use counterfoil::tool::DynamicTool;
+use counterfoil::tool::{Call, DynamicTool, Forward};
 use counterfoil::{Executor, Outcome};
 use serde_json::json;
 
@@ -18,12 +21,27 @@ struct Scene {
     dir: tempfile::TempDir,
     clock: TestClock,
     world: Arc<World>,
+    /// Where payments are taken back, if they can be.
+    refunds: Option<Arc<World>>,
 }
 
 impl Scene {
     fn tool(&self) -> DynamicTool {
         let contract = Contract::new(ContractClass::Lookup);
-        self.world.tool("pay_out", EffectClass::Payment, contract).retry(brief())
+        let tool = self.world.tool("pay_out", EffectClass::Payment, contract).retry(brief());
+        let Some(refunds) = self.refunds.clone() else { return tool };
+        let found = refunds.clone();
+        tool.compensate(Compensation::Automatic, move |call: &Call, forward: Forward| {
+            let (refunds, key) = (refunds.clone(), call.key().to_owned());
+            Box::pin(async move {
+                refunds.request(&key, json!(forward.external_ref())).await?;
+                Ok(Undone::whole().into())
+            })
+        })
+        .find_compensation(move |call: &Call, _| {
+            let (refunds, key) = (found.clone(), call.key().to_owned());
+            Box::pin(async move { refunds.lookup(&key, None).await?.try_map(|_| Ok(Undone::whole())) })
+        })
     }
 
     async fn process(&self) -> Process {
@@ -32,8 +50,12 @@ impl Scene {
 
     /// A request was on its way when its process died; it was believed lost, and sent again.
     async fn believed_lost() -> (Self, Process, Outcome) {
+        Self::lost(None).await
+    }
+
+    async fn lost(refunds: Option<Arc<World>>) -> (Self, Process, Outcome) {
         let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
-        let scene = Self { dir, clock, world: World::new(Keys::Ignores) };
+        let scene = Self { dir, clock, world: World::new(Keys::Ignores), refunds };
         scene.world.replies([Reply::Late]);
         let process = scene.process().await;
         drop(process.execute(request("pay_out")));
@@ -86,6 +108,54 @@ async fn what_lands_beyond_the_bound_is_found_and_listed() {
     process.executor().resolve(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
     assert!(listed(process).await.is_empty());
     assert_eq!((scene.world.requests(), scene.world.lookups().len()), (2, 3));
+}
+
+// SAGA-4, R-SIM-6: what is beyond the first effect is undone, by its own id, once, whatever dies; the question is answered.
+#[tokio::test]
+async fn what_lands_beyond_the_bound_is_undone_where_its_tool_can() {
+    for dies in [false, true] {
+        let (scene, mut process, _) = Scene::lost(Some(World::new(Keys::Ignores))).await;
+        let refunds = scene.refunds.clone().unwrap();
+        scene.world.land();
+        if dies {
+            refunds.replies([Reply::EffectThenHang]);
+            scene.confirm(3).await;
+            refunds.requested(1).await;
+            process.kill();
+            process = scene.process().await;
+            refunds.looked_up(1).await;
+        } else {
+            scene.confirm(3).await;
+        }
+        assert!(listed(process).await.is_empty(), "dies: {dies}");
+        let executor = scene.process().await.executor();
+        let key = Key::of("pay_out").target("c1").render().unwrap();
+        let record = executor.record(&acme(), &key).await.unwrap().unwrap().0;
+        assert!(matches!(record.state, State::Committed { .. }), "the first is kept");
+        let surplus = Key::of("undo pay_out").target(key.as_str());
+        let kept = record.external_ref.unwrap();
+        let undone = ["effect-1", "effect-2"].into_iter().find(|effect| *effect != kept).unwrap();
+        let undo = executor.record(&acme(), &surplus.operation(undone).render().unwrap()).await.unwrap();
+        assert!(matches!(undo.unwrap().0.state, State::Committed { .. }));
+        assert_eq!(refunds.count(), 1, "dies: {dies}");
+    }
+}
+
+// C03: the first request lands when its effect has been undone. It is another effect, and undone, too.
+#[tokio::test]
+async fn what_lands_after_it_was_undone_is_undone_again() {
+    let (scene, process, _) = Scene::lost(Some(World::new(Keys::Ignores))).await;
+    let refunds = scene.refunds.clone().unwrap();
+    let key = Key::of("pay_out").target("c1").render().unwrap();
+    let undone = process.executor().compensate(&acme(), &key).await.unwrap();
+    assert!(matches!(undone, Compensated::Undone(_)), "{undone:?}");
+    scene.world.land();
+    scene.confirm(3).await;
+    assert!(listed(process).await.is_empty());
+    assert_eq!((scene.world.count(), refunds.count()), (2, 2));
+    let executor = scene.process().await.executor();
+    let record = executor.record(&acme(), &key).await.unwrap().unwrap().0;
+    assert!(matches!(record.state, State::Compensated { whole: true, .. }) && record.confirm_at.is_none());
 }
 
 // R-EXE-6: most of the time there is nothing, and then there is no question.
@@ -268,7 +338,7 @@ async fn what_cannot_be_looked_up_any_more_becomes_a_question() {
 #[tokio::test]
 async fn what_was_believed_lost_is_confirmed_after_the_last_send() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
-    let scene = Scene { dir, clock, world: World::new(Keys::Ignores) };
+    let scene = Scene { dir, clock, world: World::new(Keys::Ignores), refunds: None };
     scene.world.replies([Reply::Late, Reply::Fail(ErrorKind::Unreachable)]);
     let process = scene.process().await;
     let call = process.execute(request("pay_out"));
@@ -285,7 +355,7 @@ async fn what_was_believed_lost_is_confirmed_after_the_last_send() {
 #[tokio::test]
 async fn duplicates_on_several_pages_are_found() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
-    let scene = Scene { dir, clock, world: World::new(Keys::Ignores) };
+    let scene = Scene { dir, clock, world: World::new(Keys::Ignores), refunds: None };
     scene.world.replies([Reply::EffectThenHang]);
     let process = scene.process().await;
     drop(process.execute(request("pay_out")));

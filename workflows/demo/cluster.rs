@@ -249,6 +249,9 @@ async fn count(store: &dyn Store, world: &World, tally: &mut Tally, deaths: &Dea
     let tenant = Tenant::new(TENANT)?;
     let questions = store.escalation_open(&tenant, u32::MAX).await?;
     tally.escalated = questions.len();
+    for question in questions.iter().take(3) {
+        eprintln!("asked: {}", question.question); // a storm that is to be told from another one by more than its number
+    }
     let effects = world.counted().await?.effects;
     for number in 0..tally.runs {
         let id = format!("case-{number}");

@@ -137,7 +137,8 @@ impl Watch for StopAt {
 pub async fn work(shift: &Shift) -> Result<i32, Failed> {
     let mut term = signal(SignalKind::terminate())?;
     let mut provider = Provider::new(Place::Http(Http::new(&shift.provider)?), shift.settle);
-    provider.patience = Duration::from_secs(2);
+    // Longer than a busy machine keeps an answer back: a lookup without one four times over is a person's to make.
+    provider.patience = Duration::from_secs(20);
     let mut engine = engine(shift, provider);
     if let Some(point) = &shift.stop {
         engine = engine.watch(Arc::new(StopAt { point: point.parse()?, stopped: AtomicBool::new(false) }));

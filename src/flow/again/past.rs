@@ -82,6 +82,8 @@ impl Past {
             | StepKind::Abandoned
             | StepKind::Guard
             | StepKind::Turns => step.at < from,
+            // The run goes on: nothing more of it is undone.
+            StepKind::Undoing => false,
             StepKind::Child | StepKind::Signal => {
                 begun(step).or_else(|| ended(step)).is_none_or(|child| !anew.contains(&child))
             }
@@ -117,7 +119,7 @@ impl Past {
     pub(super) fn effects(&self, from: Timestamp) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(move |record| {
             let stands = matches!(record.state, State::Started | State::Committed { .. });
-            record.created_at >= from && record.class.leaves_mark() && stands
+            record.created_at >= from && record.class.needs_owner() && stands
         })
     }
 }

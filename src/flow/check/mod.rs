@@ -199,7 +199,7 @@ impl Replayer {
         for call in unasked {
             let record = core.group.record_at(&live.tenant, call.record).await?;
             let stands = |state: &State| matches!(state, State::Started | State::Committed { .. });
-            let Some(record) = record.filter(|record| record.class.leaves_mark() && stands(&record.state))
+            let Some(record) = record.filter(|record| record.class.needs_owner() && stands(&record.state))
             else {
                 continue;
             };

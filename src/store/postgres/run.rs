@@ -314,10 +314,10 @@ pub(super) async fn answered(pool: &Pool, after: RunId, limit: u32) -> Result<Ve
         let query = sqlx::query(select!(
             "WHERE waits_on IN (1, 3) AND id > $1 AND NOT EXISTS (SELECT 1 FROM escalation e \
              WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL \
-             AND e.kind IN ($2, $3)) ORDER BY id LIMIT $4"
+             AND e.kind IN ($2, $3, $4)) ORDER BY id LIMIT $5"
         ));
-        let [asked, gone] = EscalationKind::PARKING.map(EscalationKind::code);
-        query.bind(after).bind(asked).bind(gone).bind(i64::from(limit))
+        let [asked, gone, undo] = EscalationKind::PARKING.map(EscalationKind::code);
+        query.bind(after).bind(asked).bind(gone).bind(undo).bind(i64::from(limit))
     };
     next_sound(pool, after.0, page, read).await
 }

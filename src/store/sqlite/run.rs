@@ -172,10 +172,10 @@ pub(super) async fn answered(pool: &SqlitePool, after: RunId, limit: u32) -> Res
         let query = sqlx::query(select!(
             "WHERE waits_on IN (1, 3) AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
              INDEXED BY escalation_run WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL \
-             AND e.kind IN (?, ?)) ORDER BY id LIMIT ?"
+             AND e.kind IN (?, ?, ?)) ORDER BY id LIMIT ?"
         ));
-        let [asked, gone] = EscalationKind::PARKING.map(EscalationKind::code);
-        query.bind(after).bind(asked).bind(gone).bind(limit)
+        let [asked, gone, undo] = EscalationKind::PARKING.map(EscalationKind::code);
+        query.bind(after).bind(asked).bind(gone).bind(undo).bind(limit)
     };
     next_sound(pool, after.0, page, read).await
 }

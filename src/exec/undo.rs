@@ -1,0 +1,229 @@
+//! Undoing an effect: an operation of its own, under a key derived from the forward one; then the forward record says that it
+//! is undone (DESIGN 4.12).
+
+use std::sync::Arc;
+
+use super::core::{Core, admitted, failed, refused};
+use super::escalate;
+use super::operation::{Asker, Operation};
+use super::outcome::{ExecError, Outcome};
+use super::{Expect, Wait, carry_out, look_only};
+use crate::id::{EscalationId, RunId};
+use crate::ledger::{Due, Event, Owner, Record, State, Undone, apply, due};
+use crate::payload::Payload;
+use crate::store::{Escalation, Refusal, RunState, Store as _, Verdict};
+use crate::tool::Undoing;
+
+/// What became of an effect that was to be undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
+pub enum Compensated {
+    /// It is undone, now or before.
+    Undone(Undone),
+    /// There is nothing to be undone: it did not happen, or leaves no mark.
+    Nothing,
+    /// It stands, and this is why: its tool cannot undo it, must not, or has tried in vain; or others rest on it.
+    Stands(String),
+    /// Nobody can tell whether it happened, or whether it is undone. The question is open.
+    Parked {
+        /// The question.
+        escalation: EscalationId,
+    },
+}
+
+/// Undoes an effect that somebody wants undone: once its fate is known, and if nobody rests on it.
+pub(super) async fn compensate(core: &Arc<Core>, mut record: Box<Record>) -> Result<Compensated, ExecError> {
+    if record.state == State::Started && record.escalation.is_none() {
+        look_only(core, &record).await?;
+        record = again(core, &record).await?;
+    }
+    if let State::Compensated { compensation, .. } = &record.state {
+        let undone = core.load(&record.tenant, compensation).await?;
+        return Ok(Compensated::Undone(undone.decode().unwrap_or_else(|_| Undone::whole())));
+    }
+    let sharers = sharers(core, &record).await?;
+    let policy = core.registry.policy_of(record.operation.as_str());
+    match due(&record, record.owner.run, policy, &sharers, true) {
+        Due::Nothing => Ok(Compensated::Nothing),
+        Due::Settle(escalation) => Ok(Compensated::Parked { escalation }),
+        Due::Leave(why) => Ok(Compensated::Stands(why)),
+        Due::Undo | Due::Ask => undo(core, &record).await,
+    }
+}
+
+/// Undoes a committed effect, and says so on its record.
+///
+/// # Crash
+/// The compensation has a record. Whoever comes back is answered from it, or finds out what became of it, and then marks the
+/// forward record.
+pub(crate) async fn undo(core: &Arc<Core>, record: &Record) -> Result<Compensated, ExecError> {
+    let came = carry_through(core, record, None).await?;
+    if let Compensated::Undone(undone) = &came {
+        mark(core, record, undone).await?;
+    }
+    Ok(came)
+}
+
+/// Undoes the surplus effects of an operation that happened more than once. What is left of them, in words.
+pub(super) async fn undo_surplus(
+    core: &Arc<Core>,
+    record: &Record,
+    surplus: &[String],
+) -> Result<Vec<String>, ExecError> {
+    let mut left = Vec::new();
+    for effect in surplus {
+        let why = match carry_through(core, record, Some(effect)).await? {
+            Compensated::Undone(undone) => undone.rest().map(ToOwned::to_owned),
+            Compensated::Nothing => None,
+            Compensated::Stands(why) => Some(why),
+            Compensated::Parked { escalation } => {
+                Some(format!("whether it is undone is asked in escalation {escalation}"))
+            }
+        };
+        left.extend(why.map(|why| format!("{effect}: {why}")));
+    }
+    Ok(left)
+}
+
+/// What is beyond the first effect of an operation is undone without asking.
+pub(super) fn undoes_surplus(core: &Core, record: &Record) -> bool {
+    core.registry.undo_of(record.operation.as_str()).is_some_and(|undo| undo.surplus)
+}
+
+/// Which of an operation's effects are not the one that its record is of.
+pub(super) fn surplus(record: &Record, mut effects: Vec<String>) -> Vec<String> {
+    let first =
+        record.external_ref.as_ref().and_then(|first| effects.iter().position(|effect| effect == first));
+    if !effects.is_empty() {
+        effects.remove(first.unwrap_or(0)); // a lookup that found several names the first one first
+    }
+    effects
+}
+
+/// The record's effect is undone, and this is another one.
+pub(super) fn is_late(record: &Record, found: &str) -> bool {
+    matches!(record.state, State::Compensated { .. })
+        && record.external_ref.as_deref().is_some_and(|undone| undone != found)
+}
+
+/// Carries the compensation through: of all of the effect, or of one that is beyond the first.
+async fn carry_through(
+    core: &Arc<Core>,
+    record: &Record,
+    surplus: Option<&str>,
+) -> Result<Compensated, ExecError> {
+    let Some(undo) = core.registry.undo_of(record.operation.as_str()) else {
+        return Ok(Compensated::Stands("its tool cannot undo it".to_owned()));
+    };
+    let prepared = core.registry.hand_out(undo.with(request(core, record, surplus).await?)?);
+    let key = prepared.key().ok_or_else(|| refused(&record.key, Refusal::Stale))?; // it always has one
+    let owner = Owner { run: record.owner.run, turn: record.owner.turn, ..Owner::default() };
+    let asker = Asker { owner, ..Asker::default() };
+    let op = Arc::new(Operation::prepare(core, &record.tenant, prepared, &key, asker).await?);
+    tracing::info!(tenant = %record.tenant, key = %record.key, surplus, "undoing");
+    loop {
+        let answered = carry_out(core, op.clone(), Expect::Anything, Wait::ForOutcome).await?;
+        if let Some(ticket) = answered.ticket {
+            admitted(&op.key, ticket.durable().await)?;
+        }
+        return Ok(match answered.outcome {
+            // A person may have answered it in words of their own.
+            Outcome::Done(answer) => Compensated::Undone(match answer.decode() {
+                Ok(undone) => undone,
+                Err(_) => Undone::whole().detail(answer.response.value()?),
+            }),
+            Outcome::Parked { escalation } => Compensated::Parked { escalation },
+            Outcome::Later { .. } | Outcome::InProgress => continue,
+            Outcome::Failed(failure) => Compensated::Stands(format!(
+                "undoing it failed: {}: {}",
+                failure.kind.name(),
+                failure.message
+            )),
+            Outcome::Abandoned { reason } => {
+                Compensated::Stands(format!("nobody knows whether it is undone, and {reason}"))
+            }
+            Outcome::Conflict(_) | Outcome::Compensated { .. } => {
+                Compensated::Stands("it was to be undone before, in another way".to_owned())
+            }
+        });
+    }
+}
+
+/// What the compensation is told: the same whoever asks, for it is what its key is bound to. The forward key is always there.
+async fn request(core: &Core, record: &Record, surplus: Option<&str>) -> Result<Undoing, ExecError> {
+    let bare = Undoing {
+        key: record.key.as_str().to_owned(),
+        external_ref: surplus.map_or_else(|| record.external_ref.clone(), |effect| Some(effect.to_owned())),
+        surplus: surplus.is_some(),
+        input: None,
+        output: None,
+    };
+    let input = core.load(&record.tenant, &record.request).await?;
+    let output = match record.response().filter(|_| surplus.is_none()) {
+        Some(response) => Some(core.load(&record.tenant, response).await?.value()?),
+        None => None,
+    };
+    // What has digests in place of secrets cannot be parsed for what it was.
+    let input = if input.holds_secret() { None } else { Some(input.value()?) };
+    let full = Undoing { input, output, ..bare.clone() };
+    let fits = Payload::of(&full).and_then(|payload| payload.within(&core.limits)).is_ok();
+    Ok(if fits { full } else { bare })
+}
+
+/// Says on the forward record that its effect is undone; what is left of it, and who has come to rest on it meanwhile, is
+/// asked about in the same transaction.
+async fn mark(core: &Arc<Core>, record: &Record, undone: &Undone) -> Result<(), ExecError> {
+    let mut record = Box::new(record.clone());
+    loop {
+        let (compensation, large) = core.storable(Payload::of(undone)?);
+        let event = Event::Compensate { compensation, whole: undone.is_whole() };
+        let marked = match &record.state {
+            State::Committed { .. } => apply(&record, event, core.fence, core.now()),
+            _ => return Ok(()), // marked in an earlier life, or by a person who was faster
+        };
+        let marked = marked.map_err(|_| refused(&record.key, Refusal::Stale))?;
+        let mut change = core.change(None).record(marked);
+        change.payloads.extend(large.map(|payload| (record.tenant.clone(), payload)));
+        change.escalations.extend(left_over(core, &record, undone).await?);
+        match core.group.commit_one(change).await {
+            Ok(Verdict::Refused(Refusal::Stale)) => record = again(core, &record).await?,
+            verdict => return admitted(&record.key, verdict),
+        }
+    }
+}
+
+async fn left_over(core: &Core, record: &Record, undone: &Undone) -> Result<Vec<Escalation>, ExecError> {
+    let mut questions = Vec::new();
+    if let Some(rest) = undone.rest() {
+        questions.push(escalate::left(core, record, &format!("was undone in part: {rest}")));
+    }
+    let sharers = sharers(core, record).await?;
+    if !sharers.is_empty() {
+        let runs: Vec<_> = sharers.iter().map(ToString::to_string).collect();
+        let why = format!("was undone while other runs came to rest on it ({})", runs.join(", "));
+        questions.push(escalate::left(core, record, &why));
+    }
+    Ok(questions)
+}
+
+/// Other runs that were answered from this record, and are under way or ended well: they rest on its effect (SAGA-6).
+pub(crate) async fn sharers(core: &Core, record: &Record) -> Result<Vec<RunId>, ExecError> {
+    let store_failed = |source| failed(&record.key, source);
+    let mut sharers = Vec::new();
+    for used in core.group.record_uses(&record.tenant, record.id).await.map_err(store_failed)? {
+        if Some(used.run) == record.owner.run || sharers.contains(&used.run) {
+            continue;
+        }
+        let run = core.group.run_find(&record.tenant, used.run).await.map_err(store_failed)?;
+        if run.is_some_and(|run| !matches!(run.state, RunState::Failed { .. })) {
+            sharers.push(used.run);
+        }
+    }
+    Ok(sharers)
+}
+
+async fn again(core: &Core, record: &Record) -> Result<Box<Record>, ExecError> {
+    let found = core.find(&record.tenant, &record.key).await?;
+    found.ok_or_else(|| refused(&record.key, Refusal::Stale))
+}

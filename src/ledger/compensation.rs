@@ -1,0 +1,129 @@
+//! Undoing: which effects of a run that did not end well, when, and which never (DESIGN 4.12; SAGA-1 to SAGA-6). Pure.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::record::{Record, State};
+use crate::id::{EscalationId, RunId};
+
+/// When a tool's effects are undone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compensation {
+    /// When the run that owns them fails or is cancelled.
+    #[default]
+    Automatic,
+    /// The same, once somebody has said so: a question is opened for each, and the run waits for the answer.
+    Approved,
+    /// By hand: a question is opened that says what is to be done.
+    Never {
+        /// What a person is to do.
+        remedy: String,
+    },
+}
+
+impl Compensation {
+    /// As it stands in the guarantee report.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Automatic => "automatic".to_owned(),
+            Self::Approved => "after approval".to_owned(),
+            Self::Never { remedy } => format!("never: {remedy}"),
+        }
+    }
+}
+
+/// What a compensation has achieved.
+///
+/// ```
+/// use counterfoil::ledger::Undone;
+/// use serde_json::json;
+///
+/// assert!(Undone::whole().detail(json!({"refund": "re_1"})).is_whole());
+/// assert_eq!(Undone::part("500 of 1000 cents are paid out").rest(), Some("500 of 1000 cents are paid out"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// What is left, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rest: Option<String>,
+    /// What is to be kept of it.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    detail: Value,
+}
+
+impl Undone {
+    /// All of it.
+    pub const fn whole() -> Self {
+        Self { rest: None, detail: Value::Null }
+    }
+
+    /// Not all: what is left is asked about, in these words.
+    pub fn part(rest: impl Into<String>) -> Self {
+        Self { rest: Some(rest.into()), detail: Value::Null }
+    }
+
+    /// Adds what is to be kept: the refund's id and amount, say.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<Value>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    /// Nothing is left.
+    pub const fn is_whole(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    /// What is left.
+    pub fn rest(&self) -> Option<&str> {
+        self.rest.as_deref()
+    }
+}
+
+/// What is to be done about one effect of a run that did not end well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Due {
+    /// Nothing: it did not happen, leaves no mark, was undone, or is an undoing itself.
+    Nothing,
+    /// Its fate is an open question: undone, if it happened, when that is answered. Never before, and never forgotten.
+    Settle(EscalationId),
+    /// Undo it.
+    Undo,
+    /// Ask whether it may be undone.
+    Ask,
+    /// It stays, and a person is told why.
+    Leave(String),
+}
+
+/// Decides about an effect that `run` wants undone. `policy`: its tool's, if that can undo; `sharers`: other runs that used it and are under way, or
+/// ended well; `allowed`: somebody has said that it may be undone.
+pub fn due(
+    record: &Record,
+    run: Option<RunId>,
+    policy: Option<&Compensation>,
+    sharers: &[RunId],
+    allowed: bool,
+) -> Due {
+    if !record.class.needs_owner() {
+        return Due::Nothing;
+    }
+    let leave = |why: &str| Due::Leave(why.to_owned());
+    match (&record.state, policy) {
+        (State::Failed { .. } | State::Abandoned { .. } | State::Compensated { .. }, _) => Due::Nothing,
+        (State::Started, Some(_)) if record.escalation.is_some() && record.owner.run == run => {
+            record.escalation.map_or(Due::Nothing, Due::Settle)
+        }
+        (State::Started, _) => leave("whether it happened is not known for certain"),
+        (State::Committed { .. }, None) => leave("its tool cannot undo it"),
+        (State::Committed { .. }, Some(_)) if record.owner.run != run => leave("it is another run's"),
+        (State::Committed { .. }, Some(_)) if !sharers.is_empty() => {
+            let runs: Vec<_> = sharers.iter().map(ToString::to_string).collect();
+            Due::Leave(format!("it is shared: other runs rest on it ({})", runs.join(", ")))
+        }
+        (State::Committed { .. }, Some(Compensation::Never { remedy })) => Due::Leave(remedy.clone()),
+        (State::Committed { .. }, Some(Compensation::Approved)) if !allowed => Due::Ask,
+        (State::Committed { .. }, Some(_)) => Due::Undo,
+    }
+}

@@ -1,0 +1,367 @@
+//! Undoing an effect: what a tool says about it, and the operation that it is.
+//!
+//! A compensation is an operation of its own: with a record, a key derived from that of the forward call, and the same
+//! rules for an unknown outcome. Its tool is an [`Undo`], registered beside the one that it undoes.
+
+use std::any::Any;
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::prepared::written;
+use super::{Call, Done, Prepared, Tool, ToolError, ToolSpec, registry::Unprepared};
+use crate::id::{IdError, Name};
+use crate::ledger::{
+    Compensation, Contract, Divergence, EffectClass, Finding, Key, LookupOffer, OperationKey, Package, Quota,
+    Undone,
+};
+use crate::payload::{DigestKey, Payload, PayloadError};
+
+/// How to undo what a tool did. Register the tool with [`compensable`](crate::flow::EngineBuilder::compensable): its effects
+/// are undone when the run that owns them fails or is cancelled, the last one first.
+///
+/// ```
+/// use counterfoil::ledger::{Finding, Undone};
+/// use counterfoil::tool::{Call, Compensate, Done, Forward, Tool, ToolError, contract, effect};
+/// use counterfoil::Key;
+///
+/// struct Charge;
+///
+/// impl Tool for Charge {
+///     const NAME: &'static str = "charge";
+///     type Effect = effect::Payment;
+///     type Contract = contract::ReplaysKey;
+///     type Input = u64; // cents
+///     type Output = String; // the charge's id
+///
+///     fn key(&self, _: &u64) -> Option<Key> {
+///         Some(Key::of(Self::NAME).target("order_7").operation("pay"))
+///     }
+///
+///     async fn call(&self, call: &Call, cents: &u64) -> Result<Done<String>, ToolError> {
+///         Ok(Done::new(format!("ch_{cents}_{}", call.key())))
+///     }
+/// }
+///
+/// impl Compensate for Charge {
+///     async fn compensate(
+///         &self,
+///         call: &Call,
+///         forward: &Forward<u64, String>,
+///     ) -> Result<Done<Undone>, ToolError> {
+///         // POST /refunds with `Idempotency-Key: call.key()`. After a crash the forward key may be all there is.
+///         let charge = forward.output().cloned().unwrap_or_else(|| format!("by reference {}", forward.key()));
+///         Ok(Undone::whole().detail(format!("{charge} refunded under {}", call.key())).into())
+///     }
+///
+///     async fn find_compensation(
+///         &self,
+///         _: &Call,
+///         _: &Forward<u64, String>,
+///     ) -> Result<Finding<Undone>, ToolError> {
+///         Ok(Finding::Unknown) // this provider offers no lookup: it replays keys
+///     }
+/// }
+/// ```
+pub trait Compensate: Tool {
+    /// When its effects are undone.
+    fn policy(&self) -> Compensation {
+        Compensation::Automatic
+    }
+
+    /// What the provider offers for the undoing: the same as for the call, unless it is said.
+    fn compensation_contract(&self) -> Contract {
+        self.contract()
+    }
+
+    /// The effect happened more than once, and the lookup names all of them: the first is kept, and the others are undone
+    /// if this says so. Otherwise a person decides. Unless it is said, what is undone without asking.
+    fn undoes_surplus(&self) -> bool {
+        self.policy() == Compensation::Automatic
+    }
+
+    /// Undoes it. `call` has a key of its own: never that of the forward call, which the provider knows already.
+    fn compensate(
+        &self,
+        call: &Call,
+        forward: &Forward<Self::Input, Self::Output>,
+    ) -> impl Future<Output = Result<Done<Undone>, ToolError>> + Send;
+
+    /// Asks the external system whether it is undone: by this compensation or by anybody else. Asked when the outcome of a
+    /// compensation is unknown, or was refused as done before, if the contract offers a lookup.
+    fn find_compensation(
+        &self,
+        call: &Call,
+        forward: &Forward<Self::Input, Self::Output>,
+    ) -> impl Future<Output = Result<Finding<Undone>, ToolError>> + Send;
+}
+
+/// The call that is to be undone, as far as it is known: after a crash its key may be all there is.
+#[derive(Clone, Debug)]
+pub struct Forward<I = Value, O = Value> {
+    key: String,
+    operation_key: OperationKey,
+    external_ref: Option<String>,
+    surplus: bool,
+    input: Option<I>,
+    output: Option<O>,
+}
+
+impl<I, O> Forward<I, O> {
+    /// The key under which it went downstream: the same text that its `call.key()` was.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The readable key.
+    pub fn operation_key(&self) -> &OperationKey {
+        &self.operation_key
+    }
+
+    /// The provider's own id of the effect to be undone, if it is known.
+    pub fn external_ref(&self) -> Option<&str> {
+        self.external_ref.as_deref()
+    }
+
+    /// It happened more than once, and only the effect of this external id is to be undone: the first one is kept.
+    pub const fn is_surplus(&self) -> bool {
+        self.surplus
+    }
+
+    /// What it was called with: absent if it held a secret, is too large to be carried along, or no longer parses.
+    pub const fn input(&self) -> Option<&I> {
+        self.input.as_ref()
+    }
+
+    /// What it gave back: absent for the same reasons, if somebody decided what it was, and of a surplus effect.
+    pub const fn output(&self) -> Option<&O> {
+        self.output.as_ref()
+    }
+}
+
+/// The request of a compensation, as its record holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Undoing {
+    /// The forward call's key.
+    pub(crate) key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) external_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) surplus: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) output: Option<Value>,
+}
+
+impl Undoing {
+    /// The key of the compensation: it says what it undoes.
+    fn own_key(&self, tool: &str) -> Key {
+        let key = Key::of(tool).target(&self.key);
+        match &self.external_ref {
+            Some(effect) if self.surplus => key.operation(effect),
+            _ => key,
+        }
+        .hashed()
+    }
+
+    fn forward<I: DeserializeOwned, O: DeserializeOwned>(
+        &self,
+        call: &Call,
+        key_max_len: usize,
+    ) -> Forward<I, O> {
+        let operation_key = OperationKey::stored(self.key.as_str());
+        Forward {
+            key: operation_key.wire_within(&call.namespace, &call.tenant, key_max_len),
+            operation_key,
+            external_ref: self.external_ref.clone(),
+            surplus: self.surplus,
+            input: self.input.as_ref().and_then(|value| I::deserialize(value).ok()),
+            output: self.output.as_ref().and_then(|value| O::deserialize(value).ok()),
+        }
+    }
+}
+
+/// What undoes, its types forgotten.
+pub(crate) trait Undoes: Send + Sync {
+    fn undo<'a>(
+        &'a self,
+        call: &'a Call,
+        undoing: &'a Undoing,
+    ) -> BoxFuture<'a, Result<Done<Undone>, ToolError>>;
+    fn find<'a>(
+        &'a self,
+        call: &'a Call,
+        undoing: &'a Undoing,
+    ) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>>;
+}
+
+/// A typed tool that can undo.
+pub(super) struct ByTool<T> {
+    pub(super) tool: Arc<T>,
+    pub(super) key_max_len: usize,
+}
+
+impl<T: Compensate> Undoes for ByTool<T>
+where
+    T::Output: Sync,
+{
+    fn undo<'a>(
+        &'a self,
+        call: &'a Call,
+        undoing: &'a Undoing,
+    ) -> BoxFuture<'a, Result<Done<Undone>, ToolError>> {
+        Box::pin(async move { self.tool.compensate(call, &undoing.forward(call, self.key_max_len)).await })
+    }
+
+    fn find<'a>(
+        &'a self,
+        call: &'a Call,
+        undoing: &'a Undoing,
+    ) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>> {
+        Box::pin(
+            async move { self.tool.find_compensation(call, &undoing.forward(call, self.key_max_len)).await },
+        )
+    }
+}
+
+pub(super) type UndoFn = dyn for<'a> Fn(&'a Call, Forward) -> BoxFuture<'a, Result<Done<Undone>, ToolError>>
+    + Send
+    + Sync
+    + 'static;
+pub(super) type FindFn = dyn for<'a> Fn(&'a Call, Forward) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>>
+    + Send
+    + Sync
+    + 'static;
+
+/// Functions that undo, for a tool that is known only at run time.
+pub(super) struct ByFunctions {
+    pub(super) undo: Arc<UndoFn>,
+    pub(super) find: Option<Arc<FindFn>>,
+    pub(super) key_max_len: usize,
+}
+
+impl Undoes for ByFunctions {
+    fn undo<'a>(
+        &'a self,
+        call: &'a Call,
+        undoing: &'a Undoing,
+    ) -> BoxFuture<'a, Result<Done<Undone>, ToolError>> {
+        (self.undo)(call, undoing.forward(call, self.key_max_len))
+    }
+
+    fn find<'a>(
+        &'a self,
+        call: &'a Call,
+        undoing: &'a Undoing,
+    ) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>> {
+        match &self.find {
+            Some(find) => find(call, undoing.forward(call, self.key_max_len)),
+            None => Box::pin(async { Ok(Finding::Unknown) }),
+        }
+    }
+}
+
+/// The tool of the compensations of another tool.
+pub(crate) struct Undo {
+    pub(super) spec: Arc<ToolSpec>,
+    pub(super) undoes: Arc<dyn Undoes>,
+    pub(crate) surplus: bool,
+}
+
+impl Undo {
+    /// The name of the tool that undoes another.
+    pub(super) fn name(tool: &str) -> String {
+        format!("undo {tool}")
+    }
+
+    /// As it is registered beside the tool of this declaration.
+    pub(super) fn of(
+        forward: &ToolSpec,
+        contract: Contract,
+        undoes: Arc<dyn Undoes>,
+        surplus: bool,
+    ) -> Result<Self, IdError> {
+        let spec = ToolSpec {
+            name: Name::new(Self::name(forward.name.as_str()))?,
+            effect: EffectClass::Compensation,
+            contract,
+            retry: forward.retry,
+            retention: forward.retention,
+            quota: Quota { provider: forward.quota.provider.clone(), ..Quota::default() },
+            divergence: Divergence::Adopt,
+            input_version: 1,
+            compensation: None,
+        };
+        Ok(Self { spec: Arc::new(spec), undoes, surplus })
+    }
+
+    /// With what it is to undo.
+    pub(crate) fn with(&self, undoing: Undoing) -> Result<Arc<dyn Prepared>, PayloadError> {
+        let payload = Payload::of(&undoing)?;
+        Ok(Arc::new(Ready { spec: self.spec.clone(), undoes: self.undoes.clone(), undoing, payload }))
+    }
+}
+
+impl Unprepared for Undo {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
+        self.with(input.decode()?)
+    }
+
+    fn typed(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A compensation, ready to be carried out.
+struct Ready {
+    spec: Arc<ToolSpec>,
+    undoes: Arc<dyn Undoes>,
+    undoing: Undoing,
+    payload: Payload,
+}
+
+impl Prepared for Ready {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn key(&self) -> Option<Key> {
+        Some(self.undoing.own_key(self.spec.name.as_str()))
+    }
+
+    fn package(&self) -> Option<Package> {
+        None
+    }
+
+    fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
+        Ok((self.payload.clone(), false))
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
+        Box::pin(async move {
+            let done = self.undoes.undo(call, &self.undoing).await?;
+            Ok(Done { output: written(&done.output)?, external_ref: done.external_ref })
+        })
+    }
+
+    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+        if self.spec.contract.lookup == LookupOffer::None {
+            return None;
+        }
+        let finding = self.undoes.find(call, &self.undoing);
+        Some(Box::pin(async move { finding.await?.try_map(|undone| written(&undone)) }))
+    }
+
+    fn rewrite(&self, _: &Payload) -> Option<Payload> {
+        None
+    }
+}

@@ -371,8 +371,8 @@ async fn tenants_take_turns_before_a_gate() {
         let done = provider.until(send(&calm, format!("calm {n}"))).await.unwrap();
         assert!(matches!(done, Ok(Outcome::Done(_))));
     }
-    let sent = provider.wire().len() - before;
-    assert!(sent <= 10, "three calls of the calm tenant wait for {sent} of all");
+    let passed = provider.wire().len() - before;
+    assert!(passed <= 10, "three calls of the calm tenant wait for {passed} of all");
     assert!(executor.gates()[0].waiting > 50);
     let closing = tokio::spawn(executor.clone().close(SECOND));
     for call in flooding {

@@ -32,6 +32,8 @@ mod agrees;
 mod alive;
 #[path = "kill/boundaries.rs"]
 mod boundaries;
+#[path = "kill/desk.rs"]
+mod desk;
 #[path = "kill/failover.rs"]
 mod failover;
 #[path = "../workflows/demo/harness.rs"]
@@ -81,6 +83,7 @@ fn child() {
         Part::Shared(role) => role::play(role).await,
         Part::Own(own) => office::play(own).await,
         Part::Messages(own) => outbox::play(own).await,
+        Part::Desk(own) => desk::play(own).await,
     });
 }
 
@@ -91,6 +94,7 @@ enum Part {
     Shared(Role),
     Own(office::Own),
     Messages(outbox::Own),
+    Desk(desk::Own),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

@@ -194,6 +194,7 @@ impl OwnConnection for sqlx::postgres::PgConnection {
             _ => None,
         }
     }
+
     async fn process<T, E, F>(
         database: &Database,
         delivery: &Delivery,

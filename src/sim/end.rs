@@ -74,9 +74,14 @@ impl End<'_> {
 
     /// The questions that are open.
     pub fn questions(&self) -> Vec<Escalation> {
-        let mut questions = self.trial.disk.model.escalations();
+        let mut questions = self.asked();
         questions.retain(|question| question.answer.is_none());
         questions
+    }
+
+    /// All questions that were ever opened, answered or not.
+    pub fn asked(&self) -> Vec<Escalation> {
+        self.trial.disk.model.escalations()
     }
 
     /// Looks into your own tables, those of `ctx.transaction`.

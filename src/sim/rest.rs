@@ -159,6 +159,12 @@ impl Rest {
             if !undone.contains(&place) && !self.was_decided(record) {
                 violated(format!("{} is said to be undone, and nothing undid it", record.key));
             }
+            if self.is_wanted(record) && !self.questions.iter().any(|q| q.record == Some(record.id)) {
+                violated(format!(
+                    "{} is undone, a run that ended well rests on it, and nobody asks",
+                    record.key
+                ));
+            }
         }
     }
 

@@ -126,6 +126,7 @@ async fn what_lands_beyond_the_bound_is_undone_where_its_tool_can() {
             refunds.looked_up(1).await;
         } else {
             scene.confirm(3).await;
+            refunds.requested(1).await; // one that closes sends nothing new
         }
         assert!(listed(process).await.is_empty(), "dies: {dies}");
         let executor = scene.process().await.executor();
@@ -151,6 +152,7 @@ async fn what_lands_after_it_was_undone_is_undone_again() {
     assert!(matches!(undone, Compensated::Undone(_)), "{undone:?}");
     scene.world.land();
     scene.confirm(3).await;
+    refunds.requested(2).await; // one that closes sends nothing new
     assert!(listed(process).await.is_empty());
     assert_eq!((scene.world.count(), refunds.count()), (2, 2));
     let executor = scene.process().await.executor();

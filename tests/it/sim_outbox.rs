@@ -37,7 +37,7 @@ async fn order(ctx: Ctx, number: String) -> Result<(), Failure> {
     ctx.emit(&aggregate, "sent", &()).await
 }
 
-fn simulation() -> Simulation {
+pub(crate) fn simulation() -> Simulation {
     Simulation::of(order, "17".to_owned())
         .also(Simulation::TENANT, "other", order, "18".to_owned())
         .engine(|engine, world| {

@@ -1,7 +1,7 @@
 //! The order saga in the simulator: wherever a process dies, all of an order is done or nothing of it is left.
 
 #[path = "../../workflows/order_saga.rs"]
-mod order_saga;
+pub(crate) mod order_saga;
 
 // FLOW-4, SIM-2: delivered, declined, and lost on its way; with a courier who tells of it.
 #[test]

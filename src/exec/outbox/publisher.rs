@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::after::{Policy, Tried};
 use super::sink::{Acked, AnySink, Event, Sink, SinkError};
-use super::sweep::Sweep;
+use super::sweep::{Sweep, Swept};
 use crate::clock::Timestamp;
 use crate::exec::core::Core;
 use crate::exec::outcome::ExecError;
@@ -214,7 +214,10 @@ impl Desk {
                 // The clock was set back: nothing is put off for so long.
                 Some(at) if now.until(at) > self.publisher.policy.longest() => until = at,
                 next => {
-                    let next = [next, self.sweep.sweeps(core, self.lane).await?].into_iter().flatten().min();
+                    let Swept::Until(sweep) = self.sweep.sweeps(core, self.lane).await? else {
+                        return Ok(Next::Gone);
+                    };
+                    let next = [next, sweep].into_iter().flatten().min();
                     return Ok(next.map_or(Next::Rung, Next::At));
                 }
             }

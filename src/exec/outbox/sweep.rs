@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::exec::core::Core;
-use crate::store::{Lane, Published, Store as _, StoreError};
+use crate::store::{Lane, Published, Refusal, Store as _, StoreError, Verdict};
 
 /// So many are deleted in one transaction.
 const AT_ONCE: u32 = 200;
@@ -20,6 +20,14 @@ pub(super) struct Sweep {
     next: Option<Timestamp>,
 }
 
+/// How a sweep ended.
+pub(super) enum Swept {
+    /// The next one is due at this instant, if one is.
+    Until(Option<Timestamp>),
+    /// Another worker has taken over.
+    Fenced,
+}
+
 impl Sweep {
     pub(super) const fn new(keep: Duration) -> Self {
         Self { keep, next: Some(Timestamp::MIN) } // what is there is not known
@@ -30,11 +38,11 @@ impl Sweep {
         self.next.get_or_insert(now.after(self.keep.max(SELDOM)));
     }
 
-    /// Deletes what has been kept for long enough, if it is time, and says when to come again.
-    pub(super) async fn sweeps(&mut self, core: &Core, lane: Lane) -> Result<Option<Timestamp>, StoreError> {
+    /// Deletes what has been kept for long enough, if it is time.
+    pub(super) async fn sweeps(&mut self, core: &Core, lane: Lane) -> Result<Swept, StoreError> {
         let now = core.now();
         if self.next.is_none_or(|next| now < next) {
-            return Ok(self.next);
+            return Ok(Swept::Until(self.next));
         }
         let mut after = Timestamp::MIN;
         loop {
@@ -44,18 +52,26 @@ impl Sweep {
             if let Some(young) = page.get(old.len()) {
                 self.next = Some(young.created_at.after(self.keep).max(now.after(SELDOM)));
                 if old.is_empty() {
-                    return Ok(self.next);
+                    return Ok(Swept::Until(self.next));
                 }
             }
             let Some(last) = old.last() else {
                 self.next = None;
-                return Ok(None);
+                return Ok(Swept::Until(None));
             };
             after = last.created_at;
             let mut change = core.change(Some(lane));
             change.forgotten = last_of_each(&old);
-            if !core.group.commit_one(change).await?.is_admitted() {
-                return Ok(self.next);
+            match core.group.commit_one(change).await? {
+                Verdict::Admitted => {}
+                // Tried again it would be refused again, for as long as this process lives.
+                Verdict::Refused(Refusal::Fenced) => return Ok(Swept::Fenced),
+                Verdict::Refused(refusal) => {
+                    tracing::info!(%refusal, "not swept");
+                    core.group.end_lane(lane); // which takes nothing more after a refusal
+                    self.next = Some(now.after(SELDOM));
+                    return Ok(Swept::Until(self.next));
+                }
             }
         }
     }

@@ -83,7 +83,6 @@ fn child() {
         Part::Shared(role) => role::play(role).await,
         Part::Own(own) => office::play(own).await,
         Part::Messages(own) => outbox::play(own).await,
-        Part::Desk(own) => desk::play(own).await,
     });
 }
 
@@ -94,7 +93,6 @@ enum Part {
     Shared(Role),
     Own(office::Own),
     Messages(outbox::Own),
-    Desk(desk::Own),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::effect::EffectClass;
 use super::retention::Retention;
 use super::retry::RetryPolicy;
+use super::sight::Sight;
 use crate::clock::Timestamp;
 
 /// The six classes of provider.
@@ -100,6 +101,8 @@ pub struct Contract {
     pub scope: Option<String>,
     /// Repeat a call of unknown outcome although nothing can be asked: an explicit opt-in.
     pub repeat_blindly: bool,
+    /// What its lookup cannot know, for the guarantee report.
+    pub blind_spots: &'static [&'static str],
 }
 
 impl Contract {
@@ -117,6 +120,7 @@ impl Contract {
             settle: Duration::from_mins(1),
             scope: None,
             repeat_blindly: false,
+            blind_spots: &[],
         }
     }
 
@@ -124,6 +128,23 @@ impl Contract {
     #[must_use]
     pub const fn lookup(mut self, lookup: LookupOffer) -> Self {
         self.lookup = lookup;
+        self
+    }
+
+    /// Rests on a lookup of this kind: takes over what it is worth, its settle time and its blind spots.
+    ///
+    /// ```
+    /// use counterfoil::ledger::{Contract, ContractClass, LookupOffer};
+    /// use counterfoil::tool::lookup::FileAt;
+    /// let contract = Contract::new(ContractClass::NaturalKey).sight(&FileAt::SIGHT);
+    /// assert_eq!(contract.lookup, LookupOffer::Strong);
+    /// assert_eq!(contract.settle, FileAt::SIGHT.settle);
+    /// ```
+    #[must_use]
+    pub const fn sight(mut self, sight: &Sight) -> Self {
+        self.lookup = sight.offer;
+        self.settle = sight.settle;
+        self.blind_spots = sight.blind_spots;
         self
     }
 

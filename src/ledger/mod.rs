@@ -24,6 +24,7 @@ pub mod resolve;
 mod retention;
 mod retry;
 mod review;
+mod sight;
 
 pub use apply::{Event, Illegal, apply};
 pub use approval::{Approval, ApprovalError, Package};
@@ -43,3 +44,4 @@ pub use record::{Basis, Owner, Record, State};
 pub use retention::{Retention, RetentionMode};
 pub use retry::{Backoff, ErrorKind, RecordedFailure, RetryDecision, RetryPolicy};
 pub use review::{Review, ReviewOutcome, Vote, VoteRefused};
+pub use sight::Sight;

@@ -18,6 +18,8 @@ mod model;
 mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod queried;
 mod queue;
 mod read_only;
 mod rows;
@@ -42,6 +44,8 @@ pub use memory::{
 };
 pub use model::Model;
 pub use outbox::{Aggregate, Due, OutboxEvent, Published};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use queried::Queried;
 pub use queue::{Admission, Queue, QueueLoad};
 pub(crate) use read_only::ReadOnly;
 #[doc(hidden)]

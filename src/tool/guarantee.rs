@@ -34,6 +34,9 @@ pub struct Guarantee {
     pub worst_case_words: String,
     /// What the engine does when the outcome of a call is unknown.
     pub on_unknown: String,
+    /// What its lookup cannot know.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub blind_spots: &'static [&'static str],
     /// How long its records are kept.
     pub retention: String,
     /// How its effect is undone.
@@ -53,6 +56,7 @@ impl Guarantee {
             worst_case,
             worst_case_words: worst_case.words().to_owned(),
             on_unknown: in_words(spec.effect, &spec.contract),
+            blind_spots: spec.contract.blind_spots,
             retention: kept(&spec.retention),
             compensation: spec
                 .compensation
@@ -84,7 +88,8 @@ impl fmt::Display for Guarantee {
             &self.compensation,
         ];
         writeln!(f, "{}", row(cells))?;
-        write!(f, "    on unknown: {}", self.on_unknown)
+        write!(f, "    on unknown: {}", self.on_unknown)?;
+        self.blind_spots.iter().try_for_each(|spot| write!(f, "\n    cannot know: {spot}"))
     }
 }
 

@@ -11,6 +11,7 @@ mod dynamic;
 pub mod effect;
 mod error;
 mod guarantee;
+pub mod lookup;
 mod prepared;
 mod registry;
 

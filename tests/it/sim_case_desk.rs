@@ -1,11 +1,7 @@
 //! The whole desk around a notice in the simulator: approval, artifact, sending, events, memory, withdrawal and correction,
 //! wherever a process dies.
 
-#[path = "../../workflows/case_notice.rs"]
-#[allow(dead_code, reason = "its program and its HTTP client are not simulated")]
-mod case_notice;
-
-use case_notice::desk::simulated::simulation;
+use crate::sim_case_notice::case_notice::desk::simulated::simulation;
 
 // The whole case-notice system: no silent duplicate, no silent loss, no forgotten effect. With COUNTERFOIL_FULL=1 ten
 // thousand random mixtures of incidents.

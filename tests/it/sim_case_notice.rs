@@ -2,7 +2,7 @@
 
 #[path = "../../workflows/case_notice.rs"]
 #[allow(dead_code, reason = "its program and its HTTP client are the business of the kill tests")]
-mod case_notice;
+pub(crate) mod case_notice;
 
 use counterfoil::sim::CrashPoint;
 

@@ -8,6 +8,7 @@
 //! | `role` | the child's side: a life of the workflow, of the naive loop, or the provider |
 //! | `cluster` | many workers on one ledger, killed and stopped at random |
 //! | `worker` | the child's side of it: one worker |
+//! | `desk` | the whole desk around a notice: one life of it, and its day |
 //! | `naive` | the retry loop that the other column shows |
 #![allow(missing_docs, unreachable_pub, reason = "included by an example and by a test")]
 #![allow(dead_code, reason = "each of the two uses another part")]
@@ -16,6 +17,8 @@
 pub mod case_notice;
 #[path = "cluster.rs"]
 pub mod cluster;
+#[path = "desk.rs"]
+pub mod desk;
 #[path = "naive.rs"]
 pub mod naive;
 #[path = "process.rs"]

@@ -11,6 +11,7 @@
 mod harness;
 mod many;
 mod table;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -32,9 +33,10 @@ use harness::role;
 use harness::scenario::{self, Depth, Pace, Scenario};
 use harness::trial::{Naive, Ours, Place};
 use table::{Cell, Table, Tone, colours, paint};
+use whole::desks;
 
 /// So many trials are held at once: most of their time they wait.
-const AT_ONCE: usize = 4;
+pub(crate) const AT_ONCE: usize = 4;
 const PACE: Pace = Pace { settle: Duration::from_millis(400), patience: Duration::from_secs(1) };
 
 const LEGEND: &str = "\
@@ -90,6 +92,7 @@ async fn demo(json: bool) -> Result<ExitCode, Failed> {
         _ = int.recv() => return Ok(ExitCode::from(130)),
         _ = term.recv() => return Ok(ExitCode::from(143)),
     };
+    let desk = desks(&place).await?;
     folder.close()?;
     let summary = Summary::of(&rows, started.until(SystemClock.boot()));
     let mut out = std::io::stdout().lock();
@@ -98,11 +101,13 @@ async fn demo(json: bool) -> Result<ExitCode, Failed> {
             writeln!(out, "{}", row.json())?;
         }
         writeln!(out, "{}", summary.json())?;
+        writeln!(out, "{}", desk.json())?;
     } else {
         writeln!(out, "{LEGEND}")?;
-        write!(out, "{}\n{}", as_table(&rows), summary.text(colours()))?;
+        write!(out, "{}\n{}\n{}", as_table(&rows), summary.text(colours()), desk.text(colours()))?;
     }
-    Ok(if summary.ours == (0, 0) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let well = summary.ours == (0, 0) && desk.is_well();
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Holds all trials.
@@ -284,16 +289,16 @@ impl Summary {
 }
 
 /// One line that says how far things are, for whoever watches.
-struct Progress {
+pub(crate) struct Progress {
     shown: bool,
 }
 
 impl Progress {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { shown: std::io::stderr().is_terminal() }
     }
 
-    fn show(&mut self, text: &str) {
+    pub(crate) fn show(&mut self, text: &str) {
         if self.shown {
             eprint!("\r\x1b[2K{text}");
         }

@@ -21,7 +21,7 @@ use super::case_notice::classes::{Class, operation};
 use super::case_notice::client::{Http, Place, Provider};
 use super::case_notice::{Case, Receipt, provider};
 use super::worker::Shift;
-use super::{Failed, naive, worker};
+use super::{Failed, desk, naive, worker};
 
 /// The environment variable that makes a process a child.
 pub const ROLE: &str = "COUNTERFOIL_ROLE";
@@ -43,6 +43,8 @@ pub enum Role {
     Naive(Order),
     /// One of many workers.
     Worker(Shift),
+    /// One life of the whole desk.
+    Desk(Order),
 }
 
 /// What a life has to do.
@@ -192,6 +194,7 @@ pub async fn play(role: Role) -> Result<i32, Failed> {
         Role::Life(order) => live(&order).await,
         Role::Naive(order) => naive::live(&order).await,
         Role::Worker(shift) => worker::work(&shift).await,
+        Role::Desk(order) => desk::live(&order).await,
     }
 }
 

@@ -1,0 +1,203 @@
+//! A file, by path and digest.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind as Io, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sha2::Digest as _;
+
+use super::digest::Sha256;
+use super::seen::{conflict, unclear};
+use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
+use crate::tool::{Done, ToolError};
+
+/// A file at a path that is known before it is written: whether it is there, whole, and the one we meant.
+///
+/// There with the expected digest is committed; clearly missing is not found; anything else (another content, half a
+/// content, a folder, a dangling link, no permission, a file that grows while it is read) is an error.
+/// [`FileAt::create`] writes it beside its place first and links it then, so that there never is half a file.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use counterfoil::ledger::Finding;
+/// use counterfoil::tool::lookup::{FileAt, Sha256};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let file = FileAt::new(folder.path().join("report.csv"));
+/// let content = "id,amount\n1,4900\n";
+/// assert_eq!(file.find(Sha256::of(content), |_| ()).await?, Finding::NotFound);
+/// file.create(content).await?;
+/// let found = file.find(Sha256::of(content), |written| written.len).await?;
+/// assert!(matches!(found, Finding::Committed { output: 17, .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileAt {
+    path: PathBuf,
+    beside: Option<PathBuf>,
+}
+
+/// A file that is there, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Where.
+    pub path: PathBuf,
+    /// How long it is, in bytes.
+    pub len: u64,
+    /// The digest of its content.
+    pub digest: Sha256,
+}
+
+impl FileAt {
+    /// What it can know. [`ContractClass::NaturalKey`](crate::ledger::ContractClass::NaturalKey) fits it: the path is
+    /// known before, and
+    /// [`FileAt::create`] collides.
+    pub const SIGHT: Sight = Sight {
+        by: "a file by path and digest",
+        offer: LookupOffer::Strong,
+        settle: Duration::from_secs(10),
+        knows: &["whether a file with exactly this content stands at this path now"],
+        blind_spots: &[
+            "who wrote it: another writer's equal content counts as ours",
+            "that it was there and has been moved or deleted since",
+            "a file system that is not mounted looks empty (name a file that must be there: FileAt::beside)",
+            "another machine's writes that a network file system still keeps in its caches",
+            "what a power failure takes back, unless the writer has synced file and folder",
+        ],
+    };
+
+    /// At this path.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), beside: None }
+    }
+
+    /// A file that is always there, on the same file system: where it is missing, a miss is not believed.
+    #[must_use]
+    pub fn beside(mut self, always: impl Into<PathBuf>) -> Self {
+        self.beside = Some(always.into());
+        self
+    }
+
+    /// Is it there, with this content?
+    ///
+    /// # Errors
+    /// Whenever it is not clearly there and not clearly missing.
+    pub async fn find<T>(
+        &self,
+        digest: Sha256,
+        output: impl FnOnce(Written) -> T,
+    ) -> Result<Finding<T>, ToolError> {
+        let file = self.clone();
+        let read = blocking(move || file.read()).await?;
+        match read.map_err(|error| unclear(format!("{}: {error}", self.path.display())))? {
+            None => Ok(Finding::NotFound),
+            Some(written) if written.digest == digest => {
+                let external_ref = Some(format!("sha256:{}", written.digest));
+                Ok(Finding::Committed { output: output(written), external_ref })
+            }
+            Some(Written { len, digest: found, .. }) => {
+                let path = self.path.display();
+                Err(conflict(&format!("{path} has {len} bytes of SHA-256 {found}, and {digest} was sent")))
+            }
+        }
+    }
+
+    /// Writes it, if nothing stands there: beside its place and synced, then linked into it. Two writers collide, and
+    /// no reader sees half of it.
+    ///
+    /// # Crash
+    /// Before it returns: the file is there, whole, or it is not; a file `.{name}.….tmp` may be left. After: it is
+    /// durable.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Duplicate`] if something stands there: look it up. Anything else may have happened.
+    pub async fn create(&self, content: impl Into<Vec<u8>>) -> Result<Done<Written>, ToolError> {
+        let (path, content) = (self.path.clone(), content.into());
+        let digest = Sha256::of(&content);
+        let len = content.len() as u64;
+        let written = blocking(move || write(&path, &content)).await?;
+        written.map_err(|error| {
+            let kind =
+                if error.kind() == Io::AlreadyExists { ErrorKind::Duplicate } else { ErrorKind::Unknown };
+            ToolError::new(kind, format!("{}: {error}", self.path.display()))
+        })?;
+        let written = Written { path: self.path.clone(), len, digest };
+        Ok(Done::new(written).external_ref(format!("sha256:{digest}")))
+    }
+
+    /// `None`: clearly missing.
+    fn read(&self) -> io::Result<Option<Written>> {
+        let there = match fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == Io::NotFound => None,
+            there => Some(there?),
+        };
+        if let Some(always) = self.beside.as_deref().filter(|_| there.is_none()) {
+            fs::metadata(always)
+                .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", always.display())))?;
+        }
+        let Some(there) = there else { return Ok(None) };
+        // A link that leads nowhere is no miss: somebody has put it there.
+        let before = if there.is_symlink() { fs::metadata(&self.path)? } else { there };
+        if !before.is_file() {
+            return Err(io::Error::new(Io::InvalidInput, "there is something, and it is no file"));
+        }
+        let (len, digest) = digest(&mut File::open(&self.path)?)?;
+        let after = fs::metadata(&self.path)?;
+        if len != before.len() || len != after.len() || before.modified()? != after.modified()? {
+            return Err(io::Error::new(Io::InvalidData, "it changed while it was read"));
+        }
+        Ok(Some(Written { path: self.path.clone(), len, digest }))
+    }
+}
+
+fn digest(file: &mut File) -> io::Result<(u64, Sha256)> {
+    let (mut hasher, mut len) = (sha2::Sha256::new(), 0);
+    let mut part = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return Ok((len, Sha256(hasher.finalize().into()))),
+            Ok(read) => {
+                hasher.update(&part[..read]);
+                len += read as u64;
+            }
+            Err(error) if error.kind() == Io::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let invalid = || io::Error::new(Io::InvalidInput, "the path names no file");
+    let name = path.file_name().ok_or_else(invalid)?.to_string_lossy();
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (temporary, mut file) = temporary(folder, &name)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    // Not a rename: that would replace what stands there, silently.
+    let linked = written.and_then(|()| fs::hard_link(&temporary, path));
+    fs::remove_file(&temporary)?;
+    linked?;
+    File::open(folder)?.sync_all()
+}
+
+/// A file of our own, and of no other attempt: were it shared, one would cut off what the other has linked.
+fn temporary(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!(".{name}.{}-{number}.tmp", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == Io::AlreadyExists => {} // left by a process of the same number
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Off the runtime's threads. One that is given up goes on to its end: both are harmless when they do.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| unclear(format!("the file was not dealt with: {error}")))
+}

@@ -1,0 +1,412 @@
+//! What a provider shows over HTTP under our token.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{CACHE_CONTROL, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Request, Response, StatusCode, Url};
+use serde_json::Value;
+
+use super::expected::Expected;
+use super::pages::{Onward, Pages};
+use super::seen::{Seen, Sought, Tally, unclear};
+use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
+use crate::tool::ToolError;
+
+/// Bytes of an answer that are read. Beyond that it is no page.
+const ANSWER: usize = 8 * 1024 * 1024;
+
+/// A GET by our token: of a list that is searched, or of one thing.
+///
+/// The token, where `{token}` stands in the URL, is the call's key. Only a 200 with what was announced is an answer:
+/// the list (all its pages, or an error), or the thing. Not found is an empty list, or a 404 for one thing; 401, 403,
+/// 410, 429, 5xx, a redirect, a body that is cut off or is not what was announced leave the call ambiguous.
+///
+/// ```
+/// use std::time::Duration;
+/// use counterfoil::ledger::Finding;
+/// use counterfoil::tool::lookup::{Expected, HttpGet, Pages};
+/// use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
+/// # use counterfoil::Key;
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize)] struct Transfer { invoice: String, amount: u64 }
+/// # #[derive(Serialize, Deserialize)] struct Receipt { id: String }
+/// struct PayOut { lookup: HttpGet }
+///
+/// impl PayOut {
+///     fn new() -> Result<Self, reqwest::Error> {
+///         let transfers = "http://bank.internal/transfers?reference={token}";
+///         let lookup = HttpGet::list(transfers, "/data", Duration::from_secs(10))?
+///             .carries("/reference") // a search may show more than was asked for
+///             .pages(Pages::cursor("/next_cursor", "cursor"));
+///         Ok(Self { lookup })
+///     }
+/// }
+///
+/// impl Tool for PayOut {
+///     # const NAME: &'static str = "pay_out";
+///     # type Effect = effect::InternalMutation;
+///     # type Contract = contract::Lookup;
+///     # type Input = Transfer;
+///     # type Output = Receipt;
+///     # async fn call(&self, _: &Call, _: &Transfer) -> Result<Done<Receipt>, ToolError> { unimplemented!() }
+///     // …
+///     fn contract(&self) -> counterfoil::ledger::Contract {
+///         <Self::Contract as contract::Contract>::declaration().sight(&HttpGet::SIGHT)
+///     }
+/// }
+///
+/// impl Reconcile for PayOut {
+///     async fn reconcile(&self, call: &Call, sent: &Transfer) -> Result<Finding<Receipt>, ToolError> {
+///         let expected = Expected::new().field("/amount", sent.amount);
+///         self.lookup.find(call, &expected, serde_json::from_value).await
+///     }
+/// }
+/// ```
+#[derive(Clone)]
+pub struct HttpGet {
+    web: Web,
+    url: String,
+    shape: Shape,
+    id: String,
+    token: Option<String>,
+    newest_first: bool,
+}
+
+/// What the answer is.
+#[derive(Clone, Debug)]
+enum Shape {
+    List { items: String, pages: Pages, at_most: u32 },
+    One { missing: Option<(String, Value)> },
+}
+
+impl HttpGet {
+    /// What it can know.
+    pub const SIGHT: Sight = Sight {
+        by: "an HTTP GET by client token",
+        offer: LookupOffer::Strong,
+        settle: Duration::from_mins(1),
+        knows: &["what the provider shows under our token, over all pages, at the moment of the lookup"],
+        blind_spots: &[
+            "a provider whose search lags behind its writes: declare LookupOffer::Eventual after the sight",
+            "replicas behind a load balancer that disagree: the same",
+            "effects that were deleted, archived or moved to another account since",
+            "effects that another credential than the lookup's may not see",
+            "a gateway's own 404, taken for the provider's (have its words checked: HttpGet::missing)",
+            "an effect that slips from one page to another while page numbers are read: page by cursor",
+        ],
+    };
+
+    /// A list: a JSON array at the pointer `items` ("" if the answer itself is the array), searched on all its pages.
+    /// A request that is not answered within `timeout` fails.
+    ///
+    /// # Errors
+    /// If the HTTP client cannot be built.
+    pub fn list(
+        url: impl Into<String>,
+        items: impl Into<String>,
+        timeout: Duration,
+    ) -> Result<Self, reqwest::Error> {
+        let shape = Shape::List { items: items.into(), pages: Pages::default(), at_most: 100 };
+        Web::new(timeout).map(|web| Self::of(web, url.into(), shape))
+    }
+
+    /// One thing, whose address we know before it is there: 200 shows it, 404 says that it is not there.
+    ///
+    /// # Errors
+    /// If the HTTP client cannot be built.
+    pub fn one(url: impl Into<String>, timeout: Duration) -> Result<Self, reqwest::Error> {
+        Web::new(timeout).map(|web| Self::of(web, url.into(), Shape::One { missing: None }))
+    }
+
+    fn of(web: Web, url: String, shape: Shape) -> Self {
+        Self { web, url, shape, id: "/id".into(), token: None, newest_first: false }
+    }
+
+    /// By a client of your own, with its proxies, certificates, headers and timeouts. It should follow no redirects:
+    /// one that leads to a login page answers 200.
+    #[must_use]
+    pub fn client(mut self, client: Client) -> Self {
+        self.web.client = client;
+        self
+    }
+
+    /// Adds what each request needs at the moment it goes out: a token that expires, a signature.
+    #[must_use]
+    pub fn authorize(mut self, authorize: impl Fn(&mut Request) + Send + Sync + 'static) -> Self {
+        self.web.authorize = Some(Arc::new(authorize));
+        self
+    }
+
+    /// Where the provider's own id stands in a thing. A string or a number; `/id` unless it is said.
+    #[must_use]
+    pub fn id(mut self, pointer: impl Into<String>) -> Self {
+        self.id = pointer.into();
+        self
+    }
+
+    /// Where our token stands in a thing. What carries another one is not ours: a search may show more than was asked
+    /// for.
+    #[must_use]
+    pub fn carries(mut self, pointer: impl Into<String>) -> Self {
+        self.token = Some(pointer.into());
+        self
+    }
+
+    /// How the list goes on. Unless it is said: by `Link: …; rel="next"`, if the answer has one.
+    #[must_use]
+    pub fn pages(mut self, how: Pages) -> Self {
+        if let Shape::List { pages, .. } = &mut self.shape {
+            *pages = how;
+        }
+        self
+    }
+
+    /// Reads at most so many pages, 100 unless it is said. If there are more, the call stays ambiguous.
+    #[must_use]
+    pub fn at_most(mut self, bound: u32) -> Self {
+        if let Shape::List { at_most, .. } = &mut self.shape {
+            *at_most = bound;
+        }
+        self
+    }
+
+    /// The list begins with the newest: of several effects, the last one shown is the first one.
+    #[must_use]
+    pub fn newest_first(mut self) -> Self {
+        self.newest_first = true;
+        self
+    }
+
+    /// A 404 for one thing says so in its body: believed only with this value at this pointer, so that a gateway's
+    /// own 404 is not.
+    #[must_use]
+    pub fn missing(mut self, pointer: impl Into<String>, value: impl Into<Value>) -> Self {
+        if let Shape::One { missing } = &mut self.shape {
+            *missing = Some((pointer.into(), value.into()));
+        }
+        self
+    }
+
+    /// Looks for it. What carries our token must also be what is `expected`; `output` makes of it what the call would
+    /// have returned ([`serde_json::from_value`] does, where the output is the provider's own form).
+    ///
+    /// # Errors
+    /// Whenever the provider has not clearly shown everything under the token.
+    pub async fn find<'a, T: Send>(
+        &self,
+        sought: impl Into<Sought<'a>> + Send,
+        expected: &Expected,
+        output: impl Fn(Value) -> Result<T, serde_json::Error> + Send + Sync,
+    ) -> Result<Finding<T>, ToolError> {
+        let sought = sought.into();
+        let url = self.url.replace("{token}", &percent(sought.token));
+        let url = Url::parse(&url).map_err(|e| unclear(format!("the lookup's URL is none: {e}")))?;
+        let mut things = match &self.shape {
+            Shape::List { items, pages, at_most } => self.all(url, items, pages, *at_most).await?,
+            Shape::One { missing } => self.single(url, missing.as_ref()).await?.into_iter().collect(),
+        };
+        if self.newest_first {
+            things.reverse();
+        }
+        let mut tally = Tally::new();
+        for thing in things {
+            tally.take(self.judge(thing, sought.token, expected, &output)?)?;
+        }
+        tally.finding(sought.noted)
+    }
+
+    fn judge<T>(
+        &self,
+        thing: Value,
+        token: &str,
+        expected: &Expected,
+        output: impl Fn(Value) -> Result<T, serde_json::Error>,
+    ) -> Result<Seen<T>, ToolError> {
+        if let Some(pointer) = &self.token {
+            match thing.pointer(pointer).and_then(Value::as_str) {
+                Some(carried) if carried == token => {}
+                Some(_) => return Ok(Seen::Another),
+                // Of others that were made without one; but a wrong pointer would make each of ours one of those.
+                None if thing.pointer(pointer).is_some_and(Value::is_null) => return Ok(Seen::Another),
+                None => return Err(unclear(format!("a thing without a token at {pointer:?}"))),
+            }
+        }
+        if let Some(difference) = expected.difference(&thing) {
+            return Ok(Seen::Conflict(difference));
+        }
+        let id = match thing.pointer(&self.id) {
+            Some(Value::String(id)) => id.clone(),
+            Some(Value::Number(id)) => id.to_string(),
+            _ => return Err(unclear(format!("a thing without an id at {:?}", self.id))),
+        };
+        let output = output(thing).map_err(|e| unclear(format!("{id} is of an unknown form: {e}")))?;
+        Ok(Seen::ours(output, id))
+    }
+
+    /// Everything in the list, or an error.
+    async fn all(
+        &self,
+        first: Url,
+        items: &str,
+        pages: &Pages,
+        at_most: u32,
+    ) -> Result<Vec<Value>, ToolError> {
+        let (mut things, mut url, mut asked) = (Vec::new(), pages.first(first), Vec::new());
+        loop {
+            let answer = self.web.get(Method::GET, url.clone(), &[]).await?;
+            let (headers, status) = (answer.headers().clone(), answer.status());
+            if status != StatusCode::OK {
+                return Err(refused(&answer));
+            }
+            let mut page = json(answer).await?;
+            let onward = pages.onward(&url, &headers, &page, items)?;
+            match page.pointer_mut(items).map(Value::take) {
+                Some(Value::Array(more)) => things.extend(more),
+                _ => return Err(unclear(format!("an answer without a list at {items:?}"))),
+            }
+            let Onward::To(next) = onward else { return Ok(things) };
+            asked.push(std::mem::replace(&mut url, next));
+            if asked.contains(&url) {
+                return Err(unclear(format!("its pages go round in a circle after {}", asked.len())));
+            }
+            if asked.len() >= at_most as usize {
+                return Err(unclear(format!("{at_most} pages were read, and there are more")));
+            }
+        }
+    }
+
+    async fn single(&self, url: Url, missing: Option<&(String, Value)>) -> Result<Option<Value>, ToolError> {
+        let answer = self.web.get(Method::GET, url, &[]).await?;
+        match answer.status() {
+            StatusCode::OK => json(answer).await.map(Some),
+            StatusCode::NOT_FOUND => {
+                let Some((pointer, value)) = missing else { return Ok(None) };
+                match json(answer).await?.pointer(pointer) {
+                    Some(said) if said == value => Ok(None),
+                    said => {
+                        Err(unclear(format!("HTTP 404 with {said:?} at {pointer:?}, not the provider's own")))
+                    }
+                }
+            }
+            _ => Err(refused(&answer)),
+        }
+    }
+}
+
+impl fmt::Debug for HttpGet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpGet").field("url", &self.url).field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
+
+/// Adds what a request needs.
+type Authorize = dyn Fn(&mut Request) + Send + Sync;
+
+/// How requests go out.
+#[derive(Clone)]
+pub(super) struct Web {
+    pub(super) client: Client,
+    pub(super) authorize: Option<Arc<Authorize>>,
+}
+
+impl Web {
+    pub(super) fn new(timeout: Duration) -> Result<Self, reqwest::Error> {
+        // A redirect to a login page would answer 200, and show nothing.
+        let client = Client::builder().timeout(timeout).redirect(Policy::none()).build()?;
+        Ok(Self { client, authorize: None })
+    }
+
+    pub(super) fn request(method: Method, url: Url) -> Request {
+        let mut request = Request::new(method, url);
+        // What a cache remembers is from before the effect.
+        request.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        request
+    }
+
+    /// Asks, with these headers besides.
+    pub(super) async fn get(
+        &self,
+        method: Method,
+        url: Url,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<Response, ToolError> {
+        let mut request = Self::request(method, url);
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, HeaderValue::from_static(value));
+        }
+        self.send(request).await
+    }
+
+    pub(super) async fn send(&self, mut request: Request) -> Result<Response, ToolError> {
+        if let Some(authorize) = &self.authorize {
+            authorize(&mut request);
+        }
+        self.client.execute(request).await.map_err(broken)
+    }
+}
+
+/// No answer, or half of one. The client's own words name the URL, which may hold a password.
+fn broken(error: reqwest::Error) -> ToolError {
+    let kind = match &error {
+        error if error.is_connect() => ErrorKind::Unreachable,
+        error if error.is_timeout() => ErrorKind::TimeoutDuringEffect,
+        _ => ErrorKind::Disconnected,
+    };
+    ToolError::new(kind, error.without_url().to_string())
+}
+
+/// An answer that is neither "there" nor "not there".
+pub(super) fn refused(answer: &Response) -> ToolError {
+    let error = ToolError::http(answer.status().as_u16(), "the lookup was not answered");
+    match retry_after(answer.headers()) {
+        Some(after) => error.retry_after(after),
+        None => error,
+    }
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// The body, piece by piece and within bounds.
+pub(super) async fn pieces(
+    mut answer: Response,
+    mut take: impl FnMut(&[u8]) -> Result<(), ToolError>,
+) -> Result<(), ToolError> {
+    while let Some(piece) = answer.chunk().await.map_err(broken)? {
+        take(&piece)?;
+    }
+    Ok(())
+}
+
+async fn json(answer: Response) -> Result<Value, ToolError> {
+    let mut body = Vec::new();
+    let take = |piece: &[u8]| {
+        body.extend_from_slice(piece);
+        if body.len() > ANSWER {
+            Err(unclear(format!("an answer of more than {ANSWER} bytes")))
+        } else {
+            Ok(())
+        }
+    };
+    pieces(answer, take).await?;
+    serde_json::from_slice(&body).map_err(|e| unclear(format!("an answer that is no JSON: {e}")))
+}
+
+/// As it may stand in a path and in a query (RFC 3986, unreserved).
+fn percent(token: &str) -> String {
+    use fmt::Write as _;
+    token.bytes().fold(String::new(), |mut text, byte| {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(byte));
+            }
+            _ => drop(write!(text, "%{byte:02X}")),
+        }
+        text
+    })
+}

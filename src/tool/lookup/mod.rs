@@ -1,0 +1,46 @@
+//! Ready-made lookups: what a [`Reconcile`](super::Reconcile) calls in one line to learn what became of a call.
+//!
+//! | lookup | asks | worth it for |
+//! | --- | --- | --- |
+//! | `HttpGet` (feature `lookup-http`) | an HTTP interface, by our token, over all pages | notices, payments, tickets |
+//! | `HttpObject` (feature `lookup-http`) | an object store, by key and SHA-256 | uploads |
+//! | `Rows` (a SQL feature) | a database, by a statement of yours with our key bound | rows in other people's databases |
+//! | [`FileAt`] | a file system, by path and SHA-256 | exports |
+//! | [`StreamFrom`] | a log, from a remembered offset on | messages |
+//!
+//! Each has a `SIGHT`: what it is worth, its settle time, and what it cannot know, as data
+//! ([`Sight`](crate::ledger::Sight)). All keep three rules. *Not found* is said only where the other side has clearly
+//! said so; whatever else comes back (a refused credential, a page too many, a file that is half there) is an error,
+//! and leaves the call ambiguous. What carries our token and is not what we sent is a conflict, never ours and never
+//! a miss. Several effects are `Duplicated`.
+
+mod digest;
+mod expected;
+mod file;
+#[cfg(feature = "lookup-http")]
+mod http;
+#[cfg(feature = "lookup-http")]
+mod object;
+#[cfg(feature = "lookup-http")]
+mod pages;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod rows;
+mod seen;
+mod stream;
+
+pub use digest::Sha256;
+pub use expected::Expected;
+pub use file::{FileAt, Written};
+#[cfg(feature = "lookup-http")]
+pub use http::HttpGet;
+#[cfg(feature = "lookup-http")]
+pub use object::{HttpObject, Stored};
+#[cfg(feature = "lookup-http")]
+pub use pages::Pages;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use rows::Rows;
+pub use seen::{Seen, Sought};
+pub use stream::{Batch, Log, StreamFrom};
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use crate::store::Queried;

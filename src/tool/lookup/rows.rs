@@ -1,0 +1,107 @@
+//! A row, by a statement of the user's own.
+
+use std::time::Duration;
+
+use sqlx::{FromRow, Pool};
+
+use super::seen::{Seen, Sought, Tally, unclear};
+use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
+use crate::store::Queried;
+use crate::tool::ToolError;
+
+/// Rows in a database of somebody else's, by a statement whose only parameter is our key.
+///
+/// What is in the ledger's own database needs no lookup: [`Ctx::transaction`](crate::Ctx::transaction).
+///
+/// ```
+/// # #[cfg(feature = "sqlite")]
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use counterfoil::ledger::Finding;
+/// use counterfoil::tool::lookup::{Rows, Seen};
+/// use sqlx::SqlitePool;
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let pool = SqlitePool::connect(&format!("sqlite:{}?mode=rwc", folder.path().join("shop.db").display())).await?;
+/// # sqlx::raw_sql("CREATE TABLE payment (id INTEGER PRIMARY KEY, reference TEXT, amount INTEGER);
+/// #     INSERT INTO payment VALUES (1, 'ref-9', 4900)").execute(&pool).await?;
+/// let lookup = Rows::new(pool, "SELECT id, amount FROM payment WHERE reference = $1 ORDER BY id");
+/// let ours = |(id, amount): (i64, i64)| match amount {
+///     4900 => Seen::ours(id, id.to_string()),
+///     amount => Seen::Conflict(format!("its amount is {amount}")),
+/// };
+/// let found = lookup.find("ref-9", ours).await?; // in `reconcile`: `call` instead of a reference
+/// assert_eq!(found, Finding::Committed { output: 1, external_ref: Some("1".into()) });
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Rows<DB: Queried> {
+    pool: Pool<DB>,
+    statement: &'static str,
+}
+
+impl<DB: Queried> Clone for Rows<DB> {
+    fn clone(&self) -> Self {
+        Self { pool: self.pool.clone(), statement: self.statement }
+    }
+}
+
+/// What is looked up by a key and gives more rows than this is not looked up by a key.
+const ROWS: usize = 1000;
+
+impl<DB: Queried> Rows<DB> {
+    /// What it can know.
+    pub const SIGHT: Sight = Sight {
+        by: "a row by SQL",
+        offer: LookupOffer::Strong,
+        settle: Duration::from_mins(1),
+        knows: &["which rows are committed under our key at the moment of the lookup"],
+        blind_spots: &[
+            "a transaction of the dead sender that the server still carries out: keep the server's time limits on \
+             statements and idle transactions below the settle time",
+            "a lagging copy behind a proxy (a PostgreSQL standby that is asked directly is noticed)",
+            "rows that were deleted, moved or archived since",
+            "rows that row-level security hides from this user",
+            "commits that a failover lost: asynchronous replicas take them back",
+        ],
+    };
+
+    /// By this statement, whose parameter 1 (`$1`) is the key. Let it give the first row first; it must change nothing.
+    pub const fn new(pool: Pool<DB>, statement: &'static str) -> Self {
+        Self { pool, statement }
+    }
+
+    /// Looks for it. `judge` compares what must be the same besides the key, and makes the output.
+    ///
+    /// # Errors
+    /// If the database cannot say: it fails, it lags, or there are more than 1000 rows.
+    pub async fn find<'a, R, T: Send>(
+        &self,
+        sought: impl Into<Sought<'a>> + Send,
+        judge: impl FnMut(R) -> Seen<T> + Send,
+    ) -> Result<Finding<T>, ToolError>
+    where
+        R: for<'r> FromRow<'r, DB::Row> + Send + Unpin,
+    {
+        let sought = sought.into();
+        if DB::lags(&self.pool).await.map_err(|e| failed(&e))? {
+            return Err(unclear("the database is a standby, and may lag behind its primary"));
+        }
+        let rows =
+            DB::ask(&self.pool, self.statement, sought.token, ROWS + 1).await.map_err(|e| failed(&e))?;
+        if rows.len() > ROWS {
+            return Err(unclear(format!("more than {ROWS} rows: the statement does not look up by the key")));
+        }
+        let mut tally = Tally::new();
+        rows.into_iter().map(judge).try_for_each(|seen| tally.take(seen))?;
+        tally.finding(sought.noted)
+    }
+}
+
+fn failed(error: &sqlx::Error) -> ToolError {
+    let kind = match error {
+        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => ErrorKind::Unreachable,
+        _ => ErrorKind::Server,
+    };
+    ToolError::new(kind, error.to_string())
+}

@@ -1,0 +1,145 @@
+//! What a lookup goes by, what it comes upon, and what follows from that.
+
+use crate::ledger::{ErrorKind, Finding};
+use crate::tool::{Call, Done, ToolError};
+
+/// What a lookup goes by. Made of a [`Call`], or of a token alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought<'a> {
+    /// What the effect carries: [`Call::key`], unless you send a reference of your own.
+    pub token: &'a str,
+    /// What an earlier attempt noted.
+    pub noted: Option<&'a str>,
+}
+
+impl<'a> Sought<'a> {
+    /// By a reference of your own, instead of the call's key. It must be one that nobody else can use.
+    #[must_use]
+    pub const fn by(mut self, token: &'a str) -> Self {
+        self.token = token;
+        self
+    }
+}
+
+impl<'a> From<&'a Call> for Sought<'a> {
+    fn from(call: &'a Call) -> Self {
+        Self { token: call.key(), noted: call.external_ref() }
+    }
+}
+
+impl<'a> From<&'a str> for Sought<'a> {
+    fn from(token: &'a str) -> Self {
+        Self { token, noted: None }
+    }
+}
+
+/// What one thing is that a lookup has come upon.
+#[derive(Clone, Debug)]
+pub enum Seen<T> {
+    /// The effect of this call: what the call would have returned.
+    Ours(Done<T>),
+    /// Something else that the search shows as well.
+    Another,
+    /// It carries our token, and is not what we sent: another amount, another recipient. With the difference in words.
+    Conflict(String),
+}
+
+impl<T> Seen<T> {
+    /// The effect of this call, under the provider's id.
+    pub fn ours(output: T, external_ref: impl Into<String>) -> Self {
+        Self::Ours(Done::new(output).external_ref(external_ref))
+    }
+}
+
+/// Everything of ours that was come upon, the first one first.
+#[derive(Debug)]
+pub(super) struct Tally<T> {
+    first: Option<Done<T>>,
+    refs: Vec<String>,
+}
+
+impl<T> Tally<T> {
+    pub(super) const fn new() -> Self {
+        Self { first: None, refs: Vec::new() }
+    }
+
+    /// Counts one. What is shown twice under one id, as a list that shifts while it is paged does, counts once.
+    pub(super) fn take(&mut self, seen: Seen<T>) -> Result<(), ToolError> {
+        let ours = match seen {
+            Seen::Another => return Ok(()),
+            Seen::Conflict(difference) => return Err(conflict(&difference)),
+            Seen::Ours(ours) => ours,
+        };
+        let id = ours.external_ref.clone().unwrap_or_else(|| format!("number {}", self.refs.len() + 1));
+        if !self.refs.contains(&id) {
+            self.refs.push(id);
+            self.first.get_or_insert(ours);
+        }
+        Ok(())
+    }
+
+    /// What follows. An id that the provider has given away and no longer shows is no miss: it was there.
+    pub(super) fn finding(self, noted: Option<&str>) -> Result<Finding<T>, ToolError> {
+        match (self.first, self.refs.len(), noted) {
+            (None, _, Some(id)) => Err(ToolError::new(
+                ErrorKind::VersionConflict,
+                format!("the provider gave {id:?} to an earlier attempt, and shows nothing under the token"),
+            )),
+            (None, _, None) => Ok(Finding::NotFound),
+            (Some(first), 1, _) => {
+                Ok(Finding::Committed { output: first.output, external_ref: first.external_ref })
+            }
+            (Some(first), ..) => Ok(Finding::Duplicated { output: first.output, external_refs: self.refs }),
+        }
+    }
+}
+
+/// Something is there under our token, and it is not what we sent.
+pub(super) fn conflict(difference: &str) -> ToolError {
+    let message = format!("what is there under the token is not what was sent: {difference}");
+    ToolError::new(ErrorKind::VersionConflict, message)
+}
+
+/// The other side has not said what became of the call.
+pub(super) fn unclear(message: impl Into<String>) -> ToolError {
+    ToolError::new(ErrorKind::Unknown, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(ids: &[&str], noted: Option<&str>) -> Result<Finding<usize>, ToolError> {
+        let mut tally = Tally::new();
+        for (place, id) in ids.iter().enumerate() {
+            tally.take(Seen::ours(place, *id))?;
+        }
+        tally.take(Seen::Another)?;
+        tally.finding(noted)
+    }
+
+    #[test]
+    fn one_is_committed_and_several_are_duplicated() {
+        assert_eq!(finding(&[], None).unwrap(), Finding::NotFound);
+        let one = Finding::Committed { output: 0, external_ref: Some("a".into()) };
+        assert_eq!(finding(&["a"], None).unwrap(), one);
+        assert_eq!(finding(&["a", "a"], Some("a")).unwrap(), one, "shown twice by a list that shifts");
+        let two = Finding::Duplicated { output: 0, external_refs: vec!["a".into(), "b".into()] };
+        assert_eq!(finding(&["a", "b", "a"], None).unwrap(), two);
+    }
+
+    #[test]
+    fn what_was_there_once_is_no_miss() {
+        assert_eq!(finding(&[], Some("a")).unwrap_err().kind, ErrorKind::VersionConflict);
+    }
+
+    #[test]
+    fn what_has_no_id_is_counted_all_the_same() {
+        let mut tally = Tally::new();
+        for output in [1, 2] {
+            tally.take(Seen::Ours(Done::new(output))).unwrap();
+        }
+        let refs = vec!["number 1".into(), "number 2".into()];
+        assert_eq!(tally.finding(None).unwrap(), Finding::Duplicated { output: 1, external_refs: refs });
+    }
+}

@@ -13,10 +13,12 @@ use super::core::{Core, admitted, failed, refused};
 use super::lease::Lost;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
-use crate::clock::Boot;
+use super::throttle::Pass;
+use crate::clock::{Boot, Timestamp};
 use crate::id::RecordId;
 use crate::ledger::{
-    Basis, ErrorKind, Event, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State, apply,
+    Basis, ErrorKind, Event, Health, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State,
+    apply,
 };
 use crate::payload::Payload;
 use crate::store::{Document, Escalation, Held, Refusal, StoreError, Ticket, Verdict};
@@ -28,6 +30,8 @@ pub(super) struct Permit {
     record: Box<Record>,
     /// What became of an earlier attempt is not known; its sender ceased to send at this instant.
     unsettled: Option<Boot>,
+    /// What it has passed to get here.
+    pass: Pass,
 }
 
 /// How an attempt ended.
@@ -64,19 +68,65 @@ impl Ambiguous {
 ///
 /// # Crash
 /// Before: nothing happened. After: the call is ambiguous, until it is sealed.
-pub(super) async fn begin(core: &Core, op: &Operation) -> Result<Option<Permit>, ExecError> {
+pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Option<Permit>, ExecError> {
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
     let (record, ticket) = first(core, op, used);
-    permit(op, record, None, ticket).await
+    permit(op, record, None, ticket, pass).await
+}
+
+/// Records that nothing was sent, and until when it waits if it does. Whether nothing was recorded of it before.
+///
+/// # Crash
+/// Before: nothing happened. After: it has failed, or waits for its next attempt, like any other.
+pub(super) async fn unsent(
+    core: &Core,
+    op: &Operation,
+    failure: RecordedFailure,
+    not_before: Option<Timestamp>,
+) -> Result<bool, ExecError> {
+    core.group.room().await;
+    let ticket = {
+        let (record, large) = unwritten(core, op);
+        let state = State::Failed { failure };
+        let mut change = core.change(op.lane).record(Record { attempts: 0, state, not_before, ..record });
+        change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
+        core.group.submit(change)
+    };
+    match ticket.durable().await {
+        Ok(Verdict::Refused(Refusal::Exists)) => Ok(false),
+        verdict => admitted(&op.key, verdict).map(|()| true),
+    }
+}
+
+/// Records that what waited for its next attempt gets none. Whether the record was as it was found.
+pub(super) async fn give_up(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    failure: RecordedFailure,
+) -> Result<bool, ExecError> {
+    let event = Event::Fail { failure, not_before: None };
+    let Ok(record) = apply(record, event, core.fence, core.now()) else { return Ok(false) };
+    core.commit(&op.key, core.change(op.lane).record(record)).await.map(|()| true)
 }
 
 /// Queues the first `started` record. Not in the future that waits for it, which would hold all of this.
 fn first(core: &Core, op: &Operation, used: Option<Document>) -> (Box<Record>, Ticket) {
+    let (record, large) = unwritten(core, op);
+    let record = Box::new(record);
+    let mut change = core.change(op.lane).record(record.clone());
+    change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
+    change.documents.extend(used);
+    (record, core.group.submit(change))
+}
+
+/// The first record of an operation, and the payload row that it needs if its request is large.
+fn unwritten(core: &Core, op: &Operation) -> (Record, Option<Payload>) {
     let now = core.now();
     let spec = op.tool.spec();
     let (request, large) = op.stored_request(core);
-    let record = Box::new(Record {
+    let record = Record {
         id: RecordId(core.ids.next()),
         tenant: op.tenant.clone(),
         key: op.key.clone(),
@@ -100,11 +150,8 @@ fn first(core: &Core, op: &Operation, used: Option<Document>) -> (Box<Record>, T
         confirm_at: None,
         created_at: now,
         updated_at: now,
-    });
-    let mut change = core.change(op.lane).record(record.clone());
-    change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
-    change.documents.extend(used);
-    (record, core.group.submit(change))
+    };
+    (record, large)
 }
 
 /// Makes another attempt of a known operation durable, with what its answer will rest on: a crash must not
@@ -115,6 +162,7 @@ pub(super) async fn again(
     record: &Record,
     basis: Basis,
     unsettled: Option<Boot>,
+    pass: Pass,
 ) -> Result<Option<Permit>, ExecError> {
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
@@ -124,7 +172,7 @@ pub(super) async fn again(
     let mut change = core.change(op.lane).record(record.clone());
     change.documents.extend(used);
     let ticket = core.group.submit(change);
-    permit(op, record, unsettled, ticket).await
+    permit(op, record, unsettled, ticket, pass).await
 }
 
 /// What is to be written with the attempt: that its approval is used up, where it is for one effect.
@@ -140,9 +188,15 @@ async fn permit(
     record: Box<Record>,
     unsettled: Option<Boot>,
     started: Ticket,
+    mut pass: Pass,
 ) -> Result<Option<Permit>, ExecError> {
     match started.durable().await {
-        Ok(Verdict::Admitted) => Ok(Some(Permit { record, unsettled })),
+        Ok(Verdict::Admitted) => {
+            if let Some(passed) = &mut pass {
+                passed.is_spent();
+            }
+            Ok(Some(Permit { record, unsettled, pass }))
+        }
         Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
         // In a lane a stale write stops the run; alone, it only means to decide anew.
         Ok(Verdict::Refused(Refusal::Stale)) if op.lane.is_none() => Ok(None),
@@ -157,14 +211,20 @@ async fn permit(
 /// Before the call: nothing happened, but the record says that it may have. During and after it, until the
 /// seal is durable: it may have happened. Either way the next one asks the world.
 pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -> Result<Ended, ExecError> {
-    let Permit { record, unsettled } = permit;
+    let Permit { record, unsettled, pass } = permit;
     // Between the intent's way to the disk and this line the approval may have expired.
     let may_go = approved(core, op).await;
     // Directly before the call, behind nothing else that waits: a worker that was stopped, or could not reach its store,
     // may have been taken over meanwhile (HAZARDS B01). It stays `started`, and whoever took over asks the world.
     core.hold_lease().await.map_err(|Lost| refused(&op.key, Refusal::Fenced))?;
     let (record, result) = match may_go {
-        Ok(_) => send(core, op, record).await,
+        Ok(_) => {
+            let (record, result) = send(core, op, record).await;
+            if let Some(passed) = pass {
+                passed.tell(health(&result), core.clock.boot());
+            }
+            (record, result)
+        }
         Err(ExecError::Approval(error)) => {
             (record, Err(ToolError::new(ErrorKind::ApprovalMissing, error.to_string())))
         }
@@ -176,6 +236,11 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
         // Boxed because it is rare: every call would have to carry the room for it.
         Err(error) => Box::pin(failed_attempt(core, op, record, error, unsettled)).await,
     }
+}
+
+/// What an answer says about the provider.
+pub(super) fn health<T>(result: &Result<T, ToolError>) -> Health {
+    result.as_ref().map_or_else(|error| error.kind.health(), |_| Health::Well)
 }
 
 /// Calls the tool, for as long as an attempt may last.

@@ -15,6 +15,7 @@ use super::lease::{Lease, Moment};
 use super::outbox::Publishing;
 use super::outcome::ExecError;
 use super::peers::{Peers, Shared};
+use super::throttle::Gates;
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
@@ -34,6 +35,8 @@ pub(crate) struct Core {
     pub(crate) ids: Ids,
     pub(super) peers: Peers,
     pub(super) in_flight: Arc<InFlight>,
+    /// What holds back the calls of tools that declare it.
+    pub(super) gates: Gates,
     pub(crate) agenda: Arc<Agenda>,
     pub(crate) publishing: Publishing,
     /// Calls whose callers went away, and background lookups.
@@ -118,6 +121,7 @@ impl Core {
 
     fn of(parts: Parts, fence: Fence, peers: Peers) -> Arc<Self> {
         let Parts { group, clock, entropy, registry, limits, namespace, database, reviewers, .. } = parts;
+        let gates = Gates::of(&registry, matches!(peers, Peers::Alone { .. }), clock.boot());
         Arc::new(Self {
             group,
             clock,
@@ -129,6 +133,7 @@ impl Core {
             ids: Ids::new(fence),
             peers,
             in_flight: Arc::default(),
+            gates,
             agenda: Arc::default(),
             publishing: Publishing::default(),
             tracker: TaskTracker::new(),
@@ -156,6 +161,7 @@ impl Core {
     /// No new attempt is dispatched from now on.
     pub(crate) fn begin_closing(&self) {
         self.closing.store(true, Ordering::Release);
+        self.gates.close(); // whoever waits there would be refused behind it
     }
 
     pub(crate) fn is_closing(&self) -> bool {

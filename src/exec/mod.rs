@@ -24,6 +24,8 @@ mod reconcile;
 mod recorded;
 mod request;
 mod shield;
+mod throttle;
+mod turn;
 mod undo;
 
 use std::future::Future;
@@ -60,6 +62,8 @@ pub use inflight::Wait;
 pub use outcome::{Answer, ExecError, Outcome};
 pub use request::ToolRequest;
 pub(crate) use shield::to_the_end;
+pub(crate) use throttle::Purse;
+pub use throttle::{BreakerState, GateReport};
 pub use undo::Compensated;
 pub(crate) use undo::{sharers, undo};
 
@@ -136,7 +140,7 @@ impl Executor {
         let prepared = self.core.registry.untyped(unprepared, &input)?;
         let key = key.or_else(|| prepared.key()).ok_or(ExecError::NoKey { tool })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
-        let asker = Asker { owner, approval, lane: None };
+        let asker = Asker { owner, approval, ..Asker::default() };
         let op = Operation::prepare(&self.core, &tenant, prepared, &key, asker).await?;
         self.durable(op, wait).await
     }
@@ -256,6 +260,12 @@ impl Executor {
     /// within a heartbeat.
     pub fn publish_soon(&self) {
         self.core.group.events().notify_one();
+    }
+
+    /// What stands before the calls of tools and providers that declare a [`Quota`](crate::ledger::Quota): where each breaker
+    /// stands, since when, and how many calls wait. Each worker has its own.
+    pub fn gates(&self) -> Vec<GateReport> {
+        self.core.gate_reports()
     }
 
     /// What the registered tools declare.
@@ -398,7 +408,11 @@ impl Carrier {
     /// Nothing is recorded of it.
     async fn begin(&self) -> Result<Step, ExecError> {
         tracing::trace!(tenant = %self.op.tenant, key = %self.op.key, "new");
-        let permit = attempt::begin(&self.core, &self.op).await?;
+        let pass = match self.turn(None).await? {
+            Ok(pass) => pass,
+            Err(instead) => return Ok(instead),
+        };
+        let permit = attempt::begin(&self.core, &self.op, pass).await?;
         Ok(permit.map_or(Step::Changed, Step::Send)) // changed: somebody else was first
     }
 
@@ -420,7 +434,11 @@ impl Carrier {
                 if self.is_abandoned() {
                     return Ok(Step::Answered(Answered::of(Outcome::Failed(failure))));
                 }
-                let permit = attempt::again(core, op, found, Basis::Answer, None).await?;
+                let pass = match self.turn(Some(found)).await? {
+                    Ok(pass) => pass,
+                    Err(instead) => return Ok(instead),
+                };
+                let permit = attempt::again(core, op, found, Basis::Answer, None, pass).await?;
                 Ok(permit.map_or(Step::Changed, Step::Send))
             }
             Decision::Reconcile => {
@@ -465,6 +483,10 @@ impl Carrier {
             Fate::Send(permit) => Step::Send(permit),
             Fate::Changed => Step::Changed,
             Fate::Parked(escalation) => Step::Answered(Answered::of(Outcome::Parked { escalation })),
+            Fate::Later(wait) => {
+                let until = self.core.now().after(wait);
+                Step::Answered(Answered::of(Outcome::Later { until }))
+            }
             Fate::Left(..) => Step::Answered(Answered::of(Outcome::InProgress)),
         })
     }

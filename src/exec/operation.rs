@@ -6,6 +6,7 @@ use super::core::{Core, failed};
 use super::inflight::Slot;
 use super::outcome::ExecError;
 use super::recorded::Gone;
+use super::throttle::Purse;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::ledger::{
@@ -26,6 +27,8 @@ pub(crate) struct Operation {
     pub(crate) owner: Owner,
     pub(crate) approval: Option<Approval>,
     pub(crate) lane: Option<Lane>,
+    /// The budget of its run, if it has one.
+    pub(super) purse: Option<Arc<Purse>>,
     /// Put together again from what is stored, because its caller is gone.
     pub(super) rebuilt: bool,
     /// Rebuilt, and its tool could not be: only evidence or a person can settle it.
@@ -40,6 +43,8 @@ pub(crate) struct Asker {
     pub(crate) owner: Owner,
     pub(crate) approval: Option<Approval>,
     pub(crate) lane: Option<Lane>,
+    /// The budget of the run, if it has one.
+    pub(crate) purse: Option<Arc<Purse>>,
 }
 
 impl Operation {
@@ -56,9 +61,10 @@ impl Operation {
             core.canonical(tenant, |digest_key| tool.request(digest_key)).await;
         let request = request?.within(&core.limits)?;
         let hash = RequestHash::of(tool.spec().name.as_str(), &request);
-        let Asker { owner, approval, lane } = asker;
+        let Asker { owner, approval, lane, purse } = asker;
         let (tenant, slot) = (tenant.clone(), Mutex::default());
-        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, rebuilt: false, gone: None, slot })
+        let (rebuilt, gone) = (false, None);
+        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, purse, rebuilt, gone, slot })
     }
 
     /// What a record says of it, and no more.
@@ -72,6 +78,7 @@ impl Operation {
             owner: record.owner.clone(),
             approval: None,
             lane: None,
+            purse: None,
             rebuilt: true,
             gone: None,
             slot: Mutex::default(),

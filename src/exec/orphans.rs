@@ -126,6 +126,10 @@ async fn settle(core: &Arc<Core>, op: &Operation, found: &Record) -> Result<(), 
             Fate::Committed(_, ticket) => return admitted(&op.key, ticket.durable().await),
             Fate::Parked(_) | Fate::Send(_) => return Ok(()),
             Fate::Changed => {}
+            Fate::Later(wait) => {
+                drop(slot);
+                core.clock.sleep(wait).await;
+            }
             // It may still be on its way. Nobody is kept from the key while it settles.
             Fate::Left(_, Looked::MissedEarly) => {
                 drop(slot);

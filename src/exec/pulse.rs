@@ -111,6 +111,7 @@ impl Beat<'_> {
             engine.clone().look(pulse.queued).await?;
         }
         self.look_at_outbox(&pulse);
+        self.core.gates.shared_by(pulse.workers.iter().filter(|worker| worker.ended_at.is_none()).count());
         let may_end = self.memory.may_end_others(asked, self.shared.lease.length());
         for worker in &pulse.workers {
             self.look_at(worker, pulse.time, may_end).await?;

@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::attempt::{Ambiguous, Known, Permit, again, call, illegal, seal};
+use super::LONG_WAIT;
+use super::attempt::{Ambiguous, Known, Permit, again, call, health, illegal, seal};
 use super::core::{Core, failed};
 use super::escalate;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
+use super::throttle::Turn;
 use super::undo;
-use crate::clock::Boot;
+use crate::clock::{Boot, Timestamp};
 use crate::id::EscalationId;
 use crate::ledger::resolve::{self, Looked, Next, Why};
-use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, Record, apply};
+use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, Health, Record, apply};
 use crate::payload::Payload;
 use crate::store::{Escalation, EscalationKind, Evidence, Store as _, Ticket};
 use crate::tool::{Call, ToolError};
@@ -37,6 +39,8 @@ pub(super) enum Fate {
     Changed,
     /// Nobody can tell; the question is durable.
     Parked(EscalationId),
+    /// The provider is to be left alone for so long. Nothing is sent, and nothing forgotten.
+    Later(Duration),
     /// Its caller is gone, and it would have to be sent again: left as it is, for whoever asks next. With what the
     /// last lookup said.
     Left(Box<Record>, Looked),
@@ -64,6 +68,7 @@ pub(super) async fn reconcile(
         let basis = match next {
             Next::Look => match search.look().await? {
                 Ok(fate) => return Ok(fate),
+                Err(Missed::NotNow(wait)) => return Ok(Fate::Later(wait)),
                 Err(Missed::NotThere) if !search.is_same_scope() => {
                     looked = Looked::MissedElsewhere;
                     continue;
@@ -143,6 +148,8 @@ fn is_same_scope(op: &Operation, record: &Record) -> bool {
 enum Missed {
     NotThere,
     NoAnswer,
+    /// Nobody was asked: it is not its turn for so long.
+    NotNow(Duration),
 }
 
 struct Search<'a> {
@@ -192,12 +199,17 @@ impl<'a> Search<'a> {
             settled,
             refused_as_duplicate: self.refused_as_duplicate,
             may_send: leave || (self.op.is_whole() && self.op.check_approval(now).is_ok()),
-            attempts_left: leave || (!self.hopeless && self.record.tries() < spec.retry.attempts),
+            attempts_left: leave || (!self.hopeless && self.has_attempts_left(now)),
         }
     }
 
     fn is_same_scope(&self) -> bool {
         is_same_scope(self.op, &self.record)
+    }
+
+    fn has_attempts_left(&self, now: Timestamp) -> bool {
+        self.record.tries() < self.op.tool.spec().retry.attempts
+            && self.op.afford(self.record.attempts, now).is_ok()
     }
 
     /// What a fenced worker learned too late is read before anyone is asked.
@@ -223,8 +235,17 @@ impl<'a> Search<'a> {
     /// Asks the external system, as often as its policy allows.
     async fn look(&mut self) -> Result<Result<Fate, Missed>, ExecError> {
         let call = call(self.core, self.op, &self.record, None);
-        for lookup in 1..=LOOKUPS {
+        let mut lookup = 1;
+        while lookup <= LOOKUPS {
+            let passed = match self.core.queue_up(self.op, patience(self.op)).await? {
+                Turn::Go(pass) => pass,
+                Turn::Later(wait) => return Ok(Err(Missed::NotNow(wait))),
+            };
             let Some(found) = ask(self.core, self.op, &call).await else { break };
+            let health = health(&found);
+            if let Some(passed) = passed {
+                passed.tell(health, self.core.clock.boot());
+            }
             match found {
                 Ok(Finding::Unknown) => {}
                 Ok(finding) => return self.take(finding, Basis::Lookup).await,
@@ -232,8 +253,12 @@ impl<'a> Search<'a> {
                     tracing::warn!(tenant = %self.op.tenant, key = %self.op.key, lookup, %error, "lookup failed");
                 }
             }
-            if lookup < LOOKUPS {
-                let pause = LOOKUP_BACKOFF.delay(lookup + 1, self.core.entropy.bits());
+            let pause = LOOKUP_BACKOFF.delay(lookup + 1, self.core.entropy.bits());
+            // A provider that is away is left alone by its breaker until it is back: no person has to be asked for that.
+            if health != Health::Sick || !self.op.tool.spec().quota.has_breaker() {
+                lookup += 1;
+            }
+            if lookup <= LOOKUPS {
                 self.core.clock.sleep(pause).await;
             }
         }
@@ -276,9 +301,19 @@ impl<'a> Search<'a> {
         let drawn = retry.backoff.delay(self.record.tries() + 1, self.core.entropy.bits());
         let asked = self.retry_after.unwrap_or_default().min(retry.retry_after_cap);
         self.core.clock.sleep(drawn.max(asked)).await;
-        let permit = again(self.core, self.op, &self.record, basis, Some(self.cut)).await?;
+        let pass = match self.core.turn(self.op, self.record.attempts, patience(self.op)).await? {
+            Ok(Turn::Go(pass)) => pass,
+            Ok(Turn::Later(wait)) => return Ok(Fate::Later(wait)),
+            Err(_used_up) => return Ok(Fate::Changed), // meanwhile, by another call of the run: decide anew
+        };
+        let permit = again(self.core, self.op, &self.record, basis, Some(self.cut), pass).await?;
         Ok(permit.map_or(Fate::Changed, Fate::Send))
     }
+}
+
+/// In a workflow a long wait is the run's.
+fn patience(op: &Operation) -> Option<Duration> {
+    op.lane.map(|_| LONG_WAIT)
 }
 
 /// Asks the external system once, within the time of an attempt. A panic of the tool's code is no answer.
@@ -322,7 +357,15 @@ pub(super) async fn confirm(
 ) -> Result<Confirmed, ExecError> {
     let mut change = core.change(None);
     let call = call(core, op, record, None);
-    match ask(core, op, &call).await {
+    let pass = match core.queue_up(op, None).await? {
+        Turn::Go(pass) => pass,
+        Turn::Later(_) => return Ok(Confirmed::Unanswered),
+    };
+    let found = ask(core, op, &call).await;
+    if let (Some(passed), Some(found)) = (pass, &found) {
+        passed.tell(health(found), core.clock.boot());
+    }
+    match found {
         Some(Ok(Finding::Duplicated { external_refs, .. })) => {
             let question = escalate::duplicated(core, op, record, &external_refs);
             let surplus = undo::surplus(record, external_refs);

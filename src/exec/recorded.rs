@@ -8,7 +8,8 @@ use super::core::{Core, failed};
 use super::operation::{Asker, Operation};
 use super::outcome::ExecError;
 use crate::ledger::{
-    Contract, ContractClass, Divergence, ErrorKind, Finding, Key, Package, Record, Retention, RetryPolicy,
+    Contract, ContractClass, Divergence, ErrorKind, Finding, Key, Package, Quota, Record, Retention,
+    RetryPolicy,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::StoreError;
@@ -80,6 +81,7 @@ pub(super) fn without_tool(record: &Record, gone: Gone) -> Operation {
         contract: Contract::new(ContractClass::Blind),
         retry: RetryPolicy::default(),
         retention: Retention::default(),
+        quota: Quota::default(),
         divergence: Divergence::Escalate,
         input_version: record.input_version,
         compensation: None,

@@ -144,7 +144,7 @@ pub(super) async fn call(
     let (open, key) = identify(ctx, name.as_str(), key, id)?;
     let step = Some(open.identity.id.clone());
     let owner = Owner { run: Some(live.id), turn: ctx.turn, step, call_id: None };
-    let asker = Asker { owner, approval, lane: Some(live.lane) };
+    let asker = Asker { owner, approval, lane: Some(live.lane), purse: live.purse() };
     let op = Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker).await;
     let op = match op.map(Arc::new) {
         Ok(op) => op,

@@ -240,6 +240,15 @@ impl EngineBuilder {
         self.kept(said)
     }
 
+    /// Says more about the workflow that was registered last.
+    pub(super) fn of_last(
+        mut self,
+        say: impl FnOnce(&mut Workflows) -> Result<(), (String, String)>,
+    ) -> Self {
+        let said = say(&mut self.workflows);
+        self.kept(said)
+    }
+
     fn kept(mut self, said: Result<(), (String, String)>) -> Self {
         if let Err((name, reason)) = said {
             self.refused.get_or_insert(StartError::Workflow { name, reason });

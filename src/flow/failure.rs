@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::exec::ExecError;
-use crate::ledger::{Diff, Record, RecordedFailure};
+use crate::ledger::{Diff, ErrorKind, Record, RecordedFailure};
 use crate::payload::{Payload, PayloadError};
 
 /// Why a step, a call or a run failed. Recorded as it is, and the same on every resume.
@@ -92,6 +92,8 @@ pub enum FailureCode {
     ChildFailed,
     /// Somebody cancelled the run.
     Cancelled,
+    /// A budget is used up: its name is in the detail, as `detail.detail.budget`. Nothing was sent.
+    BudgetExceeded,
     /// An agent has used up its turns without coming to an end.
     TurnsUsedUp,
 }
@@ -116,8 +118,10 @@ impl Failure {
 
     pub(crate) fn tool(tool: &str, failure: &RecordedFailure) -> Self {
         let detail = serde_json::to_value(failure).unwrap_or(Value::Null);
+        // One of ours; a provider may have budgets, too.
+        let is_ours = failure.kind == ErrorKind::BudgetExceeded && failure.detail.get("budget").is_some();
         Self::coded(
-            FailureCode::ToolFailed,
+            if is_ours { FailureCode::BudgetExceeded } else { FailureCode::ToolFailed },
             format!("{tool} failed: {}: {}", failure.kind.name(), failure.message),
         )
         .detail(detail)

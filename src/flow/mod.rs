@@ -7,6 +7,7 @@
 mod again;
 mod answer;
 mod awaited;
+mod budget;
 mod call;
 pub mod check;
 mod child;

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::again::{self, Again, Mark};
+use super::budget;
 use super::child::farewell;
 use super::command::{Command, Verb};
 use super::ctx::Ctx;
@@ -57,6 +58,7 @@ enum Polled {
 ///
 /// What begins and ends it is boxed: a run is in its body most of the time, and would carry room for all of it.
 pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<Lane>) -> End {
+    let is_fresh = fresh.is_some();
     let live = match fresh {
         Some(lane) => Live::new(engine.clone(), *run, lane, Replay::default()),
         None => match Box::pin(resumed(engine, run)).await {
@@ -64,6 +66,10 @@ pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<L
             Err(end) => return end,
         },
     };
+    match budget::purse(engine, &live.run(), is_fresh).await {
+        Ok(purse) => _ = purse.map(|purse| live.purse.set(purse)),
+        Err(error) => return End::Failed(error),
+    }
     let _listed = engine.list(&live);
     let undoing = live.with_replay(|replay| replay.undoing(live.base, saga::UNDO));
     let end = match undoing.first().and_then(|begun| begun.value.as_ref()) {

@@ -13,6 +13,7 @@ use super::ctx::Ctx;
 use super::failure::Failure;
 use super::queue::Queues;
 use crate::id::Name;
+use crate::ledger::Budget;
 use crate::payload::{Payload, PayloadError};
 use crate::store::Run;
 use crate::tool::Registry;
@@ -71,6 +72,8 @@ pub(super) struct Registered {
     pub(super) calls: Option<BTreeSet<String>>,
     /// The queue that its runs are put into, unless another one is chosen.
     pub(super) queue: Option<String>,
+    /// What each of its runs may use up, if that is limited.
+    pub(super) budget: Option<Budget>,
 }
 
 impl Registered {
@@ -113,7 +116,7 @@ impl Workflows {
         let takes_over = BTreeSet::new();
         versions.insert(
             version,
-            Registered { name: checked, version, start, takes_over, calls: None, queue: None },
+            Registered { name: checked, version, start, takes_over, calls: None, queue: None, budget: None },
         );
         Ok(())
     }
@@ -134,6 +137,12 @@ impl Workflows {
     /// The runs of the one that was added last are put into this queue.
     pub(super) fn queue(&mut self, queue: &str) -> Result<(), (String, String)> {
         self.last("in_queue")?.queue = Some(queue.to_owned());
+        Ok(())
+    }
+
+    /// The runs of the one that was added last may use up so much.
+    pub(super) fn budget(&mut self, budget: Budget) -> Result<(), (String, String)> {
+        self.last("budget")?.budget = Some(budget);
         Ok(())
     }
 

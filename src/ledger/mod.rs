@@ -6,6 +6,8 @@
 
 mod apply;
 mod approval;
+mod breaker;
+mod budget;
 mod compensation;
 mod confirm;
 mod contract;
@@ -15,6 +17,8 @@ mod effect;
 mod guarantee;
 mod hash;
 mod key;
+mod quota;
+mod rate;
 mod record;
 pub mod resolve;
 mod retention;
@@ -24,6 +28,8 @@ mod sight;
 
 pub use apply::{Event, Illegal, apply};
 pub use approval::{Approval, ApprovalError, Package};
+pub use breaker::{Breaker, Circuit, CircuitState, Health, Through};
+pub use budget::{Budget, Price, Spent, UsedUp};
 pub use compensation::{Compensation, Due, Undone, due};
 pub use contract::{Contract, ContractClass, ContractError, Finding, LookupOffer};
 pub use decide::{Decision, Facts, Request, decide};
@@ -32,6 +38,8 @@ pub use effect::{Divergence, EffectClass};
 pub use guarantee::{WorstCase, on_unknown};
 pub use hash::RequestHash;
 pub use key::{Key, KeyError, OperationKey, Scope};
+pub use quota::{Quota, Throttle};
+pub use rate::{Bucket, Rate};
 pub use record::{Basis, Owner, Record, State};
 pub use retention::{Retention, RetentionMode};
 pub use retry::{Backoff, ErrorKind, RecordedFailure, RetryDecision, RetryPolicy};

@@ -688,6 +688,8 @@ pub struct PastCall {
     pub step: String,
     /// What the key is bound to.
     pub request_hash: RequestHash,
+    /// How often it was attempted.
+    pub attempts: u32,
     /// The result, if it is committed.
     pub response: Option<Stored>,
 }

@@ -16,7 +16,8 @@ use super::prepared::written;
 use super::{Call, Done, Prepared, Tool, ToolError, ToolSpec, registry::Unprepared};
 use crate::id::{IdError, Name};
 use crate::ledger::{
-    Compensation, Contract, Divergence, EffectClass, Finding, Key, LookupOffer, OperationKey, Package, Undone,
+    Compensation, Contract, Divergence, EffectClass, Finding, Key, LookupOffer, OperationKey, Package, Quota,
+    Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -291,6 +292,7 @@ impl Undo {
             contract,
             retry: forward.retry,
             retention: forward.retention,
+            quota: Quota { provider: forward.quota.provider.clone(), ..Quota::default() },
             divergence: Divergence::Adopt,
             input_version: 1,
             compensation: None,

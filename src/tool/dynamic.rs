@@ -14,7 +14,7 @@ use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::Name;
 use crate::ledger::{
     Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key, KeyError,
-    LookupOffer, Package, Retention, RetryPolicy, Undone,
+    LookupOffer, Package, Quota, Retention, RetryPolicy, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -54,6 +54,7 @@ pub struct DynamicTool {
     contract: Contract,
     retry: RetryPolicy,
     retention: Retention,
+    quota: Quota,
     divergence: Divergence,
     functions: Functions,
     compensation: Option<Compensation>,
@@ -87,6 +88,7 @@ impl DynamicTool {
             contract,
             retry: RetryPolicy::default(),
             retention: Retention::default(),
+            quota: Quota::default(),
             divergence: effect.divergence(),
             functions: Functions::default(),
             compensation: None,
@@ -171,6 +173,12 @@ impl DynamicTool {
         self
     }
 
+    /// What its calls may use up.
+    pub fn quota(mut self, quota: Quota) -> Self {
+        self.quota = quota;
+        self
+    }
+
     /// What becomes of an effect that a resumed run does not ask for.
     pub fn divergence(mut self, divergence: Divergence) -> Self {
         self.divergence = divergence;
@@ -201,6 +209,7 @@ impl DynamicTool {
             contract: self.contract,
             retry: self.retry,
             retention: self.retention,
+            quota: self.quota,
             divergence: self.divergence,
             input_version: 1,
             compensation: self.compensation.clone(),
@@ -310,6 +319,7 @@ impl<F> Once<F> {
             // A function that can be called once cannot be retried.
             retry: RetryPolicy { attempts: 1, ..RetryPolicy::default() },
             retention: Retention::default(),
+            quota: Quota::default(),
             divergence: effect.divergence(),
             input_version: 1,
             compensation: None,

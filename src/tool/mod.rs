@@ -33,7 +33,7 @@ pub(crate) use prepared::{Prepared, Typed, canonical};
 pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
 
-use crate::ledger::{self, Divergence, Finding, Key, Package, Retention, RetryPolicy};
+use crate::ledger::{self, Divergence, Finding, Key, Package, Quota, Retention, RetryPolicy};
 
 /// Something that touches the world.
 ///
@@ -99,6 +99,12 @@ pub trait Tool: Send + Sync + Sized + 'static {
     /// How long its records are kept.
     fn retention(&self) -> Retention {
         Retention::default()
+    }
+
+    /// What its calls may use up: a rate, a breaker, time and cost, alone and with all tools of its provider. Nothing is
+    /// limited, and nothing spent on it, unless it is said.
+    fn quota(&self) -> Quota {
+        Quota::default()
     }
 
     /// What becomes of a recorded effect that a resumed run does not ask for.

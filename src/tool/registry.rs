@@ -10,8 +10,8 @@ use super::effect::Effect as _;
 use super::{Prepared, Tool, Typed};
 use crate::id::{IdError, Name};
 use crate::ledger::{
-    Compensation, Contract, ContractError, Divergence, EffectClass, LookupOffer, Retention, RetryPolicy,
-    WorstCase,
+    Compensation, Contract, ContractError, Divergence, EffectClass, LookupOffer, Quota, Retention,
+    RetryPolicy, Throttle, WorstCase,
 };
 use crate::payload::{Payload, PayloadError};
 
@@ -29,6 +29,8 @@ pub struct ToolSpec {
     pub retry: RetryPolicy,
     /// How long its records are kept.
     pub retention: Retention,
+    /// What its calls may use up.
+    pub quota: Quota,
     /// What becomes of an effect that a resumed run does not ask for.
     pub divergence: Divergence,
     /// The version of its input type.
@@ -88,6 +90,8 @@ impl<T: Tool> Unprepared for Registered<T> {
 pub struct Registry {
     by_name: HashMap<Name, Arc<dyn Unprepared>>,
     by_type: HashMap<TypeId, Name>,
+    /// What all tools of a provider declare alike.
+    providers: HashMap<String, Throttle>,
     #[cfg(feature = "sim")]
     watch: Option<Arc<dyn crate::sim::Watch>>,
 }
@@ -137,6 +141,7 @@ impl Registry {
             contract: declared,
             retry: tool.retry(),
             retention: tool.retention(),
+            quota: tool.quota(),
             divergence: tool.divergence(),
             input_version: T::INPUT_VERSION,
             compensation,
@@ -152,6 +157,13 @@ impl Registry {
         let name = tool.spec().name.clone();
         if self.by_name.contains_key(&name) {
             return Err(RegisterError::Twice { tool: name.to_string() });
+        }
+        if let Some((provider, throttle)) = &tool.spec().quota.provider {
+            let declared = self.providers.entry(provider.to_string()).or_insert(*throttle);
+            if declared != throttle {
+                let provider = provider.to_string();
+                return Err(RegisterError::OtherThrottle { tool: name.to_string(), provider });
+            }
         }
         self.by_name.insert(name, tool);
         Ok(())
@@ -259,6 +271,16 @@ pub enum RegisterError {
     OtherClass {
         /// The tool.
         tool: String,
+    },
+    /// Another tool declares the provider in another way.
+    #[error(
+        "the tool {tool:?} declares another throttle for {provider:?} than a tool before it: a provider has one, declare it once and name it in both"
+    )]
+    OtherThrottle {
+        /// The tool.
+        tool: String,
+        /// The provider.
+        provider: String,
     },
     /// It declares itself as what undoes another tool.
     #[error(

@@ -6,7 +6,7 @@ mod waker;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Wake as _, Waker};
 
 use futures_util::future::BoxFuture;
@@ -18,7 +18,7 @@ use super::failure::{Failure, FailureCode, Meaning, meaning};
 use super::inbox::{Inbox, Wanted};
 use super::replay::{Identity, Kind, Replay};
 use crate::clock::Timestamp;
-use crate::exec::ExecError;
+use crate::exec::{ExecError, Purse};
 use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::{DigestKey, Payload, PayloadError, Stored};
@@ -39,6 +39,8 @@ pub(super) struct Live {
     pub(super) base: u32,
     /// It is not carried out, only looked at: nothing new is done.
     pub(super) check: Option<Check>,
+    /// Its budget, if it has one. Filled before the body is polled.
+    pub(super) purse: OnceLock<Arc<Purse>>,
     state: Mutex<State>,
 }
 
@@ -197,6 +199,7 @@ impl Live {
             waker: Arc::default(),
             base: run.base,
             check: None,
+            purse: OnceLock::new(),
             state: Mutex::new(State {
                 turn_of: replay.owner(run.turn).map(|(name, id)| (name.to_owned(), id.to_owned())),
                 run,

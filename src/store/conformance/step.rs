@@ -167,6 +167,7 @@ pub async fn calls_come_back_with_their_run(store: &dyn Store) {
             turn: record.owner.turn,
             step: record.owner.step.clone().unwrap_or_default(),
             request_hash: record.request_hash,
+            attempts: record.attempts,
             response: matches!(record.state, State::Committed { .. }).then(|| response.clone()),
         })
         .collect();

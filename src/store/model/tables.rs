@@ -543,6 +543,7 @@ fn past_call(record: &Record) -> PastCall {
         turn: record.owner.turn,
         step: record.owner.step.clone().unwrap_or_default(),
         request_hash: record.request_hash,
+        attempts: record.attempts,
         response: if let State::Committed { response } = &record.state {
             Some(response.clone())
         } else {

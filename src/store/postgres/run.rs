@@ -427,9 +427,9 @@ pub(super) async fn history(
 async fn calls(pool: &Pool, tenant: &Tenant, id: RunId, turns: Turns) -> Result<Vec<PastCall>, StoreError> {
     let query = || {
         sqlx::query(
-            "SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+            "SELECT id, key, operation, turn, step, request_hash, attempts, CASE WHEN status = 2 THEN outcome END \
              FROM record WHERE tenant = $1 AND run = $2 AND turn = $3 \
-             UNION ALL SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+             UNION ALL SELECT id, key, operation, turn, step, request_hash, attempts, CASE WHEN status = 2 THEN outcome END \
              FROM record WHERE tenant = $1 AND run = $2 AND turn BETWEEN $4 AND $5 AND turn <> $3",
         )
         .bind(tenant.as_str())
@@ -450,6 +450,7 @@ async fn calls(pool: &Pool, tenant: &Tenant, id: RunId, turns: Turns) -> Result<
                 turn: c.count()?,
                 step: c.some_text()?.unwrap_or_default(),
                 request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+                attempts: c.count()?,
                 response: c.parse_some_text(Stored::from_column)?,
             })
         })

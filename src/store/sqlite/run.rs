@@ -256,9 +256,9 @@ fn one(row: Result<Option<SqliteRow>, sqlx::Error>) -> Result<Option<Run>, Store
 }
 
 /// Only what resume needs of a record, and the response only of those that have one.
-const CALLS: &str = "SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+const CALLS: &str = "SELECT id, key, operation, turn, step, request_hash, attempts, CASE WHEN status = 2 THEN outcome END \
     FROM record WHERE run = ?2 AND turn = ?3 AND tenant = ?1 \
-    UNION ALL SELECT id, key, operation, turn, step, request_hash, CASE WHEN status = 2 THEN outcome END \
+    UNION ALL SELECT id, key, operation, turn, step, request_hash, attempts, CASE WHEN status = 2 THEN outcome END \
     FROM record WHERE run = ?2 AND turn BETWEEN ?4 AND ?5 AND turn <> ?3 AND tenant = ?1";
 
 const USES: &str = "SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r ON r.id = u.record \
@@ -305,6 +305,7 @@ fn call(row: &SqliteRow) -> Result<PastCall, StoreError> {
         turn: c.take()?,
         step: c.take::<Option<String>>()?.unwrap_or_default(),
         request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+        attempts: c.take()?,
         response: c.parse_some(Stored::from_column)?,
     })
 }

@@ -1,0 +1,292 @@
+//! One gate: the line before a tool or a provider, its bucket and its circuit.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::{Boot, Clock};
+use crate::id::Tenant;
+use crate::ledger::{Bucket, Circuit, CircuitState, Health, Rate, Throttle, Through};
+
+/// Where somebody stands in the line: by turn, and among equals by arrival.
+type Place = (u64, u64);
+
+/// What stands before the calls of a tool, or of all tools of a provider.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) name: String,
+    pub(super) throttle: Throttle,
+    line: Mutex<Line>,
+}
+
+/// Those who wait, and what they wait for.
+#[derive(Debug)]
+struct Line {
+    bucket: Option<Bucket>,
+    circuit: Circuit,
+    /// Among how many workers the rate is shared; 0 before the first heartbeat has told.
+    workers: u32,
+    waiting: BTreeMap<Place, Arc<Notify>>,
+    /// Tenants take turns: each is served once before any is served again, however many calls one of them brings.
+    turns: BTreeMap<Tenant, u64>,
+    /// The turn that is served.
+    turn: u64,
+    arrivals: u64,
+    /// Up to here the tokens are promised to those who were sent away.
+    promised: Boot,
+    is_closed: bool,
+}
+
+/// How it came out.
+pub(super) enum Entered {
+    Through(Ticket),
+    /// Come again after so long: it would have taken too long to wait for.
+    Later(Duration),
+    /// The engine is shutting down.
+    Closed,
+}
+
+enum Look {
+    Go(Option<Through>),
+    /// First in the line: look again after so long, or when something happens.
+    Sleep(Duration),
+    /// Not first: look again when something happens, or when it takes too long.
+    Behind(Option<Duration>),
+    Later(Duration),
+    Closed,
+}
+
+impl Gate {
+    pub(super) fn new(name: String, throttle: Throttle, workers: u32, now: Boot) -> Self {
+        let line = Line {
+            bucket: throttle.rate.as_ref().map(|rate| Bucket::beginning(&rate.shared_by(workers), now)),
+            circuit: Circuit::closed(now),
+            workers,
+            waiting: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            turn: 0,
+            arrivals: 0,
+            promised: now,
+            is_closed: false,
+        };
+        Self { name, throttle, line: Mutex::new(line) }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the turn of a call of this tenant; at most so long, if that is said.
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        patience: Option<Duration>,
+        clock: &dyn Clock,
+    ) -> Entered {
+        let come = clock.boot();
+        let mut standing: Option<Standing> = None;
+        loop {
+            let now = clock.boot();
+            let left = patience.map(|patience| patience.saturating_sub(come.until(now)));
+            let look = {
+                let mut line = self.line();
+                let place = standing.as_ref().map(|standing| standing.place);
+                line.look(&self.throttle, place, left, now)
+            };
+            match look {
+                Look::Go(through) => {
+                    return Entered::Through(Ticket { gate: self.clone(), through, at: now });
+                }
+                Look::Later(wait) => return Entered::Later(wait),
+                Look::Closed => return Entered::Closed,
+                Look::Sleep(_) | Look::Behind(_) if standing.is_none() => {
+                    standing = Some(self.stand(tenant)); // and look again: somebody may have come before
+                }
+                Look::Behind(None) => something_of(standing.as_ref()).notified().await,
+                Look::Sleep(wait) | Look::Behind(Some(wait)) => {
+                    let something = something_of(standing.as_ref());
+                    tokio::select! {
+                        biased; // chance is drawn in one place only, or no simulation could be repeated
+                        () = something.notified() => {}
+                        () = clock.sleep(wait) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn stand(self: &Arc<Self>, tenant: &Tenant) -> Standing {
+        let something = Arc::new(Notify::new());
+        let place = self.line().stand(tenant, something.clone());
+        Standing { gate: self.clone(), place, something }
+    }
+
+    /// What has become of a call.
+    fn tell(&self, through: Through, health: Health, now: Boot) {
+        let Some(rule) = &self.throttle.breaker else { return };
+        let mut line = self.line();
+        let before = line.circuit.state();
+        line.circuit.report(rule, through, health, now);
+        let after = line.circuit.state();
+        if before == after {
+            return;
+        }
+        match after {
+            CircuitState::Closed => {
+                tracing::info!(gate = self.name, "the circuit is closed: calls go out again");
+            }
+            CircuitState::Open { until } => {
+                let (waiting, for_ms) = (line.waiting.len(), now.until(until).as_millis());
+                tracing::warn!(gate = self.name, waiting, for_ms, "the circuit is open: calls wait");
+            }
+            CircuitState::HalfOpen { .. } => {}
+        }
+        line.wake_all(); // whoever is not to wait so long does not have to stand here
+    }
+
+    /// The rate is shared among so many workers.
+    pub(super) fn shared_by(&self, workers: u32) {
+        let mut line = self.line();
+        if line.workers != workers {
+            line.workers = workers;
+            line.wake_all();
+        }
+    }
+
+    /// Nobody is let through any more.
+    pub(super) fn close(&self) {
+        let mut line = self.line();
+        line.is_closed = true;
+        line.wake_all();
+    }
+
+    /// The circuit, and how many wait.
+    pub(super) fn look(&self) -> (Circuit, usize) {
+        let line = self.line();
+        (line.circuit, line.waiting.len())
+    }
+}
+
+impl Line {
+    fn look(&mut self, throttle: &Throttle, place: Option<Place>, left: Option<Duration>, now: Boot) -> Look {
+        if self.is_closed {
+            return Look::Closed;
+        }
+        if throttle.rate.is_some() && self.workers == 0 {
+            return Look::Behind(None); // the first heartbeat tells
+        }
+        let rate = throttle.rate.map(|rate| rate.shared_by(self.workers));
+        let before = self.before(place);
+        let wait = self.wait(rate.as_ref(), before, now);
+        if before == 0 && wait.is_zero() {
+            return Look::Go(self.go(throttle, rate.as_ref(), place, now));
+        }
+        if left.is_some_and(|left| wait > left) {
+            return Look::Later(self.promise(throttle, rate.as_ref(), wait, now));
+        }
+        if before == 0 { Look::Sleep(wait) } else { Look::Behind(left) }
+    }
+
+    /// How many stand before somebody; who does not stand in the line yet comes after all.
+    fn before(&self, place: Option<Place>) -> usize {
+        place.map_or(self.waiting.len(), |place| self.waiting.range(..place).count())
+    }
+
+    /// As far as can be said.
+    fn wait(&self, rate: Option<&Rate>, before: usize, now: Boot) -> Duration {
+        let by_circuit = self.circuit.wait(now);
+        let (Some(rate), Some(bucket)) = (rate, &self.bucket) else { return by_circuit };
+        let before = u32::try_from(before).unwrap_or(u32::MAX);
+        let by_rate = bucket.wait(rate, now).saturating_add(rate.interval().saturating_mul(before));
+        by_circuit.max(by_rate)
+    }
+
+    fn go(
+        &mut self,
+        throttle: &Throttle,
+        rate: Option<&Rate>,
+        place: Option<Place>,
+        now: Boot,
+    ) -> Option<Through> {
+        if let (Some(rate), Some(bucket)) = (rate, &mut self.bucket) {
+            bucket.take(rate, now);
+        }
+        if let Some((turn, _)) = place {
+            self.turn = self.turn.max(turn);
+        }
+        throttle.breaker.as_ref().and_then(|rule| self.circuit.pass(rule, now))
+    }
+
+    /// Those who are sent away come back one after another, and not all at once.
+    fn promise(&mut self, throttle: &Throttle, rate: Option<&Rate>, wait: Duration, now: Boot) -> Duration {
+        let spread = rate.map(Rate::interval).or(throttle.breaker.map(|rule| rule.open_for / 100));
+        let at = self.promised.max(Boot(now.0.saturating_add(wait)));
+        self.promised = Boot(at.0.saturating_add(spread.unwrap_or_default()));
+        now.until(at)
+    }
+
+    fn stand(&mut self, tenant: &Tenant, something: Arc<Notify>) -> Place {
+        let served = self.turns.get(tenant).copied().unwrap_or(0).max(self.turn);
+        self.turns.insert(tenant.clone(), served + 1);
+        self.arrivals += 1;
+        let place = (served + 1, self.arrivals);
+        self.waiting.insert(place, something);
+        place
+    }
+
+    fn leave(&mut self, place: Place) {
+        self.waiting.remove(&place);
+        match self.waiting.first_key_value() {
+            Some((_, first)) => first.notify_one(),
+            None => self.turns.clear(),
+        }
+    }
+
+    fn wake_all(&self) {
+        self.waiting.values().for_each(|something| something.notify_one());
+    }
+}
+
+/// What wakes somebody who stands in the line.
+fn something_of(standing: Option<&Standing>) -> Arc<Notify> {
+    standing.map(|standing| standing.something.clone()).unwrap_or_default()
+}
+
+/// Somebody in the line. Whoever goes, also because nobody waits for it any more, lets the next one look.
+struct Standing {
+    gate: Arc<Gate>,
+    place: Place,
+    something: Arc<Notify>,
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.gate.line().leave(self.place);
+    }
+}
+
+/// The right to send one call. If nothing is told of it, it has not said anything.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    gate: Arc<Gate>,
+    through: Option<Through>,
+    at: Boot,
+}
+
+impl Ticket {
+    pub(super) fn tell(mut self, health: Health, now: Boot) {
+        if let Some(through) = self.through.take() {
+            self.gate.tell(through, health, now);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(through) = self.through.take() {
+            self.gate.tell(through, Health::Unknown, self.at);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What a run has left of its budget. The records count for ever; this counts while the run is carried out.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::clock::Timestamp;
+use crate::ledger::{Budget, Price, Spent, UsedUp};
+
+/// The budget of a run that is being carried out.
+#[derive(Debug)]
+pub(crate) struct Purse {
+    budget: Budget,
+    since: Timestamp,
+    spent: Mutex<Spent>,
+}
+
+impl Purse {
+    /// Of a run that was begun then and has spent so much by its records.
+    pub(crate) fn new(budget: Budget, since: Timestamp, spent: Spent) -> Arc<Self> {
+        Arc::new(Self { budget, since, spent: Mutex::new(spent) })
+    }
+
+    /// Whether one more attempt may be made.
+    pub(super) fn afford(&self, price: Option<&Price>, now: Timestamp) -> Result<(), UsedUp> {
+        let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        self.budget.afford(&spent, price, self.since.until(now))
+    }
+
+    /// Takes what an attempt costs, if there is so much: calls that are made at once do not spend the same twice.
+    pub(super) fn take(self: &Arc<Self>, price: Option<&Price>, now: Timestamp) -> Result<Taken, UsedUp> {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        self.budget.afford(&spent, price, self.since.until(now))?;
+        spent.add(1, price);
+        drop(spent);
+        Ok(Taken { from: Some(self.clone()), price: price.cloned() })
+    }
+}
+
+/// Taken from a purse, and given back if the attempt is not made.
+#[derive(Debug)]
+pub(super) struct Taken {
+    from: Option<Arc<Purse>>,
+    price: Option<Price>,
+}
+
+impl Taken {
+    /// The attempt is durable, and counts from now on in its record.
+    pub(super) fn is_spent(&mut self) {
+        self.from = None;
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(purse) = self.from.take() {
+            let mut spent = purse.spent.lock().unwrap_or_else(PoisonError::into_inner);
+            spent.give_back(self.price.as_ref());
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What an operation and a run may use up: attempts, time and cost.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::retry::{ErrorKind, RecordedFailure};
+
+/// What an attempt costs, in a unit that the user names: cents, tokens, pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Price {
+    /// The unit.
+    pub unit: Cow<'static, str>,
+    /// Of each attempt, whatever comes of it.
+    pub per_attempt: u64,
+    /// So much may one operation cost.
+    pub at_most: Option<u64>,
+}
+
+impl Price {
+    /// So much for each attempt.
+    pub fn new(per_attempt: u64, unit: impl Into<Cow<'static, str>>) -> Self {
+        Self { unit: unit.into(), per_attempt, at_most: None }
+    }
+
+    /// So much may one operation cost, all its attempts together.
+    #[must_use]
+    pub fn at_most(self, at_most: u64) -> Self {
+        Self { at_most: Some(at_most), ..self }
+    }
+
+    fn of(&self, attempts: u32) -> u64 {
+        self.per_attempt.saturating_mul(attempts.into())
+    }
+
+    /// Whether an operation may be tried once more after so many attempts.
+    ///
+    /// # Errors
+    /// [`UsedUp`], which names the budget.
+    pub fn afford(&self, attempts: u32) -> Result<(), UsedUp> {
+        match self.at_most {
+            Some(allowed) if self.of(attempts.saturating_add(1)) > allowed => Err(UsedUp::OperationCost {
+                unit: self.unit.to_string(),
+                allowed,
+                spent: self.of(attempts),
+                asked: self.per_attempt,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a run may use up; what is not said is not limited.
+///
+/// ```
+/// use std::time::Duration;
+/// use counterfoil::ledger::{Budget, Price, Spent};
+///
+/// let budget = Budget::default().attempts(10).cost("cent", 100).within(Duration::from_hours(1));
+/// let mail = Price::new(40, "cent");
+/// let mut spent = Spent::default();
+/// spent.add(2, Some(&mail));
+/// let error = budget.afford(&spent, Some(&mail), Duration::ZERO).unwrap_err();
+/// assert_eq!(error.budget(), "run.cost");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    attempts: Option<u64>,
+    within: Option<Duration>,
+    cost: BTreeMap<Cow<'static, str>, u64>,
+}
+
+impl Budget {
+    /// So many attempts, of all its calls together.
+    #[must_use]
+    pub fn attempts(self, attempts: u64) -> Self {
+        Self { attempts: Some(attempts), ..self }
+    }
+
+    /// It calls nothing any more so long after it was begun.
+    #[must_use]
+    pub fn within(self, within: Duration) -> Self {
+        Self { within: Some(within), ..self }
+    }
+
+    /// So much of this unit.
+    #[must_use]
+    pub fn cost(mut self, unit: impl Into<Cow<'static, str>>, at_most: u64) -> Self {
+        self.cost.insert(unit.into(), at_most);
+        self
+    }
+
+    /// Whether one more attempt at this price may be made.
+    ///
+    /// # Errors
+    /// [`UsedUp`], which names the budget.
+    pub fn afford(&self, spent: &Spent, price: Option<&Price>, elapsed: Duration) -> Result<(), UsedUp> {
+        if let Some(allowed) = self.attempts.filter(|allowed| spent.attempts >= *allowed) {
+            return Err(UsedUp::RunAttempts { allowed });
+        }
+        if let Some(allowed) = self.within.filter(|allowed| elapsed >= *allowed) {
+            return Err(UsedUp::RunTime { allowed });
+        }
+        let Some(price) = price else { return Ok(()) };
+        let Some(&allowed) = self.cost.get(&price.unit) else { return Ok(()) };
+        let spent = spent.cost.get(&price.unit).copied().unwrap_or(0);
+        if spent.saturating_add(price.per_attempt) > allowed {
+            let (unit, asked) = (price.unit.to_string(), price.per_attempt);
+            return Err(UsedUp::RunCost { unit, allowed, spent, asked });
+        }
+        Ok(())
+    }
+}
+
+/// What a run has used up, as its records count it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    attempts: u64,
+    cost: BTreeMap<Cow<'static, str>, u64>,
+}
+
+impl Spent {
+    /// So many attempts at this price.
+    pub fn add(&mut self, attempts: u32, price: Option<&Price>) {
+        self.attempts = self.attempts.saturating_add(attempts.into());
+        if let Some(price) = price {
+            let sum = self.cost.entry(price.unit.clone()).or_default();
+            *sum = sum.saturating_add(price.of(attempts));
+        }
+    }
+
+    /// An attempt that was not made after all.
+    pub fn give_back(&mut self, price: Option<&Price>) {
+        self.attempts = self.attempts.saturating_sub(1);
+        if let Some(sum) = price.and_then(|price| self.cost.get_mut(&price.unit)) {
+            *sum = sum.saturating_sub(price.map_or(0, |price| price.per_attempt));
+        }
+    }
+}
+
+/// Which budget is used up. Nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UsedUp {
+    /// The attempts of a run.
+    #[error("the run's budget of {allowed} attempts is used up")]
+    RunAttempts {
+        /// So many.
+        allowed: u64,
+    },
+    /// The time of a run.
+    #[error("the run's time of {allowed:?} is over")]
+    RunTime {
+        /// So long.
+        allowed: Duration,
+    },
+    /// The cost of a run.
+    #[error(
+        "the run's budget of {allowed} {unit} is used up: {spent} are spent, and this attempt costs {asked}"
+    )]
+    RunCost {
+        /// In this unit.
+        unit: String,
+        /// So much.
+        allowed: u64,
+        /// Of which so much is spent.
+        spent: u64,
+        /// What the attempt costs.
+        asked: u64,
+    },
+    /// The cost of an operation.
+    #[error(
+        "the operation's budget of {allowed} {unit} is used up: {spent} are spent, and this attempt costs {asked}"
+    )]
+    OperationCost {
+        /// In this unit.
+        unit: String,
+        /// So much.
+        allowed: u64,
+        /// Of which so much is spent.
+        spent: u64,
+        /// What the attempt costs.
+        asked: u64,
+    },
+    /// The time of an operation: it expired while it waited for its turn.
+    #[error("the operation's time of {allowed:?} passes before its turn comes: it has expired")]
+    OperationTime {
+        /// So long.
+        allowed: Duration,
+    },
+}
+
+impl UsedUp {
+    /// The name of the budget, to be matched on.
+    pub const fn budget(&self) -> &'static str {
+        match self {
+            Self::RunAttempts { .. } => "run.attempts",
+            Self::RunTime { .. } => "run.time",
+            Self::RunCost { .. } => "run.cost",
+            Self::OperationCost { .. } => "operation.cost",
+            Self::OperationTime { .. } => "operation.time",
+        }
+    }
+
+    /// As a record keeps it.
+    pub fn failure(&self) -> RecordedFailure {
+        RecordedFailure {
+            kind: ErrorKind::BudgetExceeded,
+            message: self.to_string(),
+            detail: json!({"budget": self.budget()}),
+        }
+    }
+}

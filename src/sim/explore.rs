@@ -24,7 +24,7 @@ impl Simulation {
     pub fn explore_while(&self, go_on: impl Fn(&Report) -> bool) -> Report {
         let mut report = Report::default();
         let clean = self.try_one(&Schedule::default(), &mut report);
-        report.clean_run_ends(&self.end(&clean), &clean);
+        report.clean_run_ends(&self.end(&clean), &clean, self.fails);
         // All that goes wrong once before anything that goes wrong twice: the first failure is a small one.
         let singles = if self.singles { singles(&clean) } else { Vec::new() };
         let mut pairs = Vec::new();

@@ -74,6 +74,8 @@ pub struct Simulation {
     pub(super) random: u32,
     pub(super) singles: bool,
     pub(super) pairs: bool,
+    /// So many of its runs fail when nothing goes wrong.
+    pub(super) fails: usize,
 }
 
 impl Body for Simulation {
@@ -159,6 +161,7 @@ impl Simulation {
             random: 0,
             singles: true,
             pairs: true,
+            fails: 0,
         };
         simulation.also(Self::TENANT, Self::KEY, workflow, input)
     }
@@ -218,6 +221,13 @@ impl Simulation {
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// So many of its runs fail when nothing goes wrong, because that is what is simulated: what they did is undone.
+    /// Otherwise a workflow that does not succeed then is reported, for its simulation proves little.
+    #[must_use]
+    pub fn fails(self, runs: usize) -> Self {
+        Self { fails: runs, ..self }
     }
 
     /// Adds so many random schedules of up to five incidents.

@@ -165,7 +165,7 @@ async fn trip(ctx: Ctx, minutes: u64) -> Result<(), Failure> {
 }
 
 fn booking(policy: Compensation) -> Simulation {
-    Simulation::of(trip, 60).operator(truthful).engine(move |engine, world| {
+    Simulation::of(trip, 60).fails(1).operator(truthful).engine(move |engine, world| {
         let service = |name| world.service(name, Offer::ReplaysKeyAndLookup);
         engine.compensable(Book(service("hotel"), service("cancellations"), policy.clone()))
     })

@@ -172,6 +172,7 @@ pub mod simulated {
             .operator(truthful)
             .check("a notice and, if it is withdrawn, a correction", sent)
             .check("told once of each", told)
+            .fails(1)
             .singles_only()
     }
 

@@ -65,7 +65,7 @@ pub(crate) use shield::to_the_end;
 pub(crate) use throttle::Purse;
 pub use throttle::{BreakerState, GateReport};
 pub use undo::Compensated;
-pub(crate) use undo::{sharers, undo};
+pub(crate) use undo::{due_for, undo};
 
 use crate::clock::Boot;
 use crate::id::{EscalationId, Tenant};

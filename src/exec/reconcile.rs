@@ -22,7 +22,7 @@ use crate::id::EscalationId;
 use crate::ledger::resolve::{self, Looked, Next, Why};
 use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, Health, Record, apply};
 use crate::payload::Payload;
-use crate::store::{Escalation, EscalationKind, Evidence, Store as _, Ticket};
+use crate::store::{Change, Escalation, EscalationKind, Evidence, Store as _, Ticket};
 use crate::tool::{Call, ToolError};
 
 /// A lookup that fails is tried so often before a person is asked.
@@ -395,9 +395,14 @@ pub(super) async fn confirm(
             return Ok(Confirmed::Unanswered);
         }
     }
+    confirmed(core, op, record, change).await.map(|()| Confirmed::Answered)
+}
+
+/// The confirming lookup is done with, in one transaction with what it has found.
+async fn confirmed(core: &Core, op: &Operation, record: &Record, change: Change) -> Result<(), ExecError> {
     let confirmed =
         apply(record, Event::Confirmed, core.fence, core.now()).map_err(|error| illegal(op, &error))?;
-    core.commit(&op.key, change.record(confirmed)).await.map(|()| Confirmed::Answered)
+    core.commit(&op.key, change.record(confirmed)).await
 }
 
 /// Undoes what is beyond the first effect. The question whether there is more than one is opened all the same, and answered:
@@ -416,9 +421,7 @@ async fn undo_surplus(
     if !left.is_empty() {
         let _ = write!(question.question, " What is beyond the first was to be undone: {}.", left.join("; "));
     }
-    let confirmed =
-        apply(record, Event::Confirmed, core.fence, core.now()).map_err(|error| illegal(op, &error))?;
-    core.commit(&op.key, core.change(None).record(confirmed).escalation(question.clone())).await?;
+    confirmed(core, op, record, core.change(None).escalation(question.clone())).await?;
     if left.is_empty() {
         let answered = escalate::settled(core, question, serde_json::json!({ "undone": surplus }));
         core.commit(&op.key, core.change(None).escalation(answered)).await?;

@@ -42,14 +42,24 @@ pub(super) async fn compensate(core: &Arc<Core>, mut record: Box<Record>) -> Res
         let undone = core.load(&record.tenant, compensation).await?;
         return Ok(Compensated::Undone(undone.decode().unwrap_or_else(|_| Undone::whole())));
     }
-    let sharers = sharers(core, &record).await?;
-    let policy = core.registry.policy_of(record.operation.as_str());
-    match due(&record, record.owner.run, policy, &sharers, true) {
+    match due_for(core, &record, record.owner.run, true).await? {
         Due::Nothing => Ok(Compensated::Nothing),
         Due::Settle(escalation) => Ok(Compensated::Parked { escalation }),
         Due::Leave(why) => Ok(Compensated::Stands(why)),
         Due::Undo | Due::Ask => undo(core, &record).await,
     }
+}
+
+/// What is to be done about an effect that `run` wants undone, or whoever asks for it if there is no run. `allowed`:
+/// somebody has said that it may be undone.
+pub(crate) async fn due_for(
+    core: &Core,
+    record: &Record,
+    run: Option<RunId>,
+    allowed: bool,
+) -> Result<Due, ExecError> {
+    let policy = core.registry.policy_of(record.operation.as_str());
+    Ok(due(record, run, policy, &sharers(core, record).await?, allowed))
 }
 
 /// Undoes a committed effect, and says so on its record.
@@ -134,7 +144,11 @@ async fn carry_through(
                 Err(_) => Undone::whole().detail(answer.response.value()?),
             }),
             Outcome::Parked { escalation } => Compensated::Parked { escalation },
-            Outcome::Later { .. } | Outcome::InProgress => continue,
+            Outcome::Later { until } => {
+                core.clock.sleep(core.now().until(until)).await;
+                continue;
+            }
+            Outcome::InProgress => continue,
             Outcome::Failed(failure) => Compensated::Stands(format!(
                 "undoing it failed: {}: {}",
                 failure.kind.name(),
@@ -208,7 +222,7 @@ async fn left_over(core: &Core, record: &Record, undone: &Undone) -> Result<Vec<
 }
 
 /// Other runs that were answered from this record, and are under way or ended well: they rest on its effect (SAGA-6).
-pub(crate) async fn sharers(core: &Core, record: &Record) -> Result<Vec<RunId>, ExecError> {
+async fn sharers(core: &Core, record: &Record) -> Result<Vec<RunId>, ExecError> {
     let store_failed = |source| failed(&record.key, source);
     let mut sharers = Vec::new();
     for used in core.group.record_uses(&record.tenant, record.id).await.map_err(store_failed)? {

@@ -10,9 +10,9 @@ use super::failure::Failure;
 use super::live::{Live, Stop};
 use super::replay::{Identity, Kind, Replay};
 use super::run::{End, written};
-use crate::exec::{Compensated, ExecError, escalation_of_orphan, look_only, sharers, undo};
+use crate::exec::{Compensated, ExecError, due_for, escalation_of_orphan, look_only, undo};
 use crate::id::{EscalationId, RecordId};
-use crate::ledger::{Divergence, Due, Record, State, due};
+use crate::ledger::{Divergence, Due, Record, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
     Escalation, EscalationKind, PastCall, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
@@ -85,9 +85,7 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
 /// Undoes what the resumed path does not ask for, where that takes nobody's word.
 async fn undone(live: &Live, record: &Record) -> Result<bool, ExecError> {
     let core = &live.engine.core;
-    let policy = core.registry.policy_of(record.operation.as_str());
-    let sharers = sharers(core, record).await?;
-    if due(record, Some(live.id), policy, &sharers, false) != Due::Undo {
+    if due_for(core, record, Some(live.id), false).await? != Due::Undo {
         return Ok(false);
     }
     Ok(matches!(undo(core, record).await?, Compensated::Undone(undone) if undone.is_whole()))

@@ -12,9 +12,9 @@ use super::live::Live;
 use super::replay::{Identity, Kind, Replay};
 use super::resume::{all_effects, settled};
 use super::run::{End, finish_leaving, park, written};
-use crate::exec::{Compensated, ExecError, may_undo, sharers, undo};
+use crate::exec::{Compensated, ExecError, due_for, may_undo, undo};
 use crate::id::{EscalationId, RecordId};
-use crate::ledger::{Due, Record, State, Undone, due};
+use crate::ledger::{Due, Record, State, Undone};
 use crate::payload::{Payload, Stored};
 use crate::store::{Resolution, Run, Step, StepKind, Store as _, StoreError, WaitsOn};
 
@@ -149,9 +149,7 @@ impl<'a> Saga<'a> {
         if let Some(why) = self.stands.get(&record.id) {
             return Ok(Stands::Over(Some(Became::Stands { why: why.clone() })));
         }
-        let sharers = sharers(core, &record).await?;
-        let policy = core.registry.policy_of(record.operation.as_str());
-        match due(&record, Some(live.id), policy, &sharers, false) {
+        match due_for(core, &record, Some(live.id), false).await? {
             Due::Nothing => Ok(Stands::Over(None)),
             Due::Settle(_) => Ok(Stands::Asked),
             Due::Leave(why) => Ok(self.stays(&record, why)),

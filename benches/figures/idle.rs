@@ -75,6 +75,8 @@ impl Store for Counting {
         fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Option<Record>;
         fn record_orphans<'a>(&'a self, after: RecordId, limit: u32) -> Vec<Record>;
         fn record_unconfirmed<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Record>;
+        fn record_expired<'a>(&'a self, after: Timestamp, until: Timestamp, limit: u32) -> Vec<Record>;
+        fn record_expiring<'a>(&'a self, after: Timestamp) -> Option<Timestamp>;
         fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Vec<Use>;
         fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;
         fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Option<Run>;

@@ -42,6 +42,7 @@ mod signals;
 mod simulator;
 mod speed;
 mod subject;
+mod sweep;
 mod timers;
 mod tree;
 mod waiting;
@@ -68,6 +69,7 @@ const ROWS: &[Row] = &[
     ("signals", signals::received),
     ("outbox", messages::outbox),
     ("inbox", messages::inbox),
+    ("sweep", sweep::sqlite),
     ("start", process::start),
     ("memory", process::memory),
     ("memory-waiting", waiting::memory),
@@ -100,6 +102,8 @@ const ROWS: &[Row] = &[
     ("postgres-outbox", postgres::outbox),
     #[cfg(feature = "postgres")]
     ("postgres-inbox", postgres::inbox),
+    #[cfg(feature = "postgres")]
+    ("postgres-sweep", sweep::postgres),
     #[cfg(feature = "postgres")]
     ("postgres-idle", postgres::idle),
 ];

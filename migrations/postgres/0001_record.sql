@@ -65,6 +65,7 @@ CREATE TABLE record (
     escalation    BIGINT,
     not_before    BIGINT,
     confirm_at    BIGINT,
+    kept_until    BIGINT,              -- absent: for ever, or what is left of it
     created_at    BIGINT NOT NULL,
     updated_at    BIGINT NOT NULL,
     in_doubt      BOOLEAN NOT NULL DEFAULT false, -- an earlier attempt of unknown fate went before this one
@@ -76,6 +77,7 @@ CREATE UNIQUE INDEX record_key ON record (tenant, key);
 CREATE INDEX record_run ON record (tenant, run, turn) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (loose) WHERE loose IS NOT NULL;
 CREATE INDEX record_confirm ON record (confirm_at, id) WHERE confirm_at IS NOT NULL;
+CREATE INDEX record_kept ON record (kept_until, id) WHERE kept_until IS NOT NULL;
 
 -- What fenced workers learned too late: appended beside the record, never a change of it.
 CREATE TABLE evidence (
@@ -89,11 +91,13 @@ CREATE TABLE evidence (
     PRIMARY KEY (tenant, record, fence, attempt)
 );
 
--- Payloads that are too large for their rows, by content.
+-- Payloads that are too large for their rows, by content. They go with the last record that refers to them; what other rows
+-- refer to is counted when it is written and never again, so that it stays.
 CREATE TABLE payload (
     tenant TEXT COLLATE "C" NOT NULL,
     digest BYTEA NOT NULL,
     body   TEXT COLLATE "C" NOT NULL,
+    uses   BIGINT NOT NULL,
     PRIMARY KEY (tenant, digest)
 );
 
@@ -110,5 +114,6 @@ CREATE TABLE escalation (
     PRIMARY KEY (tenant, id)
 );
 CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;
+CREATE INDEX escalation_record ON escalation (tenant, record) WHERE record IS NOT NULL;
 CREATE INDEX escalation_run ON escalation (tenant, run, id) WHERE answer IS NULL AND run IS NOT NULL;
 CREATE INDEX escalation_unknown_workflow ON escalation (id) WHERE kind = 7 AND answer IS NULL;

@@ -48,7 +48,7 @@ CREATE TABLE record (
     born          INTEGER NOT NULL REFERENCES birth (revision),
     attempts      INTEGER NOT NULL,
     spent         INTEGER NOT NULL,
-    status        INTEGER NOT NULL CHECK (status BETWEEN 1 AND 6),
+    status        INTEGER NOT NULL CHECK (status BETWEEN 1 AND 7),
     basis         INTEGER NOT NULL,
     outcome       TEXT,                        -- response, failure or reason, by status
     compensation  TEXT,
@@ -57,6 +57,7 @@ CREATE TABLE record (
     escalation    INTEGER,
     not_before    INTEGER,
     confirm_at    INTEGER,
+    kept_until    INTEGER,             -- absent: for ever, or what is left of it
     created_at    INTEGER NOT NULL,
     updated_at    INTEGER NOT NULL,
     in_doubt      INTEGER NOT NULL,            -- an earlier attempt of unknown fate went before this one
@@ -68,6 +69,7 @@ CREATE UNIQUE INDEX record_key ON record (tenant, key);
 CREATE INDEX record_run ON record (run, turn) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (fence) WHERE status = 1 AND run IS NULL;
 CREATE INDEX record_confirm ON record (confirm_at) WHERE confirm_at IS NOT NULL;
+CREATE INDEX record_kept ON record (kept_until) WHERE kept_until IS NOT NULL;
 
 -- What fenced workers learned too late: appended beside the record, never a change of it.
 CREATE TABLE evidence (
@@ -81,11 +83,13 @@ CREATE TABLE evidence (
     PRIMARY KEY (tenant, record, fence, attempt)
 ) STRICT, WITHOUT ROWID;
 
--- Payloads that are too large for their rows, by content.
+-- Payloads that are too large for their rows, by content. They go with the last record that refers to them; what other rows
+-- refer to is counted when it is written and never again, so that it stays.
 CREATE TABLE payload (
     tenant TEXT NOT NULL,
     digest BLOB NOT NULL,
     body   TEXT NOT NULL,
+    uses   INTEGER NOT NULL,
     PRIMARY KEY (tenant, digest)
 ) STRICT;
 
@@ -102,6 +106,7 @@ CREATE TABLE escalation (
     PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;
+CREATE INDEX escalation_record ON escalation (tenant, record) WHERE record IS NOT NULL;
 CREATE INDEX escalation_run ON escalation (tenant, run, id) WHERE answer IS NULL AND run IS NOT NULL;
 CREATE INDEX escalation_unknown_workflow ON escalation (id) WHERE kind = 7 AND answer IS NULL;
 CREATE TRIGGER escalation_first AFTER INSERT ON escalation WHEN NEW.answer IS NOT NULL

@@ -125,6 +125,7 @@ fn first(core: &Core, op: &Operation, used: Option<Document>) -> (Box<Record>, T
 fn unwritten(core: &Core, op: &Operation) -> (Record, Option<Payload>) {
     let now = core.now();
     let spec = op.tool.spec();
+    core.begun.notify_one();
     let (request, large) = op.stored_request(core);
     let record = Record {
         id: RecordId(core.ids.next()),
@@ -148,6 +149,7 @@ fn unwritten(core: &Core, op: &Operation) -> (Record, Option<Payload>) {
         escalation: None,
         not_before: None,
         confirm_at: None,
+        kept_until: spec.retention.until(now),
         created_at: now,
         updated_at: now,
     };

@@ -77,6 +77,7 @@ pub struct ExecutorBuilder {
     lease: Duration,
     reviewers: SharedReviewers,
     publisher: Option<Publisher>,
+    sweeps: bool,
 }
 
 impl ExecutorBuilder {
@@ -116,6 +117,7 @@ impl ExecutorBuilder {
             lease: LEASE,
             reviewers: Arc::new(Named),
             publisher: None,
+            sweeps: false,
         }
     }
 
@@ -226,6 +228,17 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Retires the records whose time is over, by their tools' [`Retention`](crate::ledger::Retention), a few at a time. Unless
+    /// some worker does, everything is kept.
+    pub fn sweep(mut self) -> Self {
+        self.sweeps = true;
+        self
+    }
+
+    pub(crate) fn sweeps(&self) -> bool {
+        self.sweeps
+    }
+
     pub(crate) fn take_publisher(&mut self) -> Option<Publisher> {
         self.publisher.take()
     }
@@ -246,11 +259,12 @@ impl ExecutorBuilder {
     /// # Errors
     /// If a tool or the database was refused. Nothing was changed.
     pub async fn open(mut self) -> Result<Executor, StartError> {
-        let publisher = self.take_publisher();
+        let (publisher, sweeps) = (self.take_publisher(), self.sweeps());
         let core = Core::enrol(self.open_store().await?).await?;
         tokio::spawn(run(Arc::downgrade(&core), None));
         tokio::spawn(beat(Arc::downgrade(&core), None));
         core.begin_publishing(publisher);
+        core.begin_sweeping(sweeps);
         take_up_orphans(&core).await?;
         Ok(Executor::alone(core))
     }

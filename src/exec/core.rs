@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::agenda::Agenda;
@@ -39,6 +40,8 @@ pub(crate) struct Core {
     pub(super) gates: Gates,
     pub(crate) agenda: Arc<Agenda>,
     pub(crate) publishing: Publishing,
+    /// Something has begun whose time will be over one day.
+    pub(super) begun: Arc<Notify>,
     /// Calls whose callers went away, and background lookups.
     pub(crate) tracker: TaskTracker,
     lanes: AtomicU64,
@@ -59,6 +62,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         self.agenda.wake(); // it sees that there is nothing left to do
         self.group.events().notify_one(); // and so does the publisher
+        self.begun.notify_one(); // and whoever sweeps
     }
 }
 
@@ -136,6 +140,7 @@ impl Core {
             gates,
             agenda: Arc::default(),
             publishing: Publishing::default(),
+            begun: Arc::default(),
             tracker: TaskTracker::new(),
             lanes: AtomicU64::new(1),
             closing: AtomicBool::new(false),

@@ -23,6 +23,7 @@ mod pulse;
 mod reconcile;
 mod recorded;
 mod request;
+mod retire;
 mod shield;
 mod throttle;
 mod turn;
@@ -71,7 +72,7 @@ use crate::clock::Boot;
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};
 use crate::payload::Payload;
-use crate::store::{Escalation, Evidence, Resolution, Store as _, Ticket};
+use crate::store::{Escalation, Evidence, Resolution, Retired, Store as _, Ticket};
 use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
@@ -494,6 +495,12 @@ impl Carrier {
     /// Answers from a record that was there before.
     async fn answer(&self, decision: Decision, found: &Record) -> Result<Answered, ExecError> {
         let Self { core, op, .. } = self;
+        let retention = &op.tool.spec().retention;
+        if let Some(touched) = retention.touched(found, core.now()) {
+            let mut change = core.change(None);
+            change.retired.push(Retired::of(found, Some(touched)));
+            core.commit(&op.key, change).await?;
+        }
         let outcome = match decision {
             Decision::Duplicate { response } => Outcome::Done(Answer {
                 response: core.load(&op.tenant, &response).await?,
@@ -512,6 +519,7 @@ impl Carrier {
             },
             Decision::Parked { escalation } => Outcome::Parked { escalation },
             Decision::Abandoned { reason } => Outcome::Abandoned { reason },
+            Decision::Gone { was } => Outcome::Gone { was },
             _ => Outcome::InProgress,
         };
         Ok(Answered { outcome, ticket: None, found: Some(Box::new(found.clone())) })

@@ -100,6 +100,11 @@ impl Operation {
     pub(crate) async fn decide(&self, core: &Core, record: Option<&Record>) -> Result<Decision, ExecError> {
         let mut request = Request { hash: self.hash, stored_rehashed: None };
         if let Some(record) = record
+            && let State::Gone { .. } = record.state
+        {
+            let key = core.tenant_key(&self.tenant).await?;
+            request.stored_rehashed = (record.request_hash == self.hash.keyed(&key)).then_some(self.hash);
+        } else if let Some(record) = record
             && record.request_hash != self.hash
             && record.input_version != self.tool.spec().input_version
         {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId};
-use crate::ledger::{ApprovalError, Basis, Diff, KeyError, RecordedFailure};
+use crate::ledger::{ApprovalError, Basis, Diff, KeyError, RecordedFailure, Was};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{Refusal, StoreError};
 
@@ -45,6 +45,12 @@ pub enum Outcome {
     Abandoned {
         /// Who, and why.
         reason: String,
+    },
+    /// It was done so long ago that its answer is no longer kept (DESIGN 4.10). It was not done again; to do it again takes
+    /// an explicit key revision.
+    Gone {
+        /// How it stood.
+        was: Was,
     },
 }
 

@@ -9,7 +9,7 @@ use super::operation::{Asker, Operation};
 use super::outcome::{ExecError, Outcome};
 use super::{Expect, Wait, carry_out, look_only};
 use crate::id::{EscalationId, RunId};
-use crate::ledger::{Due, Event, Owner, Record, State, Undone, apply, due};
+use crate::ledger::{Due, Event, Owner, Record, State, Undone, Was, apply, due};
 use crate::payload::Payload;
 use crate::store::{Escalation, Refusal, RunState, Store as _, Verdict};
 use crate::tool::Undoing;
@@ -157,7 +157,8 @@ async fn carry_through(
             Outcome::Abandoned { reason } => {
                 Compensated::Stands(format!("nobody knows whether it is undone, and {reason}"))
             }
-            Outcome::Conflict(_) | Outcome::Compensated { .. } => {
+            Outcome::Gone { was: Was::Committed } => Compensated::Undone(Undone::whole()),
+            Outcome::Conflict(_) | Outcome::Compensated { .. } | Outcome::Gone { .. } => {
                 Compensated::Stands("it was to be undone before, in another way".to_owned())
             }
         });

@@ -356,6 +356,14 @@ async fn carried_out(
                 FailureCode::Abandoned,
                 format!("{}: nobody knows whether it happened, and {reason}", op.key),
             ),
+            Outcome::Gone { was } => Failure::coded(
+                FailureCode::Gone,
+                format!(
+                    "{} is {} since long, and its answer is no longer kept; to do it again, give the key a revision",
+                    op.key,
+                    was.name()
+                ),
+            ),
         };
         Box::pin(live.checkpoint(&open.identity, Some(op.hash), failure.payload())).await;
         open.close();

@@ -343,6 +343,12 @@ impl EngineBuilder {
         self.with(|executor| executor.sink(sink))
     }
 
+    /// Retires the records whose time is over, by their tools' [`Retention`](crate::ledger::Retention), a few at a time. Unless
+    /// some worker does, everything is kept.
+    pub fn sweep(self) -> Self {
+        self.with(ExecutorBuilder::sweep)
+    }
+
     /// A run whose process died more often than this, without the run getting anywhere in between, is quarantined.
     pub fn max_deaths(mut self, deaths: u32) -> Self {
         self.max_deaths = deaths;
@@ -361,7 +367,7 @@ impl EngineBuilder {
     /// If a workflow, a tool or the database was refused. Nothing was changed.
     pub async fn start(mut self) -> Result<Engine, StartError> {
         self.checked()?;
-        let publisher = self.executor.take_publisher();
+        let (publisher, sweeps) = (self.executor.take_publisher(), self.executor.sweeps());
         let core = Core::enrol(self.executor.open_store().await?).await?;
         let inner = Arc::new(Inner {
             max_deaths: self.max_deaths,
@@ -375,6 +381,7 @@ impl EngineBuilder {
         tokio::spawn(run_agenda(Arc::downgrade(&core), Some(due.clone())));
         tokio::spawn(beat(Arc::downgrade(&core), Some(due)));
         core.begin_publishing(publisher);
+        core.begin_sweeping(sweeps);
         Ok(Engine { inner })
     }
 }

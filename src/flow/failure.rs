@@ -76,6 +76,8 @@ pub enum FailureCode {
     Abandoned,
     /// It was done and undone; to do it again takes a key revision.
     Compensated,
+    /// It was done so long ago that its answer is no longer kept; to do it again takes a key revision.
+    Gone,
     /// The approval is missing, stale or expired.
     Approval,
     /// Somebody has rejected what was to be approved.

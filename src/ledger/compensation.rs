@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::record::{Record, State};
+use super::record::{Record, State, Was};
 use crate::id::{EscalationId, RunId};
 
 /// When a tool's effects are undone.
@@ -115,6 +115,10 @@ pub fn due(
         (State::Started, Some(_)) if record.escalation.is_some() && record.owner.run == run => {
             record.escalation.map_or(Due::Nothing, Due::Settle)
         }
+        (State::Gone { was: Was::Committed, .. }, _) => {
+            leave("its record's time was over: what is left no longer says how to undo it")
+        }
+        (State::Gone { .. }, _) => Due::Nothing,
         (State::Started, _) => leave("whether it happened is not known for certain"),
         (State::Committed { .. }, None) => leave("its tool cannot undo it"),
         (State::Committed { .. }, Some(_)) if record.owner.run != run => leave("it is another run's"),

@@ -1,7 +1,7 @@
 //! What a request means, in the light of the record that exists.
 
 use super::hash::RequestHash;
-use super::record::{Record, State};
+use super::record::{Record, State, Was};
 use super::retry::RecordedFailure;
 use crate::clock::Timestamp;
 use crate::id::EscalationId;
@@ -13,7 +13,8 @@ pub struct Request {
     /// What the key is bound to.
     pub hash: RequestHash,
     /// The stored request of another version of the input type, read as today's type and hashed again;
-    /// `None` if there was no need, or if it cannot be read so (KEY-5).
+    /// `None` if there was no need, or if it cannot be read so (KEY-5). Of a tombstone: this request's own hash, if the
+    /// keyed one that is left is of it.
     pub stored_rehashed: Option<RequestHash>,
 }
 
@@ -65,6 +66,11 @@ pub enum Decision {
         /// Who, and why.
         reason: String,
     },
+    /// Done long ago: its answer is no longer kept, and it is not done again.
+    Gone {
+        /// How it stood.
+        was: Was,
+    },
 }
 
 /// Decides. Pure: the same arguments always give the same answer.
@@ -88,5 +94,6 @@ pub fn decide(existing: Option<&Record>, request: &Request, facts: &Facts) -> De
             Decision::Compensated { response: response.clone(), compensation: compensation.clone() }
         }
         State::Abandoned { reason } => Decision::Abandoned { reason: reason.clone() },
+        State::Gone { was, .. } => Decision::Gone { was: *was },
     }
 }

@@ -87,6 +87,38 @@ pub enum State {
         /// Who decided so, and why.
         reason: String,
     },
+    /// Its time was over. What is left keeps its key from being taken for new (DESIGN 4.10).
+    Gone {
+        /// How it stood.
+        was: Was,
+        /// The digest of its outcome by the tenant's key, in hexadecimal.
+        outcome: String,
+    },
+}
+
+/// How an operation stood when its record's time was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Was {
+    /// It had happened, once.
+    Committed,
+    /// It had happened and was undone, at least in part.
+    Compensated,
+    /// Nobody knew, and somebody had decided to leave it at that.
+    Abandoned,
+}
+
+impl Was {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Committed, Self::Compensated, Self::Abandoned];
+
+    /// The name used in rows, tables and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::Compensated => "compensated",
+            Self::Abandoned => "abandoned",
+        }
+    }
 }
 
 impl State {
@@ -98,6 +130,7 @@ impl State {
             Self::Failed { .. } => 3,
             Self::Compensated { .. } => 4,
             Self::Abandoned { .. } => 5,
+            Self::Gone { .. } => 7, // 6 stands for what is compensated in part
         }
     }
 
@@ -109,6 +142,7 @@ impl State {
             Self::Failed { .. } => "failed",
             Self::Compensated { .. } => "compensated",
             Self::Abandoned { .. } => "abandoned",
+            Self::Gone { .. } => "gone",
         }
     }
 }
@@ -160,6 +194,8 @@ pub struct Record {
     pub not_before: Option<Timestamp>,
     /// The instant of the confirming lookup that is still to come.
     pub confirm_at: Option<Timestamp>,
+    /// Until when it is kept whole (REC-6). Absent: for ever, or what is left of it.
+    pub kept_until: Option<Timestamp>,
     /// When it was first started: no byte left before this instant.
     pub created_at: Timestamp,
     /// When it last changed.

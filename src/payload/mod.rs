@@ -144,6 +144,14 @@ impl Stored {
         }
     }
 
+    /// Its address, if it is in the payload table.
+    pub(crate) const fn address(&self) -> Option<PayloadDigest> {
+        match self {
+            Self::Inline(_) => None,
+            Self::At(digest) => Some(*digest),
+        }
+    }
+
     /// The text of the column. Canonical JSON never begins with `@`, so the two forms cannot be mixed up.
     pub(crate) fn column(&self) -> Arc<str> {
         match self {

@@ -42,11 +42,12 @@ impl DigestKey {
         serialize()
     }
 
-    fn digest(&self, bytes: &[u8]) -> String {
+    /// HMAC-SHA-256 (RFC 2104).
+    pub(crate) fn digest(&self, bytes: &[u8]) -> [u8; 32] {
         #[allow(clippy::expect_used, reason = "HMAC takes a key of any length (RFC 2104)")]
         let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.0).expect("any length is a key");
         mac.update(bytes);
-        hex(&mac.finalize().into_bytes())
+        mac.finalize().into_bytes().into()
     }
 }
 
@@ -123,7 +124,7 @@ impl<T: Serialize> Serialize for Secret<T> {
                 }
                 // Checked like any payload: two secrets that one spelling would round together are refused.
                 Some(key) => Payload::of(value)
-                    .map(|payload| key.digest(payload.as_str().as_bytes()))
+                    .map(|payload| hex(&key.digest(payload.as_str().as_bytes())))
                     .map_err(|_| S::Error::custom("a secret has no JSON form")),
             })?,
         };

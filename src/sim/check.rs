@@ -9,10 +9,11 @@ use std::time::Duration;
 use super::Touch;
 use super::clock::SimClock;
 use super::machine::Told;
+use crate::clock::{Clock as _, Timestamp};
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::ledger::{ContractClass, OperationKey, Record, State};
 use crate::payload::Stored;
-use crate::store::{Change, Model, Run, RunState, WorkerChange};
+use crate::store::{Change, Model, Retired, Run, RunState, WorkerChange};
 use crate::tool::{Call, ToolSpec};
 
 /// What must not happen, and did.
@@ -167,6 +168,13 @@ impl Checker {
         }
     }
 
+    /// An operation that had a record may happen twice by its nature.
+    pub(super) fn was_repeatable(&self, place: &(Tenant, OperationKey)) -> bool {
+        let seen = self.seen();
+        let record = seen.places.get(place).and_then(|id| seen.records.get(id));
+        record.is_some_and(|record| record.class.repeatable())
+    }
+
     /// The world was asked for this one, and it was not there.
     pub(super) fn is_missing(&self, record: &Record) -> bool {
         self.seen().missing.contains(&(record.tenant.clone(), record.key.clone()))
@@ -181,7 +189,7 @@ impl Checker {
     pub(super) fn wrote<'a>(&self, life: u32, changes: impl Iterator<Item = &'a Change> + Clone) {
         let mut seen = self.seen();
         for change in changes.clone() {
-            seen.wrote(life, change);
+            seen.wrote(life, self.clock.now(), change);
         }
         for change in changes {
             seen.is_whole(change);
@@ -218,7 +226,7 @@ impl Seen {
         self.violations.push(Violation { rule, what });
     }
 
-    fn wrote(&mut self, life: u32, change: &Change) {
+    fn wrote(&mut self, life: u32, now: Timestamp, change: &Change) {
         match change.worker {
             Some(WorkerChange::Enrol { .. }) => drop(self.enrolled.insert(life)),
             Some(WorkerChange::FenceOthers { .. }) => self.enrolled = BTreeSet::from([life]),
@@ -226,6 +234,9 @@ impl Seen {
                 self.violated(Rule::ZombieChangesNothing, format!("life {life} wrote after it was fenced"));
             }
             _ => {}
+        }
+        for retired in change.retired.iter().filter(|retired| !retired.is_kept()) {
+            self.retired(retired, now);
         }
         self.questions.extend(change.escalations.iter().map(|question| question.id));
         if let Some(run) = &change.run {
@@ -305,6 +316,19 @@ impl Seen {
         }
         self.places.insert(place, record.id);
         self.records.insert(record.id, record.clone());
+    }
+
+    /// A record goes, or all of it but digests.
+    fn retired(&mut self, retired: &Retired, now: Timestamp) {
+        let Some(record) = self.records.get(&retired.id) else { return };
+        let early = record.kept_until.is_none_or(|until| now < until);
+        if early || record.state == State::Started || record.escalation.is_some() {
+            let what = format!("{} is {}, and is retired before its time", record.key, record.state.name());
+            self.violated(Rule::WindowOutlivesRetries, what);
+        }
+        if let Some(left) = &retired.left {
+            self.records.insert(retired.id, Record::clone(left));
+        }
     }
 
     fn window_outlives_retries(&mut self, tool: &ToolSpec) {

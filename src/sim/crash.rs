@@ -183,6 +183,10 @@ points! {
     BeforeCompensated = "before-compensated",
     /// The record of an effect says that it is undone.
     AfterCompensated = "after-compensated",
+    /// The time of some records is over; they are there as before.
+    BeforeForgetting = "before-forgetting",
+    /// Records whose time was over are gone, or digests are left of them.
+    AfterForgetting = "after-forgetting",
     /// Events are about to be published: they are durable, and nothing of this try was sent.
     BeforePublish = "before-publish",
     /// The sink has answered; nothing of its answer is recorded.

@@ -51,6 +51,15 @@ pub(super) fn at_rest(
         }
     }
     rest.compare(world, &mut violated);
+    let known: BTreeSet<_> = rest.records.iter().map(|r| (r.tenant.clone(), r.key.clone())).collect();
+    for (place, count) in counts.iter().filter(|(place, count)| **count > 1 && !known.contains(*place)) {
+        if !checker.was_repeatable(place) {
+            violated(
+                Rule::SilentDuplicate,
+                format!("{} happened {count} times, and nothing is recorded", place.1),
+            );
+        }
+    }
     rest.check_undone(&counts, &mut violated);
     if let Some(heard) = world.heard() {
         outbox::compare(&store.aggregates(), &heard, &rest.questions, &mut violated);

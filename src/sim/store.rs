@@ -61,6 +61,9 @@ impl Watched {
         if change.schedule.is_some() {
             return Some(boundary!(BeforeTick, AfterTick));
         }
+        if change.retired.iter().any(|retired| !retired.is_kept()) {
+            return Some(boundary!(BeforeForgetting, AfterForgetting));
+        }
         if !change.documents.is_empty() {
             return Some(boundary!(BeforeDocument, AfterDocument));
         }
@@ -213,6 +216,6 @@ impl Store for Watched {
     }
 
     crate::delegate_reads!(self => self.store;
-        record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
+        record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
     );
 }

@@ -6,9 +6,9 @@ use super::outbox::{Aggregate, OutboxEvent, Published};
 use super::queue::Admission;
 use super::rows::{Escalation, Evidence, Run, Schedule, Signal, Step, Use};
 use crate::clock::Timestamp;
-use crate::id::{Fence, Tenant};
+use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{Basis, Record, State};
-use crate::payload::{DigestKey, Payload, Stored};
+use crate::payload::{DigestKey, Payload, PayloadDigest, Stored};
 
 /// One activation of a run: changes of one lane never overtake one another, and a refused one stops the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,10 +60,56 @@ pub struct Change {
     /// How far aggregates are published, by the same rule as `record`: each is there from its first event on, at revision
     /// 1. Not together with events of the same aggregate.
     pub aggregates: Vec<Aggregate>,
+    /// Records whose time is over, each with what is left of it. One that has changed meanwhile, that somebody asks about or
+    /// that a run that is under way rests on stays as it is.
+    pub retired: Vec<Retired>,
     /// Published events that nobody will ask for any more: each goes, and all before it of its aggregate.
     pub forgotten: Vec<Published>,
     /// A tenant's key for digests of secrets, when it is first seen; a key that exists stays.
     pub tenant_key: Option<(Tenant, DigestKey)>,
+}
+
+/// A record whose time is over, or begins anew.
+#[derive(Clone, Debug)]
+pub struct Retired {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// Its place.
+    pub id: RecordId,
+    /// The revision at which it is retired.
+    pub revision: u32,
+    /// What is left of it, one revision on: nothing, digests, or all of it until later. What belongs to it goes with what
+    /// is said about it: evidence and answered questions with all but the last, and uses with the first.
+    pub left: Option<Box<Record>>,
+    /// The payloads that it referred to, if it does not refer to them any more: each has one use less.
+    pub payloads: Vec<PayloadDigest>,
+}
+
+impl Retired {
+    /// What is left of a record.
+    pub fn of(record: &Record, left: Option<Record>) -> Self {
+        let mut retired = Self {
+            tenant: record.tenant.clone(),
+            id: record.id,
+            revision: record.revision,
+            left: left.map(Box::new),
+            payloads: Vec::new(),
+        };
+        if !retired.is_kept() {
+            let compensation = match &record.state {
+                State::Compensated { compensation, .. } => Some(compensation),
+                _ => None,
+            };
+            let held = [Some(&record.request), record.response(), compensation];
+            retired.payloads = held.into_iter().flatten().filter_map(Stored::address).collect();
+        }
+        retired
+    }
+
+    /// It is kept whole for longer.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.left.as_ref().is_some_and(|left| !matches!(left.state, State::Gone { .. }))
+    }
 }
 
 /// A worker comes or goes.
@@ -169,6 +215,7 @@ impl Change {
             || !self.events.is_empty()
             || !self.aggregates.is_empty()
             || !self.forgotten.is_empty()
+            || !self.retired.is_empty()
     }
 
     /// What a refused change reports of its attempt's own answer (REC-9); nothing if it rests on a lookup or on a

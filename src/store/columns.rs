@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::rows::{Escalation, InQueue, Run, RunState, WaitsOn};
 use crate::clock::Timestamp;
 use crate::id::Name;
-use crate::ledger::{Record, State};
+use crate::ledger::{Record, State, Was};
 use crate::payload::{Payload, Stored};
 
 type Text = Arc<str>;
@@ -25,6 +25,7 @@ pub(super) fn of_record(state: &State) -> (i64, Option<Text>, Option<Text>) {
             (if *whole { code } else { 6 }, Some(response.column()), Some(compensation.column()))
         }
         State::Abandoned { reason } => (code, Some(reason.as_str().into()), None),
+        State::Gone { was, outcome } => (code, Some(format!("{} {outcome}", was.name()).into()), None),
     }
 }
 
@@ -44,8 +45,20 @@ pub(super) fn record_state(
             whole: status == 4,
         },
         (5, Some(reason), None) => State::Abandoned { reason },
+        (7, Some(outcome), None) => {
+            let (name, outcome) = outcome.split_once(' ')?;
+            let was = Was::ALL.into_iter().find(|was| was.name() == name)?;
+            State::Gone { was, outcome: outcome.to_owned() }
+        }
         _ => return None,
     })
+}
+
+/// A row stands as this change would have written it. Until when it is kept may have changed meanwhile, and is no part of any
+/// change but a [retirement](super::Retired).
+pub(super) fn is_same(stored: &Record, written: &Record) -> bool {
+    let kept_until = stored.kept_until;
+    *stored == Record { kept_until, ..written.clone() }
 }
 
 /// All that a change of a record may bring and nearly none does is at its default.

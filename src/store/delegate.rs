@@ -20,7 +20,7 @@
 #[macro_export]
 macro_rules! delegate_reads {
     ($self:ident => $store:expr; all) => {
-        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
+        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
     };
     ($self:ident => $store:expr; $($method:ident)+) => {
         $($crate::delegate_reads!(@$method $self => $store);)+
@@ -43,6 +43,14 @@ macro_rules! delegate_reads {
     (@record_unconfirmed $self:ident => $store:expr) => {
         fn record_unconfirmed(&$self, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::ledger::Record>> {
             $store.record_unconfirmed(until, limit)
+        }
+    };
+    (@record_expired $self:ident => $store:expr) => {
+        fn record_expired(&$self, after: $crate::Timestamp, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::ledger::Record>> {
+            $store.record_expired(after, until, limit)
+        }
+        fn record_expiring(&$self, after: $crate::Timestamp) -> $crate::store::Asked<'_, Option<$crate::Timestamp>> {
+            $store.record_expiring(after)
         }
     };
     (@record_uses $self:ident => $store:expr) => {

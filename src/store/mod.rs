@@ -33,7 +33,7 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 
-pub use change::{Change, Lane, Refusal, Verdict, WorkerChange};
+pub use change::{Change, Lane, Refusal, Retired, Verdict, WorkerChange};
 pub use document::Document;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
@@ -100,6 +100,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>>;
     /// Records whose confirming lookup is due at `until` or before, the earliest first.
     fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>>;
+    /// Records whose time was over between `after` and `until` and which nothing rests on: they are not under way, no question
+    /// about them is open and no lookup to come, and the runs that asked for them have ended or gone on as new. Those whose
+    /// time was over first come first.
+    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>>;
+    /// The earliest instant after `after` at which a record's time is over.
+    fn record_expiring(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>>;
     /// The runs that were answered from a record which another run owns.
     fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>>;
     /// What fenced workers learned about a record too late, the earliest first.

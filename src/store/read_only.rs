@@ -76,6 +76,8 @@ impl Store for ReadOnly {
         record_at(tenant: &'a Tenant, id: RecordId) -> Option<Record>;
         record_orphans(after: RecordId, limit: u32) -> Vec<Record>;
         record_unconfirmed(until: Timestamp, limit: u32) -> Vec<Record>;
+        record_expired(after: Timestamp, until: Timestamp, limit: u32) -> Vec<Record>;
+        record_expiring(after: Timestamp) -> Option<Timestamp>;
         record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<Use>;
         record_evidence(tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;
         run_find(tenant: &'a Tenant, id: RunId) -> Option<Run>;

@@ -133,13 +133,13 @@ fn told(steps: &[Next], contract: &Contract) -> String {
     steps.join("; not there: ").replacen("over; not there: ", "over, ", 1)
 }
 
-/// Nothing is swept yet: every record is kept, whatever is declared.
+/// Until when, if some worker sweeps.
 fn kept(retention: &Retention) -> String {
     let span = span(retention.keep_for);
     match retention.mode {
-        RetentionMode::Keep => "kept".to_owned(),
-        RetentionMode::Tombstone => format!("kept (declared: digests after {span})"),
-        RetentionMode::Forget => format!("kept (declared: forgotten after {span})"),
+        RetentionMode::Keep => "for ever".to_owned(),
+        RetentionMode::Tombstone => format!("whole for {span}, then digests"),
+        RetentionMode::Forget => format!("for {span}, then its key is new"),
     }
 }
 

@@ -100,8 +100,8 @@ fn name(verdict: &Verdict) -> &'static str {
 
 fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
-        Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Evidence, FenceOthers, Many,
-        NewRecord, NewRun, Payload, Receive, Remember, Retire, Signal, Step, TenantKey, Use,
+        Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Evidence, FenceOthers, Forget,
+        Many, NewRecord, NewRun, Payload, Receive, Remember, Retire, Signal, Step, TenantKey, Use,
     };
     let all = [
         Enrol,
@@ -125,6 +125,7 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         Admit,
         Document,
         Remember,
+        Forget,
     ];
     let mut wanted: BTreeSet<_> = all.into_iter().map(|kind| (kind, "admitted")).collect();
     wanted.extend(all.into_iter().filter(|kind| *kind != Enrol).map(|kind| (kind, "fenced")));

@@ -44,6 +44,7 @@ pub(crate) fn started() -> Record {
         not_before: None,
         in_doubt: false,
         confirm_at: None,
+        kept_until: None,
         created_at: Timestamp(10),
         updated_at: Timestamp(10),
     }

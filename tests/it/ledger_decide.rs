@@ -1,6 +1,6 @@
 //! What the ledger answers: every state, against every request, alive or not.
 
-use counterfoil::ledger::{Decision, Facts, Record, Request, RequestHash, State, decide};
+use counterfoil::ledger::{Decision, Facts, Record, Request, RequestHash, State, Was, decide};
 use counterfoil::{EscalationId, Timestamp};
 
 use crate::ledger_apply::{failure, json, started};
@@ -10,7 +10,7 @@ fn record(state: State) -> Record {
 }
 
 /// Each state, with the name it has in the table.
-fn states() -> [(&'static str, Record); 8] {
+fn states() -> [(&'static str, Record); 9] {
     let compensated =
         |whole| State::Compensated { response: json("first"), compensation: json("undone"), whole };
     [
@@ -25,6 +25,7 @@ fn states() -> [(&'static str, Record); 8] {
         ("compensated", record(compensated(true))),
         ("partly", record(compensated(false))),
         ("abandoned", record(State::Abandoned { reason: "ann: leave it".into() })),
+        ("gone", record(State::Gone { was: Was::Compensated, outcome: "00".into() })),
     ]
 }
 
@@ -40,6 +41,7 @@ fn answer(name: &str, alive: bool) -> Decision {
             Decision::Compensated { response: json("first"), compensation: json("undone") }
         }
         ("abandoned", _) => Decision::Abandoned { reason: "ann: leave it".into() },
+        ("gone", _) => Decision::Gone { was: Was::Compensated },
         _ => unreachable!("{name} is not in the table"),
     }
 }

@@ -363,7 +363,11 @@ fn forgetting_before_the_last_retry_is_refused() {
         Err(ContractError::RetentionBelowHorizon { kept, horizon })
     );
     for mode in [RetentionMode::Tombstone, RetentionMode::Keep] {
-        assert_eq!(of(Retention { mode, keep_for: Duration::ZERO }), Ok(()), "nothing is forgotten");
+        assert_eq!(
+            of(Retention { mode, ..Retention::forget_after(Duration::ZERO) }),
+            Ok(()),
+            "nothing is forgotten"
+        );
     }
 }
 

@@ -1,13 +1,13 @@
-//! Does the simulator bite where effects are undone, shared and told of? Engines with one protection of these taken away.
+//! Does the simulator bite where effects are undone, shared, told of and forgotten? Engines with one protection of these taken away.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::ledger::{Compensation, EffectClass, Finding, State, Undone};
+use counterfoil::ledger::{Compensation, EffectClass, Finding, Record, Retention, State, Undone};
 use counterfoil::sim::{Failing, Offer, Rule, Service, Simulation, truthful};
 use counterfoil::store::{Asked, Change, EscalationKind, StepKind, Store, Use, Verdict};
 use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Failure, Key, RecordId, Tenant};
+use counterfoil::{Ctx, Failure, Key, RecordId, Tenant, Timestamp};
 use serde_json::Value;
 
 /// What is taken away.
@@ -35,9 +35,19 @@ enum Mutation {
     MarkedAhead,
     /// An aggregate is not marked as published.
     NotMarked,
+    /// Of a record whose time is over, nothing is left where digests should be.
+    NoTombstone,
+    /// Records look thirty days older to whoever sweeps.
+    RetiredEarly,
+    /// That a record is retired is acknowledged and not written.
+    NotRetired,
+    /// That a record was asked for, and is kept for longer, is acknowledged and not written.
+    NotTouched,
 }
 
 use Mutation as M;
+
+const DAY: Duration = Duration::from_hours(24);
 
 #[derive(Debug)]
 struct Mutant {
@@ -74,6 +84,9 @@ impl Mutant {
             M::NoEvents => change.events.clear(),
             M::MarkedAhead => change.aggregates.iter_mut().for_each(|marked| marked.published += 1),
             M::NotMarked if !change.aggregates.is_empty() => return None,
+            M::NoTombstone => change.retired.iter_mut().for_each(|retired| retired.left = None),
+            M::NotRetired if !change.retired.is_empty() => return None,
+            M::NotTouched if change.retired.iter().any(|retired| retired.left.is_some()) => return None,
             _ => {}
         }
         Some(change)
@@ -99,6 +112,25 @@ impl Store for Mutant {
             M::NoSharers => Box::pin(async { Ok(Vec::new()) }),
             _ => self.store.record_uses(tenant, id),
         }
+    }
+
+    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+        if self.mutation != M::RetiredEarly {
+            return self.store.record_expired(after, until, limit);
+        }
+        Box::pin(async move {
+            let mut expired = self.store.record_expired(after, until.after(30 * DAY), limit).await?;
+            for record in &mut expired {
+                for at in [&mut record.created_at, &mut record.updated_at] {
+                    at.0 -= i64::try_from((30 * DAY).as_micros()).unwrap();
+                }
+            }
+            Ok(expired)
+        })
+    }
+
+    fn record_expiring(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        self.store.record_expiring(after)
     }
 
     counterfoil::delegate_reads!(self => self.store; record_find record_at record_orphans record_unconfirmed record_evidence
@@ -188,6 +220,7 @@ fn a_shared_effect_stands_wherever_it_is_crashed() {
 fn mutants() -> Vec<(Mutation, Simulation, Rule)> {
     let booked = || booking(Compensation::Automatic);
     let outbox = || crate::sim_outbox::simulation();
+    let late = crate::sim_scenarios::asked_again_later;
     let own = |name: &str| Rule::Own(name.to_owned());
     vec![
         (M::NoUndoing, booked(), Rule::NothingDropped),
@@ -201,6 +234,10 @@ fn mutants() -> Vec<(Mutation, Simulation, Rule)> {
         (M::NoEvents, outbox(), own("what is told is told of what happened")),
         (M::MarkedAhead, outbox(), Rule::SilentLoss),
         (M::NotMarked, outbox(), Rule::NothingDropped),
+        (M::NoTombstone, late(Retention::tombstone_after(DAY)), Rule::SilentDuplicate),
+        (M::RetiredEarly, late(Retention::forget_after(20 * DAY)), Rule::WindowOutlivesRetries),
+        (M::NotRetired, late(Retention::tombstone_after(DAY)), Rule::NothingDropped),
+        (M::NotTouched, late(Retention::forget_after(6 * DAY).from_last_access()), Rule::SilentDuplicate),
     ]
 }
 

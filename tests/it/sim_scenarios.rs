@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::flow::{RunError, Workflow};
-use counterfoil::ledger::Finding;
+use counterfoil::ledger::{Finding, Retention};
 use counterfoil::payload::Stored;
 use counterfoil::sim::{
     CrashPoint, End, Happened, Offer, Replay, Rule, Schedule, Service, Simulation, Stop, World, truthful,
@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::sim::{Blind, Looks, Natural, Rejects, Replays, ReplaysAndLooks, quick};
-use crate::sim_forgets::Forgets;
 
 /// A bill: its number says which one it is, and the amount is what can be got wrong about it.
 #[derive(Clone, Serialize, Deserialize)]
@@ -474,24 +473,62 @@ fn a_provider_timeout_after_commit() {
     }
 }
 
-/// Bill 7 is paid, and somebody asks for it again ten days later: does the record still stand?
-fn asked_again_later(forgotten_after: Option<Duration>) -> Simulation {
-    let simulation = paying(pay).singles_only().beside("late retry", |engine, world| async move {
-        world.sleep(Duration::from_hours(240)).await;
-        ask(engine, pay, bill(100), "late").await
-    });
-    match forgotten_after {
-        Some(window) => simulation
-            .engine(move |engine, _| engine.wrap_store(move |store| Arc::new(Forgets::new(store, window)))),
-        None => simulation,
+/// The same bank, whose records are kept for so long.
+struct PayFor(Service, Retention);
+
+impl Tool for PayFor {
+    const NAME: &'static str = "pay";
+    type Effect = effect::Payment;
+    type Contract = contract::Lookup;
+    type Input = Bill;
+    type Output = Value;
+
+    fn key(&self, bill: &Bill) -> Option<Key> {
+        Some(Key::of(Self::NAME).target(&bill.number))
+    }
+
+    fn retention(&self) -> Retention {
+        self.1
+    }
+
+    async fn call(&self, call: &Call, bill: &Bill) -> Result<Done<Value>, ToolError> {
+        self.0.create(call, &bill.number).await
     }
 }
+
+impl Reconcile for PayFor {
+    async fn reconcile(&self, call: &Call, bill: &Bill) -> Result<Finding<Value>, ToolError> {
+        self.0.find(call, &bill.number).await
+    }
+}
+
+async fn pay_for(ctx: Ctx, bill: Bill) -> Result<Value, Failure> {
+    ctx.call::<PayFor>(bill).await
+}
+
+/// Bill 7 is paid, and somebody asks for it again five and ten days later: does the record still stand?
+pub(crate) fn asked_again_later(retention: Retention) -> Simulation {
+    Simulation::of(pay_for, bill(100))
+        .engine(move |engine, world| {
+            engine.tool(PayFor(world.service("bank", Offer::Lookup), retention)).sweep()
+        })
+        .check("paid once", |end| end.exactly_once_if_succeeded("bank", "7"))
+        .singles_only()
+        .beside("late retry", |engine, world| async move {
+            world.sleep(5 * DAY).await;
+            let _ = ask(engine.clone(), pay_for, bill(100), "later").await;
+            world.sleep(5 * DAY).await;
+            ask(engine, pay_for, bill(100), "late").await
+        })
+}
+
+const DAY: Duration = Duration::from_hours(24);
 
 // The record expires before the last retry has come: in `forget` mode the key is new then, and the bill is paid
 // twice. That is the risk, and it is a check that fails with nothing else going wrong.
 #[test]
 fn a_record_that_expired_too_early() {
-    let report = asked_again_later(Some(Duration::from_hours(24))).explore();
+    let report = asked_again_later(Retention::forget_after(DAY)).explore();
     let broken: Vec<_> = report.failures().iter().flat_map(|f| &f.violations).map(|v| &v.rule).collect();
     assert!(broken.contains(&&Rule::Own("paid once".into())), "{report}");
     assert!(broken.contains(&&Rule::SilentDuplicate), "{report}");
@@ -501,10 +538,22 @@ fn a_record_that_expired_too_early() {
 // A window that outlives the retries forgets nothing that is asked for; nor does a record that is kept.
 #[test]
 fn a_record_that_outlives_its_retries() {
-    asked_again_later(Some(Duration::from_hours(480))).explore().assert_ok();
-    let kept = asked_again_later(None);
-    assert_eq!(heard(&tried(&kept, ""), "late retry"), r#"{"id":"bank-1"}"#);
-    kept.explore().assert_ok();
+    for retention in [Retention::forget_after(100 * DAY), Retention::keep()] {
+        let kept = asked_again_later(retention);
+        assert_eq!(heard(&tried(&kept, ""), "late retry"), r#"{"id":"bank-1"}"#);
+        kept.explore().assert_ok();
+    }
+}
+
+// Under tombstones the same shows nothing of the kind: whoever comes too late is told that it is done, and that its answer is
+// no longer kept.
+#[test]
+fn a_record_that_expired_and_left_a_tombstone() {
+    let left = asked_again_later(Retention::tombstone_after(DAY));
+    let first = tried(&left, "");
+    let told = heard(&first, "late retry");
+    assert!(told.contains("is committed since long, and its answer is no longer kept"), "{told}");
+    left.explore().assert_ok();
 }
 
 // Two runs share one effect: the first owns it, and that the other uses it is recorded.

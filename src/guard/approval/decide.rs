@@ -219,6 +219,7 @@ fn decision(
         escalation: None,
         not_before: None,
         confirm_at: None,
+        kept_until: None, // what a person decided is kept
         created_at: at,
         updated_at: at,
     }

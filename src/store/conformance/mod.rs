@@ -30,6 +30,7 @@ pub mod memory;
 pub mod outbox;
 pub mod queue;
 pub mod record;
+pub mod retention;
 pub mod run;
 pub mod sample;
 pub mod schedule;
@@ -162,6 +163,15 @@ macro_rules! conformance_cases {
                 orphans_are_limited,
                 unconfirmed_ones_are_due,
                 uses_are_listed_by_run;
+            retention:
+                expired_ones_are_listed,
+                what_is_needed_stays,
+                finished_history_may_go,
+                a_tombstone_keeps_its_key,
+                a_forgotten_key_is_new,
+                may_be_kept_for_longer,
+                large_payloads_go_with_the_last_record,
+                what_has_changed_stays;
             run:
                 comes_back_as_it_was_written,
                 hostile_text_is_text,
@@ -272,6 +282,7 @@ mod tests {
             ("outbox", include_str!("outbox.rs")),
             ("queue", include_str!("queue.rs")),
             ("record", include_str!("record.rs")),
+            ("retention", include_str!("retention.rs")),
             ("run", include_str!("run.rs")),
             ("schedule", include_str!("schedule.rs")),
             ("step", include_str!("step.rs")),

@@ -94,6 +94,7 @@ impl Sample {
             escalation: None,
             not_before: None,
             confirm_at: None,
+            kept_until: None,
             in_doubt: false,
             created_at: Timestamp(1_000),
             updated_at: Timestamp(1_000),

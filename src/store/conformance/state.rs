@@ -69,6 +69,11 @@ impl Names {
             self.records.insert(record.id);
             self.keys.insert(record.key.clone());
             self.instants.extend(record.confirm_at);
+            self.instants.extend(record.kept_until);
+        }
+        for retired in &change.retired {
+            self.tenants.insert(retired.tenant.clone());
+            self.records.insert(retired.id);
         }
         for event in &change.events {
             self.tenants.insert(event.tenant.clone());
@@ -134,6 +139,8 @@ impl State {
                 state.note(format!("schedule_due {} {limit}", until.0), &schedules);
                 let records = store.record_unconfirmed(until, limit).await;
                 state.note(format!("record_unconfirmed {} {limit}", until.0), &records);
+                let records = store.record_expired(Timestamp::MIN, until, limit).await;
+                state.note(format!("record_expired {} {limit}", until.0), &records);
             }
         }
         for limit in [3, u32::MAX] {
@@ -148,6 +155,7 @@ impl State {
             let admitted = store.queue_admitted(queue, *fence, Timestamp::MIN).await;
             state.note(format!("queue_admitted {queue} {fence}"), &admitted);
         }
+        state.note("record_expiring".into(), &store.record_expiring(Timestamp::MIN).await);
         state.note("next_due".into(), &store.next_due(Timestamp::MIN).await);
         for tenant in &names.tenants {
             state.ask_tenant(store, names, tenant).await;

@@ -8,6 +8,7 @@ mod document;
 mod memory;
 mod outbox;
 mod queue;
+mod retention;
 mod schedule;
 mod tables;
 
@@ -261,6 +262,14 @@ impl Store for Model {
 
     fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
         self.ask(move |tables| tables.record_unconfirmed(until, limit))
+    }
+
+    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+        self.ask(move |tables| tables.record_expired(after, until, limit))
+    }
+
+    fn record_expiring(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        self.ask(move |tables| tables.record_expiring(after))
     }
 
     fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {

@@ -7,6 +7,7 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::store::columns::is_same;
 use crate::store::queue::Bucket;
 use crate::store::{
     Aggregate, COMMAND, Change, Document, Escalation, EscalationKind, Evidence, History, OutboxEvent,
@@ -20,14 +21,15 @@ type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
 pub(super) struct Tables {
     workers: BTreeMap<Fence, Worker>,
     tenant_keys: BTreeMap<Tenant, DigestKey>,
-    payloads: BTreeMap<(Tenant, [u8; 32]), Payload>,
+    /// Each with its uses.
+    pub(super) payloads: BTreeMap<(Tenant, [u8; 32]), (Payload, u32)>,
     pub(super) runs: BTreeMap<RunId, Run>,
     run_keys: BTreeMap<(Tenant, Name, String), RunId>,
     steps: BTreeMap<(Tenant, RunId), Steps>,
     pub(super) records: BTreeMap<RecordId, Record>,
-    record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
+    pub(super) record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
     pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), Use>,
-    evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
+    pub(super) evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
     pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
     pub(super) queues: BTreeMap<String, Bucket>,
     pub(super) schedules: BTreeMap<(Tenant, String), Schedule>,
@@ -153,7 +155,10 @@ impl Tables {
         let schedule = change.schedule.as_deref().map(|schedule| self.has_schedule(schedule));
         let memory = change.memory.as_deref().map(|memory| self.memories.has(memory));
         let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
-        let record = change.record.as_deref().map(|record| self.records.get(&record.id) == Some(record));
+        let record = change
+            .record
+            .as_deref()
+            .map(|record| self.records.get(&record.id).is_some_and(|stored| is_same(stored, record)));
         let steps = change.steps.iter().map(|step| {
             self.step(step)
                 .is_some_and(|stored| stored.input_hash == step.input_hash && stored.value == step.value)
@@ -194,8 +199,12 @@ impl Tables {
             self.memories.write(memory);
         }
         self.write_outbox(change);
+        for retired in &change.retired {
+            self.retire(retired);
+        }
         for (tenant, payload) in &change.payloads {
-            self.payloads.entry((tenant.clone(), payload.digest().0)).or_insert_with(|| payload.clone());
+            let place = (tenant.clone(), payload.digest().0);
+            self.payloads.entry(place).or_insert_with(|| (payload.clone(), 0)).1 += 1;
         }
         if let Some((tenant, key)) = &change.tenant_key {
             self.tenant_keys.entry(tenant.clone()).or_insert_with(|| key.clone());
@@ -206,7 +215,10 @@ impl Tables {
             }
             self.runs.insert(run.id, run);
         }
-        if let Some(record) = change.record.as_deref().cloned() {
+        if let Some(mut record) = change.record.as_deref().cloned() {
+            if let Some(stored) = self.records.get(&record.id) {
+                record.kept_until = stored.kept_until; // that is for retirement alone to change
+            }
             debug_assert!(
                 self.records.get(&record.id).is_none_or(|stored| is_same_operation(stored, &record)),
                 "what was asked never changes, and other stores do not write it again: {record:?}"
@@ -505,7 +517,7 @@ impl Tables {
     }
 
     pub(super) fn payload_find(&self, tenant: &Tenant, digest: PayloadDigest) -> Option<Payload> {
-        self.payloads.get(&(tenant.clone(), digest.0)).cloned()
+        self.payloads.get(&(tenant.clone(), digest.0)).map(|(payload, _)| payload.clone())
     }
 }
 

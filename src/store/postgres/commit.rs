@@ -19,8 +19,8 @@ use super::judge::judge;
 use super::pool::Trouble;
 use super::statement::{Batch, Statements, texts};
 use super::{
-    Fate, Postgres, StoreError, Writer, escalation, failure, fate, outbox, payload, record, run, signal,
-    step, worker,
+    Fate, Postgres, StoreError, Writer, escalation, failure, fate, outbox, payload, record, retention, run,
+    signal, step, worker,
 };
 use crate::id::Fence;
 use crate::store::{Change, Refusal, Run, Verdict, WorkerChange};
@@ -67,6 +67,7 @@ pub(super) fn must_be_judged(change: &Change) -> bool {
         || !change.documents.is_empty()
         || change.memory.is_some()
         || !change.forgotten.is_empty()
+        || !change.retired.is_empty()
         || (change.fence.is_none() && change.needs_fence())
 }
 
@@ -89,6 +90,7 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
             && change.events.is_empty()
             && change.aggregates.is_empty()
             && change.forgotten.is_empty()
+            && change.retired.is_empty()
             && change.tenant_key.is_none()
             && change.prune.is_none();
         alone && change.fence == Some(fence) && change.lane.is_none()
@@ -323,5 +325,6 @@ pub(super) fn statements() -> Vec<String> {
     ]);
     all.extend(texts(&[&outbox::MARK])); // never with events of the same aggregate
     all.push(run::CLAIM.to_owned());
+    all.extend(retention::statements());
     all
 }

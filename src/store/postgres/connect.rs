@@ -139,11 +139,14 @@ impl Connector {
             if !options.distributed {
                 // What writes finds its rows by the keys that it conflicts with: one plan for good. What asks could be
                 // answered by way of another index, too, and which one is better does not show in a table that is
-                // still empty: so its plan is not kept. Every join of ours is by key.
+                // still empty: so its plan is not kept. Every join of ours is by key, and what is asked for in an order
+                // is read in it, a page at a time: a bitmap would have all of it sorted for each page.
                 let kept =
                     if purpose == Purpose::Writing { "force_generic_plan" } else { "force_custom_plan" };
                 set("plan_cache_mode", kept);
-                for planner in ["enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"] {
+                for planner in
+                    ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"]
+                {
                     set(planner, "off");
                 }
             }

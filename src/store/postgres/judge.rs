@@ -9,7 +9,8 @@ use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
 use super::{
-    Fate, document, escalation, fate, memory, outbox, queue, record, run, schedule, signal, step, worker,
+    Fate, document, escalation, fate, memory, outbox, queue, record, retention, run, schedule, signal, step,
+    worker,
 };
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
@@ -163,6 +164,7 @@ async fn write_one(
     for event in &change.forgotten {
         outbox::forget(connection, event).await?;
     }
+    retention::retire(connection, &change.retired).await?;
     if let Some(memory) = &change.memory
         && let Some(refusal) = memory::write(connection, memory).await?
     {

@@ -22,6 +22,7 @@ mod payload;
 mod pool;
 mod queue;
 mod record;
+mod retention;
 mod run;
 mod schedule;
 mod signal;
@@ -152,6 +153,14 @@ impl Store for Postgres {
 
     fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
         Box::pin(record::unconfirmed(&self.readers, until, limit))
+    }
+
+    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+        Box::pin(retention::expired(&self.readers, after, until, limit))
+    }
+
+    fn record_expiring(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        Box::pin(retention::expiring(&self.readers, after))
     }
 
     fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {

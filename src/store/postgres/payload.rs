@@ -9,13 +9,13 @@ use crate::id::Tenant;
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::Change;
 
-/// Content-addressed: what is there already is the same.
+/// Content-addressed: what is there already is the same, and has more uses.
 pub(super) static INSERT: Insert = Insert {
     name: "payloads",
     table: "payload",
-    columns: &[("tenant", Kind::Text), ("digest", Kind::Bytes), ("body", Kind::Text)],
+    columns: &[("tenant", Kind::Text), ("digest", Kind::Bytes), ("body", Kind::Text), ("uses", Kind::Number)],
     constants: &[],
-    tail: "ON CONFLICT DO NOTHING",
+    tail: "ON CONFLICT (tenant, digest) DO UPDATE SET uses = payload.uses + excluded.uses",
     holds: None,
 };
 
@@ -33,8 +33,12 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let rows = changes.iter().flat_map(|c| &c.payloads);
     let mut rows: Vec<_> = rows.map(|(tenant, payload)| (tenant, payload.digest().0, payload)).collect();
     rows.sort_by_key(|(tenant, digest, _)| (tenant.as_str(), *digest));
-    batch.insert(&INSERT, &rows, |(tenant, digest, payload), row| {
+    // Each once, for a statement cannot write a row twice.
+    let rows: Vec<_> = rows.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)).collect();
+    batch.insert(&INSERT, &rows, |alike, row| {
+        let (tenant, digest, payload) = &alike[0];
         row.text(tenant.as_str()).bytes(digest).text(payload.as_str());
+        row.number(i64::try_from(alike.len()).unwrap_or(i64::MAX));
     });
     let mut rows: Vec<_> = changes.iter().filter_map(|c| c.tenant_key.as_ref()).collect();
     rows.sort_by_key(|(tenant, _)| tenant.as_str());
@@ -70,11 +74,33 @@ pub(super) async fn add(
     tenant: &Tenant,
     payload: &Payload,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query("INSERT INTO payload (tenant, digest, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
+    let add = "INSERT INTO payload (tenant, digest, body, uses) VALUES ($1, $2, $3, 1) \
+               ON CONFLICT (tenant, digest) DO UPDATE SET uses = payload.uses + 1";
+    sqlx::query(add)
         .bind(tenant.as_str())
         .bind(payload.digest().0.to_vec())
         .bind(escaped(payload.as_str()).into_owned())
         .execute(connection)
         .await
         .map(drop)
+}
+
+/// One use less of each, which may stand there several times; with the last one it goes.
+pub(super) async fn release(
+    connection: &mut PgConnection,
+    uses: &[(&Tenant, PayloadDigest)],
+) -> Result<(), sqlx::Error> {
+    for sql in [
+        "UPDATE payload p SET uses = p.uses - n.uses FROM (SELECT tenant, digest, count(*) AS uses \
+         FROM (SELECT unnest($1::text[]) AS tenant, unnest($2::bytea[]) AS digest) u GROUP BY tenant, digest) n \
+         WHERE p.tenant = n.tenant AND p.digest = n.digest",
+        "DELETE FROM payload p USING (SELECT unnest($1::text[]) AS tenant, unnest($2::bytea[]) AS digest) n \
+         WHERE p.tenant = n.tenant AND p.digest = n.digest AND p.uses <= 0",
+    ] {
+        let tenants: Vec<_> = uses.iter().map(|(tenant, _)| tenant.as_str().to_owned()).collect();
+        let digests: Vec<_> = uses.iter().map(|(_, digest)| digest.0.to_vec()).collect();
+        let query = sqlx::query(sql).bind(tenants).bind(digests).persistent(false);
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
+use crate::store::columns::is_same;
 use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 
 /// Inserts a record at revision 1. One whose key or place is taken is not written, and missed when rows are counted.
@@ -45,6 +46,7 @@ pub(super) static INSERT: Insert = Insert {
         ("not_before", Kind::Number),
         ("confirm_at", Kind::Number),
         ("in_doubt", Kind::Flag),
+        ("kept_until", Kind::Number),
     ],
     constants: &[],
     tail: IF_NEW,
@@ -73,6 +75,7 @@ pub(super) static INSERT_USUAL: Insert = Insert {
         ("fence", Kind::Number),
         ("loose", Kind::Number),
         ("updated_at", Kind::Number),
+        ("kept_until", Kind::Number),
     ],
     constants: &[("revision", "1"), ("attempts", "1"), ("status", "1"), ("basis", FIRST_BASIS)],
     tail: IF_NEW,
@@ -98,6 +101,7 @@ pub(super) static INSERT_IN_TURN: Insert = Insert {
         ("fence", Kind::Number),
         ("loose", Kind::Number),
         ("updated_at", Kind::Number),
+        ("kept_until", Kind::Number),
         ("turn", Kind::Number),
     ],
     constants: &[("revision", "1"), ("attempts", "1"), ("status", "1"), ("basis", FIRST_BASIS)],
@@ -173,7 +177,7 @@ const NEVER_STORED: &[(&str, &str)] = &[
     ("created_at", "0"),
 ];
 
-/// All that a later revision may change. A usual row's unbound columns arrive here as their defaults.
+/// All that a later revision may change; until when it is kept is changed by `retention` alone. A usual row's unbound columns arrive here as their defaults.
 const MOVE_ON: &str = "ON CONFLICT (tenant, id) DO UPDATE SET fence = excluded.fence, loose = excluded.loose, \
     revision = -excluded.revision, attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, \
     basis = excluded.basis, outcome = excluded.outcome, compensation = excluded.compensation, \
@@ -200,6 +204,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
         bind_worker(record, row);
         bind_outcome(record, i64::from(record.revision), row);
         bind_unusual(record, row);
+        row.some_number(record.kept_until.map(|at| at.0));
     });
     let (usual, others): (Vec<_>, Vec<_>) = old.into_iter().partition(|record| columns::is_usual(record));
     batch.insert(&MOVE_USUAL, &usual, |record, row| bind_move(record, row));
@@ -235,7 +240,7 @@ fn bind_usual_start(record: &Record, row: &mut Row<'_>) {
     bind_request(record, row);
     row.number(record.created_at.0);
     bind_worker(record, row);
-    row.number(record.updated_at.0);
+    row.number(record.updated_at.0).some_number(record.kept_until.map(|at| at.0));
 }
 
 fn bind_worker(record: &Record, row: &mut Row<'_>) {
@@ -271,7 +276,7 @@ fn bind_unusual(record: &Record, row: &mut Row<'_>) {
         .flag(record.in_doubt);
 }
 
-fn read(row: &PgRow) -> Result<Record, StoreError> {
+pub(super) fn read(row: &PgRow) -> Result<Record, StoreError> {
     let mut c = Columns::of("record", row);
     let mut record = Record {
         id: RecordId(c.take()?),
@@ -300,6 +305,7 @@ fn read(row: &PgRow) -> Result<Record, StoreError> {
         escalation: None,
         not_before: None,
         confirm_at: None,
+        kept_until: None,
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
     };
@@ -313,6 +319,7 @@ fn read(row: &PgRow) -> Result<Record, StoreError> {
     record.escalation = c.take::<Option<i64>>()?.map(EscalationId);
     record.not_before = c.take::<Option<i64>>()?.map(Timestamp);
     record.confirm_at = c.take::<Option<i64>>()?.map(Timestamp);
+    record.kept_until = c.take::<Option<i64>>()?.map(Timestamp);
     record.created_at = Timestamp(c.take()?);
     record.updated_at = Timestamp(c.take()?);
     record.in_doubt = c.take()?;
@@ -325,11 +332,12 @@ macro_rules! select {
         concat!(
             "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, turn, step, \
              call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
-             scope, escalation, not_before, confirm_at, created_at, updated_at, in_doubt FROM record ",
+             scope, escalation, not_before, confirm_at, kept_until, created_at, updated_at, in_doubt FROM record ",
             $tail
         )
     };
 }
+pub(super) use select;
 
 pub(super) async fn find(
     pool: &Pool,
@@ -399,7 +407,7 @@ pub(super) async fn is_taken(connection: &mut PgConnection, record: &Record) -> 
 pub(super) async fn is_written(connection: &mut PgConnection, record: &Record) -> Result<bool, sqlx::Error> {
     let query = sqlx::query(AT).persistent(false).bind(record.tenant.as_str()).bind(record.id.0);
     let row = query.fetch_optional(connection).await?;
-    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *record)))
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| is_same(&stored, record))))
 }
 
 /// The same use again says nothing new.

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use super::statement::{Batch, Part, inserts};
 use super::{
     StoreError, Writer, document, escalation, failure, memory, outbox, payload, primary_code, queue, record,
-    run, schedule, signal, step, worker,
+    retention, run, schedule, signal, step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -44,6 +44,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
             || !change.documents.is_empty()
             || change.memory.is_some()
             || !change.forgotten.is_empty()
+            || !change.retired.is_empty()
             || unguarded.is_some_and(|fence| !guarded(fence))
     })
 }
@@ -173,6 +174,9 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     }
     for event in &change.forgotten {
         outbox::forget(connection, event).await?;
+    }
+    for retired in &change.retired {
+        retention::retire(connection, retired).await?;
     }
     if let Some(memory) = &change.memory {
         memory::write(connection, memory).await?;

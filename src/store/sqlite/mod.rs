@@ -16,6 +16,7 @@ mod outbox;
 mod payload;
 mod queue;
 mod record;
+mod retention;
 mod run;
 mod schedule;
 mod signal;
@@ -57,6 +58,12 @@ pub(crate) use {commit::rollback, transaction::carry_out};
 /// The migrations in their order, for hosts that run them with a tool of their own.
 pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
     open::MIGRATIONS.iter().copied()
+}
+
+/// The statements that are put together from parts. For tests that prepare and explain them.
+#[doc(hidden)]
+pub fn statements() -> impl Iterator<Item = &'static str> {
+    retention::statements()
 }
 
 /// The embedded store.
@@ -165,6 +172,14 @@ impl Store for Sqlite {
 
     fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
         Box::pin(record::unconfirmed(&self.readers, until, limit))
+    }
+
+    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+        Box::pin(retention::expired(&self.readers, after, until, limit))
+    }
+
+    fn record_expiring(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        Box::pin(retention::expiring(&self.readers, after))
     }
 
     fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {

@@ -9,11 +9,11 @@ use crate::id::Tenant;
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::Change;
 
-/// Content-addressed: what is there already is the same.
+/// Content-addressed: what is there already is the same, and has one use more.
 static INSERT: Insert = Insert {
-    head: "INSERT INTO payload (tenant, digest, body) SELECT column1, column2, column3",
+    head: "INSERT INTO payload (tenant, digest, body, uses) SELECT column1, column2, column3, 1",
     columns: 3,
-    tail: "ON CONFLICT DO NOTHING",
+    tail: "ON CONFLICT DO UPDATE SET uses = uses + 1",
 };
 
 /// The first key of a tenant stays.
@@ -64,8 +64,30 @@ pub(super) async fn add(
     tenant: &Tenant,
     payload: &Payload,
 ) -> Result<(), sqlx::Error> {
-    let query =
-        sqlx::query("INSERT INTO payload (tenant, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING");
-    let query = query.bind(tenant.text()).bind(payload.digest().0.to_vec()).bind(payload.text());
-    query.execute(connection).await.map(drop)
+    sqlx::query(
+        "INSERT INTO payload (tenant, digest, body, uses) VALUES (?, ?, ?, 1) \
+         ON CONFLICT DO UPDATE SET uses = uses + 1",
+    )
+    .bind(tenant.text())
+    .bind(payload.digest().0.to_vec())
+    .bind(payload.text())
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+/// One use less; with the last one it goes.
+pub(super) async fn release(
+    connection: &mut SqliteConnection,
+    tenant: &Tenant,
+    digest: PayloadDigest,
+) -> Result<(), sqlx::Error> {
+    for sql in [
+        "UPDATE payload SET uses = uses - 1 WHERE tenant = ?1 AND digest = ?2",
+        "DELETE FROM payload WHERE tenant = ?1 AND digest = ?2 AND uses <= 0",
+    ] {
+        let query = sqlx::query(sql).bind(tenant.text()).bind(digest.0.to_vec());
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
 }

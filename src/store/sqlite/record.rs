@@ -9,6 +9,7 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
+use crate::store::columns::is_same;
 use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 
 /// Inserts a record at revision 1, or moves one on by exactly one revision. A fenced worker gets a NULL
@@ -17,35 +18,22 @@ use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 static UPSERT: Insert = Insert {
     head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
            step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
-           turn, call_id, spent, compensation, scope, escalation, not_before, confirm_at, in_doubt) \
+           kept_until, turn, call_id, spent, compensation, scope, escalation, not_before, confirm_at, in_doubt) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
            column11, \
            (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
            column13, column14, column15, column16, column17, column18, column19, \
-           column21, column22, column23, column24, column25, column26, column27, column28, column29",
-    columns: 29,
+           column21, column22, column23, column24, column25, column26, column27, column28, column29, column30",
+    columns: 30,
     tail: MOVE_ON,
 };
 
 /// The same for a record with nothing unusual about it, as nearly all are: the columns that it leaves at their
-/// defaults are not bound. Of the 29, each costs a fiftieth of writing the row.
+/// defaults are not bound. Of the 30, each costs a fiftieth of writing the row.
 static UPSERT_USUAL: Insert = Insert {
     head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
            step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
-           spent, in_doubt) \
-           SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
-           column11, \
-           (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
-           column13, column14, column15, column16, column17, column18, column19, 0, 0",
-    columns: 20,
-    tail: MOVE_ON,
-};
-
-/// The same for the start of one in a turn of its run's loop. What follows needs no turn, for that never changes.
-static INSERT_IN_TURN: Insert = Insert {
-    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
-           step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
-           turn, spent, in_doubt) \
+           kept_until, spent, in_doubt) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
            column11, \
            (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
@@ -54,7 +42,20 @@ static INSERT_IN_TURN: Insert = Insert {
     tail: MOVE_ON,
 };
 
-/// All that a later revision may change. A usual row's unbound columns arrive here as their defaults.
+/// The same for the start of one in a turn of its run's loop. What follows needs no turn, for that never changes.
+static INSERT_IN_TURN: Insert = Insert {
+    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
+           step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
+           kept_until, turn, spent, in_doubt) \
+           SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
+           column11, \
+           (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
+           column13, column14, column15, column16, column17, column18, column19, column21, column22, 0, 0",
+    columns: 22,
+    tail: MOVE_ON,
+};
+
+/// All that a later revision may change; until when it is kept is changed by `retention` alone. A usual row's unbound columns arrive here as their defaults.
 const MOVE_ON: &str = "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
     revision = CASE WHEN record.revision = excluded.revision - 1 AND record.key = excluded.key \
     AND record.tenant = excluded.tenant THEN excluded.revision END, \
@@ -114,10 +115,11 @@ fn bind_usual((record, writer): &(&Record, Option<Fence>), row: &mut Row<'_>) {
         .value(record.external_ref.clone())
         .value(record.created_at.0)
         .value(record.updated_at.0)
-        .value(writer.map(|fence| fence.0));
+        .value(writer.map(|fence| fence.0))
+        .value(record.kept_until.map(|at| at.0));
 }
 
-fn read(row: &SqliteRow) -> Result<Record, StoreError> {
+pub(super) fn read(row: &SqliteRow) -> Result<Record, StoreError> {
     let mut c = Columns::of("record", row);
     let mut record = Record {
         id: RecordId(c.take()?),
@@ -146,6 +148,7 @@ fn read(row: &SqliteRow) -> Result<Record, StoreError> {
         escalation: None,
         not_before: None,
         confirm_at: None,
+        kept_until: None,
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
     };
@@ -159,6 +162,7 @@ fn read(row: &SqliteRow) -> Result<Record, StoreError> {
     record.escalation = c.take::<Option<i64>>()?.map(EscalationId);
     record.not_before = c.take::<Option<i64>>()?.map(Timestamp);
     record.confirm_at = c.take::<Option<i64>>()?.map(Timestamp);
+    record.kept_until = c.take::<Option<i64>>()?.map(Timestamp);
     record.created_at = Timestamp(c.take()?);
     record.updated_at = Timestamp(c.take()?);
     record.in_doubt = c.take()?;
@@ -171,11 +175,12 @@ macro_rules! select {
         concat!(
             "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, turn, step, \
              call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
-             scope, escalation, not_before, confirm_at, created_at, updated_at, in_doubt FROM record ",
+             scope, escalation, not_before, confirm_at, kept_until, created_at, updated_at, in_doubt FROM record ",
             $tail
         )
     };
 }
+pub(super) use select;
 
 pub(super) async fn find(
     pool: &SqlitePool,
@@ -234,7 +239,7 @@ pub(super) async fn is_written(
     record: &Record,
 ) -> Result<bool, sqlx::Error> {
     let row = sqlx::query(select!("WHERE id = ?")).bind(record.id.0).fetch_optional(connection).await?;
-    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *record)))
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| is_same(&stored, record))))
 }
 
 static INSERT_USE: Insert = Insert {

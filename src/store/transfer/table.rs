@@ -64,7 +64,7 @@ pub(in crate::store) const TABLES: [Table; 22] = [
     Table {
         name: "payload",
         key: &["tenant", "digest"],
-        columns: &[text("tenant"), bytes("digest"), text("body")],
+        columns: &[text("tenant"), bytes("digest"), text("body"), number("uses")],
     },
     Table {
         name: "record",
@@ -96,6 +96,7 @@ pub(in crate::store) const TABLES: [Table; 22] = [
             number("escalation"),
             number("not_before"),
             number("confirm_at"),
+            number("kept_until"),
             number("created_at"),
             number("updated_at"),
             flag("in_doubt"),

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::{ErrorKind, Record, RecordedFailure, State as Outcome};
+use counterfoil::ledger::{ErrorKind, Record, RecordedFailure, Retention, State as Outcome};
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
     Admission, Change, Contradiction, Difference, Document, Escalation, EscalationKind, Evidence, Forgotten,
-    InQueue, Lane, Memory, MemorySource, MemoryWrite, Model, Queue, Resolution, Run, RunState, Signal, Step,
-    StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
+    InQueue, Lane, Memory, MemorySource, MemoryWrite, Model, Queue, Resolution, Retired, Run, RunState,
+    Signal, Step, StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
@@ -37,6 +37,7 @@ pub(super) enum Kind {
     Admit,
     Document,
     Remember,
+    Forget,
 }
 
 /// Writes random changes, most of which make sense.
@@ -87,6 +88,10 @@ impl Author {
                     self.records.retain(|known| known.id != record.id);
                     self.records.extend(model.record_at(&record.tenant, record.id).await.unwrap());
                 }
+                for retired in &change.retired {
+                    self.records.retain(|known| known.id != retired.id);
+                    self.records.extend(model.record_at(&retired.tenant, retired.id).await.unwrap());
+                }
                 if let Some(run) = change.run.as_deref() {
                     self.runs.retain(|known| known.id != run.id);
                     self.runs.extend(model.run_find(&run.tenant, run.id).await.unwrap());
@@ -125,7 +130,7 @@ impl Author {
         }
         let worker = self.worker();
         let change = worker.change();
-        let (kind, change) = match self.below(40) {
+        let (kind, change) = match self.below(44) {
             0 => (Kind::Enrol, self.enrol()),
             1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
@@ -142,6 +147,7 @@ impl Author {
             29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
             32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
+            40..=43 => (Kind::Forget, Change { retired: self.retired(&worker), ..change }),
             38 => (Kind::Document, Change { documents: self.documents(&worker), ..change }),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
             37 => (Kind::Remember, Change { memory: Some(Box::new(self.memory(&worker))), ..change }),
@@ -205,6 +211,7 @@ impl Author {
             (record.id, record.tenant) = (taken.id, taken.tenant);
         }
         record.confirm_at = self.instant();
+        record.kept_until = self.instant();
         record.scope = Some(self.text());
         if self.one_in(10) {
             record.state = self.outcome();
@@ -231,6 +238,33 @@ impl Author {
             record.tenant = sample::tenant("another");
         }
         record
+    }
+
+    /// Some records go, as they are or as they were, or are kept for longer.
+    fn retired(&mut self, worker: &Sample) -> Vec<Retired> {
+        let mut retired: Vec<Retired> = Vec::new();
+        for _ in 0..=self.below(3) {
+            let record = self.record(worker);
+            let revision = if self.one_in(8) { record.revision.saturating_sub(1) } else { record.revision };
+            let record = Record { revision, ..record };
+            let left = match self.below(3) {
+                0 => None,
+                1 => Some(Record { revision: revision + 1, kept_until: self.instant(), ..record.clone() }),
+                _ => {
+                    let key = DigestKey::new([3; 32]);
+                    Retention::tombstone_after(Duration::ZERO).left(
+                        &record,
+                        Duration::ZERO,
+                        &key,
+                        Timestamp::MAX,
+                    )
+                }
+            };
+            if retired.iter().all(|other| other.id != record.id) {
+                retired.push(Retired::of(&record, left));
+            }
+        }
+        retired
     }
 
     fn outcome(&mut self) -> Outcome {

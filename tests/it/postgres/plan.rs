@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 52] = [
+const HOT: [(&str, &[&str]); 56] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -27,6 +27,18 @@ const HOT: [(&str, &[&str]); 52] = [
         ],
     ),
     ("FROM record WHERE confirm_at <= $1", &["record_confirm on record", "confirm_at <= $1"]),
+    (
+        "FROM record WHERE kept_until >= $1",
+        &[
+            "record_kept on record",
+            "(kept_until >= $1) AND (kept_until <= $2)",
+            "escalation_record on escalation a",
+            "use_record on use u",
+            "run_pkey on run r",
+        ],
+    ),
+    ("SELECT min(kept_until)", &["record_kept on record", "kept_until > $1"]),
+    ("WITH gone AS (", &["record_pkey on record", "escalation_record on escalation e"]),
     ("FROM record WHERE tenant = $1 AND run = $2", &["record_run on record", "(tenant = $1) AND (run = $2)"]),
     ("FROM run WHERE tenant = $1 AND id = $2", &["run_pkey on run", "(tenant = $1) AND (id = $2)"]),
     (
@@ -136,7 +148,8 @@ const HOT: [(&str, &[&str]); 52] = [
         "FROM memory_contradiction WHERE tenant = $1 AND memory = ANY($2)",
         &["memory_contradiction_pkey on memory_contradiction", "(memory = ANY ($2))"],
     ),
-    ("FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
+    ("SELECT body FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
+    ("DELETE FROM payload p", &["payload_pkey on payload", "(tenant = (n.tenant)) AND (digest = n.digest)"]),
     ("UPDATE worker SET lease_until", &["worker_pkey on worker", "fence = $2"]),
     ("UPDATE run SET version", &["run_pkey on run r", "AND (id = u_2.id)", "run_pkey on run\n"]),
     (
@@ -153,7 +166,7 @@ async fn every_statement_prepares_and_none_reads_a_whole_table() {
     // As the store's own connections are. One plan for all arguments, made at this moment.
     run(
         &mut connection,
-        "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; \
+        "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; \
          SET plan_cache_mode = force_generic_plan",
     )
     .await;
@@ -224,8 +237,8 @@ async fn explain(connection: &mut PgConnection, sql: &str) -> String {
 fn statements() -> Vec<String> {
     let mut statements = counterfoil::store::postgres::statements();
     for (file, text) in sources() {
-        if file == "connect.rs" || file == "open.rs" {
-            continue; // these set up, and may look where they like
+        if file == "connect.rs" || file == "open.rs" || file == "retention.rs" {
+            continue; // these set up, and may look where they like; this one is put together
         }
         let (mut select, mut last) = (String::new(), String::new());
         for (before, text, _) in literals(&text) {
@@ -266,10 +279,10 @@ async fn fill(connection: &mut PgConnection) {
         ),
         format!(
             "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, step, \
-             fence, loose, revision, attempts, status, basis, outcome, created_at, updated_at, confirm_at) \
+             fence, loose, revision, attempts, status, basis, outcome, created_at, updated_at, confirm_at, kept_until) \
              SELECT i, {tenant}, 'pay:' || i, 'pay', 1, '{{}}', {hash}, 1, CASE WHEN i % 20 > 0 THEN 1 + (i / 10) END, 'pay/1', \
              1 + i % 300, CASE WHEN i % 2000 = 0 THEN 1 + i % 300 END, 1, 1, CASE WHEN i % 2000 = 0 THEN 1 ELSE 2 END, 0, \
-             CASE WHEN i % 2000 > 0 THEN '{{}}' END, 0, 0, CASE WHEN i % 1000 = 1 THEN i END FROM generate_series(1, {records}) i"
+             CASE WHEN i % 2000 > 0 THEN '{{}}' END, 0, 0, CASE WHEN i % 1000 = 1 THEN i END, i FROM generate_series(1, {records}) i"
         ),
         format!(
             "INSERT INTO step (tenant, run, kind, name, id, value, at) SELECT {tenant}, 1 + i / 5, 1, 'load', '' || i, \
@@ -292,7 +305,7 @@ async fn fill(connection: &mut PgConnection) {
              FROM generate_series(1, {runs}) i"
         ),
         format!(
-            "INSERT INTO payload (tenant, digest, body) SELECT {tenant}, decode(md5('' || i), 'hex'), '{{}}' \
+            "INSERT INTO payload (tenant, digest, body, uses) SELECT {tenant}, decode(md5('' || i), 'hex'), '{{}}', 1 \
              FROM generate_series(1, {runs}) i"
         ),
         format!(

@@ -1,0 +1,117 @@
+//! Retention: records go when their time is over, a few at a time (REC-6).
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use super::core::Core;
+use super::outcome::ExecError;
+use crate::clock::Timestamp;
+use crate::ledger::Record;
+use crate::store::{Change, Refusal, Retired, Store as _, StoreError, Verdict};
+
+/// So many are retired in one transaction. They hold up what others write for as long as that takes.
+const AT_ONCE: u32 = 32;
+/// For so many times as long as a transaction took, nothing is swept.
+const REST: u32 = 4;
+/// While anything is begun, what may go by now is looked for so often, or as often as the shortest retention asks for.
+const OFTEN: Duration = Duration::from_hours(1);
+const AT_MOST: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// Retires records from now on, if that is wanted.
+    pub(crate) fn begin_sweeping(self: &std::sync::Arc<Self>, sweeps: bool) {
+        if sweeps {
+            tokio::spawn(sweep(std::sync::Arc::downgrade(self)));
+        }
+    }
+}
+
+/// Retires what may go, until this worker ends. Several workers may: what one has retired is not there for the others.
+///
+/// # Crash
+/// What was not retired is found again.
+async fn sweep(weak: Weak<Core>) {
+    while let Some(core) = weak.upgrade() {
+        let mut next = match sweep_all(&core).await {
+            Ok(next) => next,
+            Err(Stop::Fenced) => return,
+            Err(Stop::Failed(error)) => {
+                tracing::warn!(%error, "records whose time is over could not be retired, and will be later");
+                None
+            }
+        };
+        if core.is_closing() {
+            return;
+        }
+        let (clock, begun, often) = (core.clock.clone(), core.begun.clone(), often(&core));
+        drop(core); // or this worker would live for as long as its records
+        loop {
+            let sleep = next.map(|at| clock.sleep(clock.now().until(at)));
+            tokio::select! {
+                biased; // chance is drawn in one place only, or no simulation could be repeated
+                () = async { if let Some(sleep) = sleep { sleep.await } }, if next.is_some() => break,
+                () = begun.notified() => {}
+            }
+            if weak.strong_count() == 0 {
+                return;
+            }
+            // Its time may come sooner; and what has come to its end meanwhile may go.
+            let look = clock.now().after(often);
+            next = Some(next.map_or(look, |next| next.min(look)));
+        }
+    }
+}
+
+fn often(core: &Core) -> Duration {
+    let spans = core.registry.specs().into_iter().map(|spec| spec.retention.keep_for);
+    spans.min().unwrap_or(OFTEN).clamp(AT_MOST, OFTEN)
+}
+
+enum Stop {
+    /// Another worker has taken over.
+    Fenced,
+    Failed(ExecError),
+}
+
+/// Retires all that may go by now. When the time of the next one is over, if one's is.
+async fn sweep_all(core: &Core) -> Result<Option<Timestamp>, Stop> {
+    let mut after = Timestamp::MIN;
+    loop {
+        let now = core.now();
+        let page = core.group.record_expired(after, now, AT_ONCE).await.map_err(failed)?;
+        let Some(last) = page.last() else {
+            return core.group.record_expiring(now).await.map_err(failed);
+        };
+        after = last.kept_until.unwrap_or(after);
+        let began = core.clock.boot();
+        let change = retire(core, &page, now).await?;
+        // Not through the queue: what is queued beside it would have to be judged change by change.
+        match core.group.store().commit(&[change]).await.map_err(failed)?.as_slice() {
+            [Verdict::Refused(Refusal::Fenced)] => return Err(Stop::Fenced),
+            [Verdict::Refused(refusal)] => {
+                return Err(failed(StoreError::Io { detail: refusal.to_string() }));
+            }
+            _ => {}
+        }
+        core.clock.sleep(began.until(core.clock.boot()) * REST).await;
+    }
+}
+
+/// What is left of each.
+async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, Stop> {
+    let mut change = core.change(None);
+    for record in page {
+        let key = core.tenant_key(&record.tenant).await.map_err(Stop::Failed)?;
+        let spec = core.registry.find(record.operation.as_str()).map(|tool| tool.spec());
+        // Of a tool that is not here it is not known that its keys may be taken for new.
+        let (retention, horizon) = spec.map_or_else(Default::default, |s| (s.retention, s.retry.horizon()));
+        let left = retention.left(record, horizon, &key, now);
+        tracing::debug!(tenant = %record.tenant, key = %record.key, left = left.is_some(), "its time is over");
+        change.retired.push(Retired::of(record, left));
+    }
+    Ok(change)
+}
+
+fn failed(source: StoreError) -> Stop {
+    Stop::Failed(ExecError::Store { key: "the records whose time is over".to_owned(), source })
+}

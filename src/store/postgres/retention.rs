@@ -1,0 +1,142 @@
+//! Records whose time is over, and what is left of them.
+
+use std::collections::HashSet;
+
+use sqlx::postgres::{PgArguments, PgConnection};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Postgres, Row as _};
+
+use super::pool::Pool;
+use super::record::{read, select};
+use super::{StoreError, payload, sound};
+use crate::clock::Timestamp;
+use crate::ledger::Record;
+use crate::store::{Retired, columns};
+
+/// Nobody rests on it or asks about it. A run that is under way rests on all that it did since it last went on as new. (The
+/// OFFSET keeps the planner from looking through all open questions of the tenant instead.)
+macro_rules! at_rest {
+    () => {
+        " AND record.status <> 1 AND record.escalation IS NULL AND record.confirm_at IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM (SELECT answer FROM escalation a WHERE a.tenant = record.tenant \
+         AND a.record = record.id OFFSET 0) e WHERE e.answer IS NULL) \
+         AND NOT EXISTS (SELECT 1 FROM run r WHERE r.tenant = record.tenant AND r.id = record.run \
+         AND r.state NOT IN (3, 4) AND record.turn >= r.base) \
+         AND NOT EXISTS (SELECT 1 FROM use u JOIN run r ON r.tenant = u.tenant AND r.id = u.run \
+         WHERE u.tenant = record.tenant AND u.record = record.id AND r.state NOT IN (3, 4) AND u.turn >= r.base) "
+    };
+}
+
+const EXPIRED: &str = concat!(
+    select!("WHERE kept_until >= $1 AND kept_until <= $2"),
+    at_rest!(),
+    "ORDER BY kept_until, id LIMIT "
+);
+
+pub(super) async fn expired(
+    pool: &Pool,
+    after: Timestamp,
+    until: Timestamp,
+    limit: u32,
+) -> Result<Vec<Record>, StoreError> {
+    // Not as an argument: for a limit that it does not know, the planner sorts all that has expired for each page.
+    let sql = format!("{EXPIRED}{limit}");
+    let query = || sqlx::query(AssertSqlSafe(sql.as_str())).bind(after.0).bind(until.0);
+    Ok(sound(&pool.all(query).await?, read))
+}
+
+pub(super) async fn expiring(pool: &Pool, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    let query = || sqlx::query(EXPIRING).bind(after.0);
+    let next = pool.optional(query).await?.map(|row| row.try_get::<Option<i64>, _>(0));
+    Ok(next.transpose().map_err(|error| super::failure(&error))?.flatten().map(Timestamp))
+}
+
+const EXPIRING: &str = "SELECT min(kept_until) FROM record WHERE kept_until > $1";
+
+const KEEP: &str = "UPDATE record SET revision = n.revision + 1, kept_until = n.kept_until \
+    FROM (SELECT unnest($1::text[]) AS tenant, unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS revision, \
+    unnest($4::bigint[]) AS kept_until) n \
+    WHERE record.tenant = n.tenant AND record.id = n.id AND record.revision = n.revision";
+
+const TOMBSTONE: &str = concat!(
+    "WITH gone AS (UPDATE record SET revision = n.revision + 1, status = n.status, outcome = n.outcome, \
+     request = n.request, request_hash = n.request_hash, compensation = NULL, step = NULL, call_id = NULL, \
+     external_ref = NULL, scope = NULL, not_before = NULL, kept_until = NULL \
+     FROM (SELECT unnest($1::text[]) AS tenant, unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS revision, \
+     unnest($4::bigint[]) AS status, unnest($5::text[]) AS outcome, unnest($6::text[]) AS request, \
+     unnest($7::bytea[]) AS request_hash) n \
+     WHERE record.tenant = n.tenant AND record.id = n.id AND record.revision = n.revision",
+    at_rest!(),
+    "RETURNING record.tenant, record.id), \
+     evidence AS (DELETE FROM evidence e USING gone WHERE e.tenant = gone.tenant AND e.record = gone.id), \
+     questions AS (DELETE FROM escalation e USING gone WHERE e.tenant = gone.tenant AND e.record = gone.id) \
+     SELECT id FROM gone"
+);
+
+const FORGET: &str = concat!(
+    "WITH gone AS (DELETE FROM record USING (SELECT unnest($1::text[]) AS tenant, unnest($2::bigint[]) AS id, \
+     unnest($3::bigint[]) AS revision) n \
+     WHERE record.tenant = n.tenant AND record.id = n.id AND record.revision = n.revision",
+    at_rest!(),
+    "RETURNING record.tenant, record.id), \
+     evidence AS (DELETE FROM evidence e USING gone WHERE e.tenant = gone.tenant AND e.record = gone.id), \
+     uses AS (DELETE FROM use u USING gone WHERE u.tenant = gone.tenant AND u.record = gone.id), \
+     questions AS (DELETE FROM escalation e USING gone WHERE e.tenant = gone.tenant AND e.record = gone.id) \
+     SELECT id FROM gone"
+);
+
+/// For the test that explains them.
+pub(super) fn statements() -> impl Iterator<Item = String> {
+    [EXPIRING, KEEP, TOMBSTONE, FORGET].map(ToOwned::to_owned).into_iter().chain([format!("{EXPIRED}32")])
+}
+
+/// Looks once more whether anybody rests on them: since they were listed, a run may have been answered from one. (One that is
+/// answered from it in this very moment is told so when it is replayed.)
+pub(super) async fn retire(connection: &mut PgConnection, retired: &[Retired]) -> Result<(), sqlx::Error> {
+    let (kept, over): (Vec<_>, Vec<_>) = retired.iter().partition(|retired| retired.is_kept());
+    let (left, gone): (Vec<_>, Vec<_>) = over.into_iter().partition(|retired| retired.left.is_some());
+    if !kept.is_empty() {
+        let until: Vec<_> = records(&kept).map(|record| record.kept_until.map(|at| at.0)).collect();
+        places(KEEP, &kept).bind(until).execute(&mut *connection).await?;
+    }
+    if !left.is_empty() {
+        let (mut status, mut outcomes) = (Vec::new(), Vec::new());
+        for record in records(&left) {
+            let (code, outcome, _) = columns::of_record(&record.state);
+            status.push(code);
+            outcomes.push(outcome.map(|outcome| outcome.to_string()));
+        }
+        let requests: Vec<_> = records(&left).map(|record| record.request.column().to_string()).collect();
+        let hashes: Vec<_> = records(&left).map(|record| record.request_hash.column()).collect();
+        let query = places(TOMBSTONE, &left).bind(status).bind(outcomes).bind(requests).bind(hashes);
+        release(connection, &left, query).await?;
+    }
+    if !gone.is_empty() {
+        release(connection, &gone, places(FORGET, &gone)).await?;
+    }
+    Ok(())
+}
+
+/// Retires them, and the payloads of those that were.
+async fn release(
+    connection: &mut PgConnection,
+    retired: &[&Retired],
+    retire: Query<'static, Postgres, PgArguments>,
+) -> Result<(), sqlx::Error> {
+    let rows = retire.fetch_all(&mut *connection).await?;
+    let ids: HashSet<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let gone = retired.iter().filter(|retired| ids.contains(&retired.id.0));
+    let uses: Vec<_> = gone.flat_map(|r| r.payloads.iter().map(|digest| (&r.tenant, *digest))).collect();
+    if uses.is_empty() { Ok(()) } else { payload::release(connection, &uses).await }
+}
+
+fn records<'a>(retired: &'a [&'a Retired]) -> impl Iterator<Item = &'a Record> {
+    retired.iter().filter_map(|retired| retired.left.as_deref())
+}
+
+fn places(sql: &'static str, retired: &[&Retired]) -> Query<'static, Postgres, PgArguments> {
+    let tenants: Vec<_> = retired.iter().map(|retired| retired.tenant.as_str().to_owned()).collect();
+    let ids: Vec<_> = retired.iter().map(|retired| retired.id.0).collect();
+    let revisions: Vec<_> = retired.iter().map(|retired| i64::from(retired.revision)).collect();
+    sqlx::query(sql).bind(tenants).bind(ids).bind(revisions).persistent(false)
+}

@@ -62,8 +62,9 @@ fn noticed<C: Own>(
         }
         (with, without)
     });
-    let measure =
-        format!("p99 of guarded calls by {CALLERS} callers while {RECORDS} expired records are swept ÷ without");
+    let measure = format!(
+        "p99 of guarded calls by {CALLERS} callers while {RECORDS} expired records are swept ÷ without"
+    );
     let (with, without) = (Values::new("µs", with), Values::new("µs", without));
     Ok(vec![Finding::ratio(row, measure, with, without).at_most(2.0, 1.3)])
 }

@@ -13,8 +13,7 @@ use super::message::{Prompt, Reply};
 use crate::flow::EngineBuilder;
 use crate::id::Name;
 use crate::ledger::{
-    Backoff, Contract, ContractClass, EffectClass, ErrorKind, Finding, Key, Package, Quota, Retention,
-    RetryPolicy,
+    Backoff, Contract, ContractClass, EffectClass, ErrorKind, Finding, Key, Package, Quota, RetryPolicy,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, RegisterError, ToolError, ToolSpec, Unprepared};
@@ -96,7 +95,7 @@ fn spec(name: &str, retry: RetryPolicy) -> Result<ToolSpec, RegisterError> {
         effect,
         contract: Contract::new(ContractClass::Blind), // it may be asked again: that does no harm
         retry,
-        retention: Retention::default(),
+        retention: effect.retention(),
         quota: Quota::default(),
         divergence: effect.divergence(),
         input_version: 1,

@@ -26,7 +26,6 @@ mod request;
 mod retire;
 mod shield;
 mod throttle;
-mod turn;
 mod undo;
 
 use std::future::Future;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::retention::Retention;
+
 /// What a tool does to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -79,6 +81,13 @@ impl EffectClass {
     /// Must be reconcilable, or sent where the provider itself prevents the duplicate.
     pub const fn needs_reconcile(self) -> bool {
         matches!(self, Self::Payment)
+    }
+
+    /// How long its records are kept, unless the tool says otherwise: thirty days whole. Then the key of what leaves a mark stays
+    /// taken, by a tombstone; what may be repeated is forgotten.
+    pub fn retention(self) -> Retention {
+        let kept = Retention::default();
+        if self.repeatable() { Retention::forget_after(kept.keep_for) } else { kept }
     }
 
     /// What becomes of it when a resumed run takes another path, unless the tool says otherwise.

@@ -87,7 +87,7 @@ impl DynamicTool {
             effect,
             contract,
             retry: RetryPolicy::default(),
-            retention: Retention::default(),
+            retention: effect.retention(),
             quota: Quota::default(),
             divergence: effect.divergence(),
             functions: Functions::default(),

@@ -96,9 +96,9 @@ pub trait Tool: Send + Sync + Sized + 'static {
         RetryPolicy::default()
     }
 
-    /// How long its records are kept.
+    /// How long its records are kept, and what is left of them; unless it is said, what its effect class asks for.
     fn retention(&self) -> Retention {
-        Retention::default()
+        <Self::Effect as effect::Effect>::CLASS.retention()
     }
 
     /// What its calls may use up: a rate, a breaker, time and cost, alone and with all tools of its provider. Nothing is

@@ -181,6 +181,28 @@ fn what_a_failed_run_did_is_undone_the_last_first() {
     });
 }
 
+// KEY, SAGA-1: a retry does not do again what was undone, unless somebody says so; then it is done, and undone, under a key of its
+// own.
+#[test]
+fn a_retried_run_is_told_what_was_undone() {
+    let world = World::new();
+    let process = start(&world, Way::by(Compensation::Automatic));
+    process.on(async {
+        let run = process.acme().run(trip, stops(&["train", "sold out"])).key("r").start().await.unwrap();
+        assert_eq!(failure(run.result().await.unwrap_err()).code, FailureCode::ToolFailed);
+        run.retry("ann", "once more").await.unwrap();
+        assert_eq!(failure(run.result().await.unwrap_err()).code, FailureCode::Compensated);
+        assert_eq!((world.effects("book").len(), world.effects("unbook").len()), (1, 1));
+        let train = Key::of("book").target("train").render().unwrap();
+        run.retry("ann", "book it again").anew(&train).await.unwrap();
+        let again = failure(run.result().await.unwrap_err());
+        assert_eq!(again.code, FailureCode::ToolFailed, "{again}");
+        assert_eq!(world.effects("book").len(), 2);
+        assert_eq!(world.effects("unbook"), ["train 1 b1", "train 3 b3"]);
+        assert!(process.acme().escalations().await.unwrap().is_empty());
+    });
+}
+
 // SAGA-2: never means that a person is told what to do.
 #[test]
 fn what_must_never_be_undone_is_asked_about_with_its_remedy() {

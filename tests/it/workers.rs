@@ -85,6 +85,20 @@ impl Cluster {
         }
     }
 
+    /// The same, with so many workers alive.
+    async fn until_with<T>(&self, alive: usize, happened: impl Future<Output = T>) -> T {
+        let time = async {
+            loop {
+                self.pass(BEAT, alive).await;
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            happened = happened => happened,
+            () = time => unreachable!("time does not end"),
+        }
+    }
+
     /// Turns the clock, beat by beat, so that whoever lives stays alive.
     async fn pass(&self, by: Duration, alive: usize) {
         let mut left = by;
@@ -312,7 +326,7 @@ fn an_answer_given_elsewhere_wakes_the_run() {
         other.acme().resolve(question.id, Resolution::Committed(json!(7)), "ann").await.unwrap();
         assert_eq!(other.acme().handle::<u32>(run).result().await.unwrap(), 7);
         // At its next beat, whenever it has gone to sleep for it.
-        assert_eq!(cluster.until(waiting).await.unwrap().unwrap(), 7);
+        assert_eq!(cluster.until_with(2, waiting).await.unwrap().unwrap(), 7);
     });
     assert_eq!(world.effects("ring").len(), 1);
 }

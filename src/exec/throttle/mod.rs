@@ -7,6 +7,7 @@
 
 mod gate;
 mod purse;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -17,8 +17,8 @@ macro_rules! at_rest {
          WHERE e.tenant = record.tenant AND e.record = record.id AND e.answer IS NULL) \
          AND NOT EXISTS (SELECT 1 FROM run r WHERE r.tenant = record.tenant AND r.id = record.run \
          AND r.state NOT IN (3, 4) AND record.turn >= r.base) \
-         AND NOT EXISTS (SELECT 1 FROM use u CROSS JOIN run r ON r.id = u.run WHERE u.tenant = record.tenant \
-         AND u.record = record.id AND r.tenant = u.tenant AND r.state NOT IN (3, 4) AND u.turn >= r.base) "
+         AND NOT EXISTS (SELECT 1 FROM use rests CROSS JOIN run r ON r.id = rests.run WHERE rests.tenant = record.tenant \
+         AND rests.record = record.id AND r.tenant = rests.tenant AND r.state NOT IN (3, 4) AND rests.turn >= r.base) "
     };
 }
 

@@ -21,7 +21,7 @@ const HOT: [(&str, &str); 65] = [
     ("FROM record WHERE run = ?2", "record USING INDEX record_run (run=? AND turn>? AND turn<?)"),
     ("INDEXED BY record_kept", "record USING INDEX record_kept (kept_until>? AND kept_until<?)"),
     ("INDEXED BY record_kept", "e USING INDEX escalation_record (tenant=? AND record=?)"),
-    ("INDEXED BY record_kept", "u USING COVERING INDEX use_record (tenant=? AND record=?)"),
+    ("INDEXED BY record_kept", "rests USING COVERING INDEX use_record (tenant=? AND record=?)"),
     ("INDEXED BY record_kept", "r USING INTEGER PRIMARY KEY (rowid=?)"),
     ("SELECT min(kept_until)", "record USING COVERING INDEX record_kept (kept_until>?)"),
     ("UPDATE record SET revision = revision + 1, status", "record USING INTEGER PRIMARY KEY (rowid=?)"),

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use super::attempt::{give_up, unsent};
-use super::throttle::{Pass, Turn};
-use super::{Answered, Carrier, ExecError, LONG_WAIT, Outcome, Step, Wait};
+use super::{Pass, Turn};
+use crate::exec::attempt::{give_up, unsent};
+use crate::exec::{Answered, Carrier, ExecError, LONG_WAIT, Outcome, Step, Wait};
 use crate::ledger::{ErrorKind, Record, RecordedFailure, UsedUp};
 
 impl Carrier {
     /// Waits for the turn of an attempt. If it does not come: what is to be done instead.
-    pub(super) async fn turn(&self, found: Option<&Record>) -> Result<Result<Pass, Step>, ExecError> {
+    pub(in crate::exec) async fn turn(&self, found: Option<&Record>) -> Result<Result<Pass, Step>, ExecError> {
         if self.op.is_unlimited() {
             return Ok(Ok(None));
         }

@@ -51,7 +51,7 @@ impl Database {
     }
 }
 
-/// What is written about messages without a closure. A simulation has no inbox: nobody gets here.
+/// What is written about messages without a closure.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl Database {
     pub(super) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
@@ -61,22 +61,23 @@ impl Database {
             #[cfg(feature = "postgres")]
             Self::Postgres(postgres) => postgres.inbox_failed(delivery, detail).await,
             #[cfg(all(feature = "sim", feature = "sqlite"))]
-            Self::Simulated(_) => Err(StoreError::Closed),
+            Self::Simulated(tables) => tables.inbox_failed(delivery, detail).await,
         }
     }
 
     pub(super) async fn inbox_set_aside(
         &self,
         delivery: &Delivery,
+        tries: i64,
         question: EscalationId,
-    ) -> Result<EscalationId, StoreError> {
+    ) -> Result<Option<EscalationId>, StoreError> {
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(sqlite) => sqlite.inbox_set_aside(delivery, question).await,
+            Self::Sqlite(sqlite) => sqlite.inbox_set_aside(delivery, tries, question).await,
             #[cfg(feature = "postgres")]
-            Self::Postgres(postgres) => postgres.inbox_set_aside(delivery, question).await,
+            Self::Postgres(postgres) => postgres.inbox_set_aside(delivery, tries, question).await,
             #[cfg(all(feature = "sim", feature = "sqlite"))]
-            Self::Simulated(_) => Err(StoreError::Closed),
+            Self::Simulated(tables) => tables.inbox_set_aside(delivery, tries, question).await,
         }
     }
 
@@ -91,7 +92,7 @@ impl Database {
             #[cfg(feature = "postgres")]
             Self::Postgres(postgres) => postgres.inbox_again(delivery, question).await,
             #[cfg(all(feature = "sim", feature = "sqlite"))]
-            Self::Simulated(_) => Err(StoreError::Closed),
+            Self::Simulated(tables) => tables.inbox_again(delivery, question).await,
         }
     }
 }
@@ -169,8 +170,10 @@ impl OwnConnection for sqlx::sqlite::SqliteConnection {
     {
         match database {
             Database::Sqlite(sqlite) => Some(sqlite.process(delivery, limit, clock, work).await),
-            #[cfg(any(feature = "postgres", feature = "sim"))]
-            _ => None,
+            #[cfg(feature = "postgres")]
+            Database::Postgres(_) => None,
+            #[cfg(feature = "sim")]
+            Database::Simulated(tables) => Some(tables.process(delivery, limit, clock, work).await),
         }
     }
 }

@@ -34,7 +34,6 @@ use serde::de::DeserializeOwned;
 use super::core::Core;
 use super::database::OwnConnection;
 use super::{ExecError, Executor};
-use crate::clock::Timestamp;
 use crate::id::{EscalationId, IdError, Tenant, checked};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{
@@ -219,10 +218,10 @@ where
     E: Display + Send + 'static,
     F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, E>> + Send,
 {
-    let delivery = delivery(tenant, consumer, message, core.now())?;
+    let delivery = delivery(core, tenant, consumer, message)?;
     let mut work = Some(work);
-    // Twice at most: an answer may say that it is to be tried again.
-    loop {
+    // Again where an answer says so, or another delivery of it has got in between; and not for ever.
+    for _ in 0..3 {
         let Some(work_now) = work.take() else { return Err(StoreError::Closed.into()) };
         let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
         let mut unused = Some(work_now);
@@ -244,7 +243,7 @@ where
         let known = match processed {
             Ok(Ok(value)) => {
                 #[cfg(feature = "sim")]
-                core.registry.at(crate::sim::CrashPoint::AfterProcessed);
+                core.registry.cross(crate::sim::CrashPoint::AfterProcessed).await;
                 return Ok(Processed::Now(value));
             }
             Ok(Err(known)) => known,
@@ -263,16 +262,27 @@ where
             }
         }
     }
+    let detail = "other deliveries of this message got in between: have it delivered again".to_owned();
+    Err(StoreError::Io { detail }.into())
 }
 
-fn delivery(tenant: &Tenant, consumer: &str, message: Message, at: Timestamp) -> Result<Delivery, IdError> {
+fn delivery(core: &Core, tenant: &Tenant, consumer: &str, message: Message) -> Result<Delivery, IdError> {
     checked("consumer", consumer, LONGEST)?;
     checked("id of a message", &message.id, LONGEST)?;
     if let Some((aggregate, _)) = &message.version {
         checked("aggregate", aggregate, LONGEST)?;
     }
     let Message { id, version, tries } = message;
-    Ok(Delivery { tenant: tenant.clone(), consumer: consumer.to_owned(), message: id, version, tries, at })
+    Ok(Delivery {
+        tenant: tenant.clone(),
+        consumer: consumer.to_owned(),
+        message: id,
+        version,
+        tries,
+        at: core.now(),
+        #[cfg(feature = "sim")]
+        by: core.fence,
+    })
 }
 
 /// The closure failed, or its transaction: the evidence is kept, and after the last try somebody is asked.
@@ -309,7 +319,8 @@ enum Fate {
     Again,
 }
 
-/// Sees to it that somebody is asked, once, and does what was answered.
+/// Sees to it that somebody is asked, once, and does what was answered. Of two deliveries at once one may have failed for the
+/// last time, and the other one be processed: then nobody is asked.
 ///
 /// # Crash
 /// The row names its question before that is opened: whoever comes next opens the same one.
@@ -320,7 +331,10 @@ async fn set_aside<E>(
     detail: &str,
 ) -> Result<Fate, InboxError<E>> {
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
-    let id = database.inbox_set_aside(delivery, EscalationId(core.ids.next())).await?;
+    let question_id = EscalationId(core.ids.next());
+    let Some(id) = database.inbox_set_aside(delivery, tries, question_id).await? else {
+        return Ok(Fate::Again);
+    };
     let Some(asked) = core.group.escalation_find(&delivery.tenant, id).await? else {
         let question = question(core, delivery, id, tries, detail);
         return match core.group.commit_one(core.change(None).escalation(question)).await? {

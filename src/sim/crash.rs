@@ -58,7 +58,7 @@ pub enum Touch {
 const _: Option<&dyn Watch> = None;
 
 /// Crosses a point; in a dead process nobody comes back from it, in a paused one not before it goes on.
-pub(super) async fn cross(watch: &dyn Watch, point: CrashPoint) {
+pub(crate) async fn cross(watch: &dyn Watch, point: CrashPoint) {
     watch.at(point);
     poll_fn(|cx| {
         if watch.is_paused() {

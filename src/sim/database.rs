@@ -1,11 +1,12 @@
 //! The user's own tables in a simulation: a real SQLite database in memory, beside the simulated disk.
 //!
-//! Whether a transaction took place is the disk's to say: it did if its checkpoint is durable. So its changes wait,
-//! uncommitted, until that is known, and what a dead process has left open is ended by whoever comes next.
+//! Whether a transaction took place is the disk's to say: it did if its mark is durable, which is its checkpoint, or in the
+//! [inbox](super::inbox) a slip. So its changes wait, uncommitted, until that is known, and what a dead process has left open
+//! is ended by whoever comes next.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -13,32 +14,71 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Executor as _};
+use tokio::sync::{Mutex, MutexGuard};
 
+use super::clock::SimClock;
 use crate::clock::Clock;
+use crate::id::Tenant;
 use crate::payload::{Payload, Stored};
 use crate::store::sqlite::{TransactionError, carry_out, failure, rollback, simulate, take_events};
-use crate::store::{Change, OutboxEvent, PastStep, Step, Store, StoreError, Verdict};
+use crate::store::{Change, OutboxEvent, PastStep, Step, Store, StoreError, Turns, Verdict};
 
 /// The tables of a simulation, opened when they are first needed. Like a disk they outlive every process.
 #[derive(Clone, Default)]
-pub(super) struct Tables(Arc<tokio::sync::Mutex<Option<Open>>>);
+pub(super) struct Tables(Arc<Mutex<Option<Open>>>);
 
-struct Open {
-    connection: SqliteConnection,
-    /// The checkpoint of a transaction that was begun, until its end is seen. It has a value once there is one that
-    /// may be on the disk.
-    begun: Option<Step>,
+pub(super) struct Open {
+    pub(super) connection: SqliteConnection,
+    /// Of a transaction that may have taken place, until its end is seen.
+    mark: Option<Mark>,
+    /// So many slips were written.
+    pub(super) slips: u64,
 }
 
-/// The tables, and the disk that a process writes its checkpoints to.
+/// What is on the disk if a transaction took place.
+pub(super) enum Mark {
+    /// Its checkpoint, with its result.
+    Step(Step),
+    /// Where there is no run, a payload that is nothing else.
+    Slip(Tenant, Payload),
+}
+
+impl Mark {
+    async fn is_durable(&self, store: &dyn Store) -> Result<bool, StoreError> {
+        match self {
+            Self::Step(step) => {
+                let history = store.run_history(&step.tenant, step.run, Turns::ALL).await?;
+                let is_it =
+                    |past: &&PastStep| (past.kind, &past.name, &past.id) == (step.kind, &step.name, &step.id);
+                let durable = history.steps.iter().find(is_it).and_then(|past| past.value.as_ref());
+                Ok(durable.is_some() && durable == step.value.as_ref())
+            }
+            Self::Slip(tenant, slip) => Ok(store.payload_find(tenant, slip.digest()).await?.is_some()),
+        }
+    }
+}
+
+/// The tables as one process has them, and the disk that it writes its checkpoints to.
 pub struct Database {
     tables: Tables,
     disk: Arc<dyn Store>,
+    clock: SimClock,
+    /// Whoever writes in this process.
+    writer: Mutex<()>,
 }
 
+/// The tables, held by one writer of one process.
+pub(super) struct Held<'a> {
+    tables: MutexGuard<'a, Option<Open>>,
+    _writer: MutexGuard<'a, ()>,
+}
+
+/// How long a process waits before it looks whether the tables are free.
+const BUSY: Duration = Duration::from_secs(1);
+
 impl Tables {
-    pub(super) fn on(&self, disk: Arc<dyn Store>) -> Database {
-        Database { tables: self.clone(), disk }
+    pub(super) fn on(&self, disk: Arc<dyn Store>, clock: SimClock) -> Database {
+        Database { tables: self.clone(), disk, clock, writer: Mutex::default() }
     }
 
     /// Looks at them when all processes are gone.
@@ -70,14 +110,11 @@ impl Database {
     where
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
     {
-        let mut tables = self.tables.0.lock().await;
+        let mut held = self.hold().await;
         let carried_out = standing_still(async {
-            let open = ready(&mut tables, &*self.disk).await?;
-            open.begun = Some(step.clone());
-            open.connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
-            let carried_out = carry_out(&mut open.connection, limit, clock, work).await;
-            let carried_out = carried_out?;
-            let events = take_events(&mut open.connection).await?;
+            let open = self.begin(&mut held).await?;
+            let carried_out = carry_out(&mut open.connection, limit, clock, work).await?;
+            let events = open.events(clock).await?;
             Ok::<_, TransactionError<E>>((open, carried_out, events))
         });
         let (open, (value, payload), events) = match carried_out.await {
@@ -91,20 +128,48 @@ impl Database {
                 return Err(error);
             }
         };
-        // The outbox is on the disk, and written with the checkpoint, too.
-        change.events =
-            events.into_iter().map(|event| OutboxEvent { created_at: clock.now(), ..event }).collect();
+        change.events = events;
         step.value = Some(Stored::Inline(payload));
-        open.begun = Some(step.clone());
-        change.steps = vec![step];
-        // The one instant: from here on it has taken place, or it has not.
-        for verdict in self.disk.commit(&[change]).await? {
-            if let Verdict::Refused(refusal) = verdict {
-                return Err(TransactionError::Refused(refusal));
+        change.steps = vec![step.clone()];
+        match self.commit(open, Mark::Step(step), change).await? {
+            Verdict::Admitted => Ok(value),
+            Verdict::Refused(refusal) => Err(TransactionError::Refused(refusal)),
+        }
+    }
+
+    /// Waits until nobody else has the tables. A process that is paused may have them: processes touch one another only
+    /// through time, and one that woke another one up would be heard only if that had its turn later.
+    pub(super) async fn hold(&self) -> Held<'_> {
+        let writer = self.writer.lock().await;
+        loop {
+            if let Ok(tables) = self.tables.0.try_lock() {
+                return Held { tables, _writer: writer };
             }
+            self.clock.sleep(BUSY).await;
+        }
+    }
+
+    /// The tables, with a transaction open.
+    pub(super) async fn begin<'o>(&self, held: &'o mut Held<'_>) -> Result<&'o mut Open, StoreError> {
+        let open = ready(&mut held.tables, &*self.disk).await?;
+        open.connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
+        Ok(open)
+    }
+
+    /// The one instant: with this change, which brings the mark, it has taken place, or it has not.
+    pub(super) async fn commit(
+        &self,
+        open: &mut Open,
+        mark: Mark,
+        change: Change,
+    ) -> Result<Verdict, StoreError> {
+        open.mark = Some(mark);
+        let verdicts = self.disk.commit(&[change]).await?;
+        if let Some(refused) = verdicts.into_iter().find(|verdict| !verdict.is_admitted()) {
+            return Ok(refused);
         }
         standing_still(open.end(true)).await?;
-        Ok(value)
+        Ok(Verdict::Admitted)
     }
 }
 
@@ -116,28 +181,32 @@ async fn ready<'o>(tables: &'o mut Option<Open>, store: &dyn Store) -> Result<&'
             let memory = SqliteConnectOptions::new().in_memory(true).disable_statement_logging();
             let mut connection = memory.connect().await.map_err(|e| failure(&e))?;
             simulate(&mut connection).await?;
-            Open { connection, begun: None }
+            Open { connection, mark: None, slips: 0 }
         }
     };
     let open = tables.insert(open);
-    if let Some(step) = &open.begun {
-        let history = store.run_history(&step.tenant, step.run, crate::store::Turns::ALL).await?;
-        let is_it = |past: &&PastStep| (past.kind, &past.name, &past.id) == (step.kind, &step.name, &step.id);
-        let durable = history.steps.iter().find(is_it).and_then(|past| past.value.as_ref());
-        let took_place = durable.is_some() && durable == step.value.as_ref();
-        open.end(took_place).await?;
-    }
+    let took_place = match &open.mark {
+        Some(mark) => mark.is_durable(store).await?,
+        None => false,
+    };
+    open.end(took_place).await?;
     Ok(open)
 }
 
 impl Open {
+    /// The events that were added in the transaction: the outbox is on the disk, and written with the mark, too.
+    pub(super) async fn events(&mut self, clock: &dyn Clock) -> Result<Vec<OutboxEvent>, StoreError> {
+        let events = take_events(&mut self.connection).await?;
+        Ok(events.into_iter().map(|event| OutboxEvent { created_at: clock.now(), ..event }).collect())
+    }
+
     async fn end(&mut self, took_place: bool) -> Result<(), StoreError> {
         if took_place {
             self.connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
         } else {
             rollback(&mut self.connection).await?;
         }
-        self.begun = None;
+        self.mark = None;
         Ok(())
     }
 }
@@ -147,7 +216,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Carries work out and gives neither this thread nor the clock a chance to go on while the database's own thread
 /// is at it: which of the two is first would be chance.
-async fn standing_still<F: Future>(work: F) -> F::Output {
+pub(super) async fn standing_still<F: Future>(work: F) -> F::Output {
     let mut work = pin!(work);
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(bell.clone());
@@ -167,7 +236,7 @@ async fn standing_still<F: Future>(work: F) -> F::Output {
 /// What the database's thread rings when it is done.
 #[derive(Default)]
 struct Bell {
-    state: Mutex<Rung>,
+    state: std::sync::Mutex<Rung>,
     rang: Condvar,
 }
 

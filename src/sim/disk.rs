@@ -136,7 +136,8 @@ impl Mounted {
         let mounted = Arc::new(self);
         let engine = Engine::store(mounted.clone());
         #[cfg(feature = "sqlite")]
-        let engine = engine.database(mounted.disk.tables.on(mounted.clone()));
+        let engine =
+            engine.database(mounted.disk.tables.on(mounted.clone(), mounted.disk.world.clock().clone()));
         engine
     }
 

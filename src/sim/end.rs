@@ -84,7 +84,7 @@ impl End<'_> {
         self.trial.disk.model.escalations()
     }
 
-    /// Looks into your own tables, those of `ctx.transaction`.
+    /// Looks into your own tables, those of `ctx.transaction` and of `process_once`.
     ///
     /// # Errors
     /// With the database's words: also if no transaction ever made these tables.

@@ -19,6 +19,8 @@ mod database;
 mod disk;
 mod end;
 mod explore;
+#[cfg(feature = "sqlite")]
+mod inbox;
 mod life;
 mod machine;
 mod outbox;
@@ -57,6 +59,7 @@ pub use timeline::{Event, Happened};
 pub use wire::Request;
 pub use world::{Effect, World};
 
+pub(crate) use crash::cross;
 #[cfg(feature = "sqlite")]
 pub(crate) use database::Database;
 pub(crate) use tool::Watched;

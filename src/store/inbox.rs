@@ -16,6 +16,9 @@ pub struct Delivery {
     pub(crate) tries: u32,
     /// Now.
     pub(crate) at: Timestamp,
+    /// By whom: in a simulation the events that are written with it are a worker's.
+    #[cfg(feature = "sim")]
+    pub(crate) by: crate::id::Fence,
 }
 
 /// What is known of a message that is not to be processed.
@@ -42,7 +45,7 @@ pub(super) const PROCESSED: i64 = 2;
 pub(super) const OUTDATED: i64 = 3;
 
 /// A row that the try which is about to be made has been counted in.
-pub(super) struct Counted {
+pub(crate) struct Counted {
     pub(super) state: i64,
     pub(super) tries: i64,
     pub(super) result: Option<String>,
@@ -52,16 +55,17 @@ pub(super) struct Counted {
 
 impl Counted {
     /// What there is to say about it, unless it may be tried.
-    pub(super) fn known(self, limit: u32) -> Option<Known> {
+    pub(crate) fn known(self, limit: u32) -> Option<Known> {
         match self.state {
             PROCESSED => {
                 Some(Known::Processed(Payload::stored(self.result.unwrap_or_else(|| "null".into()))))
             }
             OUTDATED => Some(Known::Outdated),
             TRIED if self.tries <= i64::from(limit) => None,
-            _ => Some(Known::SetAside {
+            // The try that is one too many was counted, and is not made.
+            state => Some(Known::SetAside {
                 question: self.escalation.map(EscalationId),
-                tries: self.tries,
+                tries: self.tries - i64::from(state == TRIED),
                 detail: self.detail,
             }),
         }

@@ -233,6 +233,15 @@ impl Registry {
         }
     }
 
+    /// The same behind such a transaction: nobody comes back from here in a dead process. Not inside of one: a simulation lets
+    /// nothing else happen there.
+    #[cfg(feature = "sim")]
+    pub(crate) async fn cross(&self, point: crate::sim::CrashPoint) {
+        if let Some(watch) = &self.watch {
+            crate::sim::cross(&**watch, point).await;
+        }
+    }
+
     /// What the registered tools declare, by name: the ground of the guarantee report.
     pub fn specs(&self) -> Vec<&ToolSpec> {
         let mut specs: Vec<_> = self.by_name.values().map(|tool| &**tool.spec()).collect();

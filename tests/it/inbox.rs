@@ -92,6 +92,82 @@ macro_rules! on {
             assert_eq!(process(&executor, of("paid", 2)).await, Processed::Before(1));
         }
 
+        // What was known before counts, whatever a message says when it comes again; the least and the greatest are versions, too.
+        #[tokio::test]
+        async fn a_version_that_goes_backwards_changes_nothing() {
+            let (_place, executor, _own) = $open.await;
+            let of = |id: &str, version| Message::new(id).version("order/9", version);
+            assert_eq!(process(&executor, of("least", i64::MIN)).await, Processed::Now(1));
+            assert_eq!(process(&executor, of("negative", -1)).await, Processed::Now(2));
+            assert_eq!(process(&executor, of("least", i64::MIN)).await, Processed::Before(1));
+            assert_eq!(process(&executor, of("negative", -2)).await, Processed::Before(2), "known by its id");
+            assert_eq!(process(&executor, of("older", -2)).await, Processed::Outdated);
+            assert_eq!(process(&executor, of("older", 7)).await, Processed::Outdated, "skipped for good");
+            assert_eq!(process(&executor, of("greatest", i64::MAX)).await, Processed::Now(3));
+            assert_eq!(process(&executor, of("again", i64::MAX)).await, Processed::Outdated);
+        }
+
+        // The version is written with the effect: one that was rolled back overtakes nobody.
+        #[tokio::test]
+        async fn a_version_that_failed_overtakes_nobody() {
+            let (_place, executor, _own) = $open.await;
+            let of = |id: &str, version| Message::new(id).version("order/9", version);
+            let failed = executor.process_once(&acme(), "billing", of("sent", 3), fails).await;
+            assert!(matches!(failed, Err(InboxError::Failed(_))), "{failed:?}");
+            assert_eq!(process(&executor, of("paid", 2)).await, Processed::Now(1));
+            assert_eq!(process(&executor, of("sent", 3)).await, Processed::Now(2));
+        }
+
+        // Tenants and consumers know nothing of each other's messages, versions and tries.
+        #[tokio::test]
+        async fn tenants_and_consumers_are_apart() {
+            let (_place, executor, _own) = $open.await;
+            let asked = set_aside(&executor, "a").await;
+            let globex = Tenant::new("globex").unwrap();
+            let others = [(&globex, "billing"), (&*TENANT, "shipping"), (&globex, "shipping")];
+            for (version, (tenant, consumer)) in (-3..).zip(others) {
+                let message = || Message::new("a").version("order/9", version).tries(1);
+                let first = executor.process_once(tenant, consumer, message(), |db: &mut Own| enter(db, 1));
+                let first = first.await.unwrap();
+                assert!(matches!(first, Processed::Now(_)), "{tenant} {consumer}: {first:?}");
+                let again = executor.process_once(tenant, consumer, message(), |db: &mut Own| enter(db, 1));
+                assert_eq!(again.await.unwrap(), Processed::Before(first.result().unwrap()));
+            }
+            assert_eq!(process(&executor, "a").await, Processed::SetAside(asked));
+            assert_eq!(executor.escalations(&globex).await.unwrap(), []);
+            // What one name ends with is not what the next one begins with.
+            for (consumer, id) in [("billing/a", "b"), ("billing", "a/b"), ("billing", "' OR 1 = 1 --")] {
+                let one = executor.process_once(&TENANT, consumer, id, |db: &mut Own| enter(db, 1));
+                assert!(matches!(one.await.unwrap(), Processed::Now(_)), "{consumer} {id}");
+            }
+        }
+
+        // A name that cannot be one is refused before anything is counted or run.
+        #[tokio::test]
+        async fn a_name_that_cannot_be_one_is_refused() {
+            let (_place, executor, _own) = $open.await;
+            let huge = "x".repeat(256);
+            for bad in ["", "a\0b", "\0", "line\nbreak", &huge] {
+                let deliveries = [
+                    (bad, Message::new("a")),
+                    ("billing", Message::new(bad)),
+                    ("billing", Message::new("a").version(bad, 1)),
+                ];
+                for (consumer, message) in deliveries {
+                    let shown = format!("{consumer:?} {message:?}");
+                    let refused =
+                        executor.process_once(&TENANT, consumer, message, |db: &mut Own| enter(db, 1));
+                    let refused = refused.await;
+                    assert!(matches!(refused, Err(InboxError::Name(_))), "{shown}: {refused:?}");
+                }
+            }
+            assert_eq!(process(&executor, "a").await, Processed::Now(1), "nothing was run");
+            let longest = "ü".repeat(127);
+            assert_eq!(process(&executor, longest.as_str()).await, Processed::Now(2));
+            assert_eq!(process(&executor, longest.as_str()).await, Processed::Before(2));
+            assert_eq!(executor.escalations(&acme()).await.unwrap(), []);
+        }
+
         // A failed try leaves nothing behind but its count; after the last one somebody is asked.
         #[tokio::test]
         async fn a_poisonous_message_is_set_aside() {
@@ -120,29 +196,72 @@ macro_rules! on {
             }
         }
 
-        // K06: a try that nobody comes back from is counted all the same.
+        // Of two deliveries at once one fails for the last time, while the other one waits and is processed: nobody is asked about
+        // a message that is processed.
+        #[tokio::test]
+        async fn nobody_is_asked_about_a_processed_message() {
+            let (_place, executor, _own) = $open.await;
+            let ran = AtomicU32::new(0);
+            let deliver = || {
+                let first = &ran;
+                let twice = Message::new("a").tries(2);
+                executor.process_once::<Own, i64, sqlx::Error, _>(&TENANT, "billing", twice, move |db| {
+                    let is_first = first.fetch_add(1, Ordering::SeqCst) == 0;
+                    if is_first { fails(db) } else { enter(db, 1) }
+                })
+            };
+            let both = futures_util::join!(deliver(), deliver());
+            let last = process(&executor, Message::new("a").tries(2)).await;
+            let asked = executor.escalations(&acme()).await.unwrap().len();
+            match last {
+                Processed::SetAside(_) => assert_eq!(asked, 1, "{both:?}"),
+                last => assert_eq!((last.result(), asked), (Some(1), 0), "{both:?}"),
+            }
+        }
+
+        /// Its process dies in it.
+        async fn dies(executor: &Executor, message: Message) {
+            let entered = std::sync::Arc::new(tokio::sync::Notify::new());
+            let inside = entered.clone();
+            let dies =
+                executor.process_once::<Own, i64, sqlx::Error, _>(&TENANT, "billing", message, move |_| {
+                    inside.notify_one(); // it was counted before
+                    Box::pin(std::future::pending())
+                });
+            tokio::select! {
+                ended = dies => panic!("{ended:?}"),
+                () = entered.notified() => {}
+            }
+        }
+
+        // K06: a try that nobody comes back from is counted all the same; one that is not made is not.
         #[tokio::test]
         async fn a_message_that_kills_its_process_is_set_aside() {
             let (_place, executor, _own) = $open.await;
+            let deadly = || Message::new("a").tries(2);
             for _ in 0..2 {
-                let entered = std::sync::Arc::new(tokio::sync::Notify::new());
-                let inside = entered.clone();
-                let dies = executor.process_once::<Own, i64, sqlx::Error, _>(
-                    &TENANT,
-                    "billing",
-                    Message::new("a").tries(2),
-                    move |_| {
-                        inside.notify_one(); // it was counted before
-                        Box::pin(std::future::pending())
-                    },
-                );
-                tokio::select! {
-                    ended = dies => panic!("{ended:?}"),
-                    () = entered.notified() => {}
-                }
+                dies(&executor, deadly()).await;
             }
-            let last = process(&executor, Message::new("a").tries(2)).await;
-            assert!(matches!(last, Processed::SetAside(_)), "{last:?}");
+            for _ in 0..2 {
+                let last = process(&executor, deadly()).await;
+                assert!(matches!(last, Processed::SetAside(_)), "{last:?}");
+            }
+            let asked = executor.escalations(&acme()).await.unwrap();
+            let evidence = "in 2 tries, the last time so: its process died in it";
+            assert!(asked.len() == 1 && asked[0].question.contains(evidence), "{asked:?}");
+        }
+
+        // Tried again after an answer, it is asked about with what came of it since.
+        #[tokio::test]
+        async fn the_evidence_is_of_the_present_tries() {
+            let (_place, executor, _own) = $open.await;
+            let first = set_aside(&executor, "a").await;
+            executor.resolve(&acme(), first, Resolution::NotCommitted, "bob").await.unwrap();
+            dies(&executor, Message::new("a").tries(1)).await;
+            let last = process(&executor, Message::new("a").tries(1)).await;
+            assert!(matches!(last, Processed::SetAside(question) if question != first), "{last:?}");
+            let asked = executor.escalations(&acme()).await.unwrap();
+            assert!(asked[0].question.contains("its process died in it"), "{asked:?}");
         }
     };
 }

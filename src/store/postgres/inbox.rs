@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sqlx::Executor as _;
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::query::Query;
 
 use super::connect::within;
 use super::transaction::{begin_plain, carry_out};
@@ -113,16 +114,19 @@ impl Postgres {
         Ok(tries.unwrap_or_default())
     }
 
-    /// It is set aside, and asked about by this question, unless it is by another one. Returns which.
+    /// It is set aside after so many tries, and asked about by this question, unless it is by another one. Returns which;
+    /// none if another delivery of it has been processed meanwhile.
     pub(crate) async fn inbox_set_aside(
         &self,
         delivery: &Delivery,
+        tries: i64,
         question: EscalationId,
-    ) -> Result<EscalationId, StoreError> {
-        let sql = "UPDATE inbox SET state = 4, escalation = coalesce(escalation, $4) \
+    ) -> Result<Option<EscalationId>, StoreError> {
+        let sql = "UPDATE inbox SET state = 4, tries = CASE WHEN state = 1 THEN $5 ELSE tries END, \
+                   escalation = coalesce(escalation, $4) \
                    WHERE tenant = $1 AND consumer = $2 AND message = $3 AND state IN (1, 4) RETURNING escalation";
-        let found = self.change_inbox(sql, delivery, question.0).await?;
-        Ok(found.map_or(question, EscalationId))
+        let found = self.change_inbox(bound(sql, delivery).bind(question.0).bind(tries)).await?;
+        Ok(found.map(EscalationId))
     }
 
     /// Somebody has answered this question: it may be tried again, from the first time on.
@@ -131,29 +135,23 @@ impl Postgres {
         delivery: &Delivery,
         question: EscalationId,
     ) -> Result<(), StoreError> {
-        let sql = "UPDATE inbox SET state = 1, tries = 0, escalation = NULL \
+        let sql = "UPDATE inbox SET state = 1, tries = 0, detail = NULL, escalation = NULL \
                    WHERE tenant = $1 AND consumer = $2 AND message = $3 AND escalation = $4 RETURNING tries";
-        self.change_inbox(sql, delivery, question.0).await.map(drop)
+        self.change_inbox(bound(sql, delivery).bind(question.0)).await.map(drop)
     }
 
     async fn change_inbox(
         &self,
-        sql: &'static str,
-        delivery: &Delivery,
-        value: i64,
+        query: Query<'_, sqlx::Postgres, PgArguments>,
     ) -> Result<Option<i64>, StoreError> {
         let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
-        let query = bound(sql, delivery).bind(value);
         let rows = query.fetch_all(&mut lent.connection).await.map_err(|e| failure(&e))?;
         lent.give_back();
         rows.first().map(|row| Columns::of("inbox", row).take()).transpose()
     }
 }
 
-fn bound(
-    sql: &'static str,
-    delivery: &Delivery,
-) -> sqlx::query::Query<'static, sqlx::Postgres, sqlx::postgres::PgArguments> {
+fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Postgres, PgArguments> {
     let query = sqlx::query(sql).bind(delivery.tenant.as_str().to_owned());
     query.bind(escaped(&delivery.consumer).into_owned()).bind(escaped(&delivery.message).into_owned())
 }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions as _, Executor as _, Row as _};
+use tokio::sync::{MappedMutexGuard, MutexGuard};
 
 use super::transaction::carry_out;
 use super::{Columns, Sqlite, StoreError, failure};
@@ -49,14 +51,7 @@ impl Sqlite {
         writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
         let connection = &mut writer.connection;
         connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
-        let processed = if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
-            finish(connection, delivery, OUTDATED, None).await.map_err(|e| failure(&e))?;
-            Err(Known::Outdated)
-        } else {
-            let (value, result) = carry_out(connection, limit, clock, work).await?;
-            finish(connection, delivery, PROCESSED, Some(&result)).await.map_err(|e| failure(&e))?;
-            Ok(value)
-        };
+        let processed = process_in(connection, delivery, limit, clock, work).await?;
         connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
         writer.unfinished = false;
         Ok(processed)
@@ -70,16 +65,7 @@ impl Sqlite {
             Some(connection) => connection,
             None => counter.insert(self.counter().await?),
         };
-        let count = sqlx::query(COUNT).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
-        let count = count.bind(delivery.message.clone()).bind(delivery.at.0);
-        count.execute(&mut *connection).await.map_err(|e| failure(&e))?;
-        let known = sqlx::query(KNOWN).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
-        let known = known.bind(delivery.message.clone()).fetch_optional(connection);
-        let Some(row) = known.await.map_err(|e| failure(&e))? else {
-            let why = "a try was not counted".to_owned();
-            return Err(StoreError::Io { detail: why });
-        };
-        read(&row)
+        count(connection, delivery).await
     }
 
     async fn counter(&self) -> Result<SqliteConnection, StoreError> {
@@ -92,21 +78,18 @@ impl Sqlite {
 
     /// The try has failed, and this is why. Returns how many there have been.
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
-        let sql = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
-        let found = self.change_inbox(sql, delivery, detail.to_owned()).await?;
-        Ok(found.map_or(0, |(tries, _)| tries))
+        failed(&mut *self.settled().await?, delivery, detail).await
     }
 
-    /// It is set aside, and asked about by this question, unless it is by another one. Returns which.
+    /// It is set aside after so many tries, and asked about by this question, unless it is by another one. Returns which;
+    /// none if another delivery of it has been processed meanwhile.
     pub(crate) async fn inbox_set_aside(
         &self,
         delivery: &Delivery,
+        tries: i64,
         question: EscalationId,
-    ) -> Result<EscalationId, StoreError> {
-        let sql = "UPDATE inbox SET state = 4, escalation = coalesce(escalation, ?4) \
-                   WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4)";
-        let found = self.change_inbox(sql, delivery, question.0).await?;
-        Ok(found.and_then(|(_, asked)| asked).map_or(question, EscalationId))
+    ) -> Result<Option<EscalationId>, StoreError> {
+        set_aside(&mut *self.settled().await?, delivery, tries, question).await
     }
 
     /// Somebody has answered this question: it may be tried again, from the first time on.
@@ -115,37 +98,102 @@ impl Sqlite {
         delivery: &Delivery,
         question: EscalationId,
     ) -> Result<(), StoreError> {
-        let sql = "UPDATE inbox SET state = 1, tries = 0, escalation = NULL \
-                   WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4";
-        self.change_inbox(sql, delivery, question.0).await.map(drop)
+        again(&mut *self.settled().await?, delivery, question).await
     }
 
-    /// Changes what is known of a message. Gives its tries and its question as they are then, if anything was changed.
-    async fn change_inbox<V>(
-        &self,
-        sql: &'static str,
-        delivery: &Delivery,
-        value: V,
-    ) -> Result<Option<(i64, Option<i64>)>, StoreError>
-    where
-        V: sqlx::Encode<'static, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite> + 'static,
-    {
-        let mut writer = self.writer.lock().await;
-        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
+    /// The writer's connection, with no transaction open.
+    async fn settled(&self) -> Result<MappedMutexGuard<'_, SqliteConnection>, StoreError> {
+        let writer = self.writer.lock().await;
+        let mut writer = MutexGuard::try_map(writer, Option::as_mut).map_err(|_| StoreError::Closed)?;
         writer.settle().await?;
-        let query = sqlx::query(sql).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
-        let query = query.bind(delivery.message.clone()).bind(value);
-        let changed = query.execute(&mut writer.connection).await.map_err(|e| failure(&e))?;
-        if changed.rows_affected() == 0 {
-            return Ok(None);
-        }
-        let known = sqlx::query(KNOWN).bind(delivery.tenant.text()).bind(delivery.consumer.clone());
-        let known = known.bind(delivery.message.clone()).fetch_optional(&mut writer.connection);
-        let row = known.await.map_err(|e| failure(&e))?;
-        row.map(|row| Ok((row.try_get("tries")?, row.try_get("escalation")?)))
-            .transpose()
-            .map_err(|e: sqlx::Error| failure(&e))
+        Ok(MappedMutexGuard::map(writer, |writer| &mut writer.connection))
     }
+}
+
+/// Counts a try, unless it is known what became of the message
+pub(crate) async fn count(
+    connection: &mut SqliteConnection,
+    delivery: &Delivery,
+) -> Result<Counted, StoreError> {
+    let count = bound(COUNT, delivery).bind(delivery.at.0).execute(&mut *connection);
+    count.await.map_err(|e| failure(&e))?;
+    let Some(row) = bound(KNOWN, delivery).fetch_optional(connection).await.map_err(|e| failure(&e))? else {
+        return Err(StoreError::Io { detail: "a try was not counted".to_owned() });
+    };
+    read(&row)
+}
+
+/// In the transaction that is open: runs `work` unless the version is outdated, and writes down what became of the message.
+pub(crate) async fn process_in<T, E, F>(
+    connection: &mut SqliteConnection,
+    delivery: &Delivery,
+    limit: Duration,
+    clock: &dyn Clock,
+    work: F,
+) -> Result<Result<T, Known>, TransactionError<E>>
+where
+    F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+{
+    if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
+        finish(connection, delivery, OUTDATED, None).await.map_err(|e| failure(&e))?;
+        return Ok(Err(Known::Outdated));
+    }
+    let (value, result) = carry_out(connection, limit, clock, work).await?;
+    finish(connection, delivery, PROCESSED, Some(&result)).await.map_err(|e| failure(&e))?;
+    Ok(Ok(value))
+}
+
+pub(crate) async fn failed(
+    connection: &mut SqliteConnection,
+    delivery: &Delivery,
+    detail: &str,
+) -> Result<i64, StoreError> {
+    let sql = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
+    let found = change(connection, bound(sql, delivery).bind(detail.to_owned()), delivery).await?;
+    Ok(found.map_or(0, |(tries, _)| tries))
+}
+
+pub(crate) async fn set_aside(
+    connection: &mut SqliteConnection,
+    delivery: &Delivery,
+    tries: i64,
+    question: EscalationId,
+) -> Result<Option<EscalationId>, StoreError> {
+    let sql = "UPDATE inbox SET state = 4, tries = iif(state = 1, ?5, tries), escalation = coalesce(escalation, ?4) \
+               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4)";
+    let found = change(connection, bound(sql, delivery).bind(question.0).bind(tries), delivery).await?;
+    Ok(found.and_then(|(_, asked)| asked).map(EscalationId))
+}
+
+pub(crate) async fn again(
+    connection: &mut SqliteConnection,
+    delivery: &Delivery,
+    question: EscalationId,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE inbox SET state = 1, tries = 0, detail = NULL, escalation = NULL \
+               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4";
+    change(connection, bound(sql, delivery).bind(question.0), delivery).await.map(drop)
+}
+
+/// Changes what is known of a message. Gives its tries and its question as they are then, if anything was changed.
+async fn change(
+    connection: &mut SqliteConnection,
+    change: Query<'_, sqlx::Sqlite, SqliteArguments>,
+    delivery: &Delivery,
+) -> Result<Option<(i64, Option<i64>)>, StoreError> {
+    let changed = change.execute(&mut *connection).await.map_err(|e| failure(&e))?;
+    if changed.rows_affected() == 0 {
+        return Ok(None);
+    }
+    let row = bound(KNOWN, delivery).fetch_optional(connection).await.map_err(|e| failure(&e))?;
+    row.map(|row| Ok((row.try_get("tries")?, row.try_get("escalation")?)))
+        .transpose()
+        .map_err(|e: sqlx::Error| failure(&e))
+}
+
+fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Sqlite, SqliteArguments> {
+    let query = sqlx::query(sql).bind(delivery.tenant.text());
+    query.bind(delivery.consumer.clone()).bind(delivery.message.clone())
 }
 
 fn read(row: &SqliteRow) -> Result<Counted, StoreError> {

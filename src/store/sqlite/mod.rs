@@ -7,7 +7,7 @@
 mod commit;
 mod document;
 mod escalation;
-mod inbox;
+pub(crate) mod inbox;
 mod lock;
 mod memory;
 mod memory_source;

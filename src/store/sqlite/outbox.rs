@@ -296,13 +296,13 @@ fn is_same(stored: &OutboxEvent, event: &OutboxEvent) -> bool {
     said(stored) == said(event)
 }
 
-/// Empty tables of an outbox for a simulation, whose disk keeps the real ones.
+/// Empty tables of an outbox and an inbox for a simulation, whose disk keeps the real outbox.
 #[cfg(feature = "sim")]
 pub(crate) async fn simulate(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     const BEFORE: &str = "CREATE TABLE worker (fence INTEGER PRIMARY KEY, ended_at INTEGER); \
                           CREATE TABLE payload (tenant TEXT, digest BLOB, body TEXT);";
-    let outbox = super::open::MIGRATIONS.iter().find(|(_, name, _)| *name == "outbox");
-    let sql = format!("{BEFORE}{}", outbox.map_or("", |(.., sql)| sql));
+    let wanted = super::open::MIGRATIONS.iter().filter(|(_, name, _)| ["outbox", "inbox"].contains(name));
+    let sql = [BEFORE].into_iter().chain(wanted.map(|(.., sql)| *sql)).collect::<String>();
     sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(connection).await.map(drop).map_err(|e| failure(&e))
 }
 

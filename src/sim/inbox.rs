@@ -1,0 +1,116 @@
+//! The inbox in a simulation: the rows and the statements of the embedded store, in the [tables](super::database) of the user.
+//!
+//! Each write of it takes place when its slip is durable, and passes the disk like every other one: it takes its time, may
+//! fail, and may have taken place although the answer was lost. Here the count of a try waits for the disk, too: a power
+//! failure takes none back.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use sqlx::sqlite::SqliteConnection;
+
+use super::database::{Database, Mark, Open, standing_still};
+use crate::clock::Clock;
+use crate::id::EscalationId;
+use crate::payload::Payload;
+use crate::store::sqlite::{TransactionError, inbox};
+use crate::store::{Change, Delivery, Known, OutboxEvent, StoreError, Verdict};
+
+impl Database {
+    /// As on the real store: a worker that was taken for dead may process a message, if nobody else has.
+    pub(crate) async fn process<T, E, F>(
+        &self,
+        delivery: &Delivery,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Result<Result<T, Known>, TransactionError<E>>
+    where
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    {
+        // Held from the count to the end: a second delivery finds what became of the first.
+        let mut held = self.hold().await;
+        let counted = standing_still(async {
+            let open = self.begin(&mut held).await?;
+            let counted = inbox::count(&mut open.connection, delivery).await?;
+            Ok::<_, StoreError>((open, counted))
+        });
+        let (open, counted) = counted.await?;
+        self.keep(open, delivery, Vec::new()).await?;
+        if let Some(known) = counted.known(delivery.tries) {
+            return Ok(Err(known));
+        }
+        let processed = standing_still(async {
+            let open = self.begin(&mut held).await?;
+            let processed = inbox::process_in(&mut open.connection, delivery, limit, clock, work).await?;
+            let events = open.events(clock).await?;
+            Ok::<_, TransactionError<E>>((open, processed, events))
+        });
+        let (open, processed, events) = processed.await?;
+        self.keep(open, delivery, events).await?;
+        Ok(processed)
+    }
+
+    pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
+        let mut held = self.hold().await;
+        let failed = standing_still(async {
+            let open = self.begin(&mut held).await?;
+            let tries = inbox::failed(&mut open.connection, delivery, detail).await?;
+            Ok::<_, StoreError>((open, tries))
+        });
+        let (open, tries) = failed.await?;
+        self.keep(open, delivery, Vec::new()).await?;
+        Ok(tries)
+    }
+
+    pub(crate) async fn inbox_set_aside(
+        &self,
+        delivery: &Delivery,
+        tries: i64,
+        question: EscalationId,
+    ) -> Result<Option<EscalationId>, StoreError> {
+        let mut held = self.hold().await;
+        let set_aside = standing_still(async {
+            let open = self.begin(&mut held).await?;
+            let asked = inbox::set_aside(&mut open.connection, delivery, tries, question).await?;
+            Ok::<_, StoreError>((open, asked))
+        });
+        let (open, asked) = set_aside.await?;
+        self.keep(open, delivery, Vec::new()).await?;
+        Ok(asked)
+    }
+
+    pub(crate) async fn inbox_again(
+        &self,
+        delivery: &Delivery,
+        question: EscalationId,
+    ) -> Result<(), StoreError> {
+        let mut held = self.hold().await;
+        let again = standing_still(async {
+            let open = self.begin(&mut held).await?;
+            inbox::again(&mut open.connection, delivery, question).await?;
+            Ok::<_, StoreError>(open)
+        });
+        let open = again.await?;
+        self.keep(open, delivery, Vec::new()).await
+    }
+
+    /// Makes the open transaction durable, by a slip that says so. A process that is dead gets no further than here.
+    async fn keep(
+        &self,
+        open: &mut Open,
+        delivery: &Delivery,
+        events: Vec<OutboxEvent>,
+    ) -> Result<(), StoreError> {
+        open.slips += 1;
+        let unreadable = |_| StoreError::Io { detail: "a slip is a number".to_owned() };
+        let slip = Payload::of(&("slip", open.slips)).map_err(unreadable)?;
+        let fence = (!events.is_empty()).then_some(delivery.by); // on the disk they are a worker's
+        let payloads = vec![(delivery.tenant.clone(), slip.clone())];
+        let change = Change { fence, payloads, events, ..Change::default() };
+        match self.commit(open, Mark::Slip(delivery.tenant.clone(), slip), change).await? {
+            Verdict::Admitted => Ok(()),
+            Verdict::Refused(_) => Err(StoreError::Closed), // not the message's fault
+        }
+    }
+}

@@ -10,7 +10,7 @@ use crate::ledger::Record;
 use crate::store::{Change, Refusal, Retired, Store as _, StoreError, Verdict};
 
 /// So many are retired in one transaction. They hold up what others write for as long as that takes.
-const AT_ONCE: u32 = 32;
+const AT_ONCE: u32 = 16;
 /// For so many times as long as a transaction took, nothing is swept.
 const REST: u32 = 4;
 /// While anything is begun, what may go by now is looked for so often, or as often as the shortest retention asks for.
@@ -85,7 +85,7 @@ async fn sweep_all(core: &Core) -> Result<Option<Timestamp>, Stop> {
         after = last.kept_until.unwrap_or(after);
         let began = core.clock.boot();
         let change = retire(core, &page, now).await?;
-        // Not through the queue: what is queued beside it would have to be judged change by change.
+        // Not through the queue, where it would wait for the disk with others, and they for it.
         match core.group.store().commit(&[change]).await.map_err(failed)?.as_slice() {
             [Verdict::Refused(Refusal::Fenced)] => return Err(Stop::Fenced),
             [Verdict::Refused(refusal)] => {

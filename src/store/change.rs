@@ -60,7 +60,8 @@ pub struct Change {
     /// How far aggregates are published, by the same rule as `record`: each is there from its first event on, at revision
     /// 1. Not together with events of the same aggregate.
     pub aggregates: Vec<Aggregate>,
-    /// Records whose time is over, each with what is left of it. One that has changed meanwhile, that somebody asks about or
+    /// Records whose time is over, each with what is left of it, in a change of its own: alone in a batch, nobody waits for the
+    /// disk, for what a crash takes back is retired again. One that has changed meanwhile, that somebody asks about or
     /// that a run that is under way rests on stays as it is.
     pub retired: Vec<Retired>,
     /// Published events that nobody will ask for any more: each goes, and all before it of its aggregate.

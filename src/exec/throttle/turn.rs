@@ -10,7 +10,10 @@ use crate::ledger::{ErrorKind, Record, RecordedFailure, UsedUp};
 
 impl Carrier {
     /// Waits for the turn of an attempt. If it does not come: what is to be done instead.
-    pub(in crate::exec) async fn turn(&self, found: Option<&Record>) -> Result<Result<Pass, Step>, ExecError> {
+    pub(in crate::exec) async fn turn(
+        &self,
+        found: Option<&Record>,
+    ) -> Result<Result<Pass, Step>, ExecError> {
         if self.op.is_unlimited() {
             return Ok(Ok(None));
         }

@@ -32,6 +32,11 @@ pub(super) async fn commit(store: &Postgres, changes: &[Change]) -> Result<Vec<V
         let alive = worker::renew(&store.readers, fence, until).await?;
         return Ok(vec![if alive { Verdict::Admitted } else { Verdict::Refused(Refusal::Fenced) }]);
     }
+    if let [change] = changes
+        && !change.retired.is_empty()
+    {
+        return Ok(vec![retention::commit(store, change).await?]);
+    }
     let mut writers = store.writers.lock().await;
     let [first, second] = writers.as_mut().ok_or(StoreError::Closed)?;
     let changes: Vec<_> = changes.iter().collect();

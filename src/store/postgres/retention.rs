@@ -4,14 +4,15 @@ use std::collections::HashSet;
 
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Postgres, Row as _};
+use sqlx::{AssertSqlSafe, Executor as _, Postgres, Row as _};
 
-use super::pool::Pool;
+use super::connect::within;
+use super::pool::{Pool, Trouble};
 use super::record::{read, select};
-use super::{StoreError, payload, sound};
+use super::{Postgres as Store, StoreError, failure, payload, sound, worker};
 use crate::clock::Timestamp;
 use crate::ledger::Record;
-use crate::store::{Retired, columns};
+use crate::store::{Change, Refusal, Retired, Verdict, columns};
 
 /// Nobody rests on it or asks about it. A run that is under way rests on all that it did since it last went on as new. (The
 /// OFFSET keeps the planner from looking through all open questions of the tenant instead.)
@@ -88,6 +89,40 @@ const FORGET: &str = concat!(
 /// For the test that explains them.
 pub(super) fn statements() -> impl Iterator<Item = String> {
     [EXPIRING, KEEP, TOMBSTONE, FORGET].map(ToOwned::to_owned).into_iter().chain([format!("{EXPIRED}32")])
+}
+
+/// Beside what is written otherwise, and without waiting for the disk: what a crash takes back is retired again.
+pub(super) async fn commit(store: &Store, change: &Change) -> Result<Verdict, StoreError> {
+    let options = &store.connector.options;
+    let mut lent = store.readers.lend().await.map_err(|trouble| trouble.error)?;
+    // Each statement by itself is limited by the server. What failed halfway is not given back.
+    for part in change.retired.chunk_by(|one, next| !options.distributed || one.tenant == next.tenant) {
+        let written = within(options.answer_timeout * 8, write(&mut lent.connection, change, part)).await;
+        match written.ok_or_else(|| Trouble::late(options.answer_timeout * 8).error)? {
+            Ok(true) => {}
+            Ok(false) => return Ok(Verdict::Refused(Refusal::Fenced)),
+            Err(error) => return Err(failure(&error)),
+        }
+    }
+    lent.give_back();
+    Ok(Verdict::Admitted)
+}
+
+async fn write(
+    connection: &mut PgConnection,
+    change: &Change,
+    retired: &[Retired],
+) -> Result<bool, sqlx::Error> {
+    connection.execute("BEGIN; SET LOCAL synchronous_commit = off").await?;
+    let alive = match change.fence {
+        Some(fence) => worker::is_alive(connection, fence).await?,
+        None => false,
+    };
+    if alive {
+        retire(connection, retired).await?;
+        connection.execute("COMMIT").await?;
+    }
+    Ok(alive)
 }
 
 /// Looks once more whether anybody rests on them: since they were listed, a run may have been answered from one. (One that is

@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{ConnectOptions as _, Executor as _, Row as _};
+use sqlx::{Executor as _, Row as _};
 use tokio::sync::{MappedMutexGuard, MutexGuard};
 
+use super::open::open_aside;
 use super::transaction::carry_out;
 use super::{Columns, Sqlite, StoreError, failure};
 use crate::clock::Clock;
@@ -60,20 +61,12 @@ impl Sqlite {
     /// Counts a try, on a connection that does not wait for the disk: a process that is killed leaves the count behind all
     /// the same, and only a power failure may take it back.
     async fn count(&self, delivery: &Delivery) -> Result<Counted, StoreError> {
-        let mut counter = self.counter.lock().await;
-        let connection = match &mut *counter {
+        let mut aside = self.aside.lock().await;
+        let connection = match &mut *aside {
             Some(connection) => connection,
-            None => counter.insert(self.counter().await?),
+            None => aside.insert(open_aside(self).await?),
         };
         count(connection, delivery).await
-    }
-
-    async fn counter(&self) -> Result<SqliteConnection, StoreError> {
-        let options = sqlx::sqlite::SqliteConnectOptions::new()
-            .filename(&self.path)
-            .synchronous(sqlx::sqlite::SqliteSynchronous::Normal)
-            .disable_statement_logging();
-        options.connect().await.map_err(|e| failure(&e))
     }
 
     /// The try has failed, and this is why. Returns how many there have been.

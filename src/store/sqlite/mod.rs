@@ -72,8 +72,8 @@ pub struct Sqlite {
     path: PathBuf,
     /// None once it is closed.
     writer: Mutex<Option<Writer>>,
-    /// Counts tries of messages, without waiting for the disk. Opened when it is first needed.
-    counter: Mutex<Option<SqliteConnection>>,
+    /// Writes what a crash may take back: the tries of messages, and retired records. Opened when it is first needed.
+    aside: Mutex<Option<SqliteConnection>>,
     readers: SqlitePool,
     /// Held until this store is closed or dropped: it is how a restarted process knows that the former one is dead.
     lock: std::sync::Mutex<Option<lock::Lock>>,
@@ -143,7 +143,7 @@ impl Sqlite {
     /// Ends writing and gives the file free. What is there can still be read through this store: an executor that
     /// was closed answers what is recorded.
     pub(crate) async fn retire(&self) {
-        drop(self.counter.lock().await.take());
+        drop(self.aside.lock().await.take());
         if let Some(writer) = self.writer.lock().await.take()
             && let Err(error) = writer.connection.close().await
         {
@@ -155,7 +155,12 @@ impl Sqlite {
 
 impl Store for Sqlite {
     fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
-        Box::pin(commit::commit(&self.writer, changes))
+        Box::pin(async move {
+            match changes {
+                [change] if !change.retired.is_empty() => Ok(vec![retention::commit(self, change).await?]),
+                _ => commit::commit(&self.writer, changes).await,
+            }
+        })
     }
 
     fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {

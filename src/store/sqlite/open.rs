@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqlitePool};
 use tokio::sync::Mutex;
 
@@ -48,6 +48,15 @@ impl Default for Options {
     }
 }
 
+/// A connection whose commits do not wait for the disk.
+pub(super) async fn open_aside(store: &Sqlite) -> Result<SqliteConnection, StoreError> {
+    let options = SqliteConnectOptions::new()
+        .filename(&store.path)
+        .synchronous(SqliteSynchronous::Normal)
+        .disable_statement_logging();
+    options.connect().await.map_err(|e| failure(&e))
+}
+
 pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreError> {
     open_unless(|version| version == GIVEN_UP, path, options).await.map(|(store, _)| store)
 }
@@ -84,7 +93,7 @@ async fn open_unless(
     let readers = readers(connect, options.readers);
     let writer = Writer { connection: writer, statements: Statements::default(), unfinished: false };
     let (writer, lock) = (Mutex::new(Some(writer)), std::sync::Mutex::new(Some(lock)));
-    Ok((Sqlite { path: path.to_owned(), writer, counter: Mutex::default(), readers, lock }, version))
+    Ok((Sqlite { path: path.to_owned(), writer, aside: Mutex::default(), readers, lock }, version))
 }
 
 /// Neither lock nor writer: whoever works on the file goes on doing so.
@@ -108,7 +117,7 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
     Ok(Sqlite {
         path: path.to_owned(),
         writer: Mutex::new(None),
-        counter: Mutex::default(),
+        aside: Mutex::default(),
         readers,
         lock: std::sync::Mutex::new(None),
     })

@@ -1,13 +1,15 @@
 //! Records whose time is over, and what is left of them.
 
-use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteConnection;
+use sqlx::{Executor as _, SqlitePool};
 
+use super::commit::admit;
+use super::open::open_aside;
 use super::record::{read, select};
-use super::{StoreError, failure, payload, sound};
+use super::{Sqlite, StoreError, failure, payload, sound};
 use crate::clock::Timestamp;
 use crate::ledger::Record;
-use crate::store::{Retired, columns};
+use crate::store::{Change, Retired, Verdict, columns};
 
 /// Nobody rests on it or asks about it. A run that is under way rests on all that it did since it last went on as new.
 macro_rules! at_rest {
@@ -69,6 +71,28 @@ pub(super) async fn expiring(pool: &SqlitePool, after: Timestamp) -> Result<Opti
     let query = sqlx::query_scalar(EXPIRING).bind(after.0);
     let next: Option<i64> = query.fetch_one(pool).await.map_err(|e| failure(&e))?;
     Ok(next.map(Timestamp))
+}
+
+/// Beside what is written otherwise, and without waiting for the disk: what a crash takes back is retired again. Behind the
+/// writer's lock all the same, for whoever finds the file locked comes again after a pause.
+pub(super) async fn commit(store: &Sqlite, change: &Change) -> Result<Verdict, StoreError> {
+    let mut writer = store.writer.lock().await;
+    writer.as_mut().ok_or(StoreError::Closed)?.settle().await?;
+    let mut aside = store.aside.lock().await;
+    // Given back only in order: dropped halfway, it takes its transaction along.
+    let mut connection = match aside.take() {
+        Some(connection) => connection,
+        None => open_aside(store).await?,
+    };
+    let retired = async {
+        connection.execute("BEGIN IMMEDIATE").await?;
+        let refusal = admit(&mut connection, change).await?;
+        connection.execute("COMMIT").await?;
+        Ok(refusal)
+    };
+    let refusal = retired.await.map_err(|e: sqlx::Error| failure(&e))?;
+    *aside = Some(connection);
+    Ok(refusal.map_or(Verdict::Admitted, Verdict::Refused))
 }
 
 /// Looks once more whether anybody rests on it: since it was listed, a run may have been answered from it.

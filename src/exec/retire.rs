@@ -102,9 +102,12 @@ async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, 
     let mut change = core.change(None);
     for record in page {
         let key = core.tenant_key(&record.tenant).await.map_err(Stop::Failed)?;
-        let spec = core.registry.find(record.operation.as_str()).map(|tool| tool.spec());
+        let tool = core.registry.find(record.operation.as_str());
         // Of a tool that is not here it is not known that its keys may be taken for new.
-        let (retention, horizon) = spec.map_or_else(Default::default, |s| (s.retention, s.retry.horizon()));
+        let (retention, horizon) = tool.map_or_else(Default::default, |tool| {
+            let spec = tool.spec();
+            (spec.retention, spec.retry.horizon())
+        });
         let left = retention.left(record, horizon, &key, now);
         tracing::debug!(tenant = %record.tenant, key = %record.key, left = left.is_some(), "its time is over");
         change.retired.push(Retired::of(record, left));

@@ -111,14 +111,16 @@ pub fn due(
     }
     let leave = |why: &str| Due::Leave(why.to_owned());
     match (&record.state, policy) {
-        (State::Failed { .. } | State::Abandoned { .. } | State::Compensated { .. }, _) => Due::Nothing,
         (State::Started, Some(_)) if record.escalation.is_some() && record.owner.run == run => {
             record.escalation.map_or(Due::Nothing, Due::Settle)
         }
         (State::Gone { was: Was::Committed, .. }, _) => {
             leave("its record's time was over: what is left no longer says how to undo it")
         }
-        (State::Gone { .. }, _) => Due::Nothing,
+        (
+            State::Failed { .. } | State::Abandoned { .. } | State::Compensated { .. } | State::Gone { .. },
+            _,
+        ) => Due::Nothing,
         (State::Started, _) => leave("whether it happened is not known for certain"),
         (State::Committed { .. }, None) => leave("its tool cannot undo it"),
         (State::Committed { .. }, Some(_)) if record.owner.run != run => leave("it is another run's"),

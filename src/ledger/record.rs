@@ -208,6 +208,13 @@ impl Record {
         self.attempts.saturating_sub(self.spent)
     }
 
+    /// The row stands as it would have been written. Until when it is kept may have changed meanwhile: that is for
+    /// [retirement](super::Retention) alone to change.
+    pub(crate) fn is_as_written(&self, written: &Self) -> bool {
+        let kept_until = self.kept_until;
+        *self == Self { kept_until, ..written.clone() }
+    }
+
     /// The stored first result, if there is one.
     pub const fn response(&self) -> Option<&Stored> {
         match &self.state {

@@ -54,13 +54,6 @@ pub(super) fn record_state(
     })
 }
 
-/// A row stands as this change would have written it. Until when it is kept may have changed meanwhile, and is no part of any
-/// change but a [retirement](super::Retired).
-pub(super) fn is_same(stored: &Record, written: &Record) -> bool {
-    let kept_until = stored.kept_until;
-    *stored == Record { kept_until, ..written.clone() }
-}
-
 /// All that a change of a record may bring and nearly none does is at its default.
 pub(super) fn is_usual(record: &Record) -> bool {
     record.spent == 0

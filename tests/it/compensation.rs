@@ -198,7 +198,7 @@ fn a_retried_run_is_told_what_was_undone() {
         let again = failure(run.result().await.unwrap_err());
         assert_eq!(again.code, FailureCode::ToolFailed, "{again}");
         assert_eq!(world.effects("book").len(), 2);
-        assert_eq!(world.effects("unbook"), ["train 1 b1", "train 3 b3"]);
+        assert_eq!(world.effects("unbook"), ["train 1 b1", "train 2 b2"]);
         assert!(process.acme().escalations().await.unwrap().is_empty());
     });
 }

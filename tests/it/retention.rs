@@ -261,7 +261,7 @@ async fn several_workers_sweep_one_database() {
     let at_once = RetryPolicy { attempts: 1, attempt_timeout: Duration::from_millis(500), ..brief() };
     let open = || {
         let tool = world.tool("pay", EffectClass::InternalMutation, Contract::new(ContractClass::Lookup));
-        let tool = tool.retry(at_once.clone()).retention(Retention::tombstone_after(Duration::from_secs(1)));
+        let tool = tool.retry(at_once).retention(Retention::tombstone_after(Duration::from_secs(1)));
         ExecutorBuilder::postgres_with(url(), schema.options()).dynamic_tool(tool).sweep().open()
     };
     let workers = [open().await.unwrap(), open().await.unwrap()];

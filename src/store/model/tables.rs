@@ -7,7 +7,6 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
-use crate::store::columns::is_same;
 use crate::store::queue::Bucket;
 use crate::store::{
     Aggregate, COMMAND, Change, Document, Escalation, EscalationKind, Evidence, History, OutboxEvent,
@@ -158,7 +157,7 @@ impl Tables {
         let record = change
             .record
             .as_deref()
-            .map(|record| self.records.get(&record.id).is_some_and(|stored| is_same(stored, record)));
+            .map(|record| self.records.get(&record.id).is_some_and(|stored| stored.is_as_written(record)));
         let steps = change.steps.iter().map(|step| {
             self.step(step)
                 .is_some_and(|stored| stored.input_hash == step.input_hash && stored.value == step.value)

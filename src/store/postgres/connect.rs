@@ -108,6 +108,14 @@ impl Connector {
         })
     }
 
+    /// Takes away what a stranger may have left on a connection: settings, locks, temporary tables. Whether it is as new.
+    pub(super) async fn clean(&self, connection: &mut PgConnection, purpose: Purpose) -> bool {
+        const CLEAN: &str = "RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; CLOSE ALL";
+        !self.options.distributed
+            && sqlx::raw_sql(CLEAN).execute(&mut *connection).await.is_ok()
+            && self.set_up(connection, purpose).await.is_ok()
+    }
+
     /// Puts a session in order, in one round trip, and tells what it is.
     pub(super) async fn set_up(
         &self,

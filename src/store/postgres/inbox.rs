@@ -8,7 +8,7 @@ use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 
 use super::connect::within;
-use super::transaction::{begin_plain, carry_out};
+use super::transaction::{begin_marked, carry_on, is_aborted};
 use super::{Columns, Fate, Postgres, StoreError, TransactionError, escaped, failure, fate};
 use crate::clock::Clock;
 use crate::id::EscalationId;
@@ -54,7 +54,7 @@ impl Postgres {
             lent.give_back();
             return Ok(Err(known));
         }
-        begin_plain(connection, limit).await.map_err(|e| failure(&e))?;
+        begin_marked(connection, limit).await.map_err(|e| failure(&e))?;
         // Two that were counted at once: the first one to be here is processed.
         let held = ask(connection, HOLD, delivery).await.map_err(|e| failure(&e))?;
         if let Some(known) = held.and_then(|held| held.known(u32::MAX)) {
@@ -63,11 +63,11 @@ impl Postgres {
             return Ok(Err(known));
         }
         let processed = if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
-            finish(connection, delivery, OUTDATED, None).await.map_err(|e| failure(&e))?;
+            finish(connection, delivery, OUTDATED, None).await?;
             Err(Known::Outdated)
         } else {
-            let (value, result) = carry_out(connection, limit, clock, work).await?;
-            finish(connection, delivery, PROCESSED, Some(&result)).await.map_err(|e| failure(&e))?;
+            let (value, result) = carry_on(connection, limit, clock, work).await?;
+            finish(connection, delivery, PROCESSED, Some(&result)).await?;
             Ok(value)
         };
         let answer = within(self.connector.options.answer_timeout * 2, connection.execute("COMMIT")).await;
@@ -79,9 +79,7 @@ impl Postgres {
                 return self.find_processed(delivery, processed).await;
             }
         }
-        if self.is_as_new(&mut lent.connection).await {
-            lent.give_back();
-        }
+        self.guests.clean(lent);
         Ok(processed)
     }
 
@@ -195,21 +193,22 @@ async fn is_outdated(connection: &mut PgConnection, delivery: &Delivery) -> Resu
     Ok(written.rows_affected() == 0)
 }
 
-async fn finish(
+/// Says so in the transaction that was begun, and in no other: the closure may have ended that one, even if it began another.
+async fn finish<E>(
     connection: &mut PgConnection,
     delivery: &Delivery,
     state: i64,
     result: Option<&Payload>,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "UPDATE inbox SET state = $4, result = $5 WHERE tenant = $1 AND consumer = $2 AND message = $3",
-    )
-    .bind(delivery.tenant.as_str())
-    .bind(escaped(&delivery.consumer).into_owned())
-    .bind(escaped(&delivery.message).into_owned())
-    .bind(state)
-    .bind(result.map(|result| escaped(result.as_str()).into_owned()))
-    .execute(connection)
-    .await
-    .map(drop)
+) -> Result<(), TransactionError<E>> {
+    let sql = "UPDATE inbox SET state = $4, result = $5 WHERE tenant = $1 AND consumer = $2 AND message = $3 \
+               AND state = 1 AND current_setting('counterfoil.begun', true) = 'yes'";
+    let query = bound(sql, delivery).bind(state);
+    let finished = query.bind(result.map(|result| escaped(result.as_str()).into_owned()));
+    match finished.execute(connection).await {
+        Ok(done) if done.rows_affected() == 1 => Ok(()),
+        Ok(_) => Err(TransactionError::EndedInside),
+        // One of its statements failed, and PostgreSQL rolls everything back, whatever COMMIT answers.
+        Err(error) if is_aborted(&error) => Err(TransactionError::Spoilt { detail: error.to_string() }),
+        Err(error) => Err(failure(&error).into()),
+    }
 }

@@ -78,7 +78,7 @@ pub struct Postgres {
     writers: Mutex<Option<[Writer; 2]>>,
     readers: Pool,
     /// For the user's own transactions, which may take their time.
-    guests: Pool,
+    guests: Arc<Pool>,
     hints: listen::Hints,
 }
 

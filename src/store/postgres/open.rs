@@ -157,7 +157,7 @@ pub(super) async fn open(url: &str, options: Options) -> Result<Postgres, StoreE
     Ok(Postgres {
         writers: Mutex::new(Some([writer, Writer::default()])),
         readers: pool(Purpose::Reading, connector.options.readers),
-        guests: pool(Purpose::Guest, connector.options.guests),
+        guests: Arc::new(pool(Purpose::Guest, connector.options.guests)),
         hints,
         connector,
     })

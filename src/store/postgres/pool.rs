@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sqlx::Connection as _;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connect::{Connector, Patience, Purpose, within};
 use super::{Fate, failure, fate};
@@ -23,7 +23,7 @@ pub(super) struct Pool {
     connector: Arc<Connector>,
     purpose: Purpose,
     free: Mutex<Vec<PgConnection>>,
-    room: Semaphore,
+    room: Arc<Semaphore>,
     closed: AtomicBool,
 }
 
@@ -31,21 +31,19 @@ pub(super) struct Pool {
 pub(super) struct Lent<'p> {
     pool: &'p Pool,
     pub(super) connection: PgConnection,
-    _room: SemaphorePermit<'p>,
+    room: OwnedSemaphorePermit,
 }
 
 impl Lent<'_> {
     /// Nothing is under way on it any more.
     pub(super) fn give_back(self) {
-        if !self.pool.closed.load(Ordering::Relaxed) {
-            self.pool.free().push(self.connection);
-        }
+        self.pool.take_back(self.connection);
     }
 }
 
 impl Pool {
     pub(super) fn new(connector: Arc<Connector>, purpose: Purpose, size: u32) -> Self {
-        let room = Semaphore::new(size.max(1) as usize);
+        let room = Arc::new(Semaphore::new(size.max(1) as usize));
         Self { connector, purpose, free: Mutex::default(), room, closed: AtomicBool::new(false) }
     }
 
@@ -119,14 +117,33 @@ impl Pool {
                 format!("no connection was free for {limit:?}: raise `readers` or the server's limit");
             Trouble { error: StoreError::Busy { detail }, may_pass: false }
         };
-        let room = within(limit, self.room.acquire()).await.ok_or_else(busy)?;
+        let room = within(limit, self.room.clone().acquire_owned()).await.ok_or_else(busy)?;
         let room = room.map_err(|_| Trouble { error: StoreError::Closed, may_pass: false })?;
         let free = self.free().pop();
         let connection = match free {
             Some(connection) => connection,
             None => self.connector.connect(self.purpose).await.map_err(Trouble::of)?,
         };
-        Ok(Lent { pool: self, connection, _room: room })
+        Ok(Lent { pool: self, connection, room })
+    }
+
+    /// What its borrower, a stranger, may have left on it is taken away before anybody gets it; nobody waits for that.
+    pub(super) fn clean(self: &Arc<Self>, lent: Lent<'_>) {
+        let Lent { mut connection, room, .. } = lent;
+        let pool = self.clone();
+        tokio::spawn(async move {
+            let limit = pool.connector.options.answer_timeout * 2;
+            if within(limit, pool.connector.clean(&mut connection, pool.purpose)).await == Some(true) {
+                pool.take_back(connection);
+            }
+            drop(room);
+        });
+    }
+
+    fn take_back(&self, connection: PgConnection) {
+        if !self.closed.load(Ordering::Relaxed) {
+            self.free().push(connection);
+        }
     }
 
     /// What to do about an error, and about the connection that it came from.

@@ -9,7 +9,6 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
-use crate::store::columns::is_same;
 use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 
 /// Inserts a record at revision 1. One whose key or place is taken is not written, and missed when rows are counted.
@@ -407,7 +406,7 @@ pub(super) async fn is_taken(connection: &mut PgConnection, record: &Record) -> 
 pub(super) async fn is_written(connection: &mut PgConnection, record: &Record) -> Result<bool, sqlx::Error> {
     let query = sqlx::query(AT).persistent(false).bind(record.tenant.as_str()).bind(record.id.0);
     let row = query.fetch_optional(connection).await?;
-    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| is_same(&stored, record))))
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored.is_as_written(record))))
 }
 
 /// The same use again says nothing new.

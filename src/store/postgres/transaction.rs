@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Executor as _};
 
-use super::connect::{Patience, Purpose, within};
+use super::connect::{Patience, within};
 use super::pool::{Lent, Trouble};
 use super::statement::Statements;
 use super::{Fate, Postgres, StoreError, TransactionError, failure, fate, judge, step, worker};
@@ -62,9 +62,7 @@ impl Postgres {
                 return Ok(value);
             }
         }
-        if self.is_as_new(&mut lent.connection).await {
-            lent.give_back();
-        }
+        self.guests.clean(lent);
         Ok(value)
     }
 
@@ -140,22 +138,27 @@ impl Postgres {
             None => Err(Trouble::late(limit)),
         }
     }
-
-    /// Takes away what a closure may have left on its connection: settings, locks, temporary tables.
-    pub(super) async fn is_as_new(&self, connection: &mut PgConnection) -> bool {
-        const CLEAN: &str = "RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; CLOSE ALL";
-        !self.connector.options.distributed
-            && sqlx::raw_sql(CLEAN).execute(&mut *connection).await.is_ok()
-            && self.connector.set_up(connection, Purpose::Guest).await.is_ok()
-    }
 }
 
 /// What this process gives up, the server gives up, too: should it be stopped or cut off, its locks do not stay.
-pub(super) async fn begin_plain(connection: &mut PgConnection, limit: Duration) -> Result<(), sqlx::Error> {
+async fn begin_plain(connection: &mut PgConnection, limit: Duration) -> Result<(), sqlx::Error> {
+    begin_then(connection, limit, "").await
+}
+
+/// The same, with a mark that goes with the transaction, by which a later statement knows that it is in this one.
+pub(super) async fn begin_marked(connection: &mut PgConnection, limit: Duration) -> Result<(), sqlx::Error> {
+    begin_then(connection, limit, "SET LOCAL counterfoil.begun = 'yes'").await
+}
+
+async fn begin_then(
+    connection: &mut PgConnection,
+    limit: Duration,
+    then: &'static str,
+) -> Result<(), sqlx::Error> {
     let limit = (limit + Duration::from_secs(1)).as_millis();
     let begin = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {limit}; \
-         SET LOCAL idle_in_transaction_session_timeout = {limit}"
+         SET LOCAL idle_in_transaction_session_timeout = {limit}; {then}"
     );
     sqlx::raw_sql(AssertSqlSafe(begin)).execute(connection).await.map(drop)
 }
@@ -190,8 +193,12 @@ async fn find_out(connection: &mut PgConnection, change: &Change, step: &Step) -
 /// A statement failed in this transaction, and it can only be rolled back.
 const ABORTED: &str = "25P02";
 
+pub(super) fn is_aborted(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.code().as_deref() == Some(ABORTED))
+}
+
 /// Runs the closure in the transaction that is open, and makes sure that it still is.
-pub(super) async fn carry_out<T, E, F>(
+async fn carry_out<T, E, F>(
     connection: &mut PgConnection,
     limit: Duration,
     clock: &dyn Clock,
@@ -201,14 +208,7 @@ where
     F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
 {
     connection.execute("SAVEPOINT counterfoil").await.map_err(|e| failure(&e))?;
-    let worked = {
-        let mut work = work(connection).fuse();
-        let mut late = clock.sleep(limit).fuse();
-        futures_util::select_biased! {
-            worked = work => worked,
-            () = late => return Err(TransactionError::TooSlow { limit }),
-        }
-    };
+    let worked = in_time(connection, limit, clock, work).await?;
     let Err(error) = connection.execute("RELEASE counterfoil").await else {
         return worked.map_err(TransactionError::Closure);
     };
@@ -216,12 +216,51 @@ where
     if fate(&error) == Fate::Lost {
         return Err(failure(&error).into());
     }
-    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-    match (worked, code.as_deref()) {
+    match worked {
         // One of its statements failed, and PostgreSQL rolls everything back, whatever COMMIT answers.
-        (Err(error), Some(ABORTED)) => Err(TransactionError::Closure(error)),
-        (Ok(_), Some(ABORTED)) => Err(TransactionError::Spoilt { detail: error.to_string() }),
+        Err(failed) if is_aborted(&error) => Err(TransactionError::Closure(failed)),
+        Ok(_) if is_aborted(&error) => Err(TransactionError::Spoilt { detail: error.to_string() }),
         // The savepoint is gone if the closure ended the transaction, even if it began another one.
         _ => Err(TransactionError::EndedInside),
+    }
+}
+
+/// The same in a transaction that was begun with its mark. After a success, the next statement has to look whether it is there.
+pub(super) async fn carry_on<T, E, F>(
+    connection: &mut PgConnection,
+    limit: Duration,
+    clock: &dyn Clock,
+    work: F,
+) -> Result<(T, Payload), TransactionError<E>>
+where
+    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+{
+    let failed = match in_time(connection, limit, clock, work).await? {
+        Ok(worked) => return Ok(worked),
+        Err(failed) => failed,
+    };
+    let marked = sqlx::query_scalar("SELECT current_setting('counterfoil.begun', true) = 'yes'");
+    match marked.fetch_one(connection).await {
+        Ok(Some(true)) => Err(TransactionError::Closure(failed)),
+        Ok(_) => Err(TransactionError::EndedInside),
+        Err(error) if is_aborted(&error) => Err(TransactionError::Closure(failed)),
+        Err(error) => Err(failure(&error).into()),
+    }
+}
+
+async fn in_time<T, E, F>(
+    connection: &mut PgConnection,
+    limit: Duration,
+    clock: &dyn Clock,
+    work: F,
+) -> Result<Result<(T, Payload), E>, TransactionError<E>>
+where
+    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+{
+    let mut work = work(connection).fuse();
+    let mut late = clock.sleep(limit).fuse();
+    futures_util::select_biased! {
+        worked = work => Ok(worked),
+        () = late => Err(TransactionError::TooSlow { limit }),
     }
 }

@@ -9,7 +9,6 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
-use crate::store::columns::is_same;
 use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 
 /// Inserts a record at revision 1, or moves one on by exactly one revision. A fenced worker gets a NULL
@@ -239,7 +238,7 @@ pub(super) async fn is_written(
     record: &Record,
 ) -> Result<bool, sqlx::Error> {
     let row = sqlx::query(select!("WHERE id = ?")).bind(record.id.0).fetch_optional(connection).await?;
-    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| is_same(&stored, record))))
+    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored.is_as_written(record))))
 }
 
 static INSERT_USE: Insert = Insert {

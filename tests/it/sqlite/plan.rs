@@ -185,7 +185,7 @@ fn statements(source: &str) -> Vec<String> {
         } else if before.ends_with("head:") {
             let columns = after.split("columns: ").nth(1).unwrap().split(',').next().unwrap();
             insert = (text, columns.parse().unwrap());
-        } else if before.ends_with("tail:") {
+        } else if before.ends_with(" tail:") {
             statements.push(with_rows(&insert.0, insert.1, &text));
         } else if ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "]
             .iter()

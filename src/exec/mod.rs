@@ -494,20 +494,21 @@ impl Carrier {
     /// Answers from a record that was there before.
     async fn answer(&self, decision: Decision, found: &Record) -> Result<Answered, ExecError> {
         let Self { core, op, .. } = self;
-        let retention = &op.tool.spec().retention;
-        if let Some(touched) = retention.touched(found, core.now()) {
-            let mut change = core.change(None);
-            change.retired.push(Retired::of(found, Some(touched)));
-            core.commit(&op.key, change).await?;
-        }
         let outcome = match decision {
-            Decision::Duplicate { response } => Outcome::Done(Answer {
-                response: core.load(&op.tenant, &response).await?,
-                external_ref: found.external_ref.clone(),
-                first: false,
-                basis: found.basis,
-                record: found.id,
-            }),
+            Decision::Duplicate { response } => {
+                if let Some(touched) = op.tool.spec().retention.touched(found, core.now()) {
+                    let mut change = core.change(None);
+                    change.retired.push(Retired::of(found, Some(touched)));
+                    core.commit(&op.key, change).await?;
+                }
+                Outcome::Done(Answer {
+                    response: core.load(&op.tenant, &response).await?,
+                    external_ref: found.external_ref.clone(),
+                    first: false,
+                    basis: found.basis,
+                    record: found.id,
+                })
+            }
             Decision::Conflict => {
                 let first = core.load(&op.tenant, &found.request).await?;
                 Outcome::Conflict(crate::ledger::diff(&first, &op.request)?)

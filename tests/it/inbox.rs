@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use counterfoil::inbox::{InboxError, Message, Processed};
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{EscalationKind, Resolution, TransactionError};
 use counterfoil::{EscalationId, Executor, Tenant};
 use futures_util::future::BoxFuture;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -35,6 +35,10 @@ macro_rules! on {
                 enter(db, 0).await?;
                 Err(sqlx::Error::RowNotFound)
             })
+        }
+
+        fn ends<'c>(db: &'c mut Own, sql: &'static str) -> BoxFuture<'c, Result<i64, sqlx::Error>> {
+            Box::pin(async move { sqlx::raw_sql(sql).execute(db).await.map(|_| 0) })
         }
 
         async fn process(executor: &Executor, message: impl Into<Message>) -> Processed<i64> {
@@ -77,6 +81,18 @@ macro_rules! on {
             let now = all.iter().filter(|one| matches!(one, Ok(Processed::Now(1)))).count();
             let before = all.iter().filter(|one| matches!(one, Ok(Processed::Before(1)))).count();
             assert_eq!((now, before, ran.load(Ordering::SeqCst)), (1, 7, 1), "{all:?}");
+        }
+
+        // A closure that ends the transaction, whatever it begins then, has processed nothing: the message is not taken for done.
+        #[tokio::test]
+        async fn a_closure_that_ends_the_transaction_is_found_out() {
+            let (_place, executor, _own) = $open.await;
+            for sql in ["COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN"] {
+                let ended = executor.process_once(&TENANT, "billing", sql, |db: &mut Own| ends(db, sql)).await;
+                let found = matches!(ended, Err(InboxError::Transaction(TransactionError::EndedInside)));
+                assert!(found, "{sql}: {ended:?}");
+            }
+            assert_eq!(process(&executor, "ROLLBACK").await, Processed::Now(1));
         }
 
         // J10: by version, not by arrival.
@@ -304,4 +320,20 @@ mod postgres {
     }
 
     on!(PgConnection, open());
+
+    // PostgreSQL rolls back what goes on behind a failed statement, whatever the closure says.
+    #[tokio::test]
+    async fn an_error_that_was_swallowed_is_told() {
+        fn swallows(db: &mut PgConnection) -> BoxFuture<'_, Result<i64, sqlx::Error>> {
+            Box::pin(async move {
+                let failed = db.execute("SELECT 1 / 0").await;
+                Ok(i64::from(failed.is_ok()))
+            })
+        }
+        let (_schema, executor, _own) = open().await;
+        let told = executor.process_once(&TENANT, "billing", "a", swallows).await;
+        let spoilt = matches!(told, Err(InboxError::Transaction(TransactionError::Spoilt { .. })));
+        assert!(spoilt, "{told:?}");
+        assert_eq!(process(&executor, "a").await, Processed::Now(1));
+    }
 }

@@ -17,8 +17,8 @@ use std::time::Duration;
 use counterfoil::flow::Became;
 use counterfoil::ledger::{ErrorKind, Finding, Undone};
 use counterfoil::payload::Stored;
-use counterfoil::sim::{End, Simulation, World, truthful};
-use counterfoil::store::{Run, RunState};
+use counterfoil::sim::{End, Question, Simulation, World, truthful};
+use counterfoil::store::{Resolution, Run, RunState};
 use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
 use serde::{Deserialize, Serialize};
@@ -154,13 +154,21 @@ async fn courier(engine: Engine, world: World) -> String {
     }
 }
 
+/// Who goes and looks, and says what was found as these tools do.
+fn operator(question: &Question<'_>) -> Option<Resolution> {
+    Some(match truthful(question)? {
+        Resolution::Committed(found) => Resolution::Committed(found["id"].clone()),
+        resolution => resolution,
+    })
+}
+
 pub fn simulation() -> Simulation {
     let [delivered, declined, lost] = orders();
     Simulation::of(order, delivered)
         .also(Simulation::TENANT, "declined", order, declined)
         .also(Simulation::TENANT, "lost", order, lost)
         .beside("courier", courier)
-        .operator(truthful)
+        .operator(operator)
         .engine(|engine, world| {
             let world = || world.clone();
             engine.compensable(Reserve(world())).compensable(Charge(world())).compensable(Ship(world()))

@@ -9,6 +9,7 @@ mod attempt;
 mod builder;
 mod core;
 mod database;
+mod erase;
 mod escalate;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub mod inbox;
@@ -58,6 +59,7 @@ pub(crate) use pulse::beat;
 pub use approval::Reviewers;
 pub use builder::{ExecutorBuilder, StartError};
 pub use database::OwnConnection;
+pub use erase::EraseError;
 pub use inflight::Wait;
 pub use outcome::{Answer, ExecError, Outcome};
 pub use request::ToolRequest;
@@ -499,6 +501,7 @@ impl Carrier {
                 if let Some(touched) = op.tool.spec().retention.touched(found, core.now()) {
                     let mut change = core.change(None);
                     change.retired.push(Retired::of(found, Some(touched)));
+                    change.beside = true;
                     core.commit(&op.key, change).await?;
                 }
                 Outcome::Done(Answer {

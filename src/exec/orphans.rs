@@ -98,21 +98,24 @@ async fn take_up(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {
             carry_out(core, op, Expect::Anything, Wait::ForOutcome).await.map(drop)
         }
         // Its run dropped it, and is over.
-        Ok(op) => settle(core, &op, record).await,
-        Err(gone) => settle(core, &without_tool(record, gone), record).await,
+        Ok(op) => settle(core, &op).await,
+        Err(gone) => settle(core, &without_tool(record, gone)).await,
     }
 }
 
 /// Finds out what became of a started call and sends nothing: nobody wants it done any more. If that cannot be
 /// found out without sending it again, a person is asked.
-async fn settle(core: &Arc<Core>, op: &Operation, found: &Record) -> Result<(), ExecError> {
+async fn settle(core: &Arc<Core>, op: &Operation) -> Result<(), ExecError> {
     // Once it is adopted, its fence no longer tells when its sender ceased to send.
     let mut first_cut = None;
+    let mut attempts = None;
     loop {
         // Whoever comes back with its key at this moment has it in hand, and does more than could be done here.
         let slot = core.in_flight.enter(&op.tenant, &op.key, Wait::ForOutcome, &*core.clock).await;
         let Some(record) = core.find(&op.tenant, &op.key).await? else { return Ok(()) };
-        if record.state != State::Started || record.attempts != found.attempts {
+        // Not as it was when it was dropped: it may have been sent once more before its sender saw that nobody waits.
+        let taken_up = record.attempts != *attempts.get_or_insert(record.attempts);
+        if record.state != State::Started || taken_up {
             return Ok(()); // settled, or taken up, by whoever had it in hand
         }
         if let Some(question) = record.escalation {

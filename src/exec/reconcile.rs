@@ -99,6 +99,9 @@ pub(super) async fn reconcile(
                 return Ok(id.map_or(Fate::Changed, Fate::Parked));
             }
         };
+        if !leave() {
+            search.pause().await; // in which whoever wanted it sent may go
+        }
         if leave() {
             return Ok(Fate::Left(search.record, looked));
         }
@@ -295,12 +298,16 @@ impl<'a> Search<'a> {
         Ok(Ok(Fate::Committed(answer, ticket)))
     }
 
-    /// Makes the next attempt durable, after the pause that its policy wants between two sends.
-    async fn send(self, basis: Basis) -> Result<Fate, ExecError> {
+    /// The pause that its policy wants between two sends.
+    async fn pause(&self) {
         let retry = &self.op.tool.spec().retry;
         let drawn = retry.backoff.delay(self.record.tries() + 1, self.core.entropy.bits());
         let asked = self.retry_after.unwrap_or_default().min(retry.retry_after_cap);
         self.core.clock.sleep(drawn.max(asked)).await;
+    }
+
+    /// Makes the next attempt durable.
+    async fn send(self, basis: Basis) -> Result<Fate, ExecError> {
         let pass = match self.core.turn(self.op, self.record.attempts, patience(self.op)).await? {
             Ok(Turn::Go(pass)) => pass,
             Ok(Turn::Later(wait)) => return Ok(Fate::Later(wait)),

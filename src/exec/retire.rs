@@ -100,7 +100,7 @@ async fn sweep_all(core: &Core) -> Result<Option<Timestamp>, Stop> {
 
 /// What is left of each.
 async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, Stop> {
-    let mut change = core.change(None);
+    let mut change = Change { beside: true, ..core.change(None) };
     for record in page {
         let key = core.tenant_key(&record.tenant).await.map_err(Stop::Failed)?;
         let tool = core.registry.find(record.operation.as_str());

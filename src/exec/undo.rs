@@ -9,7 +9,7 @@ use super::operation::{Asker, Operation};
 use super::outcome::{ExecError, Outcome};
 use super::{Expect, Wait, carry_out, look_only};
 use crate::id::{EscalationId, RunId};
-use crate::ledger::{Due, Event, Owner, Record, State, Undone, Was, apply, due};
+use crate::ledger::{Due, Event, OperationKey, Owner, Record, State, Undone, Was, apply, due};
 use crate::payload::Payload;
 use crate::store::{Escalation, Refusal, RunState, Store as _, Verdict};
 use crate::tool::Undoing;
@@ -123,14 +123,10 @@ async fn carry_through(
     record: &Record,
     surplus: Option<&str>,
 ) -> Result<Compensated, ExecError> {
-    let Some(undo) = core.registry.undo_of(record.operation.as_str()) else {
+    let Some(op) = compensation(core, record, surplus).await? else {
         return Ok(Compensated::Stands("its tool cannot undo it".to_owned()));
     };
-    let prepared = core.registry.hand_out(undo.with(request(core, record, surplus).await?)?);
-    let key = prepared.key().ok_or_else(|| refused(&record.key, Refusal::Stale))?; // it always has one
-    let owner = Owner { run: record.owner.run, turn: record.owner.turn, ..Owner::default() };
-    let asker = Asker { owner, ..Asker::default() };
-    let op = Arc::new(Operation::prepare(core, &record.tenant, prepared, &key, asker).await?);
+    let op = Arc::new(op);
     tracing::info!(tenant = %record.tenant, key = %record.key, surplus, "undoing");
     loop {
         let answered = carry_out(core, op.clone(), Expect::Anything, Wait::ForOutcome).await?;
@@ -163,6 +159,25 @@ async fn carry_through(
             }
         });
     }
+}
+
+/// The operation that undoes it, if its tool can.
+async fn compensation(
+    core: &Arc<Core>,
+    record: &Record,
+    surplus: Option<&str>,
+) -> Result<Option<Operation>, ExecError> {
+    let Some(undo) = core.registry.undo_of(record.operation.as_str()) else { return Ok(None) };
+    let prepared = core.registry.hand_out(undo.with(request(core, record, surplus).await?)?);
+    let key = prepared.key().ok_or_else(|| refused(&record.key, Refusal::Stale))?; // it always has one
+    let owner = Owner { run: record.owner.run, turn: record.owner.turn, ..Owner::default() };
+    let asker = Asker { owner, ..Asker::default() };
+    Operation::prepare(core, &record.tenant, prepared, &key, asker).await.map(Some)
+}
+
+/// The key of the operation that undoes it.
+pub(super) async fn key_of(core: &Arc<Core>, record: &Record) -> Result<Option<OperationKey>, ExecError> {
+    Ok(compensation(core, record, None).await?.map(|op| op.key.clone()))
 }
 
 /// What the compensation is told: the same whoever asks, for it is what its key is bound to. The forward key is always there.

@@ -98,6 +98,11 @@ impl Retention {
         (until > kept.after(self.keep_for / 10)).then(|| kept_until(record, Some(until)))
     }
 
+    /// What is left of a record that is erased on demand: enough that its effect is not repeated, if it had one.
+    pub(crate) fn erased(record: &Record, key: &DigestKey) -> Option<Record> {
+        tombstone(record, key)
+    }
+
     /// What is left of a record whose time was over by what was declared when it was made: by what is declared now, and never
     /// before the last retry that may come for it (invariant 9). `None`: nothing is left of it, and its key is new.
     ///

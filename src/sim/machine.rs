@@ -160,7 +160,7 @@ impl<'a> Machine<'a> {
             }
             self.buries();
             self.turns += 1;
-            if self.turns == RESTLESS {
+            if self.is_restless() {
                 self.checker.is_restless();
                 return None;
             }
@@ -207,9 +207,14 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Also if each answer raises the next question.
+    fn is_restless(&self) -> bool {
+        self.turns >= RESTLESS
+    }
+
     /// Lets a person answer what is open. False if that changes nothing.
     fn answers(&mut self) -> bool {
-        let Some(life) = self.lives.last() else { return false };
+        let Some(life) = self.lives.last().filter(|_| !self.is_restless()) else { return false };
         let open = |q: &Escalation| q.answer.is_none() && !self.answered.contains(&q.id);
         let mut open: Vec<_> = self.disk.model.escalations().into_iter().filter(open).collect();
         open.truncate(1); // its answer may answer others, too

@@ -60,10 +60,14 @@ pub struct Change {
     /// How far aggregates are published, by the same rule as `record`: each is there from its first event on, at revision
     /// 1. Not together with events of the same aggregate.
     pub aggregates: Vec<Aggregate>,
-    /// Records whose time is over, each with what is left of it, in a change of its own: alone in a batch, nobody waits for the
-    /// disk, for what a crash takes back is retired again. One that has changed meanwhile, that somebody asks about or
-    /// that a run that is under way rests on stays as it is.
+    /// Records whose time is over, each with what is left of it, in a change of its own. One that has changed meanwhile, that
+    /// somebody asks about or that a run that is under way rests on stays as it is.
     pub retired: Vec<Retired>,
+    /// Nobody waits for the disk, for what a crash takes back is retired again. In a batch of its own.
+    pub beside: bool,
+    /// A tenant of which nothing stays but its key for digests, in a change of its own; alone in a batch it may take as long as
+    /// it does. Refused as `UnderWay` while anything of it is.
+    pub erased: Option<Tenant>,
     /// Published events that nobody will ask for any more: each goes, and all before it of its aggregate.
     pub forgotten: Vec<Published>,
     /// A tenant's key for digests of secrets, when it is first seen; a key that exists stays.
@@ -217,6 +221,7 @@ impl Change {
             || !self.aggregates.is_empty()
             || !self.forgotten.is_empty()
             || !self.retired.is_empty()
+            || self.erased.is_some()
     }
 
     /// What a refused change reports of its attempt's own answer (REC-9); nothing if it rests on a lookup or on a
@@ -298,4 +303,34 @@ pub enum Refusal {
     /// It cannot be stored.
     #[error("it cannot be stored: {0}")]
     Invalid(String),
+    /// Of the tenant that is to be erased.
+    #[error("{0} keeps the tenant from being erased")]
+    UnderWay(UnderWay),
+}
+
+/// What of a tenant is not at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnderWay {
+    /// It has not ended: let it, or cancel it.
+    Run,
+    /// It has started, is asked about or is to be confirmed by a lookup.
+    Operation,
+    /// It is open: answer it.
+    Question,
+    /// It is active or paused: delete it.
+    Schedule,
+    /// It is not published.
+    Event,
+}
+
+impl std::fmt::Display for UnderWay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Run => "a run that has not ended",
+            Self::Operation => "an operation that is not settled",
+            Self::Question => "an open question",
+            Self::Schedule => "a schedule",
+            Self::Event => "an event that is not published",
+        })
+    }
 }

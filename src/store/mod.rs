@@ -10,6 +10,8 @@ mod columns;
 pub mod conformance;
 mod delegate;
 mod document;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod erase;
 mod group;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod inbox;
@@ -33,7 +35,7 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 
-pub use change::{Change, Lane, Refusal, Retired, Verdict, WorkerChange};
+pub use change::{Change, Lane, Refusal, Retired, UnderWay, Verdict, WorkerChange};
 pub use document::Document;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
@@ -74,7 +76,8 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// 1. A change is all or nothing, and is admitted or refused by itself.
 /// 2. It is refused as `Fenced` if its worker has been fenced, as `Exists` if a unique key is taken, or a place on a shelf
 ///    (unless by the very same row: then an earlier answer was lost, and it is admitted), as `Stale` if a record, run or
-///    escalation is not at the revision that the change was computed from, as `Invalid` if it cannot be stored.
+///    escalation is not at the revision that the change was computed from, as `UnderWay` if the tenant that it erases is
+///    not at its end, as `Invalid` if it cannot be stored.
 /// 3. Changes of one [`Lane`] are judged in order. When one is refused, all later ones of that lane in the batch
 ///    are refused as `Predecessor`; a refused *question* ([`Change::is_question`]) is an answer and holds up nothing.
 /// 4. If the batch as a whole fails, the error says so, and the same changes may be written again: one that is

@@ -94,14 +94,15 @@ fn name(verdict: &Verdict) -> &'static str {
         Verdict::Refused(Refusal::Stale) => "stale",
         Verdict::Refused(Refusal::Predecessor) => "predecessor",
         Verdict::Refused(Refusal::Invalid(_)) => "invalid",
+        Verdict::Refused(Refusal::UnderWay(_)) => "under way",
         Verdict::Refused(other) => panic!("what about {other:?}?"),
     }
 }
 
 fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
-        Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Evidence, FenceOthers, Forget,
-        Many, NewRecord, NewRun, Payload, Receive, Remember, Retire, Signal, Step, TenantKey, Use,
+        Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Erase, Evidence, FenceOthers,
+        Forget, Many, NewRecord, NewRun, Payload, Receive, Remember, Retire, Signal, Step, TenantKey, Use,
     };
     let all = [
         Enrol,
@@ -126,10 +127,12 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         Document,
         Remember,
         Forget,
+        Erase,
     ];
     let mut wanted: BTreeSet<_> = all.into_iter().map(|kind| (kind, "admitted")).collect();
     wanted.extend(all.into_iter().filter(|kind| *kind != Enrol).map(|kind| (kind, "fenced")));
     wanted.extend(all.map(|kind| (kind, "predecessor")));
+    wanted.insert((Erase, "under way"));
     wanted.extend(
         [Enrol, NewRecord, NewRun, Step, Signal, Document, Remember, Many, Again]
             .map(|kind| (kind, "exists")),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::EngineBuilder;
+use counterfoil::ledger::ErrorKind;
 use counterfoil::payload::Limits;
 use counterfoil::store::{EscalationKind, StepKind};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
@@ -17,6 +18,7 @@ use crate::flow_tools::{Bill, Pay, Ring, post};
 use crate::flow_world::{Process, World};
 
 const HOUR: Duration = Duration::from_secs(3600);
+const PAUSE: Duration = Duration::from_secs(20);
 
 /// The checkpoints of this kind that became durable.
 fn marks(world: &World, kind: StepKind) -> Vec<String> {
@@ -399,6 +401,8 @@ fn a_dropped_call_that_outlives_its_run_is_followed_in_its_own_process() {
 
 /// A provider that honours keys and cannot be asked.
 struct Fax(Arc<World>);
+/// The same, always cut off, that wants to be left alone for a while.
+struct Telex(Arc<World>);
 /// It leaves no mark.
 struct Peek(Arc<World>);
 
@@ -417,6 +421,23 @@ impl Tool for Fax {
         self.0.count("fax called");
         self.0.pass("fax after").await;
         Ok(Done::new(1))
+    }
+}
+
+impl Tool for Telex {
+    const NAME: &'static str = "telex";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::ReplaysKey;
+    type Input = String;
+    type Output = u32;
+
+    fn key(&self, what: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target("ann").operation(what))
+    }
+
+    async fn call(&self, _: &Call, _: &String) -> Result<Done<u32>, ToolError> {
+        self.0.count("telex called");
+        Err(ToolError::new(ErrorKind::Disconnected, "cut off").retry_after(PAUSE))
     }
 }
 
@@ -452,6 +473,26 @@ fn a_dropped_call_that_only_a_second_send_could_settle_becomes_a_question() {
     assert!(asked.question.contains("Its run dropped it"), "{}", asked.question);
     process.shut_down();
     assert_eq!(world.counted("fax called"), 1);
+}
+
+#[test]
+fn a_call_that_is_dropped_between_two_sends_is_not_sent_again() {
+    // Found by a random program: sent once more for nobody, and what became of that nobody asked.
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = flow!(hands, |ctx, n: u32| {
+        let pause = async { hands.asleep_for(PAUSE).await };
+        tokio::select! { biased; _ = ctx.call::<Telex>("hi".into()) => {}, () = pause => {} };
+        Ok::<_, Failure>(n)
+    });
+    let engine = world.engine_on(hands.clone()).tool(Telex(world.clone())).workflow("w", 1, flow.clone());
+    let process = Process::start(&world, engine);
+    process.on(async { process.acme().run(flow, 1).await.unwrap() });
+    hands.turn(PAUSE);
+    process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
+    let asked = process.on(process.question(EscalationKind::Ambiguous));
+    assert!(asked.question.contains("Its run dropped it"), "{}", asked.question);
+    process.shut_down();
+    assert_eq!(world.counted("telex called"), 1);
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod compensation;
 mod conformance;
 mod differential;
 mod entries;
+mod erase;
 mod exec_approval;
 mod exec_callers;
 mod exec_errors;

@@ -1,6 +1,10 @@
 //! The simulated machine: what a crash, a kill and a pause are, several runs on it, and a person in front of it.
 
-use counterfoil::sim::{CrashPoint, Offer, Replay, Simulation, truthful};
+use counterfoil::ledger::ErrorKind;
+use counterfoil::sim::{CrashPoint, Offer, Replay, Rule, Schedule, Simulation, truthful};
+use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
+use counterfoil::{Ctx, Key};
 use serde_json::json;
 
 use crate::sim::{Blind, Looks, simulation, twice};
@@ -81,4 +85,38 @@ fn a_person_who_tells_the_truth_gets_every_run_to_its_end() {
     for point in [CrashPoint::BeforeAnswer, CrashPoint::AfterAnswer, CrashPoint::AfterPark] {
         assert!(report.crashed_at().contains_key(&point), "never crashed at {point}");
     }
+}
+
+/// Nobody knows what becomes of its calls.
+struct Counts;
+
+impl Tool for Counts {
+    const NAME: &'static str = "counts";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::Blind;
+    type Input = ();
+    type Output = u32;
+
+    fn key(&self, (): &()) -> Option<Key> {
+        Some(Key::of(Self::NAME).target("all"))
+    }
+
+    async fn call(&self, _: &Call, (): &()) -> Result<Done<u32>, ToolError> {
+        Err(ToolError::new(ErrorKind::Disconnected, "cut off"))
+    }
+}
+
+// A person whose answers raise the same question again and again is found out, and does not keep the simulation busy for ever.
+#[test]
+fn a_person_who_gets_nowhere_is_found_out() {
+    let simulation = Simulation::of(async |ctx: Ctx, (): ()| ctx.call::<Counts>(()).await, ())
+        .engine(|engine, _| engine.tool(Counts))
+        .operator(|question| match question.escalation.kind {
+            EscalationKind::Damaged => Some(Resolution::NotCommitted), // it goes on
+            _ => Some(Resolution::Committed(json!("not a number"))),
+        });
+    let replay = simulation.replay(&Schedule::default());
+    let [violation] = replay.violations.as_slice() else { panic!("{:?}", replay.violations) };
+    assert_eq!(violation.rule, Rule::NothingDropped);
+    assert!(violation.what.contains("busy for ever"), "{violation}");
 }

@@ -22,6 +22,7 @@ pub mod batch;
 pub mod cancel;
 pub mod document;
 pub mod due;
+pub mod erase;
 pub mod escalation;
 pub mod evidence;
 pub mod fence;
@@ -82,6 +83,10 @@ macro_rules! conformance_cases {
                 changes_follow_one_another,
                 several_are_written_together_or_not_at_all,
                 is_listed_from_a_place_on;
+            erase:
+                nothing_is_left_of_a_tenant,
+                what_is_under_way_keeps_it,
+                a_fenced_worker_erases_nothing;
             escalation:
                 comes_back_as_it_was_written,
                 open_ones_are_listed_the_oldest_first,
@@ -274,6 +279,7 @@ mod tests {
             ("cancel", include_str!("cancel.rs")),
             ("due", include_str!("due.rs")),
             ("document", include_str!("document.rs")),
+            ("erase", include_str!("erase.rs")),
             ("escalation", include_str!("escalation.rs")),
             ("evidence", include_str!("evidence.rs")),
             ("fence", include_str!("fence.rs")),

@@ -31,7 +31,8 @@ fn tombstone(record: &Record) -> Record {
 }
 
 async fn retire(store: &dyn Store, sample: &Sample, record: &Record, left: Option<Record>) {
-    admit(store, &[Change { retired: vec![Retired::of(record, left)], ..sample.change() }]).await;
+    admit(store, &[Change { retired: vec![Retired::of(record, left)], beside: true, ..sample.change() }])
+        .await;
 }
 
 async fn expired(store: &dyn Store) -> Vec<Record> {

@@ -75,6 +75,7 @@ impl Names {
             self.tenants.insert(retired.tenant.clone());
             self.records.insert(retired.id);
         }
+        self.tenants.extend(change.erased.clone());
         for event in &change.events {
             self.tenants.insert(event.tenant.clone());
             self.events.insert(event.id.clone());

@@ -54,6 +54,15 @@ impl Memories {
         }
     }
 
+    /// All of a tenant.
+    pub(super) fn erase(&mut self, tenant: &Tenant) {
+        self.shelves.retain(|(of, ..), _| of != tenant);
+        self.all.retain(|(of, ..), _| of != tenant);
+        self.forms.retain(|((of, ..), _), _| of != tenant);
+        self.sources.retain(|(of, ..), _| of != tenant);
+        self.contradictions.retain(|(of, ..), _| of != tenant);
+    }
+
     fn forget(&mut self, memory: &Memory) {
         let own = |tenant: &Tenant, id: MemoryId| *tenant == memory.tenant && id == memory.id;
         self.forms.retain(|((tenant, ..), _), id| !own(tenant, *id));

@@ -5,6 +5,7 @@
 //! nothing crashes.
 
 mod document;
+mod erase;
 mod memory;
 mod outbox;
 mod queue;

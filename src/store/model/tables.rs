@@ -23,8 +23,8 @@ pub(super) struct Tables {
     /// Each with its uses.
     pub(super) payloads: BTreeMap<(Tenant, [u8; 32]), (Payload, u32)>,
     pub(super) runs: BTreeMap<RunId, Run>,
-    run_keys: BTreeMap<(Tenant, Name, String), RunId>,
-    steps: BTreeMap<(Tenant, RunId), Steps>,
+    pub(super) run_keys: BTreeMap<(Tenant, Name, String), RunId>,
+    pub(super) steps: BTreeMap<(Tenant, RunId), Steps>,
     pub(super) records: BTreeMap<RecordId, Record>,
     pub(super) record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
     pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), Use>,
@@ -90,6 +90,9 @@ impl Tables {
         }
         for document in &change.documents {
             self.check_document(document)?;
+        }
+        if let Some(what) = change.erased.as_ref().and_then(|tenant| self.under_way(tenant)) {
+            return Err(Refusal::UnderWay(what));
         }
         if let Some(memory) = &change.memory {
             self.memories.check(memory)?;
@@ -200,6 +203,9 @@ impl Tables {
         self.write_outbox(change);
         for retired in &change.retired {
             self.retire(retired);
+        }
+        if let Some(tenant) = &change.erased {
+            self.erase(tenant);
         }
         for (tenant, payload) in &change.payloads {
             let place = (tenant.clone(), payload.digest().0);

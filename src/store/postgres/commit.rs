@@ -19,8 +19,8 @@ use super::judge::judge;
 use super::pool::Trouble;
 use super::statement::{Batch, Statements, texts};
 use super::{
-    Fate, Postgres, StoreError, Writer, escalation, failure, fate, outbox, payload, record, retention, run,
-    signal, step, worker,
+    Fate, Postgres, StoreError, Writer, erase, escalation, failure, fate, outbox, payload, record, retention,
+    run, signal, step, worker,
 };
 use crate::id::Fence;
 use crate::store::{Change, Refusal, Run, Verdict, WorkerChange};
@@ -33,9 +33,14 @@ pub(super) async fn commit(store: &Postgres, changes: &[Change]) -> Result<Vec<V
         return Ok(vec![if alive { Verdict::Admitted } else { Verdict::Refused(Refusal::Fenced) }]);
     }
     if let [change] = changes
-        && !change.retired.is_empty()
+        && change.beside
     {
         return Ok(vec![retention::commit(store, change).await?]);
+    }
+    if let [change] = changes
+        && change.erased.is_some()
+    {
+        return Ok(vec![erase::commit(store, change).await?]);
     }
     let mut writers = store.writers.lock().await;
     let [first, second] = writers.as_mut().ok_or(StoreError::Closed)?;
@@ -73,6 +78,7 @@ pub(super) fn must_be_judged(change: &Change) -> bool {
         || change.memory.is_some()
         || !change.forgotten.is_empty()
         || !change.retired.is_empty()
+        || change.erased.is_some()
         || (change.fence.is_none() && change.needs_fence())
 }
 
@@ -96,6 +102,7 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
             && change.aggregates.is_empty()
             && change.forgotten.is_empty()
             && change.retired.is_empty()
+            && change.erased.is_none()
             && change.tenant_key.is_none()
             && change.prune.is_none();
         alone && change.fence == Some(fence) && change.lane.is_none()
@@ -331,5 +338,6 @@ pub(super) fn statements() -> Vec<String> {
     all.extend(texts(&[&outbox::MARK])); // never with events of the same aggregate
     all.push(run::CLAIM.to_owned());
     all.extend(retention::statements());
+    all.extend(crate::store::erase::statements().map(ToOwned::to_owned));
     all
 }

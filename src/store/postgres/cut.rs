@@ -39,6 +39,7 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
     let of_mark = || change.aggregates.first().map(|mark| &mark.tenant);
     let of_forgotten = || change.forgotten.first().map(|event| &event.tenant);
     let of_retired = || change.retired.first().map(|retired| &retired.tenant);
+    let of_erased = || change.erased.as_ref();
     let of_evidence = || change.evidence.as_ref().map(|evidence| &evidence.tenant);
     let of_payload = || change.payloads.first().map(|(tenant, _)| tenant);
     let of_key = || change.tenant_key.as_ref().map(|(tenant, _)| tenant);
@@ -55,6 +56,7 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
         .or_else(of_mark)
         .or_else(of_forgotten)
         .or_else(of_retired)
+        .or_else(of_erased)
         .or_else(of_evidence)
         .or_else(of_payload)
         .or_else(of_key)

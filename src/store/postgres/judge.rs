@@ -9,8 +9,8 @@ use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
 use super::{
-    Fate, document, escalation, fate, memory, outbox, queue, record, retention, run, schedule, signal, step,
-    worker,
+    Fate, document, erase, escalation, fate, memory, outbox, queue, record, retention, run, schedule, signal,
+    step, worker,
 };
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
@@ -165,6 +165,11 @@ async fn write_one(
         outbox::forget(connection, event).await?;
     }
     retention::retire(connection, &change.retired).await?;
+    if let Some(tenant) = &change.erased
+        && let Some(what) = erase::erase(connection, tenant).await?
+    {
+        return Ok(Some(Objection::Row(Refusal::UnderWay(what))));
+    }
     if let Some(memory) = &change.memory
         && let Some(refusal) = memory::write(connection, memory).await?
     {

@@ -10,6 +10,7 @@ mod commit;
 mod connect;
 mod cut;
 mod document;
+mod erase;
 mod escalation;
 mod inbox;
 mod judge;

@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, document, escalation, failure, memory, outbox, payload, primary_code, queue, record,
-    retention, run, schedule, signal, step, worker,
+    StoreError, Writer, document, erase, escalation, failure, memory, outbox, payload, primary_code, queue,
+    record, retention, run, schedule, signal, step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -45,6 +45,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
             || change.memory.is_some()
             || !change.forgotten.is_empty()
             || !change.retired.is_empty()
+            || change.erased.is_some()
             || unguarded.is_some_and(|fence| !guarded(fence))
     })
 }
@@ -144,6 +145,11 @@ pub(super) async fn admit(
         None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
         _ => {}
     }
+    if let Some(tenant) = &change.erased
+        && let Some(what) = erase::under_way(connection, tenant).await?
+    {
+        return Ok(Some(Refusal::UnderWay(what)));
+    }
     connection.execute("SAVEPOINT one").await?;
     match write_one(connection, change).await {
         Ok(()) => {
@@ -177,6 +183,9 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     }
     for retired in &change.retired {
         retention::retire(connection, retired).await?;
+    }
+    if let Some(tenant) = &change.erased {
+        erase::erase(connection, tenant).await?;
     }
     if let Some(memory) = &change.memory {
         memory::write(connection, memory).await?;

@@ -6,6 +6,7 @@
 
 mod commit;
 mod document;
+mod erase;
 mod escalation;
 pub(crate) mod inbox;
 mod lock;
@@ -63,7 +64,7 @@ pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
 /// The statements that are put together from parts. For tests that prepare and explain them.
 #[doc(hidden)]
 pub fn statements() -> impl Iterator<Item = &'static str> {
-    retention::statements()
+    retention::statements().chain(super::erase::statements())
 }
 
 /// The embedded store.
@@ -157,7 +158,7 @@ impl Store for Sqlite {
     fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
         Box::pin(async move {
             match changes {
-                [change] if !change.retired.is_empty() => Ok(vec![retention::commit(self, change).await?]),
+                [change] if change.beside => Ok(vec![retention::commit(self, change).await?]),
                 _ => commit::commit(&self.writer, changes).await,
             }
         })

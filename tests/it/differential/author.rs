@@ -38,6 +38,7 @@ pub(super) enum Kind {
     Document,
     Remember,
     Forget,
+    Erase,
 }
 
 /// Writes random changes, most of which make sense.
@@ -92,6 +93,9 @@ impl Author {
                     self.records.retain(|known| known.id != retired.id);
                     self.records.extend(model.record_at(&retired.tenant, retired.id).await.unwrap());
                 }
+                if let Some(tenant) = &change.erased {
+                    self.forget(tenant);
+                }
                 if let Some(run) = change.run.as_deref() {
                     self.runs.retain(|known| known.id != run.id);
                     self.runs.extend(model.run_find(&run.tenant, run.id).await.unwrap());
@@ -123,6 +127,16 @@ impl Author {
         }
     }
 
+    fn forget(&mut self, tenant: &Tenant) {
+        self.records.retain(|known| known.tenant != *tenant);
+        self.runs.retain(|known| known.tenant != *tenant);
+        self.questions.retain(|known| known.tenant != *tenant);
+        self.steps.retain(|known| known.tenant != *tenant);
+        self.signals.retain(|known| known.tenant != *tenant);
+        self.documents.retain(|known| known.tenant != *tenant);
+        self.memories.retain(|known| known.memory.tenant != *tenant);
+    }
+
     fn change(&mut self) -> (Kind, Change) {
         if self.past.len() > 3 && self.one_in(10) {
             let past = self.below(self.past.len());
@@ -130,7 +144,7 @@ impl Author {
         }
         let worker = self.worker();
         let change = worker.change();
-        let (kind, change) = match self.below(44) {
+        let (kind, change) = match self.below(47) {
             0 => (Kind::Enrol, self.enrol()),
             1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
@@ -147,8 +161,12 @@ impl Author {
             29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
             32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
-            40..=43 => (Kind::Forget, Change { retired: self.retired(&worker), ..change }),
-            38 => (Kind::Document, Change { documents: self.documents(&worker), ..change }),
+            40..=43 => {
+                let retired = self.retired(&worker);
+                (Kind::Forget, Change { retired, beside: self.one_in(2), ..change })
+            }
+            44 => (Kind::Erase, Change { erased: Some(worker.tenant), ..change }),
+            38 | 45 => (Kind::Document, Change { documents: self.documents(&worker), ..change }),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
             37 => (Kind::Remember, Change { memory: Some(Box::new(self.memory(&worker))), ..change }),
             _ => (Kind::Many, self.many(&worker)),

@@ -182,7 +182,9 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
     for sql in statements() {
         let plan = explain(connection, &sql).await;
         assert!(!plan.contains("Seq Scan"), "{tables} tables: {sql}\n{plan}");
-        plans.insert(sql, plan);
+        if !(sql.starts_with("DELETE") && sql.ends_with("WHERE tenant = $1")) {
+            plans.insert(sql, plan); // and not what erases a tenant
+        }
     }
     assert!(plans.len() >= 60, "found only {} statements: has their form changed?", plans.len());
     let mut wrong = Vec::new();

@@ -3,7 +3,7 @@
 //! A result is written with the id that the provider gave it, a drawn value with the value: whoever compares two runs
 //! finds out whether these are the world's.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
 use std::time::Duration;
 
 use counterfoil::flow::FailureCode;
@@ -212,10 +212,18 @@ async fn never(ctx: &Ctx, what: Never, at: &str) {
     }
 }
 
+thread_local! {
+    static NEXT: Cell<u64> = const { Cell::new(1) };
+}
+
+/// From here on the same is drawn whenever the same happens: all of a simulation happens in its thread.
+pub(super) fn draw_from(first: u64) {
+    NEXT.set(first);
+}
+
 /// What nobody has drawn before.
 fn fresh() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+    NEXT.replace(NEXT.get() + 1)
 }
 
 async fn drawn(ctx: &Ctx, source: Source, at: &str) -> Result<String, Failure> {

@@ -15,7 +15,7 @@ use counterfoil::{Engine, Key};
 use serde_json::Value;
 use sqlx::Executor as _;
 
-use super::carry_out::program;
+use super::carry_out::{draw_from, program};
 use super::draw::Dice;
 use super::mutants::Mutation;
 use super::tree::Job;
@@ -127,6 +127,7 @@ pub(super) type Sight = Arc<Mutex<Seen>>;
 
 /// The simulation of a program. What is seen at the end of a trial is put down.
 pub(super) fn simulation(seed: u64, job: &Job, mutation: Option<Mutation>) -> (Simulation, Sight) {
+    draw_from(seed);
     let sight = Sight::default();
     let (shown, speaker, tables) = (sight.clone(), job.clone(), job.has_tables());
     let simulation = Simulation::of(program, job.clone())

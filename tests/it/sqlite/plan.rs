@@ -127,7 +127,9 @@ async fn every_statement_prepares_and_none_reads_a_whole_table() {
                 let scan = step.strip_prefix("SCAN ").is_some_and(|what| !may_be_scanned(what));
                 assert!(!scan, "{file}: {sql}\n{plan:#?}");
             }
-            plans.insert(sql, plan);
+            if !sql.ends_with("WHERE tenant = $1") {
+                plans.insert(sql, plan); // and not what erases a tenant
+            }
         }
     }
     assert!(plans.len() >= 30, "found only {} statements: has their form changed?", plans.len());

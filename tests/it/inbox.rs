@@ -95,6 +95,17 @@ macro_rules! on {
             assert_eq!(process(&executor, "ROLLBACK").await, Processed::Now(1));
         }
 
+        // Nor one that takes the message's row away, by which the next delivery would be known.
+        #[tokio::test]
+        async fn a_closure_that_takes_the_row_away_has_processed_nothing() {
+            let (_place, executor, _own) = $open.await;
+            let ended =
+                executor.process_once(&TENANT, "billing", "a", |db: &mut Own| ends(db, "DELETE FROM inbox")).await;
+            assert!(ended.is_err(), "{ended:?}");
+            assert_eq!(process(&executor, "a").await, Processed::Now(1));
+            assert_eq!(process(&executor, "a").await, Processed::Before(1));
+        }
+
         // J10: by version, not by arrival.
         #[tokio::test]
         async fn an_older_version_is_not_run() {

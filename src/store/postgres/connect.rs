@@ -110,18 +110,17 @@ impl Connector {
 
     /// Takes away what a stranger may have left on a connection: settings, locks, temporary tables. Whether it is as new.
     pub(super) async fn clean(&self, connection: &mut PgConnection, purpose: Purpose) -> bool {
-        const CLEAN: &str = "RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; CLOSE ALL";
-        !self.options.distributed
-            && sqlx::raw_sql(CLEAN).execute(&mut *connection).await.is_ok()
-            && self.set_up(connection, purpose).await.is_ok()
+        let clean = "RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; CLOSE ALL";
+        let sql = format!("{clean}; {}", self.setting_up(purpose));
+        !self.options.distributed && sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.is_ok()
     }
 
-    /// Puts a session in order, in one round trip, and tells what it is.
-    pub(super) async fn set_up(
-        &self,
-        connection: &mut PgConnection,
-        purpose: Purpose,
-    ) -> Result<PgRow, sqlx::Error> {
+    async fn set_up(&self, connection: &mut PgConnection, purpose: Purpose) -> Result<PgRow, sqlx::Error> {
+        sqlx::raw_sql(AssertSqlSafe(self.setting_up(purpose))).fetch_one(connection).await
+    }
+
+    /// Puts a session in order, and tells what it is.
+    fn setting_up(&self, purpose: Purpose) -> String {
         let options = &self.options;
         let mut sql = String::from(
             "SELECT pg_is_in_recovery(), current_setting('synchronous_commit'), \
@@ -166,7 +165,7 @@ impl Connector {
             );
             sql.push_str(&path);
         }
-        sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(connection).await
+        sql
     }
 
     /// A commit that is answered before it is on disk may be lost, and with it a `started`: a silent duplicate.

@@ -7,8 +7,9 @@ use sqlx::Executor as _;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 
+use super::commit::BEGIN;
 use super::connect::within;
-use super::transaction::{begin_marked, carry_on, is_aborted};
+use super::transaction::{carry_on, is_aborted, server_limit};
 use super::{Columns, Fate, Postgres, StoreError, TransactionError, escaped, failure, fate};
 use crate::clock::Clock;
 use crate::id::EscalationId;
@@ -28,6 +29,13 @@ const COUNT: &str = "WITH fast AS (SELECT set_config('synchronous_commit', 'off'
 /// The row as it is when nobody else holds it.
 const HOLD: &str = "SELECT state, tries, result, detail, escalation FROM inbox \
                     WHERE tenant = $1 AND consumer = $2 AND message = $3 FOR UPDATE";
+
+/// The same at the beginning of a transaction, whose settings it makes: what this process gives up, the server gives up, too;
+/// and a mark that goes with the transaction, by which a later statement knows that it is in this one.
+const HOLD_IN_TIME: &str = "SELECT state, tries, result, detail, escalation, set_config('statement_timeout', $4, true), \
+                            set_config('idle_in_transaction_session_timeout', $4, true), \
+                            set_config('counterfoil.begun', 'yes', true) FROM inbox \
+                            WHERE tenant = $1 AND consumer = $2 AND message = $3 FOR UPDATE";
 
 impl Postgres {
     /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
@@ -54,9 +62,8 @@ impl Postgres {
             lent.give_back();
             return Ok(Err(known));
         }
-        begin_marked(connection, limit).await.map_err(|e| failure(&e))?;
         // Two that were counted at once: the first one to be here is processed.
-        let held = ask(connection, HOLD, delivery).await.map_err(|e| failure(&e))?;
+        let held = begin(connection, limit, delivery).await.map_err(|e| failure(&e))?;
         if let Some(known) = held.and_then(|held| held.known(u32::MAX)) {
             connection.execute("ROLLBACK").await.map_err(|e| failure(&e))?;
             lent.give_back();
@@ -91,7 +98,8 @@ impl Postgres {
         processed: Result<T, Known>,
     ) -> Result<Result<T, Known>, TransactionError<E>> {
         let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
-        let row = ask(&mut lent.connection, HOLD, delivery).await.map_err(|e| failure(&e))?;
+        let rows = bound(HOLD, delivery).fetch_all(&mut lent.connection).await;
+        let row = rows.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))?;
         lent.give_back();
         if row.is_some_and(|row| row.state == PROCESSED || row.state == OUTDATED) {
             return Ok(processed);
@@ -154,13 +162,14 @@ fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Postgre
     query.bind(escaped(&delivery.consumer).into_owned()).bind(escaped(&delivery.message).into_owned())
 }
 
-async fn ask(
+async fn begin(
     connection: &mut PgConnection,
-    sql: &'static str,
+    limit: Duration,
     delivery: &Delivery,
 ) -> Result<Option<Counted>, sqlx::Error> {
-    let rows = bound(sql, delivery).fetch_all(connection).await?;
-    rows.first().map(read).transpose()
+    connection.execute(BEGIN).await?;
+    let held = bound(HOLD_IN_TIME, delivery).bind(server_limit(limit).to_string());
+    held.fetch_all(connection).await?.first().map(read).transpose()
 }
 
 fn read(row: &PgRow) -> Result<Counted, sqlx::Error> {

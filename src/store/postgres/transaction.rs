@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Executor as _};
 
+use super::commit::BEGIN;
 use super::connect::{Patience, within};
 use super::pool::{Lent, Trouble};
 use super::statement::Statements;
@@ -142,25 +143,16 @@ impl Postgres {
 
 /// What this process gives up, the server gives up, too: should it be stopped or cut off, its locks do not stay.
 async fn begin_plain(connection: &mut PgConnection, limit: Duration) -> Result<(), sqlx::Error> {
-    begin_then(connection, limit, "").await
-}
-
-/// The same, with a mark that goes with the transaction, by which a later statement knows that it is in this one.
-pub(super) async fn begin_marked(connection: &mut PgConnection, limit: Duration) -> Result<(), sqlx::Error> {
-    begin_then(connection, limit, "SET LOCAL counterfoil.begun = 'yes'").await
-}
-
-async fn begin_then(
-    connection: &mut PgConnection,
-    limit: Duration,
-    then: &'static str,
-) -> Result<(), sqlx::Error> {
-    let limit = (limit + Duration::from_secs(1)).as_millis();
+    let limit = server_limit(limit);
     let begin = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {limit}; \
-         SET LOCAL idle_in_transaction_session_timeout = {limit}; {then}"
+        "{BEGIN}; SET LOCAL statement_timeout = {limit}; SET LOCAL idle_in_transaction_session_timeout = {limit}"
     );
     sqlx::raw_sql(AssertSqlSafe(begin)).execute(connection).await.map(drop)
+}
+
+/// In milliseconds; a little later than this process.
+pub(super) fn server_limit(limit: Duration) -> u128 {
+    (limit + Duration::from_secs(1)).as_millis()
 }
 
 async fn begin(
@@ -180,7 +172,7 @@ async fn begin(
 /// The mark and its value are there. If so, this ends with a write of its own: where commits wait for a standby, one
 /// that is seen need not have reached it.
 async fn find_out(connection: &mut PgConnection, change: &Change, step: &Step) -> Result<bool, sqlx::Error> {
-    sqlx::raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *connection).await?;
+    connection.execute(BEGIN).await?;
     let free = judge::write_or_refuse(connection, &mut Statements::default(), change).await?.is_none();
     let written = !free && step::is_written(connection, step).await?;
     if written && let Some(fence) = change.fence {

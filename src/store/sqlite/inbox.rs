@@ -128,11 +128,11 @@ where
     F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
 {
     if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
-        finish(connection, delivery, OUTDATED, None).await.map_err(|e| failure(&e))?;
+        finish(connection, delivery, OUTDATED, None).await?;
         return Ok(Err(Known::Outdated));
     }
     let (value, result) = carry_out(connection, limit, clock, work).await?;
-    finish(connection, delivery, PROCESSED, Some(&result)).await.map_err(|e| failure(&e))?;
+    finish(connection, delivery, PROCESSED, Some(&result)).await?;
     Ok(Ok(value))
 }
 
@@ -222,14 +222,18 @@ async fn finish(
     delivery: &Delivery,
     state: i64,
     result: Option<&Payload>,
-) -> Result<(), sqlx::Error> {
-    sqlx::query("UPDATE inbox SET state = ?, result = ? WHERE tenant = ? AND consumer = ? AND message = ?")
+) -> Result<(), StoreError> {
+    let sql = "UPDATE inbox SET state = ?, result = ? WHERE tenant = ? AND consumer = ? AND message = ?";
+    let query = sqlx::query(sql)
         .bind(state)
         .bind(result.map(Payload::text))
         .bind(delivery.tenant.text())
         .bind(delivery.consumer.clone())
-        .bind(delivery.message.clone())
-        .execute(connection)
-        .await
-        .map(drop)
+        .bind(delivery.message.clone());
+    let finished = query.execute(connection).await.map_err(|e| failure(&e))?;
+    if finished.rows_affected() != 1 {
+        // Without it the next delivery would be processed again.
+        return Err(StoreError::Io { detail: "the closure took the message's row away".to_owned() });
+    }
+    Ok(())
 }

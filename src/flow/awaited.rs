@@ -1,6 +1,6 @@
 //! Who waits for the ends of runs: in this process, or in a shared store for what another worker carries out.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -74,7 +74,7 @@ impl Inner {
         Ok(())
     }
 
-    fn results(&self) -> MutexGuard<'_, HashMap<RunId, Awaited>> {
+    fn results(&self) -> MutexGuard<'_, BTreeMap<RunId, Awaited>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::engine::{EngineBuilder, Inner};
+use super::builder::EngineBuilder;
+use super::engine::Inner;
 use super::live::Live;
 use crate::exec::{ExecError, Purse};
 use crate::ledger::{Budget, Spent};

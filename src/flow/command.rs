@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::ctx::{Ctx, Label};
 use super::engine::Inner;
+use super::error::RunError;
 use super::failure::{Failure, FailureCode};
-use super::handle::{RunError, RunHandle};
+use super::handle::RunHandle;
 use super::inbox::Wanted;
 use super::signal::Sent;
 use crate::clock::Timestamp;

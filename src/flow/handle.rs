@@ -1,7 +1,6 @@
-//! What a caller holds: a tenant's view of the engine, a run to be started, a run to be waited for.
+//! What a caller holds: a tenant's view of the engine, and a run to be waited for.
 
 use std::collections::BTreeMap;
-use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -10,19 +9,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::engine::Inner;
+use super::error::RunError;
 use super::failure::Failure;
 use super::queue::Choice;
 use super::run::output;
-use super::workflow::{Registered, Workflow};
-use crate::exec::{Answers as _, ExecError, open_escalations, to_the_end};
+use super::start::StartRun;
+use super::workflow::Workflow;
+use crate::exec::{Answers as _, open_escalations};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
-use crate::id::{EscalationId, IdError, RunId, Tenant};
-use crate::ledger::{Diff, RequestHash, diff};
-use crate::payload::{DigestKey, Payload, PayloadError, Stored};
+use crate::id::{EscalationId, RunId, Tenant};
+use crate::payload::{Payload, Stored};
 use crate::store::{
-    Escalation, History, PastCall, PastStep, PastUse, Refusal, Resolution, Run, RunState, Store as _,
-    StoreError, Ticket, Turns, Verdict,
+    Escalation, History, PastCall, PastStep, PastUse, Resolution, Run, RunState, Store as _, Turns,
 };
 use crate::tool::canonical;
 
@@ -31,183 +30,6 @@ use crate::tool::canonical;
 pub struct ForTenant {
     inner: Arc<Inner>,
     tenant: Tenant,
-}
-
-/// Why a run has no result (yet).
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// The workflow returned an error. Effects it had committed are open questions now.
-    #[error("{run} failed: {failure}")]
-    Failed {
-        /// The run.
-        run: RunId,
-        /// What it returned.
-        failure: Failure,
-    },
-    /// It waits for a decision: see the open escalations.
-    #[error("{run} was halted: {message}")]
-    Halted {
-        /// The run.
-        run: RunId,
-        /// The question.
-        message: String,
-    },
-    /// The start key was used before with another input: nothing was started.
-    #[error(
-        "the start key {key:?} belongs to {run}, which has another input: nothing was started; use another key"
-    )]
-    Conflict {
-        /// The key.
-        key: String,
-        /// The run that has it.
-        run: RunId,
-        /// What differs.
-        diff: Diff,
-    },
-    /// The start key was used before, and the start was [not to give the existing run](StartRun::reject_duplicate).
-    #[error("the start key {key:?} belongs to {run}: nothing was started")]
-    Duplicate {
-        /// The key.
-        key: String,
-        /// The run that has it.
-        run: RunId,
-    },
-    /// No queue of that name is declared with this engine.
-    #[error(
-        "no queue {queue:?} is declared with this engine (there are {declared:?}): nothing was started; add \
-         `.queue(Queue::new({queue:?}))`"
-    )]
-    UnknownQueue {
-        /// The name.
-        queue: String,
-        /// Those that are.
-        declared: Vec<String>,
-    },
-    /// A schedule makes no sense, or was refused.
-    #[cfg(feature = "schedule")]
-    #[error("the schedule {name:?} was refused: {reason}; nothing was changed")]
-    Schedule {
-        /// The schedule.
-        name: String,
-        /// Why.
-        reason: String,
-    },
-    /// There is no schedule of this name.
-    #[cfg(feature = "schedule")]
-    #[error("there is no schedule {name:?} of this tenant")]
-    NoSchedule {
-        /// The name.
-        name: String,
-    },
-    /// A queue key or a priority was given, and no queue.
-    #[error(
-        "a queue key or a priority was given and no queue: nothing was started; choose one by `.queue(name)`"
-    )]
-    NoQueue,
-    /// The function is not registered with this engine.
-    #[error(
-        "this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)`"
-    )]
-    Unregistered,
-    /// There is no such run of this tenant.
-    #[error("there is no {run} of this tenant")]
-    Unknown {
-        /// The run.
-        run: RunId,
-    },
-    /// Input or result have no JSON form, or not the expected type.
-    #[error(transparent)]
-    Payload(#[from] PayloadError),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A write was refused.
-    #[error("{run}: {refusal}")]
-    Refused {
-        /// The run.
-        run: RunId,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// It has ended, and receives nothing any more.
-    #[error("{run} is over: the signal was not sent")]
-    Over {
-        /// The run.
-        run: RunId,
-    },
-    /// It cannot go on from a step.
-    #[error("{run} {why}: it was left as it is; fork it, and the fork goes on from that step")]
-    NotRetryable {
-        /// The run.
-        run: RunId,
-        /// Why.
-        why: &'static str,
-    },
-    /// It has recorded no step of this name: nothing was begun.
-    #[error("{run} has recorded nothing under {step}: nothing was begun again; see what it did with `turns`")]
-    NoSuchStep {
-        /// The run.
-        run: RunId,
-        /// The name.
-        step: String,
-    },
-    /// It has no operation under this key of which it is known what became of it: nothing was begun.
-    #[error("{run} has no operation {key} whose outcome is known: nothing was begun again")]
-    NoSuchEffect {
-        /// The run.
-        run: RunId,
-        /// The key.
-        key: String,
-    },
-    /// A child that it has begun is under way, and would tell a fork nothing.
-    #[error("{run} has a child that is under way, {child}: wait for it or cancel it, then fork")]
-    ChildRunning {
-        /// The run.
-        run: RunId,
-        /// Its child.
-        child: RunId,
-    },
-    /// Another command was given under this key: the first one stands.
-    #[error(
-        "{run} was given another command under the key {key:?}: the first one stands; give this one another key"
-    )]
-    CommandConflict {
-        /// The run.
-        run: RunId,
-        /// The command's key.
-        key: String,
-    },
-    /// Nobody has paused it, or it goes on already.
-    #[error("{run} is not paused: nothing was changed")]
-    NotPaused {
-        /// The run.
-        run: RunId,
-    },
-    /// The run was sent another signal under this name and id: the first one stands.
-    #[error(
-        "{run} was sent another signal {name:?} under the id {id:?}: the first one stands; give this one another id"
-    )]
-    SignalConflict {
-        /// The run.
-        run: RunId,
-        /// The signal's name.
-        name: String,
-        /// Its id.
-        id: String,
-    },
-    /// A name is empty, too long, or not for users.
-    #[error(transparent)]
-    Id(#[from] IdError),
-    /// The engine is shutting down; the run goes on when one is started on the same store.
-    #[error("the engine was shut down before {run} ended: it goes on with the next one")]
-    Closed {
-        /// The run.
-        run: RunId,
-    },
-    /// The executor failed.
-    #[error(transparent)]
-    Exec(#[from] ExecError),
 }
 
 /// The inbox.
@@ -318,165 +140,6 @@ impl ForTenant {
     ) -> Result<(), RunError> {
         let (inner, tenant) = (self.inner.clone(), self.tenant.clone());
         Ok(inner.resolve(tenant, escalation, resolution, by.to_owned()).await?)
-    }
-}
-
-pub(super) type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> + Send + Sync;
-
-/// A run to be started. Nothing happens before it is awaited.
-#[must_use = "a run does nothing until it is awaited"]
-pub struct StartRun<O> {
-    inner: Arc<Inner>,
-    tenant: Tenant,
-    workflow: Option<Registered>,
-    input: Box<Canonical>,
-    key: Option<String>,
-    reject: bool,
-    choice: Choice,
-    _output: PhantomData<fn() -> O>,
-}
-
-impl<O: DeserializeOwned + 'static> StartRun<O> {
-    /// A start key: the same key and input give the same run; another input is a conflict.
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
-
-    /// A start whose key was used before is refused with [`RunError::Duplicate`], which names the run. Otherwise it is
-    /// given that run, if it has the same input.
-    pub fn reject_duplicate(mut self) -> Self {
-        self.reject = true;
-        self
-    }
-
-    /// Puts the run into a queue: it begins when it is its turn there.
-    ///
-    /// # Crash
-    /// The run is durable when the start returns, and begins whoever dies.
-    pub fn queue(mut self, name: impl Into<String>) -> Self {
-        self.choice.queue = Some(name.into());
-        self
-    }
-
-    /// What the run is counted under by [`Queue::per_key`](crate::Queue::per_key), beside its tenant.
-    pub fn queue_key(mut self, key: impl Into<String>) -> Self {
-        self.choice.key = Some(key.into());
-        self
-    }
-
-    /// Among the queued runs of its tenant a higher one begins first; 0 unless it is said. Of one priority the oldest.
-    pub fn priority(mut self, priority: i32) -> Self {
-        self.choice.priority = priority;
-        self
-    }
-
-    /// Starts the run and returns when that is durable.
-    pub async fn start(self) -> Result<RunHandle<O>, RunError> {
-        self.begun(true).await.map(|(handle, _)| handle)
-    }
-
-    /// Dropped between the run's row and its task, the start would leave a run that nobody carries out.
-    async fn begun(self, durable: bool) -> Result<(RunHandle<O>, Option<Ticket>), RunError> {
-        let tracker = self.inner.core.tracker.clone();
-        to_the_end(&tracker, self.begin(durable)).await
-    }
-
-    /// The run, and the write that it depends on, if it is not durable yet.
-    async fn begin(self, durable: bool) -> Result<(RunHandle<O>, Option<Ticket>), RunError> {
-        let Self { inner, tenant, workflow, input, key, reject, choice, .. } = self;
-        let workflow = workflow.ok_or(RunError::Unregistered)?;
-        let queue = inner.in_queue(&workflow, choice)?;
-        let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
-        let input = input?.within(&inner.core.limits)?;
-        let input_hash = RequestHash::of(workflow.name.as_str(), &input);
-        let core = &inner.core;
-        let awaited = durable || key.is_some() || queue.is_some();
-        let lane = core.new_lane();
-        core.group.room().await;
-        // Not in this future, which would hold all of it while it waits.
-        let submit = || {
-            let now = core.now();
-            let (stored, large) = core.storable(input.clone());
-            let run = Box::new(Run {
-                id: RunId(core.ids.next()),
-                tenant: tenant.clone(),
-                workflow: workflow.name.clone(),
-                version: workflow.version,
-                key: key.clone(),
-                parent: None,
-                input: stored,
-                input_hash,
-                state: if queue.is_some() { RunState::Queued } else { RunState::Active },
-                queue: queue.clone(),
-                fence: core.fence,
-                revision: 1,
-                deaths: 0,
-                unsettled: false,
-                base: 0,
-                turn: 1,
-                created_at: now,
-                updated_at: now,
-            });
-            // If nobody waits for its row: nothing of the run leaves the engine before its first awaited write, which
-            // comes behind this one. In the lane of its first activation: should its row be refused, nothing of the
-            // run goes out behind it.
-            let mut change = core.change((!awaited).then_some(lane)).run(run.clone());
-            change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
-            (run, core.group.submit(change))
-        };
-        let (run, ticket) = submit();
-        let id = run.id;
-        let handle =
-            |id| RunHandle { inner: inner.clone(), tenant: tenant.clone(), id, _output: PhantomData };
-        if !awaited {
-            inner.spawn(run, Some(lane));
-            return Ok((handle(id), Some(ticket)));
-        }
-        let verdict = ticket.durable().await;
-        if verdict.is_err() {
-            inner.perhaps_ours(&run.tenant, id);
-        }
-        match (verdict?, key) {
-            (Verdict::Admitted, _) => {
-                match queue {
-                    Some(queue) => inner.queued(queue.name.as_str()).await,
-                    None => inner.spawn(run, Some(lane)),
-                }
-                Ok((handle(id), None))
-            }
-            (Verdict::Refused(Refusal::Exists), Some(key)) => {
-                // Boxed because it is rare.
-                let first = Box::pin(inner.first_under(&run, &key, &input)).await?;
-                if first == id {
-                    inner.spawn(run, None); // this very write took place, its answer was lost, and it was tried again
-                } else if reject {
-                    return Err(RunError::Duplicate { key, run: first });
-                }
-                Ok((handle(first), None))
-            }
-            (Verdict::Refused(refusal), _) => Err(RunError::Refused { run: id, refusal }),
-        }
-    }
-}
-
-impl<O: DeserializeOwned + Send + 'static> IntoFuture for StartRun<O> {
-    type Output = Result<O, RunError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let (handle, begun) = self.begun(false).await?;
-            match (handle.result().await, begun) {
-                // Perhaps it never began.
-                (Err(gone @ (RunError::Closed { .. } | RunError::Unknown { .. })), Some(begun)) => {
-                    match begun.durable().await? {
-                        Verdict::Admitted => Err(gone),
-                        Verdict::Refused(refusal) => Err(RunError::Refused { run: handle.id, refusal }),
-                    }
-                }
-                (result, _) => result,
-            }
-        })
     }
 }
 
@@ -608,19 +271,6 @@ impl<O: DeserializeOwned> RunHandle<O> {
 }
 
 impl Inner {
-    /// The run that has the start key of this one, which was refused; a conflict if it has another input.
-    async fn first_under(&self, refused: &Run, key: &str, input: &Payload) -> Result<RunId, RunError> {
-        let Run { id, tenant, workflow, input_hash, .. } = refused;
-        let first = self.core.group.run_keyed(tenant, workflow.as_str(), key).await?;
-        let first = first.ok_or(RunError::Refused { run: *id, refusal: Refusal::Exists })?;
-        if first.input_hash != *input_hash {
-            let recorded = self.core.load(tenant, &first.input).await?;
-            let diff = diff(&recorded, input)?;
-            return Err(RunError::Conflict { key: key.to_owned(), run: first.id, diff });
-        }
-        Ok(first.id)
-    }
-
     /// The state of a run that is over or halted. A run that this process is carrying out is not read: it
     /// will say so itself.
     async fn ended_state(&self, tenant: &Tenant, id: RunId) -> Result<Option<RunState>, RunError> {

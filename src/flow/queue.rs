@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::engine::{Engine, Inner};
-use super::handle::RunError;
+use super::error::RunError;
 use super::live::Live;
 use super::run::{End, cancel, pause, written};
 use super::workflow::Registered;

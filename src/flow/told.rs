@@ -5,8 +5,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ctx::{Ctx, Label};
+use super::error::RunError;
 use super::failure::Failure;
-use super::handle::{ForTenant, RunError};
+use super::handle::ForTenant;
 use super::inbox::Wanted;
 use super::replay::{Identity, Kind};
 use crate::clock::Timestamp;

@@ -13,6 +13,7 @@ use counterfoil::store::{
     EscalationKind, Model, Refusal, Resolution, RunState, Store as _, Worker, WorkerChange,
 };
 use counterfoil::{Ctx, Engine, Tenant, ToolRequest};
+use futures_util::FutureExt as _;
 use serde_json::json;
 
 use crate::flow;
@@ -25,6 +26,7 @@ use crate::flow_world::{Process, World};
 const LEASE: Duration = Duration::from_secs(10);
 /// Two fifths of a lease, as they are drawn here.
 const BEAT: Duration = Duration::from_secs(4);
+/// Hints that come within it are one.
 const MOMENT: Duration = Duration::from_millis(20);
 
 /// Chance that is the same to what takes it by the hundred, and new to what must be unique.
@@ -106,9 +108,13 @@ impl Cluster {
             left = later;
             self.hands.turn(BEAT);
             let until = self.hands.now().after(LEASE);
-            while self.workers().await.iter().filter(|worker| worker.lease_until == Some(until)).count()
+            while self.workers().await.iter().filter(|worker| worker.lease_until >= Some(until)).count()
                 < alive
             {
+                // Who has just been given a hint waits for more of them before it beats.
+                if self.hands.asleep_for(MOMENT).now_or_never().is_some() {
+                    self.hands.turn(MOMENT);
+                }
                 tokio::task::yield_now().await;
             }
         }
@@ -324,8 +330,9 @@ fn an_answer_given_elsewhere_wakes_the_run() {
     other.on(async {
         let question = other.question(EscalationKind::Ambiguous).await;
         other.acme().resolve(question.id, Resolution::Committed(json!(7)), "ann").await.unwrap();
-        assert_eq!(other.acme().handle::<u32>(run).result().await.unwrap(), 7);
-        // At its next beat, whenever it has gone to sleep for it.
+        let told_here = other.acme().handle::<u32>(run);
+        // Whichever of them carries it on, the other is told at its next beat if the hint is lost.
+        assert_eq!(cluster.until_with(2, told_here.result()).await.unwrap(), 7);
         assert_eq!(cluster.until_with(2, waiting).await.unwrap().unwrap(), 7);
     });
     assert_eq!(world.effects("ring").len(), 1);

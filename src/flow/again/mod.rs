@@ -20,7 +20,8 @@ use past::{Past, begun};
 
 use super::ctx::Label;
 use super::engine::Inner;
-use super::handle::{RunError, RunHandle};
+use super::error::RunError;
+use super::handle::RunHandle;
 use super::signal::Sent;
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError, to_the_end};

@@ -17,9 +17,10 @@ pub(super) use asked::{Check, undecided};
 pub use report::{Anew, Changed, LeftBehind, ReplayOutcome, ReplayReport};
 
 use super::again::{self, Again};
+use super::builder::EngineBuilder;
 use super::ctx::Ctx;
-use super::engine::{EngineBuilder, Inner};
-use super::handle::RunError;
+use super::engine::Inner;
+use super::error::RunError;
 use super::live::{Live, Rest, Stop};
 use super::replay::Replay;
 use super::run::message;

@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::exec::More;
 use crate::flow::ctx::Ctx;
 use crate::flow::engine::{CLAIM, Inner};
-use crate::flow::handle::RunError;
+use crate::flow::error::RunError;
 use crate::flow::queue::Choice;
 use crate::flow::workflow::Registered;
 use crate::id::{Name, RunId};

@@ -1,0 +1,262 @@
+//! An engine to be: which workflows, tools and queues it has, and on what it stands.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::engine::{Engine, Inner, MAX_DEATHS};
+use super::guarantees::Guarantees;
+use super::queue::Queues;
+use super::workflow::{Workflow, Workflows};
+use crate::clock::Clock;
+use crate::exec::{
+    Core, Due, ExecutorBuilder, StartError, beat, outbox::Publisher, run_agenda, take_up_orphans,
+};
+use crate::id::Entropy;
+use crate::payload::Limits;
+use crate::store::{Queue, Store};
+use crate::tool::{Compensate, DynamicTool, Registry, Tool};
+
+/// An engine to be. Errors of registration are kept and reported by [`start`](Self::start).
+#[must_use]
+pub struct EngineBuilder {
+    executor: ExecutorBuilder,
+    workflows: Workflows,
+    queues: Queues,
+    refused: Option<StartError>,
+    max_deaths: u32,
+}
+
+impl EngineBuilder {
+    pub(super) fn on(executor: ExecutorBuilder) -> Self {
+        #[cfg_attr(not(feature = "schedule"), allow(unused_mut, reason = "there is none of its own"))]
+        let (workflows, mut queues) = (Workflows::default(), Queues::default());
+        #[cfg(feature = "schedule")]
+        queues.declare_own(super::schedule::own_queue());
+        Self { executor, workflows, queues, refused: None, max_deaths: MAX_DEATHS }
+    }
+
+    /// Registers a workflow under a name and version. Runs are found again by both: never change the name, and give
+    /// code whose runs are not to be carried on by its successor a version of its own.
+    ///
+    /// Several versions of one name may be registered. A run stays with the version that began it for as long as that
+    /// one is registered; without it, a newer version that [takes it over](Self::takes_over) goes on with it. If there
+    /// is none, the run waits: as an open question that names the versions there are, withdrawn by the engine when
+    /// the version is here again; in a store that several workers share, for a worker that knows it.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Engine, Failure};
+    /// async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> {
+    ///     ctx.step("greeting", &name, |name| format!("Hello, {name}")).await
+    /// }
+    /// async fn greet_by_day(ctx: Ctx, name: String) -> Result<String, Failure> {
+    ///     let day = ctx.now().await?;
+    ///     ctx.step("greeting", &name, |name| format!("Hello, {name}, it is {}", day.0)).await
+    /// }
+    /// # async fn start() -> Result<(), counterfoil::exec::StartError> {
+    /// let engine = Engine::sqlite("agents.db")
+    ///     .workflow("greet", 1, greet) // until its last run is over
+    ///     .workflow("greet", 2, greet_by_day)
+    ///     .start()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn workflow<W, I, O>(mut self, name: &str, version: u32, workflow: W) -> Self
+    where
+        W: Workflow<I, O>,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+    {
+        if let Err(reason) = self.workflows.add(name, version, workflow) {
+            self.refused.get_or_insert(StartError::Workflow { name: name.to_owned(), reason });
+        }
+        self
+    }
+
+    /// Lets the workflow that was registered last carry on the runs of older versions that are not registered any
+    /// more. Say so only of versions whose recorded steps and calls it asks for under their names: what it does not
+    /// ask for is found before its next effect goes out, and halts the run. From then on the run is its own.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Engine, Failure};
+    /// # async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> { Ok(name) }
+    /// let engine = Engine::sqlite("agents.db").workflow("greet", 3, greet).takes_over([1, 2]);
+    /// ```
+    pub fn takes_over(mut self, older: impl IntoIterator<Item = u32>) -> Self {
+        let said = self.workflows.take_over(older);
+        self.kept(said)
+    }
+
+    /// Declares a queue: runs can be [put into it](super::StartRun::queue), and this worker carries out what is its
+    /// turn. Every worker of a database should declare a queue alike: the limits of whoever admits a run hold.
+    pub fn queue(mut self, queue: Queue) -> Self {
+        let name = queue.name().to_owned();
+        if let Err(reason) = self.queues.declare(queue) {
+            self.refused.get_or_insert(StartError::Queue { name, reason });
+        }
+        self
+    }
+
+    /// Puts the runs of the workflow that was registered last into this queue, unless another one is chosen at the start.
+    pub fn in_queue(mut self, queue: &str) -> Self {
+        let said = self.workflows.queue(queue);
+        self.kept(said)
+    }
+
+    /// Says that the workflow that was registered last calls this tool; said once or more, it calls no others, and a call of
+    /// another is refused. Its table in the [guarantee report](Self::guarantees) lists just these.
+    pub fn calls<T: Tool>(self) -> Self {
+        self.calls_named(T::NAME)
+    }
+
+    /// The same of a tool that is known by its name only.
+    pub fn calls_named(mut self, tool: &str) -> Self {
+        let said = self.workflows.calls(tool);
+        self.kept(said)
+    }
+
+    /// Says more about the workflow that was registered last.
+    pub(super) fn of_last(
+        mut self,
+        say: impl FnOnce(&mut Workflows) -> Result<(), (String, String)>,
+    ) -> Self {
+        let said = say(&mut self.workflows);
+        self.kept(said)
+    }
+
+    fn kept(mut self, said: Result<(), (String, String)>) -> Self {
+        if let Err((name, reason)) = said {
+            self.refused.get_or_insert(StartError::Workflow { name, reason });
+        }
+        self
+    }
+
+    /// What may be promised of the calls of what is registered so far, without starting anything.
+    ///
+    /// # Errors
+    /// What [`start`](Self::start) would say about a workflow or a tool.
+    pub fn guarantees(&self) -> Result<Guarantees, StartError> {
+        Ok(Guarantees::of(&self.workflows, self.checked()?))
+    }
+
+    pub(super) fn into_parts(self) -> (ExecutorBuilder, Workflows) {
+        (self.executor, self.workflows)
+    }
+
+    /// What was registered, if nothing of it was refused.
+    pub(super) fn checked(&self) -> Result<&Registry, StartError> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
+        }
+        let registry = self.executor.registry()?;
+        let missing = self.workflows.check(registry, &self.queues);
+        missing.map_err(|(name, reason)| StartError::Workflow { name, reason })?;
+        Ok(registry)
+    }
+
+    /// Registers a typed tool.
+    pub fn tool<T: Tool>(self, tool: T) -> Self {
+        self.with(|executor| executor.tool(tool))
+    }
+
+    /// Registers a typed tool that can [undo](Compensate) what it did: when a run fails or is cancelled, the effects that it
+    /// owns are undone by their tools' policies, the last one first, and the run ends when that is done. What stands all the
+    /// same is asked about; [`Failure::effects`](super::Failure::effects) says what became of each.
+    pub fn compensable<T: Compensate>(self, tool: T) -> Self
+    where
+        T::Output: Sync,
+    {
+        self.with(|executor| executor.compensable(tool))
+    }
+
+    /// Registers a tool that is known only at run time.
+    pub fn dynamic_tool(self, tool: DynamicTool) -> Self {
+        self.with(|executor| executor.dynamic_tool(tool))
+    }
+
+    /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
+    /// before stays, behind it.
+    pub fn wrap_store(self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static) -> Self {
+        self.with(|executor| executor.wrap_store(wrap))
+    }
+
+    /// Another clock than the machine's.
+    pub fn clock(self, clock: impl Clock + 'static) -> Self {
+        self.with(|executor| executor.clock(clock))
+    }
+
+    /// Another source of chance than the machine's.
+    pub fn entropy(self, entropy: impl Entropy + 'static) -> Self {
+        self.with(|executor| executor.entropy(entropy))
+    }
+
+    /// Who may decide about approvals, asked when they decide and directly before the effect; unless it is said, those whom a
+    /// review names.
+    pub fn reviewers(self, reviewers: impl crate::exec::Reviewers) -> Self {
+        self.with(|executor| executor.reviewers(reviewers))
+    }
+
+    /// How large payloads may be.
+    pub fn limits(self, limits: Limits) -> Self {
+        self.with(|executor| executor.limits(limits))
+    }
+
+    /// Keeps the keys of two deployments that share a provider account apart.
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        self.with(|executor| executor.namespace(namespace))
+    }
+
+    /// In a store that several workers share: how long one that says nothing is taken for alive; 10 s unless it is
+    /// said. So long after its death, at the latest, its work is taken over.
+    pub fn lease(self, lease: Duration) -> Self {
+        self.with(|executor| executor.lease(lease))
+    }
+
+    /// Publishes what is in the [outbox](crate::outbox): to a [`Sink`](crate::outbox::Sink), or by a [`Publisher`] that says
+    /// how. Of several workers one publishes at a time; give all of them the same sink.
+    pub fn sink(self, sink: impl Into<Publisher>) -> Self {
+        self.with(|executor| executor.sink(sink))
+    }
+
+    /// Retires the records whose time is over, by their tools' [`Retention`](crate::ledger::Retention), a few at a time. Unless
+    /// some worker does, everything is kept.
+    pub fn sweep(self) -> Self {
+        self.with(ExecutorBuilder::sweep)
+    }
+
+    /// A run whose process died more often than this, without the run getting anywhere in between, is quarantined.
+    pub fn max_deaths(mut self, deaths: u32) -> Self {
+        self.max_deaths = deaths;
+        self
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Self {
+        self.executor = change(self.executor);
+        self
+    }
+
+    /// Opens the store, fences whoever wrote before, and takes over every run that was left active: at once,
+    /// because the store's lock says that the former process is dead.
+    ///
+    /// # Errors
+    /// If a workflow, a tool or the database was refused. Nothing was changed.
+    pub async fn start(mut self) -> Result<Engine, StartError> {
+        self.checked()?;
+        let (publisher, sweeps) = (self.executor.take_publisher(), self.executor.sweeps());
+        let core = Core::enrol(self.executor.open_store().await?).await?;
+        let inner = Arc::new(Inner::of(core.clone(), self.workflows, self.queues, self.max_deaths));
+        inner.claim_orphans().await?;
+        inner.tell_of_unknown_queues().await?;
+        inner.admit_waiting().await?;
+        take_up_orphans(&core).await?;
+        let due: Weak<dyn Due> = Arc::downgrade(&(inner.clone() as Arc<dyn Due>));
+        tokio::spawn(run_agenda(Arc::downgrade(&core), Some(due.clone())));
+        tokio::spawn(beat(Arc::downgrade(&core), Some(due)));
+        core.begin_publishing(publisher);
+        core.begin_sweeping(sweeps);
+        Ok(Engine { inner })
+    }
+}

@@ -1,0 +1,192 @@
+//! A run to be started.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+
+use super::engine::Inner;
+use super::error::RunError;
+use super::handle::RunHandle;
+use super::queue::Choice;
+use super::workflow::Registered;
+use crate::exec::to_the_end;
+use crate::id::{RunId, Tenant};
+use crate::ledger::{RequestHash, diff};
+use crate::payload::{DigestKey, Payload, PayloadError};
+use crate::store::{Refusal, Run, RunState, Store as _, Ticket, Verdict};
+
+pub(super) type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> + Send + Sync;
+
+/// A run to be started. Nothing happens before it is awaited.
+#[must_use = "a run does nothing until it is awaited"]
+pub struct StartRun<O> {
+    pub(super) inner: Arc<Inner>,
+    pub(super) tenant: Tenant,
+    pub(super) workflow: Option<Registered>,
+    pub(super) input: Box<Canonical>,
+    pub(super) key: Option<String>,
+    pub(super) reject: bool,
+    pub(super) choice: Choice,
+    pub(super) _output: PhantomData<fn() -> O>,
+}
+
+impl<O: DeserializeOwned + 'static> StartRun<O> {
+    /// A start key: the same key and input give the same run; another input is a conflict.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// A start whose key was used before is refused with [`RunError::Duplicate`], which names the run. Otherwise it is
+    /// given that run, if it has the same input.
+    pub fn reject_duplicate(mut self) -> Self {
+        self.reject = true;
+        self
+    }
+
+    /// Puts the run into a queue: it begins when it is its turn there.
+    ///
+    /// # Crash
+    /// The run is durable when the start returns, and begins whoever dies.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.choice.queue = Some(name.into());
+        self
+    }
+
+    /// What the run is counted under by [`Queue::per_key`](crate::Queue::per_key), beside its tenant.
+    pub fn queue_key(mut self, key: impl Into<String>) -> Self {
+        self.choice.key = Some(key.into());
+        self
+    }
+
+    /// Among the queued runs of its tenant a higher one begins first; 0 unless it is said. Of one priority the oldest.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.choice.priority = priority;
+        self
+    }
+
+    /// Starts the run and returns when that is durable.
+    pub async fn start(self) -> Result<RunHandle<O>, RunError> {
+        self.begun(true).await.map(|(handle, _)| handle)
+    }
+
+    /// Dropped between the run's row and its task, the start would leave a run that nobody carries out.
+    async fn begun(self, durable: bool) -> Result<(RunHandle<O>, Option<Ticket>), RunError> {
+        let tracker = self.inner.core.tracker.clone();
+        to_the_end(&tracker, self.begin(durable)).await
+    }
+
+    /// The run, and the write that it depends on, if it is not durable yet.
+    async fn begin(self, durable: bool) -> Result<(RunHandle<O>, Option<Ticket>), RunError> {
+        let Self { inner, tenant, workflow, input, key, reject, choice, .. } = self;
+        let workflow = workflow.ok_or(RunError::Unregistered)?;
+        let queue = inner.in_queue(&workflow, choice)?;
+        let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
+        let input = input?.within(&inner.core.limits)?;
+        let input_hash = RequestHash::of(workflow.name.as_str(), &input);
+        let core = &inner.core;
+        let awaited = durable || key.is_some() || queue.is_some();
+        let lane = core.new_lane();
+        core.group.room().await;
+        // Not in this future, which would hold all of it while it waits.
+        let submit = || {
+            let now = core.now();
+            let (stored, large) = core.storable(input.clone());
+            let run = Box::new(Run {
+                id: RunId(core.ids.next()),
+                tenant: tenant.clone(),
+                workflow: workflow.name.clone(),
+                version: workflow.version,
+                key: key.clone(),
+                parent: None,
+                input: stored,
+                input_hash,
+                state: if queue.is_some() { RunState::Queued } else { RunState::Active },
+                queue: queue.clone(),
+                fence: core.fence,
+                revision: 1,
+                deaths: 0,
+                unsettled: false,
+                base: 0,
+                turn: 1,
+                created_at: now,
+                updated_at: now,
+            });
+            // If nobody waits for its row: nothing of the run leaves the engine before its first awaited write, which
+            // comes behind this one. In the lane of its first activation: should its row be refused, nothing of the
+            // run goes out behind it.
+            let mut change = core.change((!awaited).then_some(lane)).run(run.clone());
+            change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+            (run, core.group.submit(change))
+        };
+        let (run, ticket) = submit();
+        let id = run.id;
+        let handle = |id| RunHandle::of(inner.clone(), tenant.clone(), id);
+        if !awaited {
+            inner.spawn(run, Some(lane));
+            return Ok((handle(id), Some(ticket)));
+        }
+        let verdict = ticket.durable().await;
+        if verdict.is_err() {
+            inner.perhaps_ours(&run.tenant, id);
+        }
+        match (verdict?, key) {
+            (Verdict::Admitted, _) => {
+                match queue {
+                    Some(queue) => inner.queued(queue.name.as_str()).await,
+                    None => inner.spawn(run, Some(lane)),
+                }
+                Ok((handle(id), None))
+            }
+            (Verdict::Refused(Refusal::Exists), Some(key)) => {
+                // Boxed because it is rare.
+                let first = Box::pin(inner.first_under(&run, &key, &input)).await?;
+                if first == id {
+                    inner.spawn(run, None); // this very write took place, its answer was lost, and it was tried again
+                } else if reject {
+                    return Err(RunError::Duplicate { key, run: first });
+                }
+                Ok((handle(first), None))
+            }
+            (Verdict::Refused(refusal), _) => Err(RunError::Refused { run: id, refusal }),
+        }
+    }
+}
+
+impl<O: DeserializeOwned + Send + 'static> IntoFuture for StartRun<O> {
+    type Output = Result<O, RunError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (handle, begun) = self.begun(false).await?;
+            match (handle.result().await, begun) {
+                // Perhaps it never began.
+                (Err(gone @ (RunError::Closed { .. } | RunError::Unknown { .. })), Some(begun)) => {
+                    match begun.durable().await? {
+                        Verdict::Admitted => Err(gone),
+                        Verdict::Refused(refusal) => Err(RunError::Refused { run: handle.id, refusal }),
+                    }
+                }
+                (result, _) => result,
+            }
+        })
+    }
+}
+
+impl Inner {
+    /// The run that has the start key of this one, which was refused; a conflict if it has another input.
+    async fn first_under(&self, refused: &Run, key: &str, input: &Payload) -> Result<RunId, RunError> {
+        let Run { id, tenant, workflow, input_hash, .. } = refused;
+        let first = self.core.group.run_keyed(tenant, workflow.as_str(), key).await?;
+        let first = first.ok_or(RunError::Refused { run: *id, refusal: Refusal::Exists })?;
+        if first.input_hash != *input_hash {
+            let recorded = self.core.load(tenant, &first.input).await?;
+            let diff = diff(&recorded, input)?;
+            return Err(RunError::Conflict { key: key.to_owned(), run: first.id, diff });
+        }
+        Ok(first.id)
+    }
+}

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -49,7 +48,7 @@ impl ForTenant {
         C: OwnConnection,
         T: Serialize + DeserializeOwned + Send + 'static,
         E: std::fmt::Display + Send + 'static,
-        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, E>> + Send,
+        F: for<'c> FnOnce(&'c mut C) -> futures_util::future::BoxFuture<'c, Result<T, E>> + Send,
     {
         inbox::process_once(&self.inner.core, &self.tenant, consumer, message.into(), work).await
     }

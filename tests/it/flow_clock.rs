@@ -1,5 +1,6 @@
 //! A clock that stands still until the test turns it, and that outlives the processes that read it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,15 @@ pub(crate) struct Hands(Arc<watch::Sender<Face>>);
 impl Hands {
     pub(crate) fn turn(&self, by: Duration) {
         self.0.send_modify(|face| face.since += by);
+    }
+
+    /// Resolves when so many sleep for so long from now.
+    pub(crate) async fn asleep(&self, count: usize, by: RangeInclusive<Duration>) {
+        let asleep = |face: &Face| {
+            let left = face.sleepers.iter().filter_map(|at| at.checked_sub(face.since));
+            left.filter(|left| by.contains(left)).count() >= count
+        };
+        self.0.subscribe().wait_for(asleep).await.map(drop).unwrap();
     }
 
     /// Resolves when somebody sleeps for exactly so long from now.

@@ -106,7 +106,7 @@ impl Cluster {
         let mut left = by;
         while let Some(later) = left.checked_sub(BEAT) {
             left = later;
-            self.hands.turn(BEAT);
+            self.turn(BEAT, alive).await;
             let until = self.hands.now().after(LEASE);
             while self.workers().await.iter().filter(|worker| worker.lease_until >= Some(until)).count()
                 < alive
@@ -118,7 +118,13 @@ impl Cluster {
                 tokio::task::yield_now().await;
             }
         }
-        self.hands.turn(left);
+        self.turn(left, alive).await;
+    }
+
+    /// When those that live have gone to sleep: between a look at the clock and a sleep no time passes.
+    async fn turn(&self, by: Duration, alive: usize) {
+        self.hands.asleep(alive, MOMENT..=BEAT).await;
+        self.hands.turn(by);
     }
 }
 

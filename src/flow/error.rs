@@ -39,7 +39,7 @@ pub enum RunError {
         /// What differs.
         diff: Diff,
     },
-    /// The start key was used before, and the start was [not to give the existing run](StartRun::reject_duplicate).
+    /// The start key was used before, and the start was [not to give the existing run](super::StartRun::reject_duplicate).
     #[error("the start key {key:?} belongs to {run}: nothing was started")]
     Duplicate {
         /// The key.

@@ -188,7 +188,7 @@ fn whole(end: &End<'_>) -> Result<(), String> {
         let mut happened: Vec<_> = end.effects();
         happened.retain(|effect| effect.reference.ends_with(&format!(" {}", order.id)));
         happened.sort_by_key(|effect| effect.at);
-        let happened: Vec<_> = happened.iter().filter_map(|e| e.reference.split(' ').next()).collect();
+        let mut happened: Vec<_> = happened.iter().filter_map(|e| e.reference.split(' ').next()).collect();
         let forth = ["reserve", "charge", "ship"];
         let is_whole = match &run.state {
             RunState::Succeeded { .. } => happened == forth,
@@ -203,7 +203,14 @@ fn whole(end: &End<'_>) -> Result<(), String> {
                     .zip(undone)
                     .filter_map(|(verb, undone)| undone.then_some(*verb))
                     .collect();
-                happened == [&forth[..done], &back].concat()
+                let mut whole = [&forth[..done], &back].concat();
+                // A way back that fails holds up no other one: it is gone again by the next process, or after an answer.
+                let back = format!("%3A{}", order.id);
+                if end.records().iter().any(|r| r.key.as_str().ends_with(&back) && r.attempts > 1) {
+                    happened.sort_unstable();
+                    whole.sort_unstable();
+                }
+                happened == whole
             }
             _ => true,
         };

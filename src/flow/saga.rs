@@ -209,6 +209,8 @@ async fn effects(live: &Arc<Live>) -> Result<Vec<Record>, ExecError> {
         effects.extend(record.map_err(|source| ExecError::Store { key: live.id.to_string(), source })?);
     }
     effects.retain(|record| record.class.needs_owner());
-    effects.sort_by_key(|record| std::cmp::Reverse((record.created_at, record.id)));
+    // The ids of a store's only worker rise from life to life, although its clock may be set back; those of several do not.
+    let by_clock = live.engine.core.is_shared();
+    effects.sort_by_key(|record| std::cmp::Reverse((by_clock.then_some(record.created_at), record.id)));
     Ok(effects)
 }

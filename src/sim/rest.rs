@@ -187,7 +187,9 @@ impl Rest {
             if count > 1 && !is_marked(record, &self.questions) {
                 violated(Rule::SilentDuplicate, format!("{} happened {count} times", record.key));
             }
-            if count > 0 && matches!(record.state, State::Failed { .. }) {
+            // A question to a model may be put again, and the last answer counts.
+            let happened = count > 0 && !record.class.repeatable();
+            if happened && matches!(record.state, State::Failed { .. }) {
                 violated(Rule::WrongFailure, format!("{} is failed and happened", record.key));
             }
             if is_lost(record, count, requested.contains(&place)) {

@@ -108,11 +108,9 @@ async fn erase_one(core: &Arc<Core>, tenant: &Tenant, key: &OperationKey) -> Res
         if before.is_some_and(|before| before.revision == record.revision) {
             return Err(EraseError::StillNeeded { key: key.to_string() });
         }
-        let left = Retention::erased(&record, &digests);
-        if left.as_ref().is_none_or(|left| matches!(left.state, State::Gone { .. })) {
-            let mut change = core.change(None);
-            change.retired.push(Retired::of(&record, left));
-            core.commit(key, change).await?;
+        let retired = Retired::of(&record, Retention::erased(&record, &digests));
+        if !retired.is_kept() {
+            core.commit(key, Change { retired: vec![retired], ..core.change(None) }).await?;
             tracing::info!(%tenant, %key, "erased");
         }
         before = Some(record);

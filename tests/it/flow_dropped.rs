@@ -399,10 +399,11 @@ fn a_dropped_call_that_outlives_its_run_is_followed_in_its_own_process() {
     assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 0));
 }
 
-/// A provider that honours keys and cannot be asked.
-struct Fax(Arc<World>);
-/// The same, always cut off, that wants to be left alone for a while.
-struct Telex(Arc<World>);
+/// A provider that honours keys and cannot be asked. One that is cut off wants to be left alone for a while.
+struct Fax {
+    world: Arc<World>,
+    is_cut_off: bool,
+}
 /// It leaves no mark.
 struct Peek(Arc<World>);
 
@@ -418,26 +419,12 @@ impl Tool for Fax {
     }
 
     async fn call(&self, _: &Call, _: &String) -> Result<Done<u32>, ToolError> {
-        self.0.count("fax called");
-        self.0.pass("fax after").await;
+        self.world.count("fax called");
+        if self.is_cut_off {
+            return Err(ToolError::new(ErrorKind::Disconnected, "cut off").retry_after(PAUSE));
+        }
+        self.world.pass("fax after").await;
         Ok(Done::new(1))
-    }
-}
-
-impl Tool for Telex {
-    const NAME: &'static str = "telex";
-    type Effect = effect::InternalMutation;
-    type Contract = contract::ReplaysKey;
-    type Input = String;
-    type Output = u32;
-
-    fn key(&self, what: &String) -> Option<Key> {
-        Some(Key::of(Self::NAME).target("ann").operation(what))
-    }
-
-    async fn call(&self, _: &Call, _: &String) -> Result<Done<u32>, ToolError> {
-        self.0.count("telex called");
-        Err(ToolError::new(ErrorKind::Disconnected, "cut off").retry_after(PAUSE))
     }
 }
 
@@ -460,7 +447,7 @@ impl Tool for Peek {
 }
 
 fn with_fax_and_peek(world: &Arc<World>) -> EngineBuilder {
-    world.engine().tool(Fax(world.clone())).tool(Peek(world.clone()))
+    world.engine().tool(Fax { world: world.clone(), is_cut_off: false }).tool(Peek(world.clone()))
 }
 
 #[test]
@@ -481,10 +468,13 @@ fn a_call_that_is_dropped_between_two_sends_is_not_sent_again() {
     let (world, hands) = (World::new(), Hands::default());
     let flow = flow!(hands, |ctx, n: u32| {
         let pause = async { hands.asleep_for(PAUSE).await };
-        tokio::select! { biased; _ = ctx.call::<Telex>("hi".into()) => {}, () = pause => {} };
+        tokio::select! { biased; _ = ctx.call::<Fax>("hi".into()) => {}, () = pause => {} };
         Ok::<_, Failure>(n)
     });
-    let engine = world.engine_on(hands.clone()).tool(Telex(world.clone())).workflow("w", 1, flow.clone());
+    let engine = world
+        .engine_on(hands.clone())
+        .tool(Fax { world: world.clone(), is_cut_off: true })
+        .workflow("w", 1, flow.clone());
     let process = Process::start(&world, engine);
     process.on(async { process.acme().run(flow, 1).await.unwrap() });
     hands.turn(PAUSE);
@@ -492,7 +482,7 @@ fn a_call_that_is_dropped_between_two_sends_is_not_sent_again() {
     let asked = process.on(process.question(EscalationKind::Ambiguous));
     assert!(asked.question.contains("Its run dropped it"), "{}", asked.question);
     process.shut_down();
-    assert_eq!(world.counted("telex called"), 1);
+    assert_eq!(world.counted("fax called"), 1);
 }
 
 #[test]

@@ -32,8 +32,8 @@ fn bill(cents: u32) -> Bill {
     Bill { number: "7".into(), cents }
 }
 
-/// Pays at a bank that takes no key, and can be asked.
-struct Pay(Service);
+/// Pays at a bank that takes no key, and can be asked. Its records are kept for so long.
+struct Pay(Service, Retention);
 
 impl Tool for Pay {
     const NAME: &'static str = "pay";
@@ -44,6 +44,10 @@ impl Tool for Pay {
 
     fn key(&self, bill: &Bill) -> Option<Key> {
         Some(Key::of(Self::NAME).target(&bill.number))
+    }
+
+    fn retention(&self) -> Retention {
+        self.1
     }
 
     async fn call(&self, call: &Call, bill: &Bill) -> Result<Done<Value>, ToolError> {
@@ -68,7 +72,7 @@ where
     O: Serialize + DeserializeOwned + Send + 'static,
 {
     Simulation::of(workflow, bill(100))
-        .engine(|engine, world| engine.tool(Pay(world.service("bank", Offer::Lookup))))
+        .engine(|engine, world| engine.tool(Pay(world.service("bank", Offer::Lookup), Retention::default())))
         .check("paid once", |end| end.exactly_once_if_succeeded("bank", "7"))
 }
 
@@ -473,52 +477,19 @@ fn a_provider_timeout_after_commit() {
     }
 }
 
-/// The same bank, whose records are kept for so long.
-struct PayFor(Service, Retention);
-
-impl Tool for PayFor {
-    const NAME: &'static str = "pay";
-    type Effect = effect::Payment;
-    type Contract = contract::Lookup;
-    type Input = Bill;
-    type Output = Value;
-
-    fn key(&self, bill: &Bill) -> Option<Key> {
-        Some(Key::of(Self::NAME).target(&bill.number))
-    }
-
-    fn retention(&self) -> Retention {
-        self.1
-    }
-
-    async fn call(&self, call: &Call, bill: &Bill) -> Result<Done<Value>, ToolError> {
-        self.0.create(call, &bill.number).await
-    }
-}
-
-impl Reconcile for PayFor {
-    async fn reconcile(&self, call: &Call, bill: &Bill) -> Result<Finding<Value>, ToolError> {
-        self.0.find(call, &bill.number).await
-    }
-}
-
-async fn pay_for(ctx: Ctx, bill: Bill) -> Result<Value, Failure> {
-    ctx.call::<PayFor>(bill).await
-}
-
 /// Bill 7 is paid, and somebody asks for it again five and ten days later: does the record still stand?
 pub(crate) fn asked_again_later(retention: Retention) -> Simulation {
-    Simulation::of(pay_for, bill(100))
+    Simulation::of(pay, bill(100))
         .engine(move |engine, world| {
-            engine.tool(PayFor(world.service("bank", Offer::Lookup), retention)).sweep()
+            engine.tool(Pay(world.service("bank", Offer::Lookup), retention)).sweep()
         })
         .check("paid once", |end| end.exactly_once_if_succeeded("bank", "7"))
         .singles_only()
         .beside("late retry", |engine, world| async move {
             world.sleep(5 * DAY).await;
-            let _ = ask(engine.clone(), pay_for, bill(100), "later").await;
+            let _ = ask(engine.clone(), pay, bill(100), "later").await;
             world.sleep(5 * DAY).await;
-            ask(engine, pay_for, bill(100), "late").await
+            ask(engine, pay, bill(100), "late").await
         })
 }
 
@@ -641,7 +612,7 @@ fn another_path_after_resume() {
         }
     };
     let simulation = Simulation::of(choose, ())
-        .engine(|engine, world| engine.tool(Pay(world.service("bank", Offer::Lookup))))
+        .engine(|engine, world| engine.tool(Pay(world.service("bank", Offer::Lookup), Retention::default())))
         .check("one choice is paid for", |end| {
             let chosen: BTreeSet<_> = end.effects().into_iter().map(|effect| effect.reference).collect();
             if chosen.len() < 2 { Ok(()) } else { Err(format!("{chosen:?}")) }

@@ -10,18 +10,19 @@ use futures_util::future::BoxFuture;
 use super::agenda::NoteWhenDropped;
 use super::approval::approved;
 use super::core::{Core, admitted, failed, refused};
+use super::late::{self, LookWhenDropped};
 use super::lease::Lost;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
 use super::throttle::Pass;
 use crate::clock::{Boot, Timestamp};
-use crate::id::RecordId;
+use crate::id::{Fence, RecordId};
 use crate::ledger::{
     Basis, ErrorKind, Event, Health, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State,
     apply,
 };
 use crate::payload::Payload;
-use crate::store::{Document, Escalation, Held, Refusal, StoreError, Ticket, Verdict};
+use crate::store::{Document, Escalation, Held, Refusal, Store as _, StoreError, Ticket, Verdict};
 use crate::tool::{Call, Done, Noting, ToolError};
 
 /// The right to touch the world once. Made only when a `started` record is durable, and taken by value.
@@ -258,14 +259,23 @@ async fn send(
     let result = {
         let mut calling = AssertUnwindSafe(op.tool.call(&call)).catch_unwind().fuse();
         let mut limit = core.clock.sleep(spec.retry.attempt_timeout).fuse();
-        futures_util::select_biased! {
-            result = calling => result.unwrap_or_else(|_| {
-                Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked"))
-            }),
-            () = limit => Err(ToolError::new(
-                ErrorKind::TimeoutDuringEffect,
-                format!("cut off after {:?}", spec.retry.attempt_timeout),
-            )),
+        let mut since = core.clock.boot();
+        loop {
+            futures_util::select_biased! {
+                result = calling => break result.unwrap_or_else(|_| {
+                    Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked"))
+                }),
+                // Boxed because it is rare: every call would have to carry the room for it.
+                () = limit => if Box::pin(woke_fenced(core, since, spec.retry.attempt_timeout)).await {
+                    since = core.clock.boot();
+                    limit = core.clock.sleep(spec.retry.attempt_timeout).fuse();
+                } else {
+                    break Err(ToolError::new(
+                        ErrorKind::TimeoutDuringEffect,
+                        format!("cut off after {:?}", spec.retry.attempt_timeout),
+                    ));
+                },
+            }
         }
     };
     let record = note.take();
@@ -273,6 +283,14 @@ async fn send(
         tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
     }
     (record, result)
+}
+
+/// This process stood still while it was about to send, for longer than an attempt may last, and was taken over. What it
+/// sends now cannot be prevented any more, but its answer tells whether it has an effect: it is waited for.
+async fn woke_fenced(core: &Core, since: Boot, limit: Duration) -> bool {
+    let stood_still = since.until(core.clock.boot()) > limit * 3 / 2;
+    stood_still
+        && matches!(core.group.worker_at(core.fence).await, Ok(Some(worker)) if worker.ended_at.is_some())
 }
 
 /// What follows from an attempt's error. That this attempt did nothing says nothing about an earlier one whose
@@ -310,8 +328,7 @@ async fn committed(
     done: Done<Payload>,
 ) -> Result<Ended, ExecError> {
     core.group.room().await;
-    let known =
-        Known { basis: record.basis, external_ref: done.external_ref, duplicated: None, surplus: false };
+    let known = Known { external_ref: done.external_ref, ..Known::of(record.basis) };
     let (answer, ticket) = seal(core, op, record, done.output, known)?;
     Ok(Ended::Committed(answer, ticket))
 }
@@ -324,6 +341,15 @@ pub(super) struct Known {
     pub(super) duplicated: Option<Escalation>,
     /// The world holds more than one, and the confirming lookup is to undo what is beyond the first.
     pub(super) surplus: bool,
+    /// The late answers on which it rests, by worker and attempt.
+    pub(super) evidence: Box<[(Fence, u32)]>,
+}
+
+impl Known {
+    /// It happened once, and no more is known.
+    pub(super) fn of(basis: Basis) -> Self {
+        Self { basis, external_ref: None, duplicated: None, surplus: false, evidence: Box::default() }
+    }
 }
 
 /// Queues the outcome; whoever calls this has waited for room. Whoever lets it leave the engine waits for the
@@ -342,7 +368,7 @@ pub(super) fn seal(
         response
     };
     let (stored, large) = core.storable(response.clone());
-    let Known { basis, external_ref, duplicated, surplus } = known;
+    let Known { basis, external_ref, duplicated, surplus, evidence } = known;
     let contract = &op.tool.spec().contract;
     // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
     // it happened: a lookup after a crash may have seen the second one before the first has arrived.
@@ -357,13 +383,19 @@ pub(super) fn seal(
         basis: record.basis,
         record: record.id,
     };
+    let is_taken_over = late::is_taken_over(core, &record);
     let mut change = core.change(op.lane).record(record);
+    change.contract = Some(contract.class);
+    change.taken_over = is_taken_over.then_some(evidence);
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.escalations.extend(duplicated);
     let slot = op.take_slot();
-    let held = match confirm_at.map(|at| NoteWhenDropped { agenda: core.agenda.clone(), at }) {
-        Some(note) => Some(Box::new((slot, note)) as Held),
-        None => slot.map(|slot| Box::new(slot) as Held),
+    let note = confirm_at.map(|at| NoteWhenDropped { agenda: core.agenda.clone(), at });
+    let held = if note.is_some() || is_taken_over {
+        let look = is_taken_over.then(|| LookWhenDropped(core.late.clone()));
+        Some(Box::new((slot, note, look)) as Held)
+    } else {
+        slot.map(|slot| Box::new(slot) as Held)
     };
     Ok((answer, core.group.submit_holding(change, held)))
 }
@@ -387,7 +419,8 @@ pub(super) async fn fail(
     let event = Event::Fail { failure, not_before };
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let record = Box::new(record);
-    let change = core.change(op.lane).record(record.clone());
+    let mut change = core.change(op.lane).record(record.clone());
+    late::compare(core, &mut change, spec.contract.class);
     admitted(&op.key, core.group.commit_one(change).await)?;
     Ok(Ended::Failed(record))
 }

@@ -263,6 +263,7 @@ impl ExecutorBuilder {
         let core = Core::enrol(self.open_store().await?).await?;
         tokio::spawn(run(Arc::downgrade(&core), None));
         tokio::spawn(beat(Arc::downgrade(&core), None));
+        core.watch_late_answers();
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps);
         take_up_orphans(&core).await?;

@@ -42,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) publishing: Publishing,
     /// Something has begun whose time will be over one day.
     pub(super) begun: Arc<Notify>,
+    /// The store may have opened a question about a late answer.
+    pub(super) late: Arc<Notify>,
     /// Calls whose callers went away, and background lookups.
     pub(crate) tracker: TaskTracker,
     lanes: AtomicU64,
@@ -63,6 +65,7 @@ impl Drop for Core {
         self.agenda.wake(); // it sees that there is nothing left to do
         self.group.events().notify_one(); // and so does the publisher
         self.begun.notify_one(); // and whoever sweeps
+        self.late.notify_one();
     }
 }
 
@@ -141,6 +144,7 @@ impl Core {
             agenda: Arc::default(),
             publishing: Publishing::default(),
             begun: Arc::default(),
+            late: Arc::default(),
             tracker: TaskTracker::new(),
             lanes: AtomicU64::new(1),
             closing: AtomicBool::new(false),

@@ -1,12 +1,13 @@
 //! Open questions: opened where nobody can know, listed until they are answered (invariant 8).
 
 use super::core::{Core, admitted};
+use super::late;
 use super::operation::Operation;
 use super::outbox::answered;
 use super::outcome::ExecError;
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::resolve::Why;
-use crate::ledger::{Event, Record, State, apply};
+use crate::ledger::{ContractClass, Event, Record, State, apply};
 use crate::payload::Payload;
 use crate::store::{
     Answer, Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Use, Verdict,
@@ -207,7 +208,13 @@ pub(crate) async fn answer(
             // The record no longer waits for this answer.
             let record = apply(&record, event, core.fence, core.now())
                 .map_err(|_| unanswerable("it has been answered meanwhile"))?;
+            let tool = core.registry.find(record.operation.as_str());
             change = change.record(record);
+            late::compare(
+                core,
+                &mut change,
+                tool.map_or(ContractClass::Blind, |tool| tool.spec().contract.class),
+            );
         }
         // Somebody has undone it, or the rest of it, by hand.
         (EscalationKind::Orphaned | EscalationKind::Compensation, Some(record))

@@ -14,6 +14,7 @@ mod escalate;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub mod inbox;
 mod inflight;
+mod late;
 mod lease;
 mod operation;
 mod orphans;

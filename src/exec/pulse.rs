@@ -168,6 +168,7 @@ impl Beat<'_> {
             self.take_over().await?;
             self.memory.takeovers.insert(worker.fence, now);
         }
+        self.core.late.notify_one(); // it may have been answered late since: that lists it once more
         // One that another has ended is that one's to take over: it has so long from now.
         self.memory.takeovers.entry(worker.fence).or_insert(now);
         if self.is_settled(worker.fence).await?

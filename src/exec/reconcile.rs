@@ -18,9 +18,9 @@ use super::outcome::{Answer, ExecError};
 use super::throttle::Turn;
 use super::undo;
 use crate::clock::{Boot, Timestamp};
-use crate::id::EscalationId;
+use crate::id::{EscalationId, Fence};
 use crate::ledger::resolve::{self, Looked, Next, Why};
-use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, Health, Record, apply};
+use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, Health, Record, apply, are_two_effects};
 use crate::payload::Payload;
 use crate::store::{Change, Escalation, EscalationKind, Evidence, Store as _, Ticket};
 use crate::tool::{Call, ToolError};
@@ -163,6 +163,8 @@ struct Search<'a> {
     refused_as_duplicate: bool,
     hopeless: bool,
     retry_after: Option<Duration>,
+    /// The late answers that were read, by worker and attempt.
+    evidence: Box<[(Fence, u32)]>,
 }
 
 impl<'a> Search<'a> {
@@ -186,7 +188,8 @@ impl<'a> Search<'a> {
 
     fn of(core: &'a Arc<Core>, op: &'a Operation, ambiguous: Ambiguous) -> Self {
         let Ambiguous { record, cut, refused_as_duplicate, hopeless, retry_after } = ambiguous;
-        Self { core, op, record, cut, refused_as_duplicate, hopeless, retry_after }
+        let evidence = Box::default();
+        Self { core, op, record, cut, refused_as_duplicate, hopeless, retry_after, evidence }
     }
 
     fn remaining(&self) -> Duration {
@@ -219,9 +222,15 @@ impl<'a> Search<'a> {
     async fn by_evidence(&mut self) -> Result<Option<Fate>, ExecError> {
         let evidence = self.evidence().await?;
         let Some(first) = evidence.first().cloned() else { return Ok(None) };
-        let refs: Vec<_> = evidence.into_iter().filter_map(|evidence| evidence.external_ref).collect();
-        let found = if refs.iter().any(|id| Some(id) != first.external_ref.as_ref()) {
-            Finding::Duplicated { output: first.response, external_refs: refs }
+        let class = self.op.tool.spec().contract.class;
+        let is_another = |late: &Evidence| {
+            are_two_effects(first.external_ref.as_deref(), late.external_ref.as_deref(), class)
+        };
+        let happened_again = evidence[1..].iter().any(is_another);
+        self.evidence = evidence.iter().map(|late| (late.fence, late.attempt)).collect();
+        let found = if happened_again {
+            let external_refs = evidence.into_iter().filter_map(|late| late.external_ref).collect();
+            Finding::Duplicated { output: first.response, external_refs }
         } else {
             Finding::Committed { output: first.response, external_ref: first.external_ref }
         };
@@ -274,7 +283,7 @@ impl<'a> Search<'a> {
         found: Finding<Payload>,
         basis: Basis,
     ) -> Result<Result<Fate, Missed>, ExecError> {
-        let mut known = Known { basis, external_ref: None, duplicated: None, surplus: false };
+        let mut known = Known { evidence: std::mem::take(&mut self.evidence), ..Known::of(basis) };
         let output = match found {
             Finding::NotFound => return Ok(Err(Missed::NotThere)),
             Finding::Unknown => return Ok(Err(Missed::NoAnswer)),

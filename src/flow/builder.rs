@@ -255,6 +255,7 @@ impl EngineBuilder {
         let due: Weak<dyn Due> = Arc::downgrade(&(inner.clone() as Arc<dyn Due>));
         tokio::spawn(run_agenda(Arc::downgrade(&core), Some(due.clone())));
         tokio::spawn(beat(Arc::downgrade(&core), Some(due)));
+        core.watch_late_answers();
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps);
         Ok(Engine { inner })

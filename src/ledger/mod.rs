@@ -14,6 +14,7 @@ mod contract;
 mod decide;
 mod diff;
 mod effect;
+mod evidence;
 mod guarantee;
 mod hash;
 mod key;
@@ -35,6 +36,8 @@ pub use contract::{Contract, ContractClass, ContractError, Finding, LookupOffer}
 pub use decide::{Decision, Facts, Request, decide};
 pub use diff::{Diff, diff};
 pub use effect::{Divergence, EffectClass};
+pub(crate) use evidence::are_two_effects;
+pub use evidence::is_second_effect;
 pub use guarantee::{WorstCase, on_unknown};
 pub use hash::RequestHash;
 pub use key::{Key, KeyError, OperationKey, Scope};

@@ -51,6 +51,8 @@ pub enum Rule {
     TenantsApart,
     /// An effect happened twice, and nothing says so.
     SilentDuplicate,
+    /// A late answer proves an effect that its record does not tell of, and nobody is asked about it.
+    EvidenceIgnored,
     /// An effect is recorded and did not happen.
     SilentLoss,
     /// An effect happened, and is recorded as one that did not.
@@ -83,6 +85,7 @@ impl fmt::Display for Rule {
             Self::NoEffectForgotten => f.write_str("invariant 7, no effect is forgotten"),
             Self::NothingDropped => f.write_str("invariant 8, nothing is dropped silently"),
             Self::SilentDuplicate => f.write_str("no silent duplicate"),
+            Self::EvidenceIgnored => f.write_str("what a late answer proves is asked about"),
             Self::SilentLoss => f.write_str("no silent loss"),
             Self::WrongFailure => f.write_str("what is recorded as failed did not happen"),
             Self::Own(name) => f.write_str(name),

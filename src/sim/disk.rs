@@ -1,6 +1,6 @@
 //! The disk of a simulated machine: it takes its time, fails as told, and tells the checker what became durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use super::timeline::Happened;
 use super::world::World;
 use crate::clock::Clock as _;
 use crate::flow::{Engine, EngineBuilder};
-use crate::store::{Asked, Change, Model, Store, StoreError, Verdict};
+use crate::store::{Asked, Change, Escalation, FIRST_LATE_QUESTION, Model, Store, StoreError, Verdict};
 
 /// How long a write takes to be durable.
 const SYNC: Duration = Duration::from_millis(1);
@@ -88,6 +88,7 @@ impl Disk {
     }
 
     async fn write(&self, life: u32, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
+        let known: BTreeSet<_> = self.late_questions(changes).into_iter().map(|asked| asked.id).collect();
         let verdicts = self.model.commit(changes).await?;
         for (change, verdict) in changes.iter().zip(&verdicts) {
             match verdict {
@@ -95,9 +96,20 @@ impl Disk {
                 Verdict::Refused(refusal) => self.world.note(Happened::Refused { why: refusal.to_string() }),
             }
         }
+        for asked in self.late_questions(changes).into_iter().filter(|asked| !known.contains(&asked.id)) {
+            self.world.note(Happened::Asked { question: asked.question });
+        }
         let admitted = changes.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_admitted());
         self.checker.wrote(life, admitted.map(|(change, _)| change));
         Ok(verdicts)
+    }
+
+    /// The questions that the store itself may open, if one of these changes makes it look.
+    fn late_questions(&self, changes: &[Change]) -> Vec<Escalation> {
+        let looks = changes.iter().any(|change| change.compared().is_some());
+        let mut questions = if looks { self.model.escalations() } else { Vec::new() };
+        questions.retain(|asked| asked.id >= FIRST_LATE_QUESTION);
+        questions
     }
 
     fn note(&self, change: &Change) {

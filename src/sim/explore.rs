@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::CrashPoint;
 use super::chance::Seeded;
 use super::check::{Rule, Violation};
 use super::end::End;
@@ -11,6 +12,9 @@ use super::report::{Failing, Report};
 use super::schedule::{Fault, Incident, Schedule, Stop};
 use super::simulation::Simulation;
 use super::timeline::{Event, draw};
+
+/// Seconds after which nothing that was begun is looked at any more.
+const LONG_AFTER: u32 = 100_000;
 
 impl Simulation {
     /// Tries everything: nothing going wrong, each incident alone, each crash at each point of the recovery from
@@ -145,18 +149,23 @@ fn singles(clean: &Trial) -> Vec<Incident> {
         let stops = crossings(clean, 1).filter(move |(_, crossed)| differs(crossed));
         stops.map(move |(crossing, _)| Incident::Stop { stop, life: 1, crossing })
     });
+    // Where a tool is called, also for so long that whoever took over has long been done with it.
+    let calls = crossings(clean, 1)
+        .filter(|(_, crossed)| matches!(crossed.point, CrashPoint::BeforeCall | CrashPoint::AfterCall));
+    let stop = Stop::PauseFor { seconds: LONG_AFTER };
+    let long = calls.map(|(crossing, _)| Incident::Stop { stop, life: 1, crossing });
     let faults =
         (1..=clean.requests).flat_map(|request| Fault::ALL.map(|fault| Incident::Fault { request, fault }));
     let commits = 1..=clean.disk.commits();
     let fails = commits.clone().map(|commit| Incident::StoreFails { commit });
     let lost = commits.map(|commit| Incident::StoreAnswerLost { commit });
-    stops.chain(faults).chain(fails).chain(lost).collect()
+    stops.chain(long).chain(faults).chain(fails).chain(lost).collect()
 }
 
 /// Each death that can follow: in the recovery from a stop, or anywhere under a fault.
 fn followers(first: Incident, trial: &Trial) -> Vec<Incident> {
     let (life, stop) = match first {
-        Incident::Stop { stop: Stop::Pause, .. } => (2, Stop::Kill), // the paused one lives on
+        Incident::Stop { stop, .. } if stop.pause().is_some() => (2, Stop::Kill), // the paused one lives on
         Incident::Stop { .. } => (2, Stop::Crash),
         _ => (1, Stop::Crash),
     };
@@ -168,7 +177,10 @@ fn random(chance: &Seeded, clean: &Trial) -> Schedule {
     let incidents = 1 + chance.below(5);
     let drawn = (0..incidents).map(|_| match chance.below(8) {
         0..4 => {
-            let stop = chance.one_of(Stop::ALL);
+            let stop = match chance.below(9) {
+                0 => Stop::PauseFor { seconds: 1 + chance.below(LONG_AFTER) },
+                _ => chance.one_of(Stop::ALL),
+            };
             Incident::Stop { stop, life: 1 + chance.below(4), crossing: 1 + chance.below(points) }
         }
         4 | 5 => {
@@ -184,11 +196,19 @@ fn random(chance: &Seeded, clean: &Trial) -> Schedule {
             _ => Incident::Down { life: 2, seconds: chance.below(100_000) },
         },
     });
-    // A process that is paused twice is away for longer than any settle time, and what it sends then arrives when
-    // nobody looks any more.
+    let drawn: Vec<_> = drawn.collect();
+    let is_long =
+        |incident: &Incident| matches!(incident, Incident::Stop { stop: Stop::PauseFor { .. }, .. });
+    let long = drawn.iter().copied().find(is_long);
     let mut paused = BTreeSet::new();
-    Schedule::new(drawn.filter(|incident| match incident {
-        Incident::Stop { stop: Stop::Pause, life, .. } => paused.insert(*life),
+    Schedule::new(drawn.into_iter().filter(|incident| match (incident, long) {
+        // Who goes on when nobody looks any more is found out by its answer alone: nothing takes that away.
+        (Incident::Fault { .. } | Incident::Stop { stop: Stop::Crash, .. }, Some(_)) => false,
+        (Incident::Stop { life, .. }, Some(Incident::Stop { life: longest, .. })) if *life == longest => {
+            long == Some(*incident)
+        }
+        // Who is paused twice is away for longer than any settle time.
+        (Incident::Stop { stop, life, .. }, _) if stop.pause().is_some() => paused.insert(*life),
         _ => true,
     }))
 }

@@ -175,7 +175,7 @@ impl Process {
 
     fn stop(&self, stop: Stop) {
         *locked(&self.stopped) = Some(stop);
-        self.state.store(if stop == Stop::Pause { PAUSED } else { DEAD }, Ordering::Release);
+        self.state.store(if stop.pause().is_some() { PAUSED } else { DEAD }, Ordering::Release);
         self.main.wake();
     }
 

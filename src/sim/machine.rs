@@ -25,9 +25,6 @@ use crate::store::{Escalation, Resolution};
 const MAX_LIVES: u32 = 8;
 /// Who has had so many turns in one life is not going to come to rest.
 const RESTLESS: u32 = 2_000;
-/// A paused process is back after this long: its work has been taken over, and its request, should it be on its way,
-/// arrives inside the settle time.
-pub(super) const PAUSE: Duration = Duration::from_secs(40);
 
 /// What every life of the process is: an engine, and what is asked of it.
 pub(super) trait Body {
@@ -175,25 +172,26 @@ impl<'a> Machine<'a> {
     fn buries(&mut self) {
         for zombie in &self.lives {
             let Some(stop) = zombie.process.was_stopped() else { continue };
-            match stop {
-                Stop::Pause => self.pauses(&zombie.process),
-                Stop::Kill => self.disk.outlives(zombie.process.life, true),
-                Stop::Crash => self.disk.outlives(zombie.process.life, false),
+            match stop.pause() {
+                Some(pause) => self.pauses(&zombie.process, pause),
+                None => self.disk.outlives(zombie.process.life, stop == Stop::Kill),
             }
         }
         self.lives.retain(|life| !life.process.is_dead());
     }
 
-    fn pauses(&self, process: &Arc<Process>) {
+    fn pauses(&self, process: &Arc<Process>, pause: Duration) {
         let process = process.clone();
-        self.world.clock().later(PAUSE, move || process.goes_on());
+        self.world.clock().later(pause, move || process.goes_on());
     }
 
     /// The serving process was stopped.
     fn stopped(&mut self, stop: Stop) {
         let Some(process) = self.lives.last().map(|life| life.process.clone()) else { return };
         match stop {
-            Stop::Pause => self.pauses(&process),
+            Stop::Pause | Stop::PauseFor { .. } => {
+                self.pauses(&process, stop.pause().unwrap_or_default());
+            }
             Stop::Kill => {
                 self.disk.outlives(process.life, true);
                 self.lives.pop();

@@ -9,7 +9,7 @@ use super::world::World;
 use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Record, State};
 use crate::payload::Stored;
-use crate::store::{Escalation, EscalationKind, Model, Run, RunState, Use};
+use crate::store::{Escalation, EscalationKind, Evidence, Model, Run, RunState, Use};
 use crate::tool::Undoing;
 
 /// What holds when nothing is left to do.
@@ -24,6 +24,7 @@ pub(super) fn at_rest(
         runs: store.runs(),
         uses: store.uses(),
         questions: store.escalations(),
+        evidence: store.evidence(),
     };
     let mut violations = Vec::new();
     let mut violated = |rule, what| violations.push(Violation { rule, what });
@@ -50,6 +51,7 @@ pub(super) fn at_rest(
             violated(Rule::FirstResultWins, format!("a caller was told {a} and another one {b}"));
         }
     }
+    rest.check_evidence(&mut violated);
     rest.compare(world, &mut violated);
     let known: BTreeSet<_> = rest.records.iter().map(|r| (r.tenant.clone(), r.key.clone())).collect();
     for (place, count) in counts.iter().filter(|(place, count)| **count > 1 && !known.contains(*place)) {
@@ -72,6 +74,7 @@ struct Rest {
     runs: Vec<Run>,
     uses: Vec<Use>,
     questions: Vec<Escalation>,
+    evidence: Vec<Evidence>,
 }
 
 impl Rest {
@@ -138,6 +141,31 @@ impl Rest {
         }
     }
 
+    /// Somebody was asked about an effect that a worker learned of too late.
+    fn asks_what_happened_late(&self, record: RecordId) -> bool {
+        self.questions.iter().any(|q| q.kind == EscalationKind::Duplicated && q.record == Some(record))
+    }
+
+    /// What a late answer proves is asked about.
+    fn check_evidence(&self, violated: &mut impl FnMut(Rule, String)) {
+        for late in &self.evidence {
+            let of = |record: &&Record| record.id == late.record && record.class.leaves_mark();
+            let Some(record) = self.records.iter().find(of) else { continue };
+            let other = late.external_ref.is_some() && late.external_ref != record.external_ref;
+            let contradicts = match record.state {
+                State::Started => false,
+                // A person may have named no id.
+                State::Committed { .. } => other && record.external_ref.is_some(),
+                State::Compensated { .. } => other,
+                _ => true,
+            };
+            if contradicts && !self.asks_what_happened_late(record.id) {
+                let what = format!("{} is {}, a late answer says otherwise", record.key, record.state.name());
+                violated(Rule::EvidenceIgnored, what);
+            }
+        }
+    }
+
     /// Compensations against what they undo.
     fn check_undone(
         &self,
@@ -189,7 +217,8 @@ impl Rest {
             }
             // A question to a model may be put again, and the last answer counts.
             let happened = count > 0 && !record.class.repeatable();
-            if happened && matches!(record.state, State::Failed { .. }) {
+            let is_late = self.asks_what_happened_late(record.id);
+            if happened && matches!(record.state, State::Failed { .. }) && !is_late {
                 violated(Rule::WrongFailure, format!("{} is failed and happened", record.key));
             }
             if is_lost(record, count, requested.contains(&place)) {

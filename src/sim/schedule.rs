@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
+
+/// A paused process is back after this long, if nothing else is said: its work has been taken over, and its request,
+/// should it be on its way, arrives inside the settle time.
+pub(super) const PAUSE: Duration = Duration::from_secs(40);
 
 /// What becomes of one request to a simulated provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,18 +80,46 @@ pub enum Stop {
     Kill,
     /// The process is paused and taken for dead. 40 s later, when another one has taken its work over, it goes on.
     Pause,
+    /// The same, and it goes on after this time: also when its heir has sent, and looked once more.
+    PauseFor {
+        /// How long.
+        seconds: u32,
+    },
 }
 
 impl Stop {
-    /// All of them.
+    /// All of them; of pauses the usual one.
     pub const ALL: [Self; 3] = [Self::Crash, Self::Kill, Self::Pause];
 
-    /// The stable name.
-    pub const fn name(self) -> &'static str {
+    /// How long a paused process sleeps.
+    pub(super) const fn pause(self) -> Option<Duration> {
         match self {
-            Self::Crash => "crash",
-            Self::Kill => "kill",
-            Self::Pause => "pause",
+            Self::Crash | Self::Kill => None,
+            Self::Pause => Some(PAUSE),
+            Self::PauseFor { seconds } => Some(Duration::from_secs(seconds as u64)),
+        }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crash => f.write_str("crash"),
+            Self::Kill => f.write_str("kill"),
+            Self::Pause => f.write_str("pause"),
+            Self::PauseFor { seconds } => write!(f, "pause+{seconds}"),
+        }
+    }
+}
+
+impl FromStr for Stop {
+    type Err = UnknownIncident;
+
+    fn from_str(text: &str) -> Result<Self, UnknownIncident> {
+        let unknown = || UnknownIncident { text: text.to_owned() };
+        match text.strip_prefix("pause+") {
+            Some(seconds) => Ok(Self::PauseFor { seconds: seconds.parse().map_err(|_| unknown())? }),
+            None => Self::ALL.into_iter().find(|stop| stop.to_string() == text).ok_or_else(unknown),
         }
     }
 }
@@ -139,7 +172,7 @@ pub enum Incident {
 impl fmt::Display for Incident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stop { stop, life, crossing } => write!(f, "{}@{life}.{crossing}", stop.name()),
+            Self::Stop { stop, life, crossing } => write!(f, "{stop}@{life}.{crossing}"),
             Self::Fault { request, fault } => write!(f, "{}@{request}", fault.name()),
             Self::StoreFails { commit } => write!(f, "store-fails@{commit}"),
             Self::StoreAnswerLost { commit } => write!(f, "store-answer-lost@{commit}"),
@@ -156,7 +189,7 @@ impl FromStr for Incident {
         let unknown = || UnknownIncident { text: text.to_owned() };
         let (what, place) = text.split_once('@').ok_or_else(unknown)?;
         let number = |text: &str| text.parse().map_err(|_| unknown());
-        if let Some(stop) = Stop::ALL.into_iter().find(|stop| stop.name() == what) {
+        if let Ok(stop) = what.parse() {
             let (life, crossing) = place.split_once('.').ok_or_else(unknown)?;
             return Ok(Self::Stop { stop, life: number(life)?, crossing: number(crossing)? });
         }

@@ -113,6 +113,9 @@ impl fmt::Display for Happened {
             Self::Stopped { stop: Stop::Crash, point } => write!(f, "✗ the power fails at {point}"),
             Self::Stopped { stop: Stop::Kill, point } => write!(f, "✗ dies at {point}"),
             Self::Stopped { stop: Stop::Pause, point } => write!(f, "✗ is paused at {point}"),
+            Self::Stopped { stop: Stop::PauseFor { seconds }, point } => {
+                write!(f, "✗ is paused for {seconds} s at {point}")
+            }
             Self::GoesOn => f.write_str("goes on"),
             Self::Refused { why } => write!(f, "refused: {why}"),
             Self::Recorded { operation, state } => write!(f, "{operation} is {state}"),

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::machine::PAUSE;
-use super::schedule::Fault;
+use super::schedule::{Fault, PAUSE};
 use super::timeline::Happened;
 use super::world::World;
 use crate::clock::Clock as _;

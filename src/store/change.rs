@@ -7,7 +7,7 @@ use super::queue::Admission;
 use super::rows::{Escalation, Evidence, Run, Schedule, Signal, Step, Use};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
-use crate::ledger::{Basis, Record, State};
+use crate::ledger::{Basis, ContractClass, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest, Stored};
 
 /// One activation of a run: changes of one lane never overtake one another, and a refused one stops the rest.
@@ -40,6 +40,13 @@ pub struct Change {
     pub received: Option<Box<Signal>>,
     /// What a fenced worker learned.
     pub evidence: Option<Box<Evidence>>,
+    /// The contract of the call whose outcome the record or the evidence tells. A store needs it to know whether a late
+    /// answer is of a second effect: of this evidence, or of what fenced workers left before if the record was
+    /// [taken over](Self::taken_over).
+    pub contract: Option<ContractClass>,
+    /// The record was begun by another worker, and this change seals it: what fenced workers learned about it is compared
+    /// with it. Except for what these learned, by worker and attempt, on which the seal rests.
+    pub taken_over: Option<Box<[(Fence, u32)]>>,
     /// Payloads that are too large for their rows.
     pub payloads: Vec<(Tenant, Payload)>,
     /// A worker comes or goes.

@@ -214,6 +214,9 @@ macro_rules! delegate_reads {
         fn escalation_unknown_workflow(&$self, after: $crate::EscalationId, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Escalation>> {
             $store.escalation_unknown_workflow(after, limit)
         }
+        fn escalation_duplicated(&$self, after: $crate::EscalationId, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::store::Escalation>> {
+            $store.escalation_duplicated(after, limit)
+        }
     };
     (@worker_find $self:ident => $store:expr) => {
         fn worker_find<'a>(&'a $self, name: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Worker>> {

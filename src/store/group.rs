@@ -348,8 +348,10 @@ impl Shared {
         for (change, _) in changes.iter().zip(answers).filter(|(_, answer)| refused(answer)) {
             let Some(evidence) = change.late_evidence() else { continue };
             tracing::warn!(tenant = %evidence.tenant, record = %evidence.record, "a late answer is kept as evidence");
-            let change = Change { evidence: Some(Box::new(evidence)), ..Change::default() };
-            if let Err(error) = self.store.commit(&[change]).await {
+            let evidence = Some(Box::new(evidence));
+            let change = Change { evidence, contract: change.contract, ..Change::default() };
+            // It may be all that tells of an effect: tried as long as any other write.
+            if let Err(error) = self.try_commit(&[change], &mut PAUSES.iter()).await {
                 tracing::error!(%error, "a late answer could not be kept");
             }
         }

@@ -15,6 +15,7 @@ mod erase;
 mod group;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod inbox;
+mod late;
 mod memory;
 mod model;
 mod outbox;
@@ -41,6 +42,7 @@ pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use inbox::{Delivery, Known};
+pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub use memory::{
     CERTAIN, Contradiction, Difference, Forgotten, KeyedDigest, Memory, MemorySource, MemoryWrite, Shelf,
 };
@@ -83,6 +85,9 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// 4. If the batch as a whole fails, the error says so, and the same changes may be written again: one that is
 ///    durable after all is admitted as the same again (2). Which of them those are is known by reading back.
 /// 5. A future of `commit` that is dropped may or may not take effect; nothing is half written.
+/// 6. A late answer and the seal of the record that it is about are compared in the transaction that writes the later of
+///    the two (see [`Change::contract`]). If the answer [proves a second effect](crate::ledger::is_second_effect), that
+///    transaction opens the question, once for each late answer, and its worker is no longer settled.
 ///
 /// **Reads** see at least what was durable when they were called, and only the tenant that is asked for. A list
 /// that goes on from `after` may leave damaged rows out, but it is empty only at its end.
@@ -264,6 +269,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The open questions about runs whose [workflow is not registered](EscalationKind::UnknownWorkflow), of all tenants,
     /// from `after` on: it may be here by now.
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>>;
+    /// Open questions about effects that [happened more than once](EscalationKind::Duplicated), of all tenants, from
+    /// `after` on.
+    fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>>;
 
     /// A worker by the name it enrolled under.
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>>;

@@ -124,6 +124,7 @@ impl Store for ReadOnly {
         escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
         escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;
         escalation_unknown_workflow(after: EscalationId, limit: u32) -> Vec<Escalation>;
+        escalation_duplicated(after: EscalationId, limit: u32) -> Vec<Escalation>;
         worker_find(name: &'a str) -> Option<Worker>;
         worker_at(fence: Fence) -> Option<Worker>;
         pulse() -> Pulse;

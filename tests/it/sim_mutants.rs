@@ -40,6 +40,8 @@ enum Mutation {
     NoLink,
     /// A question is written after its record, in a transaction of its own.
     LateQuestions,
+    /// Late answers are kept, and nothing follows from them.
+    NoLateQuestion,
     /// Confirming lookups are never due.
     NoConfirming,
     /// That an attempt was sent in doubt is not remembered.
@@ -89,6 +91,7 @@ impl Mutant {
             M::NoIntent if is_intent(&change) => return None,
             M::NoSeal if is_seal(&change) => return None,
             M::NoRunEnd if is_run_end(&change) => return None,
+            M::NoLateQuestion => change.contract = None,
             M::NoQuestions => change.escalations.clear(),
             M::NoDuplicated => change.escalations.retain(|q| q.kind != EscalationKind::Duplicated),
             M::NoOrphans => change.escalations.retain(|q| q.kind != EscalationKind::Orphaned),
@@ -365,6 +368,7 @@ fn mutants() -> Vec<(String, Simulation, Rule)> {
             looks(M::OneTenantForAll).also("other", "simulated", twice::<Looks>, "case".to_owned()),
             Rule::TenantsApart,
         ),
+        (M::NoLateQuestion, looks(M::NoLateQuestion), Rule::EvidenceIgnored),
         (M::NoConfirming, looks(M::NoConfirming), Rule::SilentDuplicate),
         (M::NoDoubt, looks(M::NoDoubt), Rule::SilentDuplicate),
         (M::NoDuplicated, looks(M::NoDuplicated), Rule::SilentDuplicate),
@@ -391,7 +395,7 @@ fn every_mutant_is_found_out() {
     for (name, simulation, rule) in mutants {
         let exposes = |failing: &&Failing| failing.violations.iter().any(|v| v.rule == rule);
         let report = simulation.explore_while(|report| {
-            report.schedules() < 1500 && report.failures().iter().all(|f| !exposes(&f))
+            report.schedules() < 2500 && report.failures().iter().all(|f| !exposes(&f))
         });
         match report.failures().iter().find(exposes) {
             Some(found) => println!("{name:<16} {:<40} {rule}", found.schedule.to_string()),

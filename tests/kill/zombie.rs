@@ -27,9 +27,22 @@ struct Aftermath {
     questions: Vec<EscalationKind>,
 }
 
+/// When a worker that stands still goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GoesOn {
+    /// When another one has ended its run.
+    TakenOver,
+    /// When that one has looked once more, too.
+    Confirmed,
+}
+
 /// A worker stands still where it first crosses `point`. When another one has ended its run, it goes on, finds that it
 /// was fenced, and ends.
 async fn stopped_at(point: &str) -> Aftermath {
+    stopped_until(point, GoesOn::TakenOver).await
+}
+
+async fn stopped_until(point: &str, goes_on: GoesOn) -> Aftermath {
     let ledger = on_postgres();
     ledger.prepare().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -51,20 +64,24 @@ async fn stopped_at(point: &str) -> Aftermath {
     let mut heir = program.start(&Role::Worker(Shift { stop: None, ..shift })).unwrap();
     while !matches!(heir.hear().await.unwrap(), Some(Message::Through)) {}
 
-    zombie.signal(Signal::CONT).unwrap();
-    let death = zombie.death().await.unwrap();
-    assert_eq!(death.status.code(), Some(FENCED), "it has noticed: {death:?}");
-    // After its second send an heir looks once more, one settle time later.
     let store = ledger.open().await.unwrap();
     let tenant = Tenant::new(TENANT).unwrap();
     let key = operation(&case(CASE)).unwrap();
-    let record = loop {
+    // After its second send an heir looks once more, one settle time later.
+    let confirmed = async || loop {
         let record = store.record_find(&tenant, &key).await.unwrap().unwrap();
         if record.confirm_at.is_none() {
-            break record;
+            return record;
         }
         SystemClock.sleep(Duration::from_millis(20)).await;
     };
+    if goes_on == GoesOn::Confirmed {
+        confirmed().await;
+    }
+    zombie.signal(Signal::CONT).unwrap();
+    let death = zombie.death().await.unwrap();
+    assert_eq!(death.status.code(), Some(FENCED), "it has noticed: {death:?}");
+    let record = confirmed().await;
     heir.signal(Signal::TERM).unwrap();
     assert!(heir.death().await.unwrap().status.success());
     let run = store.run_keyed(&tenant, "case_notice", CASE).await.unwrap().unwrap();
@@ -119,6 +136,17 @@ fn who_was_about_to_send_is_found_out() {
             after.questions,
             after.record
         );
+    });
+}
+
+// The same, and it goes on when its heir has looked once more: its own answer, kept as evidence, tells of the second
+// notice, and a person is asked.
+#[test]
+fn who_sends_after_everybody_has_looked_is_found_out_by_its_answer() {
+    run(async {
+        let after = stopped_until("before-call", GoesOn::Confirmed).await;
+        assert_eq!((after.sent, after.requests, after.evidence), (2, 2, 1), "{:?}", after.record);
+        assert_eq!(after.questions, [EscalationKind::Duplicated]);
     });
 }
 

@@ -1,9 +1,11 @@
 //! What fenced workers learned too late.
 
 use super::admit;
-use super::sample::{self, HOSTILE, Sample, payload};
+use super::sample::{self, HOSTILE, Sample, answered, payload};
 use crate::clock::Timestamp;
-use crate::store::{Change, Evidence, Store};
+use crate::id::EscalationId;
+use crate::ledger::{ContractClass, Record};
+use crate::store::{Change, Escalation, EscalationKind, Evidence, Store, WorkerChange};
 
 fn left(evidence: &Evidence) -> Change {
     Change { evidence: Some(Box::new(evidence.clone())), ..Change::default() }
@@ -53,4 +55,113 @@ pub async fn belongs_to_its_tenant(store: &dyn Store) {
     let record = sample.record("a");
     admit(store, &[left(&sample.evidence(&record, 1))]).await;
     assert_eq!(store.record_evidence(&sample::tenant("globex"), record.id).await.unwrap(), []);
+}
+
+/// The heir of a worker that was taken over, its record sealed with this id after two sends, and the late answer.
+struct Late {
+    heir: Sample,
+    sealed: Record,
+    evidence: Evidence,
+}
+
+impl Late {
+    /// Both workers are enrolled, the first one is over, and the record is started.
+    async fn started(store: &dyn Store, kept: &str) -> Self {
+        let old = Sample::leased(store, "old", 1_000).await;
+        let heir = Sample::leased(store, "heir", 9_000).await;
+        let record = old.record("a");
+        admit(store, &[old.change().record(record.clone())]).await;
+        let worker = |change| sample::worker(Some(heir.fence), change);
+        let end = WorkerChange::End { fence: old.fence, at: Timestamp(2_000) };
+        admit(store, &[worker(end), worker(WorkerChange::Settle { fence: old.fence })]).await;
+        let evidence = old.evidence(&record, 1);
+        let sealed = Record { external_ref: Some(kept.to_owned()), attempts: 2, ..heir.committed(&record) };
+        Self { heir, sealed, evidence }
+    }
+
+    fn seal(&self, rests_on: &[&Evidence]) -> Change {
+        let mut change = self.heir.change().record(self.sealed.clone());
+        change.contract = Some(ContractClass::Lookup);
+        change.taken_over = Some(rests_on.iter().map(|late| (late.fence, late.attempt)).collect());
+        change
+    }
+
+    fn left(&self) -> Change {
+        Change { contract: Some(ContractClass::Lookup), ..left(&self.evidence) }
+    }
+}
+
+async fn asked(store: &dyn Store) -> Vec<Escalation> {
+    store.escalation_duplicated(EscalationId(i64::MIN), 10).await.unwrap()
+}
+
+async fn is_settled(store: &dyn Store, evidence: &Evidence) -> bool {
+    store.worker_at(evidence.fence).await.unwrap().unwrap().settled
+}
+
+/// A late answer that comes after the seal of its record, and is of another effect, opens the question, once. Its worker
+/// is listed again, so that others look.
+pub async fn of_a_second_effect_opens_one_question(store: &dyn Store) {
+    let late = Late::started(store, "ch_2").await;
+    admit(store, &[late.seal(&[])]).await;
+    assert_eq!(asked(store).await, []);
+    assert!(is_settled(store, &late.evidence).await);
+
+    admit(store, &[late.left(), late.left()]).await;
+    let [question] = asked(store).await.try_into().expect("one question");
+    assert_eq!((question.kind, question.record), (EscalationKind::Duplicated, Some(late.sealed.id)));
+    assert_eq!((question.tenant.clone(), question.run), (late.sealed.tenant.clone(), late.sealed.owner.run));
+    assert!(
+        question.question.contains("ch_1") && question.question.contains("ch_2"),
+        "{}",
+        question.question
+    );
+    assert_eq!(store.escalation_open(&late.sealed.tenant, 10).await.unwrap(), [question.clone()]);
+    assert!(!is_settled(store, &late.evidence).await);
+    let record = store.record_find(&late.sealed.tenant, &late.sealed.key).await.unwrap();
+    assert_eq!(record, Some(late.sealed.clone()), "the record is not touched");
+
+    admit(store, &[late.heir.change().escalation(answered(&question, "ann"))]).await;
+    admit(store, &[late.left()]).await;
+    assert_eq!(asked(store).await, [], "it was answered");
+}
+
+/// A late answer that comes before the seal says nothing yet; the seal of a record that was taken over opens the question.
+pub async fn that_came_before_the_seal_is_compared_by_it(store: &dyn Store) {
+    let late = Late::started(store, "ch_2").await;
+    admit(store, &[late.left()]).await;
+    assert_eq!(asked(store).await, []);
+    admit(store, &[late.seal(&[])]).await;
+    let [question] = asked(store).await.try_into().expect("one question");
+    assert_eq!(question.record, Some(late.sealed.id));
+    admit(store, &[late.seal(&[]), late.left()]).await;
+    assert_eq!(asked(store).await, [question], "whoever looks again opens the same one");
+}
+
+/// In one batch, too.
+pub async fn is_compared_within_a_batch(store: &dyn Store) {
+    let late = Late::started(store, "ch_2").await;
+    admit(store, &[late.left(), late.seal(&[])]).await;
+    assert_eq!(asked(store).await.len(), 1);
+}
+
+/// Nothing follows from an answer of the record's own effect, from one that the seal rests on, and where nobody says
+/// what to compare by.
+pub async fn of_the_effect_of_its_record_asks_nothing(store: &dyn Store) {
+    let late = Late::started(store, "ch_1").await;
+    admit(store, &[late.seal(&[]), late.left()]).await;
+    assert_eq!(asked(store).await, []);
+
+    let (other, theirs) = (sample::tenant("globex"), late.heir.for_tenant("globex"));
+    let record = theirs.record("a");
+    let evidence = Evidence { tenant: other, external_ref: None, ..theirs.evidence(&record, 1) };
+    let sealed = Record { attempts: 2, ..theirs.committed(&record) };
+    let rests = Late { heir: theirs.clone(), sealed, evidence };
+    admit(store, &[theirs.change().record(record), rests.left(), rests.seal(&[&rests.evidence])]).await;
+    assert_eq!(asked(store).await, [], "the seal rests on it");
+
+    let again = Evidence { attempt: 2, external_ref: Some("ch_9".into()), ..late.evidence.clone() };
+    admit(store, &[left(&again)]).await;
+    assert_eq!(asked(store).await, []);
+    assert!(is_settled(store, &again).await);
 }

@@ -99,6 +99,10 @@ macro_rules! conformance_cases {
                 is_left_by_fenced_workers_too,
                 comes_back_the_earliest_first,
                 the_first_of_an_attempt_stands,
+                of_a_second_effect_opens_one_question,
+                that_came_before_the_seal_is_compared_by_it,
+                is_compared_within_a_batch,
+                of_the_effect_of_its_record_asks_nothing,
                 belongs_to_its_tenant;
             fence:
                 rises_with_each_worker,

@@ -134,6 +134,8 @@ impl State {
             state.note(format!("run_signalled {after} {limit}"), &store.run_signalled(after, limit).await);
             let unknown = store.escalation_unknown_workflow(EscalationId(i64::MIN), limit).await;
             state.note(format!("escalation_unknown_workflow {limit}"), &unknown);
+            let duplicated = store.escalation_duplicated(EscalationId(i64::MIN), limit).await;
+            state.note(format!("escalation_duplicated {limit}"), &duplicated);
             for until in names.instants.iter().copied().chain([Timestamp::MAX]) {
                 state.note(format!("run_due {} {limit}", until.0), &store.run_due(until, limit).await);
                 let schedules = store.schedule_due(until, limit).await;

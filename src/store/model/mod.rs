@@ -173,6 +173,11 @@ impl Model {
         self.state().tables.escalations.values().cloned().collect()
     }
 
+    /// Every late answer there is, of all tenants: for checks.
+    pub fn evidence(&self) -> Vec<Evidence> {
+        self.state().tables.evidence.values().cloned().collect()
+    }
+
     /// Every use there is, of all tenants, in the order of their places: for checks.
     pub fn uses(&self) -> Vec<Use> {
         self.state().tables.uses.values().cloned().collect()
@@ -506,6 +511,10 @@ impl Store for Model {
 
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
         self.ask(move |tables| tables.escalation_unknown_workflow(after, limit))
+    }
+
+    fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
+        self.ask(move |tables| tables.escalation_duplicated(after, limit))
     }
 
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {

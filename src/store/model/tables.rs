@@ -259,6 +259,17 @@ impl Tables {
             let key = (evidence.tenant.clone(), evidence.record, evidence.fence, evidence.attempt);
             self.evidence.entry(key).or_insert_with(|| evidence.clone());
         }
+        self.open_late_questions(change);
+    }
+
+    fn open_late_questions(&mut self, change: &Change) {
+        let Some((tenant, id)) = change.compared() else { return };
+        let Some(record) = self.record_at(tenant, id).cloned() else { return };
+        for evidence in self.record_evidence(tenant, id) {
+            let Some(question) = change.late_question(&record, &evidence) else { continue };
+            self.each(|worker| worker.fence == evidence.fence, |worker| worker.settled = false);
+            self.escalations.entry((question.tenant.clone(), question.id)).or_insert(question);
+        }
     }
 
     fn write_worker(&mut self, change: &WorkerChange, by: Option<Fence>) {
@@ -500,6 +511,13 @@ impl Tables {
 
     pub(super) fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
         let asks = |e: &&Escalation| e.kind == EscalationKind::UnknownWorkflow && e.answer.is_none();
+        let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
+        open.sort_by_key(|escalation| escalation.id);
+        first(limit, open.into_iter())
+    }
+
+    pub(super) fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
+        let asks = |e: &&Escalation| e.kind == EscalationKind::Duplicated && e.answer.is_none();
         let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
         open.sort_by_key(|escalation| escalation.id);
         first(limit, open.into_iter())

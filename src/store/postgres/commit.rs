@@ -34,6 +34,7 @@ pub(super) async fn commit(store: &Postgres, changes: &[Change]) -> Result<Vec<V
     }
     if let [change] = changes
         && change.beside
+        && change.fence.is_some()
     {
         return Ok(vec![retention::commit(store, change).await?]);
     }
@@ -79,6 +80,7 @@ pub(super) fn must_be_judged(change: &Change) -> bool {
         || !change.forgotten.is_empty()
         || !change.retired.is_empty()
         || change.erased.is_some()
+        || change.compared().is_some()
         || (change.fence.is_none() && change.needs_fence())
 }
 

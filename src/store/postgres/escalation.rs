@@ -4,7 +4,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
 use super::statement::{Batch, Insert, Kind};
-use super::{Columns, StoreError, next_sound};
+use super::{Columns, StoreError, escaped, next_sound, record};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::store::{Change, Escalation, EscalationKind, columns};
@@ -122,6 +122,49 @@ pub(super) async fn unknown_workflow(
         .bind(i64::from(limit))
     };
     next_sound(pool, after.0, page, read).await
+}
+
+pub(super) async fn duplicated(
+    pool: &Pool,
+    after: EscalationId,
+    limit: u32,
+) -> Result<Vec<Escalation>, StoreError> {
+    let page = |after: i64| {
+        sqlx::query(
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+             WHERE kind = 2 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2",
+        )
+        .bind(after)
+        .bind(i64::from(limit))
+    };
+    next_sound(pool, after.0, page, read).await
+}
+
+/// Opens what follows from late answers, once all else of the change is written. A question that is there stands.
+///
+/// The record is held meanwhile: of a late answer and a seal that are written at the same time, one transaction waits for
+/// the other here or at the seal's own update, and then sees what that one wrote, for each reads in a statement after it.
+pub(super) async fn open_late(connection: &mut PgConnection, change: &Change) -> Result<(), sqlx::Error> {
+    let Some((tenant, id)) = change.compared() else { return Ok(()) };
+    let Some(record) = record::held_at(connection, tenant, id).await? else { return Ok(()) };
+    for evidence in record::sound_evidence(connection, tenant, id).await? {
+        let Some(question) = change.late_question(&record, &evidence) else { continue };
+        let opening = sqlx::query(
+            "INSERT INTO escalation (tenant, id, record, run, kind, question, opened_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
+        )
+        .bind(question.tenant.as_str())
+        .bind(question.id.0)
+        .bind(question.record.map(|id| id.0))
+        .bind(question.run.map(|id| id.0))
+        .bind(question.kind.code())
+        .bind(escaped(&question.question).into_owned())
+        .bind(question.opened_at.0);
+        opening.persistent(false).execute(&mut *connection).await?;
+        let open_again = sqlx::query("UPDATE worker SET settled = false WHERE fence = $1 AND settled");
+        open_again.bind(evidence.fence.0).persistent(false).execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
 /// The row stands as this change would have written it (see `record::is_written`).

@@ -193,6 +193,7 @@ async fn write_one(
             }
         }
     }
+    escalation::open_late(connection, change).await?;
     Ok(None)
 }
 

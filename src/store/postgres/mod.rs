@@ -396,6 +396,10 @@ impl Store for Postgres {
         Box::pin(escalation::unknown_workflow(&self.readers, after, limit))
     }
 
+    fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
+        Box::pin(escalation::duplicated(&self.readers, after, limit))
+    }
+
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
         Box::pin(worker::find(&self.readers, name))
     }

@@ -498,33 +498,48 @@ pub(super) fn write_evidence(changes: &[&Change], batch: &mut Batch) {
     });
 }
 
+const EVIDENCE: &str = "SELECT record, fence, attempt, response, external_ref, at FROM evidence \
+                        WHERE tenant = $1 AND record = $2 ORDER BY at, fence, attempt";
+
 pub(super) async fn evidence(
     pool: &Pool,
     tenant: &Tenant,
     id: RecordId,
 ) -> Result<Vec<Evidence>, StoreError> {
-    let query = || {
-        sqlx::query(
-            "SELECT record, fence, attempt, response, external_ref, at FROM evidence \
-             WHERE tenant = $1 AND record = $2 ORDER BY at, fence, attempt",
-        )
-        .bind(tenant.as_str())
-        .bind(id.0)
-    };
-    pool.all(query)
-        .await?
-        .iter()
-        .map(|row| {
-            let mut c = Columns::of("evidence", row);
-            Ok(Evidence {
-                tenant: tenant.clone(),
-                record: RecordId(c.take()?),
-                fence: Fence(c.take()?),
-                attempt: c.count()?,
-                response: Payload::stored(c.text()?),
-                external_ref: c.some_text()?,
-                at: Timestamp(c.take()?),
-            })
-        })
-        .collect()
+    let query = || sqlx::query(EVIDENCE).bind(tenant.as_str()).bind(id.0);
+    pool.all(query).await?.iter().map(|row| read_evidence(tenant, row)).collect()
+}
+
+fn read_evidence(tenant: &Tenant, row: &PgRow) -> Result<Evidence, StoreError> {
+    let mut c = Columns::of("evidence", row);
+    Ok(Evidence {
+        tenant: tenant.clone(),
+        record: RecordId(c.take()?),
+        fence: Fence(c.take()?),
+        attempt: c.count()?,
+        response: Payload::stored(c.text()?),
+        external_ref: c.some_text()?,
+        at: Timestamp(c.take()?),
+    })
+}
+
+/// Evidence as the transaction that is under way sees it, without what is damaged.
+pub(super) async fn sound_evidence(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    id: RecordId,
+) -> Result<Vec<Evidence>, sqlx::Error> {
+    let query = sqlx::query(EVIDENCE).persistent(false).bind(tenant.as_str()).bind(id.0);
+    Ok(sound(&query.fetch_all(connection).await?, |row| read_evidence(tenant, row)))
+}
+
+/// A record as it is now, and stays until the end of the transaction that is under way; unless it is damaged.
+pub(super) async fn held_at(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    id: RecordId,
+) -> Result<Option<Record>, sqlx::Error> {
+    let query = sqlx::query(select!("WHERE tenant = $1 AND id = $2 FOR NO KEY UPDATE"));
+    let query = query.persistent(false).bind(tenant.as_str()).bind(id.0);
+    Ok(sound(&query.fetch_all(connection).await?, read).pop())
 }

@@ -46,6 +46,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
             || !change.forgotten.is_empty()
             || !change.retired.is_empty()
             || change.erased.is_some()
+            || change.compared().is_some()
             || unguarded.is_some_and(|fence| !guarded(fence))
     })
 }
@@ -193,7 +194,7 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     for part in batch(&[change]).into_parts() {
         execute(connection, inserts(&part).into(), part).await?;
     }
-    Ok(())
+    escalation::open_late(connection, change).await
 }
 
 /// All that can tell this change from another one's is there as this change would have written it: an

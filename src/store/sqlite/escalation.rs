@@ -4,7 +4,7 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::statement::{Batch, Insert};
-use super::{Columns, StoreError, failure, next_sound};
+use super::{Columns, StoreError, failure, next_sound, record};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::store::{Change, Escalation, EscalationKind, columns};
@@ -116,6 +116,45 @@ pub(super) async fn unknown_workflow(
         .bind(limit)
     };
     next_sound(pool, after.0, page, read).await
+}
+
+pub(super) async fn duplicated(
+    pool: &SqlitePool,
+    after: EscalationId,
+    limit: u32,
+) -> Result<Vec<Escalation>, StoreError> {
+    let page = |after: i64| {
+        sqlx::query(
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+             WHERE kind = 2 AND answer IS NULL AND id > ? ORDER BY id LIMIT ?",
+        )
+        .bind(after)
+        .bind(limit)
+    };
+    next_sound(pool, after.0, page, read).await
+}
+
+/// Opens what follows from late answers, once all else of the change is written. A question that is there stands.
+pub(super) async fn open_late(connection: &mut SqliteConnection, change: &Change) -> Result<(), sqlx::Error> {
+    const OPEN: &str = "INSERT INTO escalation (tenant, id, record, run, kind, question, opened_at) \
+                        VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
+    let Some((tenant, id)) = change.compared() else { return Ok(()) };
+    let Some(record) = record::sound_at(connection, tenant, id).await? else { return Ok(()) };
+    for evidence in record::sound_evidence(connection, tenant, id).await? {
+        let Some(question) = change.late_question(&record, &evidence) else { continue };
+        let opening = sqlx::query(OPEN)
+            .bind(question.tenant.text())
+            .bind(question.id.0)
+            .bind(question.record.map(|id| id.0))
+            .bind(question.run.map(|id| id.0))
+            .bind(question.kind.code())
+            .bind(question.question)
+            .bind(question.opened_at.0);
+        opening.execute(&mut *connection).await?;
+        let open_again = sqlx::query("UPDATE worker SET settled = 0 WHERE fence = ?").bind(evidence.fence.0);
+        open_again.execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
 /// The row stands as this change would have written it (see `record::is_written`).

@@ -1,7 +1,7 @@
 //! Table `record`, and what refers to it: `use` and `evidence`.
 
 use sqlx::SqlitePool;
-use sqlx::sqlite::SqliteRow;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::statement::{Batch, Insert, Row};
 use super::{Columns, StoreError, failure, next_sound, sound};
@@ -234,7 +234,7 @@ pub(super) async fn unconfirmed(
 /// The row stands as this change would have written it: it was written before, and its answer was lost. The
 /// whole row, because one worker may compute two changes from the same revision; the later one is stale.
 pub(super) async fn is_written(
-    connection: &mut sqlx::sqlite::SqliteConnection,
+    connection: &mut SqliteConnection,
     record: &Record,
 ) -> Result<bool, sqlx::Error> {
     let row = sqlx::query(select!("WHERE id = ?")).bind(record.id.0).fetch_optional(connection).await?;
@@ -307,32 +307,48 @@ pub(super) fn write_evidence(changes: &[&Change], batch: &mut Batch) {
     });
 }
 
+const EVIDENCE: &str = "SELECT record, fence, attempt, response, external_ref, at FROM evidence \
+                        WHERE tenant = ? AND record = ? ORDER BY at, fence, attempt";
+
 pub(super) async fn evidence(
     pool: &SqlitePool,
     tenant: &Tenant,
     id: RecordId,
 ) -> Result<Vec<Evidence>, StoreError> {
-    sqlx::query(
-        "SELECT record, fence, attempt, response, external_ref, at FROM evidence \
-         WHERE tenant = ? AND record = ? ORDER BY at, fence, attempt",
-    )
-    .bind(tenant.text())
-    .bind(id.0)
-    .fetch_all(pool)
-    .await
-    .map_err(|e| failure(&e))?
-    .iter()
-    .map(|row| {
-        let mut c = Columns::of("evidence", row);
-        Ok(Evidence {
-            tenant: tenant.clone(),
-            record: RecordId(c.take()?),
-            fence: Fence(c.take()?),
-            attempt: c.take()?,
-            response: Payload::stored(c.take::<String>()?),
-            external_ref: c.take()?,
-            at: Timestamp(c.take()?),
-        })
+    let query = sqlx::query(EVIDENCE).bind(tenant.text()).bind(id.0);
+    let rows = query.fetch_all(pool).await.map_err(|e| failure(&e))?;
+    rows.iter().map(|row| read_evidence(tenant, row)).collect()
+}
+
+fn read_evidence(tenant: &Tenant, row: &SqliteRow) -> Result<Evidence, StoreError> {
+    let mut c = Columns::of("evidence", row);
+    Ok(Evidence {
+        tenant: tenant.clone(),
+        record: RecordId(c.take()?),
+        fence: Fence(c.take()?),
+        attempt: c.take()?,
+        response: Payload::stored(c.take::<String>()?),
+        external_ref: c.take()?,
+        at: Timestamp(c.take()?),
     })
-    .collect()
+}
+
+/// Evidence as the transaction that is under way sees it, without what is damaged.
+pub(super) async fn sound_evidence(
+    connection: &mut SqliteConnection,
+    tenant: &Tenant,
+    id: RecordId,
+) -> Result<Vec<Evidence>, sqlx::Error> {
+    let query = sqlx::query(EVIDENCE).bind(tenant.text()).bind(id.0);
+    Ok(sound(&query.fetch_all(connection).await?, |row| read_evidence(tenant, row)))
+}
+
+/// A record as the transaction that is under way sees it, unless it is damaged.
+pub(super) async fn sound_at(
+    connection: &mut SqliteConnection,
+    tenant: &Tenant,
+    id: RecordId,
+) -> Result<Option<Record>, sqlx::Error> {
+    let query = sqlx::query(select!("WHERE id = ? AND tenant = ?")).bind(id.0).bind(tenant.text());
+    Ok(sound(&query.fetch_all(connection).await?, read).pop())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::{ErrorKind, Record, RecordedFailure, Retention, State as Outcome};
+use counterfoil::ledger::{ContractClass, ErrorKind, Record, RecordedFailure, Retention, State as Outcome};
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
@@ -101,8 +101,9 @@ impl Author {
                     self.runs.extend(model.run_find(&run.tenant, run.id).await.unwrap());
                 }
                 if change.admission.is_some() {
-                    for known in &mut self.runs {
-                        *known = model.run_find(&known.tenant, known.id).await.unwrap().unwrap();
+                    for known in std::mem::take(&mut self.runs) {
+                        // A later change of the batch may have erased it.
+                        self.runs.extend(model.run_find(&known.tenant, known.id).await.unwrap());
                     }
                 }
                 self.questions.extend(change.escalations.iter().filter(|e| e.answer.is_none()).cloned());
@@ -149,14 +150,21 @@ impl Author {
             1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
             1..=6 => (Kind::NewRecord, change.record(self.new_record(&worker))),
-            7..=11 => (Kind::ChangeRecord, change.record(self.changed_record(&worker))),
+            7..=11 => {
+                let change = change.record(self.changed_record(&worker));
+                let (contract, taken_over) = (self.contract(), self.one_in(2).then(Box::default));
+                (Kind::ChangeRecord, Change { contract, taken_over, ..change })
+            }
             12..=14 => (Kind::NewRun, change.run(self.new_run(&worker))),
             15..=18 => (Kind::ChangeRun, self.pruning(&worker)),
             19..=22 => (Kind::Step, change.step(self.step(&worker))),
             23 => (Kind::Use, Change { used: Some(Box::new(self.used(&worker))), ..change }),
             24 | 34..=35 => (Kind::Ask, change.escalation(self.question(&worker))),
             25..=26 => (Kind::Answer, change.escalation(self.answer(&worker))),
-            27 => (Kind::Evidence, Change { evidence: Some(Box::new(self.evidence(&worker))), ..change }),
+            27 => {
+                let (evidence, contract) = (Some(Box::new(self.evidence(&worker))), self.contract());
+                (Kind::Evidence, Change { evidence, contract, ..change })
+            }
             28 => (Kind::Payload, Change { payloads: self.payloads(&worker), ..change }),
             29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
@@ -198,6 +206,7 @@ impl Author {
         if self.one_in(3) {
             change.used = Some(Box::new(self.used(worker)));
             change.evidence = Some(Box::new(self.evidence(worker)));
+            change.contract = self.contract();
             change.payloads = self.payloads(worker);
             change.tenant_key = Some(self.tenant_key(worker));
         }
@@ -496,6 +505,12 @@ impl Author {
             answer.resolution = Resolution::Committed(json!({ "by": "hand" }));
         }
         answered
+    }
+
+    /// What late answers are compared by, if they are.
+    fn contract(&mut self) -> Option<ContractClass> {
+        let class = ContractClass::ALL[self.below(ContractClass::ALL.len())];
+        self.one_in(2).then_some(class)
     }
 
     fn evidence(&mut self, worker: &Sample) -> Evidence {

@@ -1,0 +1,109 @@
+//! Late answers of fenced workers that prove a second effect: the store has opened a question about each, and what their
+//! tools can undo is undone here.
+
+use std::sync::{Arc, Weak};
+
+use tokio::sync::Notify;
+
+use super::core::{Core, admitted, failed};
+use super::outcome::ExecError;
+use super::{escalate, undo};
+use crate::id::{EscalationId, Ids};
+use crate::ledger::{ContractClass, Record, State};
+use crate::store::{Change, Escalation, FIRST_LATE_QUESTION, Refusal, Store as _, StoreError, Verdict};
+
+/// So many questions are read at once.
+const PAGE: u32 = 1000;
+
+/// Another worker began the operation: it may have been answered late.
+pub(super) fn is_taken_over(core: &Core, record: &Record) -> bool {
+    Ids::giver(record.id.0) != core.fence
+}
+
+/// Has the store compare what fenced workers learned with a record that the change seals as one that did not happen.
+pub(super) fn compare(core: &Core, change: &mut Change, contract: ContractClass) {
+    change.contract = Some(contract);
+    change.taken_over =
+        change.record.as_ref().filter(|record| is_taken_over(core, record)).map(|_| Box::default());
+}
+
+/// Has the questions looked at once the seal of a record that was taken over is durable: the store may have opened one.
+pub(super) struct LookWhenDropped(pub(super) Arc<Notify>);
+
+impl Drop for LookWhenDropped {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+impl Core {
+    /// Looks after second effects, now and whenever the store may have opened a question about one.
+    pub(crate) fn watch_late_answers(self: &Arc<Self>) {
+        tokio::spawn(run(Arc::downgrade(self)));
+    }
+}
+
+/// Runs until the core is gone or closing.
+///
+/// # Crash
+/// A question stays open until what it is about is undone, and each undoing has a record: the next process goes on.
+async fn run(core: Weak<Core>) {
+    while let Some(strong) = core.upgrade() {
+        if strong.is_closing() {
+            return;
+        }
+        if let Err(error) = take_up(&strong).await {
+            tracing::warn!(%error, "questions about late answers cannot be read, they are read again later");
+        }
+        let opened = strong.late.clone();
+        drop(strong); // a sleeper must not keep a closed database open
+        opened.notified().await;
+    }
+}
+
+async fn take_up(core: &Arc<Core>) -> Result<(), StoreError> {
+    let mut after = EscalationId(FIRST_LATE_QUESTION.0 - 1);
+    loop {
+        let open = core.group.escalation_duplicated(after, PAGE).await?;
+        let Some(last) = open.last() else { return Ok(()) };
+        after = last.id;
+        for question in open {
+            let core = core.clone();
+            core.tracker.clone().spawn(async move {
+                let id = question.id;
+                if let Err(error) = undo_if_possible(&core, question).await {
+                    tracing::error!(question = %id, %error, "a second effect is not undone, its question stays open");
+                }
+            });
+        }
+    }
+}
+
+/// Undoes the effect that a question is about, if its tool undoes what is beyond the first, and answers the question.
+///
+/// # Crash
+/// The undoing has a record under the effect's id: whoever comes back finds out what became of it.
+async fn undo_if_possible(core: &Arc<Core>, question: Escalation) -> Result<(), ExecError> {
+    let tenant = &question.tenant;
+    let read = |source| ExecError::Store { key: question.id.to_string(), source };
+    let Some(id) = question.record else { return Ok(()) };
+    let Some(record) = core.group.record_at(tenant, id).await.map_err(read)? else { return Ok(()) };
+    let evidence =
+        core.group.record_evidence(tenant, id).await.map_err(|source| failed(&record.key, source))?;
+    let late = evidence.into_iter().find(|late| late.question_id() == question.id);
+    // Without an id of its own it cannot be told from the effect that is kept.
+    let is_surplus = |id: &String| record.external_ref.as_ref().is_some_and(|kept| kept != id);
+    let Some(surplus) = late.and_then(|late| late.external_ref).filter(is_surplus) else { return Ok(()) };
+    let happened = matches!(record.state, State::Committed { .. } | State::Compensated { .. });
+    if !happened || !undo::undoes_surplus(core, &record) {
+        return Ok(());
+    }
+    if !undo::undo_surplus(core, &record, std::slice::from_ref(&surplus)).await?.is_empty() {
+        return Ok(());
+    }
+    let answered = escalate::settled(core, question, serde_json::json!({ "undone": [surplus] }));
+    match core.group.commit_one(core.change(None).escalation(answered)).await {
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(()), // a person was faster
+        verdict => admitted(&record.key, verdict),
+    }
+}

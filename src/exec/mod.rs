@@ -16,6 +16,7 @@ pub mod inbox;
 mod inflight;
 mod late;
 mod lease;
+mod needs;
 mod operation;
 mod orphans;
 pub mod outbox;

@@ -267,6 +267,7 @@ impl OperationKey {
 
 /// A digest in base 36, the lowest digit first, so that each digit of a shortened text is equally distributed: 50 digits,
 /// or the first `max` of them.
+#[allow(clippy::cast_possible_truncation, reason = "`rest` is below 36, and so the quotient is below 256")]
 fn base36(digest: &[u8; 32], max: usize) -> String {
     const DIGITS: usize = 50; // 36^50 > 2^256
     let mut number = *digest;
@@ -274,7 +275,7 @@ fn base36(digest: &[u8; 32], max: usize) -> String {
     for _ in 0..max.min(DIGITS) {
         let rest = number.iter_mut().fold(0, |rest: u32, byte| {
             let part = rest << 8 | u32::from(*byte);
-            *byte = (part / 36) as u8; // below 256, because `rest` is below 36
+            *byte = (part / 36) as u8;
             part % 36
         });
         text.extend(char::from_digit(rest, 36));

@@ -41,6 +41,7 @@ pub(crate) use evidence::are_two_effects;
 pub use evidence::is_second_effect;
 pub use guarantee::{WorstCase, on_unknown};
 pub use hash::RequestHash;
+pub(crate) use key::escaped;
 pub use key::{Key, KeyError, OperationKey, Scope};
 pub use permit::{Need, Needs};
 pub use quota::{Quota, Throttle};

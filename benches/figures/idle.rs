@@ -110,6 +110,7 @@ impl Store for Counting {
         fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
         fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;
         fn escalation_unknown_workflow<'a>(&'a self, after: EscalationId, limit: u32) -> Vec<Escalation>;
+        fn escalation_duplicated<'a>(&'a self, after: EscalationId, limit: u32) -> Vec<Escalation>;
         fn worker_find<'a>(&'a self, name: &'a str) -> Option<Worker>;
         fn worker_at<'a>(&'a self, fence: Fence) -> Option<Worker>;
         fn pulse<'a>(&'a self) -> Pulse;

@@ -10,7 +10,7 @@ use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
     Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse,
-    QueueLoad, Run, Schedule, Signal, Store, Turns, Use, Verdict, Worker,
+    QueueLoad, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
 };
 
 use crate::options::Options;
@@ -120,6 +120,9 @@ impl Store for Counting {
 
     counterfoil::delegate_reads!(self => self.store; memories); // nobody asks for them in passing
 
+    fn in_place(&self) -> Result<(), StoreError> {
+        self.store.in_place()
+    }
     fn is_shared(&self) -> bool {
         self.store.is_shared()
     }

@@ -10,7 +10,6 @@ use futures_util::future::BoxFuture;
 use super::agenda::NoteWhenDropped;
 use super::approval::approved;
 use super::core::{Core, admitted, failed, refused};
-use super::lease::Lost;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
 use super::throttle::Pass;
@@ -218,7 +217,7 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
     let may_go = approved(core, op).await;
     // Directly before the call, behind nothing else that waits: a worker that was stopped, or could not reach its store,
     // may have been taken over meanwhile (HAZARDS B01). It stays `started`, and whoever took over asks the world.
-    core.hold_lease().await.map_err(|Lost| refused(&op.key, Refusal::Fenced))?;
+    core.hold_lease().await.map_err(|why| why.of(&op.key))?;
     let (record, result) = match may_go {
         Ok(_) => {
             let (record, result) = send(core, op, record).await;

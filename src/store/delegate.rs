@@ -229,6 +229,9 @@ macro_rules! delegate_reads {
         fn pulse(&$self) -> $crate::store::Asked<'_, $crate::store::Pulse> {
             $store.pulse()
         }
+        fn in_place(&$self) -> ::std::result::Result<(), $crate::store::StoreError> {
+            $store.in_place()
+        }
         fn is_shared(&$self) -> bool {
             $store.is_shared()
         }

@@ -131,6 +131,10 @@ impl Store for ReadOnly {
         payload_find(tenant: &'a Tenant, digest: PayloadDigest) -> Option<Payload>;
     }
 
+    fn in_place(&self) -> Result<(), StoreError> {
+        self.store.in_place()
+    }
+
     fn is_shared(&self) -> bool {
         self.store.is_shared()
     }

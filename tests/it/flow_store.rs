@@ -165,6 +165,9 @@ macro_rules! asks {
             fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
                 Box::pin(self.write(changes))
             }
+            fn in_place(&self) -> Result<(), StoreError> {
+                self.store.in_place()
+            }
             fn is_shared(&self) -> bool {
                 self.store.is_shared()
             }

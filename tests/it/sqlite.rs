@@ -6,6 +6,7 @@ mod disk;
 mod facts;
 mod open;
 mod owner;
+mod place;
 mod plan;
 
 use std::path::{Path, PathBuf};

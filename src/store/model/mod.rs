@@ -527,6 +527,10 @@ impl Store for Model {
         })
     }
 
+    fn in_place(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn is_shared(&self) -> bool {
         self.clock.is_some()
     }

@@ -408,6 +408,11 @@ impl Store for Postgres {
         Box::pin(worker::pulse(&self.readers))
     }
 
+    /// A database that was replaced has lost this worker's row, and with it every write.
+    fn in_place(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn is_shared(&self) -> bool {
         true
     }

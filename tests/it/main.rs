@@ -102,6 +102,7 @@ mod sim_case_desk;
 mod sim_case_notice;
 mod sim_chat;
 mod sim_command;
+mod sim_draft;
 mod sim_found;
 mod sim_inbox;
 mod sim_machine;

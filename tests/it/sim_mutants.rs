@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::sim::{Blind, Looks, Naive, Replays, simulation, twice};
+use crate::sim_draft::{NaiveDraft, drafting};
 
 /// What is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -379,6 +380,7 @@ fn mutants() -> Vec<(String, Simulation, Rule)> {
         .collect();
     mutants.push(("NoSettleTime".to_owned(), hurried, Rule::NoBlindRepeat));
     mutants.push(("BlindRetry".to_owned(), simulation(Offer::Blind, Naive), Rule::SilentDuplicate));
+    mutants.push(("BlindDraft".to_owned(), drafting(Offer::Blind, NaiveDraft), Rule::SilentDuplicate));
     mutants
 }
 

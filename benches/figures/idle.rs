@@ -87,6 +87,8 @@ impl Store for Counting {
         fn run_signalled<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
         fn run_children<'a>(&'a self, tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
         fn signal_find<'a>(&'a self, tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+        fn signal_unreceived<'a>(&'a self, tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+        fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Option<i64>;
         fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Vec<Signal>;
         fn run_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Run>;
         fn next_due<'a>(&'a self, after: Timestamp) -> Option<Timestamp>;

@@ -212,6 +212,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         name: &'a str,
         id: &'a str,
     ) -> Asked<'a, Option<Signal>>;
+    /// The same if its run has not received it.
+    fn signal_unreceived<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: RunId,
+        name: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Signal>>;
+    /// The last place among the signals that a run has not received.
+    fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>>;
     /// The signals that these runs have not received, those of each in the order in which it is to receive them.
     fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>>;
 

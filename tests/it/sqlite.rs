@@ -4,6 +4,7 @@ mod cancelled;
 mod damage;
 mod disk;
 mod facts;
+mod locked;
 mod open;
 mod owner;
 mod place;

@@ -29,6 +29,7 @@ pub(super) async fn commit(
     let verdicts =
         if admitted { vec![Verdict::Admitted; changes.len()] } else { writer.judge(changes).await? };
     writer.unfinished = false;
+    writer.log.look();
     Ok(verdicts)
 }
 

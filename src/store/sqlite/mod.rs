@@ -9,6 +9,7 @@ mod document;
 mod erase;
 mod escalation;
 pub(crate) mod inbox;
+mod log;
 mod memory;
 mod memory_source;
 mod named;
@@ -90,6 +91,7 @@ struct Writer {
     /// A write was begun and its end not seen: its future was dropped, or it failed. The next one rolls back first.
     unfinished: bool,
     place: Arc<place::Place>,
+    log: log::Log,
 }
 
 impl Sqlite {
@@ -426,6 +428,20 @@ impl Store for Sqlite {
         id: &'a str,
     ) -> Asked<'a, Option<Signal>> {
         Box::pin(signal::find(&self.readers, tenant, run, name, id))
+    }
+
+    fn signal_unreceived<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: RunId,
+        name: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Signal>> {
+        Box::pin(signal::unreceived(&self.readers, tenant, run, name, id))
+    }
+
+    fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>> {
+        Box::pin(signal::last(&self.readers, tenant, run))
     }
 
     fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {

@@ -93,7 +93,7 @@ fn mounted_as(path: &Path) -> Option<String> {
     let over = mounts.lines().filter_map(|line| {
         let folder = line.split(' ').nth(4)?.replace("\\040", " ");
         let kind = line.split_once(" - ")?.1.split(' ').next()?;
-        path.starts_with(&folder).then(|| (folder.len(), kind))
+        path.starts_with(&folder).then_some((folder.len(), kind))
     });
     over.max_by_key(|(length, _)| *length).map(|(_, kind)| kind.to_owned())
 }

@@ -10,6 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, Sq
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqlitePool};
 use tokio::sync::Mutex;
 
+use super::log::Log;
 use super::named::{file_named, refuse_network_filesystem};
 use super::place::Place;
 use super::statement::Statements;
@@ -35,6 +36,9 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 9] = [
     (9, "document", include_str!("../../../migrations/sqlite/0009_document.sql")),
 ];
 
+/// A log that was emptied is cut to this size, in bytes.
+const LOG_LIMIT: u64 = 64 << 20;
+
 /// How to open the database.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -44,11 +48,19 @@ pub struct Options {
     pub busy_timeout: Duration,
     /// How long opening waits for another process that has the file: one that was killed may still be dying.
     pub wait_for_owner: Duration,
+    /// The size of the log, in bytes, from which on a warning says that it grows. SQLite empties the log again and again, but
+    /// not while another program reads the file: then it grows until that one is done, or the disk is full.
+    pub large_log: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { readers: 4, busy_timeout: Duration::from_secs(5), wait_for_owner: Duration::from_secs(5) }
+        Self {
+            readers: 4,
+            busy_timeout: Duration::from_secs(5),
+            wait_for_owner: Duration::from_secs(5),
+            large_log: 2 * LOG_LIMIT,
+        }
     }
 }
 
@@ -97,7 +109,8 @@ async fn open_unless(
     place.check()?; // SQLite opened it by its name
     let readers = readers(&place, connect, options.readers);
     let statements = Statements::default();
-    let writer = Writer { connection: writer, statements, unfinished: false, place: place.clone() };
+    let log = Log::of(&place, options.large_log);
+    let writer = Writer { connection: writer, statements, unfinished: false, place: place.clone(), log };
     Ok((Sqlite { place, writer: Mutex::new(Some(writer)), aside: Mutex::default(), readers }, version))
 }
 
@@ -154,14 +167,13 @@ fn latest() -> i64 {
 
 /// Sets what makes a commit durable, on the connection that writes.
 async fn prepare_file(path: &Path, writer: &mut SqliteConnection) -> Result<(), StoreError> {
-    sqlx::raw_sql(
+    let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
          PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 1000; \
-         PRAGMA journal_size_limit = 67108864",
-    )
-    .execute(&mut *writer)
-    .await
-    .map_err(|e| unusable(path, &e))?;
+         PRAGMA journal_size_limit = {LOG_LIMIT}"
+    );
+    let set = sqlx::raw_sql(sqlx::AssertSqlSafe(pragmas)).execute(&mut *writer).await;
+    set.map_err(|e| unusable(path, &e))?;
     let mode = pragma_text(path, writer, "PRAGMA journal_mode").await?;
     if mode != "wal" {
         let detail = format!("its journal mode is {mode} and cannot be changed to wal");

@@ -154,10 +154,10 @@ impl Place {
 
     /// Connections to this file. Each holds the descriptor, until SQLite has closed its own.
     pub(super) fn connect(&self) -> SqliteConnectOptions {
-        let held = self.file.clone();
+        let shared = self.file.clone();
         // SQLite drops a collation after it has closed the file: the place where a connection can hold something.
         let hold = move |a: &str, b: &str| {
-            let _ = &held;
+            let _ = &shared;
             a.cmp(b)
         };
         SqliteConnectOptions::new().filename(&self.path).collation("counterfoil_holds_its_file", hold)
@@ -170,6 +170,7 @@ impl Place {
 
 impl Shared {
     #[cfg(target_os = "linux")]
+    #[allow(clippy::expect_used, reason = "`drop` takes it, and nobody else")]
     fn lock_file(&self) -> &File {
         self.file.as_ref().expect("it is taken in `drop` only")
     }

@@ -27,7 +27,7 @@ async fn fact_6_of_many_openers_of_a_fresh_file_one_wins() {
             match opener.await.unwrap() {
                 Ok(store) => stores.push(store),
                 Err(error) => {
-                    assert!(matches!(error, StoreError::Open(OpenError::OwnedHere { .. })), "{error}")
+                    assert!(matches!(error, StoreError::Open(OpenError::OwnedHere { .. })), "{error}");
                 }
             }
         }

@@ -55,7 +55,7 @@ async fn an_engine_whose_file_was_removed_or_replaced_sends_nothing_more() {
     for replaced in [false, true] {
         let (folder, world) = (Folder::new(), World::new(Keys::Ignores));
         let executor = builder(&folder, &world).open().await.unwrap();
-        executor.execute(request("pay")).await.unwrap();
+        let _done = executor.execute(request("pay")).await.unwrap();
         remove(&folder.database());
         if replaced {
             folder.open().await.close().await; // another engine begins anew
@@ -128,7 +128,7 @@ async fn a_reader_that_is_opened_late_reads_no_other_file_of_that_name() {
 async fn a_copy_of_the_file_alone_after_a_shutdown_holds_everything() {
     let (folder, world) = (Folder::new(), World::new(Keys::Ignores));
     let executor = builder(&folder, &world).open().await.unwrap();
-    executor.execute(request("pay")).await.unwrap();
+    let _done = executor.execute(request("pay")).await.unwrap();
     executor.record(&acme(), &Key::of("pay").target("c1").render().unwrap()).await.unwrap(); // a reader is open
     executor.close(Duration::from_secs(5)).await;
     let copy = Folder::new();

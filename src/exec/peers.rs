@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::core::{Core, failed, refused};
 use super::lease::{Lease, Lost};
 use super::outcome::ExecError;
-use crate::clock::Boot;
+use crate::clock::{Boot, Timestamp};
 use crate::id::Fence;
 use crate::ledger::OperationKey;
 use crate::store::{Refusal, Store as _, StoreError};
@@ -74,6 +74,14 @@ impl Core {
         match &self.peers {
             Peers::Alone { .. } => self.group.in_place().map_err(MayNotSend::NoStore),
             Peers::Shared(shared) => shared.lease.hold(&*self.clock).await.map_err(|Lost| MayNotSend::Fenced),
+        }
+    }
+
+    /// When this worker's lease ends, unless it is renewed. A worker that has its store for itself needs none.
+    pub(super) fn lease_until(&self) -> Option<Timestamp> {
+        match &self.peers {
+            Peers::Alone { .. } => None,
+            Peers::Shared(shared) => Some(self.now().after(shared.lease.left(&*self.clock))),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::core::Core;
 use super::lease::Lease;
-use crate::clock::Boot;
+use crate::clock::{Boot, Timestamp};
 use crate::id::Fence;
 use crate::store::{Store as _, StoreError};
 
@@ -50,6 +50,14 @@ impl Core {
         match &self.peers {
             Peers::Alone { .. } => Ok(()),
             Peers::Shared(shared) => shared.lease.hold(&*self.clock).await,
+        }
+    }
+
+    /// When this worker's lease ends, unless it is renewed. A worker that has its store for itself needs none.
+    pub(super) fn lease_until(&self) -> Option<Timestamp> {
+        match &self.peers {
+            Peers::Alone { .. } => None,
+            Peers::Shared(shared) => Some(self.now().after(shared.lease.left(&*self.clock))),
         }
     }
 

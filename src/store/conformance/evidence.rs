@@ -116,7 +116,7 @@ pub async fn of_a_second_effect_opens_one_question(store: &dyn Store) {
         "{}",
         question.question
     );
-    let open = store.escalation_open(&late.sealed.tenant, 10).await.unwrap();
+    let open = store.escalation_open(&late.sealed.tenant, EscalationId(i64::MIN), 10).await.unwrap();
     assert_eq!(open, std::slice::from_ref(&question));
     assert!(!is_settled(store, &late.evidence).await);
     let record = store.record_find(&late.sealed.tenant, &late.sealed.key).await.unwrap();

@@ -437,6 +437,17 @@ impl Tables {
         self.signals.get(&key).map(|(signal, _)| signal.clone())
     }
 
+    pub(super) fn signal_unreceived(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        name: &str,
+        id: &str,
+    ) -> Option<Signal> {
+        let key = (tenant.clone(), run, name.to_owned(), id.to_owned());
+        self.signals.get(&key).filter(|(_, received)| !received).map(|(signal, _)| signal.clone())
+    }
+
     pub(super) fn signal_pending(&self, tenant: &Tenant, run: RunId) -> Vec<Signal> {
         let of_run =
             self.signals.values().filter(|(s, received)| !received && s.tenant == *tenant && s.run == run);
@@ -500,8 +511,14 @@ impl Tables {
         self.escalations.get(&(tenant.clone(), id))
     }
 
-    pub(super) fn escalation_open(&self, tenant: &Tenant, limit: u32) -> Vec<Escalation> {
-        first(limit, self.escalations.values().filter(|e| e.tenant == *tenant && e.answer.is_none()))
+    pub(super) fn escalation_open(
+        &self,
+        tenant: &Tenant,
+        after: EscalationId,
+        limit: u32,
+    ) -> Vec<Escalation> {
+        let open = |e: &&Escalation| e.tenant == *tenant && e.answer.is_none() && e.id > after;
+        first(limit, self.escalations.values().filter(open))
     }
 
     pub(super) fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Vec<Escalation> {

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::core::Core;
-use super::lease::Lease;
-use crate::clock::Boot;
+use super::lease::{Lease, Lost, Moment};
+use super::store_clock::StoreClock;
+use crate::clock::{Boot, SharedClock};
 use crate::id::Fence;
 use crate::store::{Store as _, StoreError};
 
@@ -24,14 +25,20 @@ pub(crate) enum Peers {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(super) lease: Arc<Lease>,
+    pub(super) clock: Arc<StoreClock>,
     /// When this worker saw for the first time that another one had ended: by then it had ceased to send, for it
     /// holds back before its lease ends, and it is ended only after. From here settle times are counted.
     ended: Mutex<HashMap<Fence, Boot>>,
 }
 
 impl Shared {
-    pub(super) fn new(lease: Lease) -> Self {
-        Self { lease: Arc::new(lease), ended: Mutex::default() }
+    pub(super) fn new(lease: Lease, clock: Arc<StoreClock>) -> Self {
+        Self { lease: Arc::new(lease), clock, ended: Mutex::default() }
+    }
+
+    /// By this machine's clocks, which measure the lease.
+    pub(super) fn moment(&self) -> Moment {
+        Moment::of(&**self.clock.machine())
     }
 
     /// Another worker has ended.
@@ -46,10 +53,18 @@ impl Shared {
 
 impl Core {
     /// This worker may send: it has not lost its lease.
-    pub(super) async fn hold_lease(&self) -> Result<(), super::lease::Lost> {
+    pub(super) async fn hold_lease(&self) -> Result<(), Lost> {
         match &self.peers {
             Peers::Alone { .. } => Ok(()),
-            Peers::Shared(shared) => shared.lease.hold(&*self.clock).await,
+            Peers::Shared(shared) => shared.lease.hold(&**shared.clock.machine()).await,
+        }
+    }
+
+    /// This machine's clocks.
+    pub(super) fn machine(&self) -> &SharedClock {
+        match &self.peers {
+            Peers::Alone { .. } => &self.clock,
+            Peers::Shared(shared) => shared.clock.machine(),
         }
     }
 

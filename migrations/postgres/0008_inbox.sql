@@ -1,10 +1,12 @@
 -- Messages that consumers were given: each is processed once, in the transaction that says so. What was tried and has not
--- succeeded is counted before it is tried, so that one that kills its process is found out.
+-- succeeded is counted before it is tried, so that one that kills its process is found out. State 5 is written before the
+-- closure runs, in its transaction: it is durable only if the closure ended that transaction by itself.
 CREATE TABLE inbox (
     tenant     TEXT COLLATE "C" NOT NULL,
     consumer   TEXT COLLATE "C" NOT NULL,
     message    TEXT COLLATE "C" NOT NULL,
-    state      BIGINT NOT NULL,                -- 1: tried, 2: processed, 3: outdated, 4: set aside
+    state      BIGINT NOT NULL,                -- 1: tried, 2: processed, 3: outdated, 4: set aside,
+                                               -- 5: set aside, for its closure ended the transaction
     tries      BIGINT NOT NULL,
     result     TEXT COLLATE "C",               -- of the processing: canonical JSON
     detail     TEXT COLLATE "C",               -- why the last try failed

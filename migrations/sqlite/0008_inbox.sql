@@ -1,10 +1,12 @@
 -- Messages that consumers were given: each is processed once, in the transaction that says so. What was tried and has not
--- succeeded is counted before it is tried, so that one that kills its process is found out.
+-- succeeded is counted before it is tried, so that one that kills its process is found out. State 5 is written before the
+-- closure runs, in its transaction: it is durable only if the closure ended that transaction by itself.
 CREATE TABLE inbox (
     tenant     TEXT NOT NULL,
     consumer   TEXT NOT NULL,
     message    TEXT NOT NULL,
-    state      INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4), -- 1: tried, 2: processed, 3: outdated, 4: set aside
+    state      INTEGER NOT NULL CHECK (state BETWEEN 1 AND 5), -- 1: tried, 2: processed, 3: outdated, 4: set aside,
+                                               -- 5: set aside, for its closure ended the transaction
     tries      INTEGER NOT NULL,
     result     TEXT,                           -- of the processing: canonical JSON
     detail     TEXT,                           -- why the last try failed

@@ -1,7 +1,10 @@
 //! One attempt: the permit that makes invariant 1 hold, the dispatch, and the seal.
 
+use std::future::{Future as _, poll_fn};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -11,14 +14,15 @@ use super::agenda::NoteWhenDropped;
 use super::approval::approved;
 use super::core::{Core, admitted, failed, refused};
 use super::lease::Lost;
+use super::needs::{needs, withheld};
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
 use super::throttle::Pass;
 use crate::clock::{Boot, Timestamp};
 use crate::id::RecordId;
 use crate::ledger::{
-    Basis, ErrorKind, Event, Health, Illegal, LookupOffer, Record, RecordedFailure, RetryDecision, State,
-    apply,
+    Basis, ErrorKind, Event, Health, Illegal, LookupOffer, Need, Record, RecordedFailure, RetryDecision,
+    State, apply,
 };
 use crate::payload::Payload;
 use crate::store::{Document, Escalation, Held, Refusal, StoreError, Ticket, Verdict};
@@ -31,7 +35,10 @@ pub(super) struct Permit {
     /// What became of an earlier attempt is not known; its sender ceased to send at this instant.
     unsettled: Option<Boot>,
     /// What it has passed to get here.
-    pass: Pass,
+    pub(super) pass: Pass,
+    /// From when the age of the key counts: from the first send under it if nothing but the key prevents a duplicate, else from
+    /// this attempt's own beginning.
+    pub(super) key_since: Timestamp,
 }
 
 /// How an attempt ended.
@@ -72,7 +79,8 @@ pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Opt
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
     let (record, ticket) = first(core, op, used);
-    permit(op, record, None, ticket, pass).await
+    let permit = Permit { key_since: record.created_at, record, unsettled: None, pass };
+    permit.durable(op, ticket).await
 }
 
 /// Records that nothing was sent, and until when it waits if it does. Whether nothing was recorded of it before.
@@ -99,16 +107,16 @@ pub(super) async fn unsent(
     }
 }
 
-/// Records that what waited for its next attempt gets none. Whether the record was as it was found.
+/// Records that it did not happen and is not tried again. `None` if the record was not as it was found.
 pub(super) async fn give_up(
     core: &Core,
     op: &Operation,
     record: &Record,
     failure: RecordedFailure,
-) -> Result<bool, ExecError> {
+) -> Result<Option<Box<Record>>, ExecError> {
     let event = Event::Fail { failure, not_before: None };
-    let Ok(record) = apply(record, event, core.fence, core.now()) else { return Ok(false) };
-    core.commit(&op.key, core.change(op.lane).record(record)).await.map(|()| true)
+    let Ok(record) = apply(record, event, core.fence, core.now()).map(Box::new) else { return Ok(None) };
+    core.commit(&op.key, core.change(op.lane).record(record.clone())).await.map(|()| Some(record))
 }
 
 /// Queues the first `started` record. Not in the future that waits for it, which would hold all of this.
@@ -169,12 +177,13 @@ pub(super) async fn again(
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
     let scope = op.tool.spec().contract.scope.clone();
-    let event = Event::Again { fence: core.fence, basis, scope };
-    let Ok(record) = apply(record, event, core.fence, core.now()).map(Box::new) else { return Ok(None) };
+    let (now, event) = (core.now(), Event::Again { fence: core.fence, basis, scope });
+    let Ok(record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
     let mut change = core.change(op.lane).record(record.clone());
     change.documents.extend(used);
     let ticket = core.group.submit(change);
-    permit(op, record, unsettled, ticket, pass).await
+    let key_since = if basis == Basis::Declaration { record.created_at } else { now };
+    Permit { record, unsettled, pass, key_since }.durable(op, ticket).await
 }
 
 /// What is to be written with the attempt: that its approval is used up, where it is for one effect.
@@ -185,25 +194,22 @@ async fn may_dispatch(core: &Core, op: &Operation) -> Result<Option<Document>, E
     approved(core, op).await
 }
 
-async fn permit(
-    op: &Operation,
-    record: Box<Record>,
-    unsettled: Option<Boot>,
-    started: Ticket,
-    mut pass: Pass,
-) -> Result<Option<Permit>, ExecError> {
-    match started.durable().await {
-        Ok(Verdict::Admitted) => {
-            if let Some(passed) = &mut pass {
-                passed.is_spent();
+impl Permit {
+    /// The permit, once its `started` record is durable. `None` if the record has changed meanwhile.
+    async fn durable(mut self, op: &Operation, started: Ticket) -> Result<Option<Self>, ExecError> {
+        match started.durable().await {
+            Ok(Verdict::Admitted) => {
+                if let Some(passed) = &mut self.pass {
+                    passed.is_spent();
+                }
+                Ok(Some(self))
             }
-            Ok(Some(Permit { record, unsettled, pass }))
+            Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
+            // In a lane a stale write stops the run; alone, it only means to decide anew.
+            Ok(Verdict::Refused(Refusal::Stale)) if op.lane.is_none() => Ok(None),
+            Ok(Verdict::Refused(refusal)) => Err(refused(&op.key, refusal)),
+            Err(source) => Err(failed(&op.key, source)),
         }
-        Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
-        // In a lane a stale write stops the run; alone, it only means to decide anew.
-        Ok(Verdict::Refused(Refusal::Stale)) if op.lane.is_none() => Ok(None),
-        Ok(Verdict::Refused(refusal)) => Err(refused(&op.key, refusal)),
-        Err(source) => Err(failed(&op.key, source)),
     }
 }
 
@@ -213,15 +219,23 @@ async fn permit(
 /// Before the call: nothing happened, but the record says that it may have. During and after it, until the
 /// seal is durable: it may have happened. Either way the next one asks the world.
 pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -> Result<Ended, ExecError> {
-    let Permit { record, unsettled, pass } = permit;
-    // Between the intent's way to the disk and this line the approval may have expired.
+    // Between the intent's way to the disk and this line the approval may have been withdrawn.
     let may_go = approved(core, op).await;
-    // Directly before the call, behind nothing else that waits: a worker that was stopped, or could not reach its store,
-    // may have been taken over meanwhile (HAZARDS B01). It stays `started`, and whoever took over asks the world.
+    // A worker that was stopped, or could not reach its store, may have been taken over meanwhile. The record stays `started`,
+    // and whoever took over asks the world.
     core.hold_lease().await.map_err(|Lost| refused(&op.key, Refusal::Fenced))?;
+    // Directly before the call, behind everything that waits: each need is looked at in one place.
+    let (now, needs) = (core.now(), needs(core, op, &permit));
+    let Permit { record, unsettled, pass, .. } = permit;
+    if may_go.is_ok()
+        && let Some(need) = needs.lapsed(now)
+    {
+        // Boxed because it is rare: every call would have to carry the room for it.
+        return Box::pin(withheld(core, op, record, need, unsettled)).await;
+    }
     let (record, result) = match may_go {
         Ok(_) => {
-            let (record, result) = send(core, op, record).await;
+            let (record, result) = send(core, op, record, now, needs.cut_off()).await;
             if let Some(passed) = pass {
                 passed.tell(health(&result), core.clock.boot());
             }
@@ -245,29 +259,43 @@ pub(super) fn health<T>(result: &Result<T, ToolError>) -> Health {
     result.as_ref().map_or_else(|error| error.kind.health(), |_| Health::Well)
 }
 
-/// Calls the tool, for as long as an attempt may last.
+/// Calls the tool, for as long as an attempt may last and has what it needs.
 async fn send(
     core: &Arc<Core>,
     op: &Operation,
     record: Box<Record>,
+    now: Timestamp,
+    needed: Option<(Timestamp, Need)>,
 ) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
-    let spec = op.tool.spec();
-    let note = Arc::new(Note { core: core.clone(), lane: op.lane, record: Mutex::new(record) });
+    let timeout = op.tool.spec().retry.attempt_timeout;
+    let until = needed.map_or(now.after(timeout), |(at, _)| at.min(now.after(timeout)));
+    let note = Arc::new(Note { core: core.clone(), lane: op.lane, until, record: Mutex::new(record) });
     let call = note.call(core, op);
     tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
-    let result = {
-        let mut calling = AssertUnwindSafe(op.tool.call(&call)).catch_unwind().fuse();
-        let mut limit = core.clock.sleep(spec.retry.attempt_timeout).fuse();
-        futures_util::select_biased! {
-            result = calling => result.unwrap_or_else(|_| {
-                Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked"))
-            }),
-            () = limit => Err(ToolError::new(
-                ErrorKind::TimeoutDuringEffect,
-                format!("cut off after {:?}", spec.retry.attempt_timeout),
-            )),
-        }
-    };
+    let result =
+        {
+            let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
+            let mut limit = core.clock.sleep(needed.map_or(timeout, |_| now.until(until)));
+            let cut_off = |why: &dyn std::fmt::Display| {
+                Poll::Ready(Err(ToolError::new(ErrorKind::TimeoutDuringEffect, format!("cut off: {why}"))))
+            };
+            poll_fn(|cx| {
+                // A process that was stopped over the instant does not let the tool's code go on: it might send only now.
+                if let Some((_, need)) = needed.filter(|(at, _)| *at <= core.now()) {
+                    return cut_off(&need.words());
+                }
+                if let Poll::Ready(result) = calling.as_mut().poll(cx) {
+                    return Poll::Ready(result.unwrap_or_else(|_| {
+                        Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked"))
+                    }));
+                }
+                match limit.as_mut().poll(cx) {
+                    Poll::Ready(()) => cut_off(&format_args!("after {timeout:?}")),
+                    Poll::Pending => Poll::Pending,
+                }
+            })
+            .await
+        };
     let record = note.take();
     if let Err(error) = &result {
         tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
@@ -401,6 +429,8 @@ pub(super) fn illegal(op: &Operation, error: &Illegal) -> ExecError {
 struct Note {
     core: Arc<Core>,
     lane: Option<crate::store::Lane>,
+    /// When the attempt is cut off.
+    until: Timestamp,
     record: Mutex<Box<Record>>,
 }
 
@@ -416,6 +446,14 @@ impl Note {
 }
 
 impl Noting for Arc<Note> {
+    fn use_until(&self) -> Timestamp {
+        self.core.lease_until().map_or(self.until, |lease| lease.min(self.until))
+    }
+
+    fn time_left(&self) -> Duration {
+        self.core.now().until(self.use_until())
+    }
+
     fn note(&self, external_ref: String) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let (ticket, next) = {

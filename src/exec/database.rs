@@ -18,7 +18,7 @@ use crate::store::postgres::Postgres;
 use crate::store::sqlite::Sqlite;
 use crate::store::{Change, Step, TransactionError};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-use crate::store::{Delivery, Known, StoreError};
+use crate::store::{Delivery, Known, SetAside, StoreError};
 
 /// One for each kind of database that can be shared.
 pub enum Database {
@@ -69,15 +69,16 @@ impl Database {
         &self,
         delivery: &Delivery,
         tries: i64,
+        why: &SetAside,
         question: EscalationId,
     ) -> Result<Option<EscalationId>, StoreError> {
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(sqlite) => sqlite.inbox_set_aside(delivery, tries, question).await,
+            Self::Sqlite(sqlite) => sqlite.inbox_set_aside(delivery, tries, why, question).await,
             #[cfg(feature = "postgres")]
-            Self::Postgres(postgres) => postgres.inbox_set_aside(delivery, tries, question).await,
+            Self::Postgres(postgres) => postgres.inbox_set_aside(delivery, tries, why, question).await,
             #[cfg(all(feature = "sim", feature = "sqlite"))]
-            Self::Simulated(tables) => tables.inbox_set_aside(delivery, tries, question).await,
+            Self::Simulated(tables) => tables.inbox_set_aside(delivery, tries, why, question).await,
         }
     }
 

@@ -8,6 +8,9 @@
 //! found out, too: after [so many](Message::tries) tries it is set aside, as an open question with the evidence. Answered
 //! `not_committed` it is tried again when it comes again; answered `abandon` it is dropped.
 //!
+//! A closure that ends the transaction by itself is not run a second time, for its changes may be durable: the message is set
+//! aside at once.
+//!
 //! Where the effect is not in the ledger's database, guard it by a key made of consumer and message:
 //!
 //! ```
@@ -37,8 +40,8 @@ use super::{ExecError, Executor};
 use crate::id::{EscalationId, IdError, Tenant, checked};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{
-    Delivery, Escalation, EscalationKind, Known, Resolution, Store as _, StoreError, TransactionError,
-    Verdict,
+    Delivery, Escalation, EscalationKind, Known, Resolution, SetAside, Store as _, StoreError,
+    TransactionError, Verdict,
 };
 
 /// Other writers wait while a message is processed.
@@ -109,7 +112,8 @@ pub enum Processed<T> {
     Before(T),
     /// The consumer has this version of its aggregate, or a newer one. Nothing was run.
     Outdated,
-    /// It was tried too often: somebody is asked. Nothing is run until there is an answer.
+    /// The message was tried too often, or its closure ended the transaction by itself: this question is open. Nothing is run
+    /// until it is answered.
     SetAside(EscalationId),
     /// Somebody has decided to leave it out.
     Dropped,
@@ -132,7 +136,7 @@ pub enum InboxError<E> {
     /// The closure failed: what it had changed was rolled back.
     #[error("the message was not processed: {0}; its changes were rolled back")]
     Failed(E),
-    /// The transaction failed: what the closure had changed was rolled back, unless the error says otherwise.
+    /// The transaction failed: what the closure had changed was rolled back.
     #[error(transparent)]
     Transaction(TransactionError<std::convert::Infallible>),
     /// A name of it cannot be one.
@@ -162,7 +166,8 @@ impl Executor {
     /// Processes a message once: runs the closure in one transaction with the record of it, unless it was processed before.
     ///
     /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` as the store is, and must leave the
-    /// transaction open. It has five seconds.
+    /// transaction open: no COMMIT, no ROLLBACK. One that ends it is not run again, and the message is
+    /// [set aside](Processed::SetAside) at once. It has five seconds.
     ///
     /// # Errors
     /// Those after which the message is to be delivered again; it was not processed.
@@ -252,14 +257,11 @@ where
         match known {
             Known::Processed(result) => return Ok(Processed::Before(result.decode()?)),
             Known::Outdated => return Ok(Processed::Outdated),
-            Known::SetAside { tries, detail, .. } => {
-                let detail = detail.unwrap_or_else(|| "its process died in it, or it took too long".into());
-                match set_aside(core, &delivery, tries, &detail).await? {
-                    Fate::Asked(question) => return Ok(Processed::SetAside(question)),
-                    Fate::Dropped => return Ok(Processed::Dropped),
-                    Fate::Again => work = unused,
-                }
-            }
+            Known::SetAside { tries, why } => match set_aside(core, &delivery, tries, &why).await? {
+                Fate::Asked(question) => return Ok(Processed::SetAside(question)),
+                Fate::Dropped => return Ok(Processed::Dropped),
+                Fate::Again => work = unused,
+            },
         }
     }
     let detail = "other deliveries of this message got in between: have it delivered again".to_owned();
@@ -303,10 +305,14 @@ async fn failed<T, E: Display>(
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
     let detail = error.to_string();
     let tries = database.inbox_failed(delivery, &detail).await?;
-    if tries < i64::from(delivery.tries) {
+    let why = if matches!(error, InboxError::Transaction(TransactionError::EndedInside)) {
+        SetAside::EndedInside
+    } else if tries < i64::from(delivery.tries) {
         return Err(error);
-    }
-    match set_aside(core, delivery, tries, &detail).await? {
+    } else {
+        SetAside::TriedTooOften(Some(detail))
+    };
+    match set_aside(core, delivery, tries, &why).await? {
         Fate::Asked(question) => Ok(Processed::SetAside(question)),
         Fate::Dropped => Ok(Processed::Dropped),
         Fate::Again => Err(error),
@@ -328,15 +334,15 @@ async fn set_aside<E>(
     core: &Core,
     delivery: &Delivery,
     tries: i64,
-    detail: &str,
+    why: &SetAside,
 ) -> Result<Fate, InboxError<E>> {
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
     let question_id = EscalationId(core.ids.next());
-    let Some(id) = database.inbox_set_aside(delivery, tries, question_id).await? else {
+    let Some(id) = database.inbox_set_aside(delivery, tries, why, question_id).await? else {
         return Ok(Fate::Again);
     };
     let Some(asked) = core.group.escalation_find(&delivery.tenant, id).await? else {
-        let question = question(core, delivery, id, tries, detail);
+        let question = question(core, delivery, id, tries, why);
         return match core.group.commit_one(core.change(None).escalation(question)).await? {
             Verdict::Admitted => Ok(Fate::Asked(id)),
             Verdict::Refused(refusal) => {
@@ -354,20 +360,32 @@ async fn set_aside<E>(
     }
 }
 
-fn question(core: &Core, delivery: &Delivery, id: EscalationId, tries: i64, detail: &str) -> Escalation {
+fn question(core: &Core, delivery: &Delivery, id: EscalationId, tries: i64, why: &SetAside) -> Escalation {
     let Delivery { tenant, consumer, message, .. } = delivery;
-    tracing::error!(%tenant, consumer, message, escalation = %id, tries, detail, "set aside");
+    let question = match why {
+        SetAside::TriedTooOften(detail) => {
+            let detail = detail.as_deref().unwrap_or("its process died in it, or it took too long");
+            format!(
+                "message {message} could not be processed by {consumer} in {tries} tries, the last time so: {detail}. It is \
+                 set aside. Mend the cause, answer `not_committed` and have it delivered again, or answer `abandon` to \
+                 leave it out?"
+            )
+        }
+        SetAside::EndedInside => format!(
+            "message {message}: the closure of {consumer} ended the transaction itself (COMMIT or ROLLBACK inside). What it \
+             committed is durable, its result is not recorded, and it is not run again: the message is set aside. Take the \
+             COMMIT or ROLLBACK out of the closure, and look by hand at what it has changed. Answer `abandon` if nothing is \
+             missing; otherwise undo what is there, answer `not_committed` and have the message delivered again"
+        ),
+    };
+    tracing::error!(%tenant, consumer, message, escalation = %id, question, "message set aside");
     Escalation {
         id,
         tenant: tenant.clone(),
         record: None,
         run: None,
         kind: EscalationKind::Unprocessed,
-        question: format!(
-            "message {message} could not be processed by {consumer} in {tries} tries, the last time so: {detail}. It is \
-             set aside. Mend the cause, answer `not_committed` and have it delivered again, or answer `abandon` to leave \
-             it out?"
-        ),
+        question,
         opened_at: core.now(),
         answer: None,
     }

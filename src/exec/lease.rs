@@ -94,14 +94,24 @@ impl Lease {
         }
     }
 
+    /// How much of the lease is left; nothing once it is lost.
+    pub(super) fn left(&self, clock: &dyn Clock) -> Duration {
+        let elapsed = self.since().map(|since| since.until(Moment::of(clock)));
+        elapsed.map_or(Duration::ZERO, |elapsed| usable(self.length).saturating_sub(elapsed))
+    }
+
     fn since(&self) -> std::sync::MutexGuard<'_, Option<Moment>> {
         self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A tenth is kept back, for clocks that do not run alike and for the way from here to the wire.
 fn holds(length: Duration, elapsed: Duration) -> bool {
-    elapsed < length * 9 / 10
+    elapsed < usable(length)
+}
+
+/// A tenth is kept back, for clocks that do not run alike and for the way from here to the wire.
+fn usable(length: Duration) -> Duration {
+    length * 9 / 10
 }
 
 #[cfg(test)]

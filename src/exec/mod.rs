@@ -15,6 +15,7 @@ mod escalate;
 pub mod inbox;
 mod inflight;
 mod lease;
+mod needs;
 mod operation;
 mod orphans;
 pub mod outbox;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::core::Core;
 use super::lease::{Lease, Lost, Moment};
 use super::store_clock::StoreClock;
-use crate::clock::{Boot, SharedClock};
+use crate::clock::{Boot, SharedClock, Timestamp};
 use crate::id::Fence;
 use crate::store::{Store as _, StoreError};
 
@@ -65,6 +65,14 @@ impl Core {
         match &self.peers {
             Peers::Alone { .. } => &self.clock,
             Peers::Shared(shared) => shared.clock.machine(),
+        }
+    }
+
+    /// When this worker's lease ends, unless it is renewed. A worker that has its store for itself needs none.
+    pub(super) fn lease_until(&self) -> Option<Timestamp> {
+        match &self.peers {
+            Peers::Alone { .. } => None,
+            Peers::Shared(shared) => Some(self.now().after(shared.lease.left(&**shared.clock.machine()))),
         }
     }
 

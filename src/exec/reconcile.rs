@@ -15,7 +15,7 @@ use super::core::{Core, failed};
 use super::escalate;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
-use super::throttle::Turn;
+use super::throttle::{Pass, Turn};
 use super::undo;
 use crate::clock::{Boot, Timestamp};
 use crate::id::EscalationId;
@@ -62,8 +62,7 @@ pub(super) async fn reconcile(
             return Ok(fate);
         }
         let settled = search.remaining().is_zero();
-        let known = search.known(looked, settled, leave());
-        let next = resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known);
+        let next = search.next(search.known(looked, settled, leave()));
         tracing::info!(tenant = %op.tenant, key = %op.key, ?next, "of unknown outcome");
         let basis = match next {
             Next::Look => match search.look().await? {
@@ -105,7 +104,16 @@ pub(super) async fn reconcile(
         if leave() {
             return Ok(Fate::Left(search.record, looked));
         }
-        return search.send(basis).await;
+        let pass = match search.turn().await? {
+            Ok(pass) => pass,
+            Err(fate) => return Ok(fate),
+        };
+        // The pause and the gate take their time, and what the send needs may have run out: decided anew. The turn is paid for.
+        let known = resolve::Known { attempts_left: true, ..search.known(looked, settled, leave()) };
+        if leave() || search.next(known) != next {
+            continue;
+        }
+        return search.send(basis, pass).await;
     }
 }
 
@@ -126,10 +134,7 @@ pub(super) async fn unpark(
         return Ok(false);
     }
     let search = Search::of(core, op, Ambiguous::new(Box::new(record.clone()), core.cut(record.fence)));
-    let next = || {
-        let known = search.known(Looked::NotYet, search.remaining().is_zero(), false);
-        resolve::next(op.tool.spec().effect, &op.tool.spec().contract, &known)
-    };
+    let next = || search.next(search.known(Looked::NotYet, search.remaining().is_zero(), false));
     if search.evidence().await?.is_empty() && matches!(next(), Next::Escalate(_)) {
         return Ok(false); // it would only be asked again
     }
@@ -204,6 +209,11 @@ impl<'a> Search<'a> {
             may_send: leave || (self.op.is_whole() && self.op.check_approval(now).is_ok()),
             attempts_left: leave || (!self.hopeless && self.has_attempts_left(now)),
         }
+    }
+
+    fn next(&self, known: resolve::Known) -> Next {
+        let spec = self.op.tool.spec();
+        resolve::next(spec.effect, &spec.contract, &known)
     }
 
     fn is_same_scope(&self) -> bool {
@@ -299,20 +309,24 @@ impl<'a> Search<'a> {
     }
 
     /// The pause that its policy wants between two sends.
-    async fn pause(&self) {
+    async fn pause(&mut self) {
         let retry = &self.op.tool.spec().retry;
         let drawn = retry.backoff.delay(self.record.tries() + 1, self.core.entropy.bits());
-        let asked = self.retry_after.unwrap_or_default().min(retry.retry_after_cap);
+        let asked = self.retry_after.take().unwrap_or_default().min(retry.retry_after_cap);
         self.core.clock.sleep(drawn.max(asked)).await;
     }
 
+    /// Waits for the turn of the next attempt.
+    async fn turn(&self) -> Result<Result<Pass, Fate>, ExecError> {
+        Ok(match self.core.turn(self.op, self.record.attempts, patience(self.op)).await? {
+            Ok(Turn::Go(pass)) => Ok(pass),
+            Ok(Turn::Later(wait)) => Err(Fate::Later(wait)),
+            Err(_used_up) => Err(Fate::Changed), // meanwhile, by another call of the run: decide anew
+        })
+    }
+
     /// Makes the next attempt durable.
-    async fn send(self, basis: Basis) -> Result<Fate, ExecError> {
-        let pass = match self.core.turn(self.op, self.record.attempts, patience(self.op)).await? {
-            Ok(Turn::Go(pass)) => pass,
-            Ok(Turn::Later(wait)) => return Ok(Fate::Later(wait)),
-            Err(_used_up) => return Ok(Fate::Changed), // meanwhile, by another call of the run: decide anew
-        };
+    async fn send(self, basis: Basis, pass: Pass) -> Result<Fate, ExecError> {
         let permit = again(self.core, self.op, &self.record, basis, Some(self.cut), pass).await?;
         Ok(permit.map_or(Fate::Changed, Fate::Send))
     }

@@ -85,6 +85,11 @@ impl Budget {
         Self { within: Some(within), ..self }
     }
 
+    /// How long after its beginning the run may call anything.
+    pub(crate) const fn time(&self) -> Option<Duration> {
+        self.within
+    }
+
     /// So much of this unit.
     #[must_use]
     pub fn cost(mut self, unit: impl Into<Cow<'static, str>>, at_most: u64) -> Self {

@@ -1,5 +1,6 @@
 //! The downstream contract: what the other side offers decides what we may promise (DESIGN 4.3).
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -185,10 +186,15 @@ impl Contract {
 
     /// The provider still honours a key first sent at `first_sent`: before its *last safe instant*.
     pub fn key_is_safe(&self, first_sent: Timestamp, now: Timestamp) -> bool {
-        self.key_window.is_none_or(|window| {
+        // A clock that went backwards says nothing about how long ago the key was sent.
+        self.key_safe_from(first_sent).is_none_or(|safe| safe.contains(&now))
+    }
+
+    /// From the first send of a key to its last safe instant; `None` if the provider remembers keys for ever.
+    pub fn key_safe_from(&self, first_sent: Timestamp) -> Option<Range<Timestamp>> {
+        self.key_window.map(|window| {
             let safe = window.saturating_sub(Self::WINDOW_MARGIN.min(window / 10));
-            // A clock that went backwards says nothing about how long ago the key was sent.
-            now >= first_sent && now < first_sent.after(safe)
+            first_sent..first_sent.after(safe)
         })
     }
 

@@ -14,7 +14,7 @@ pub enum EffectClass {
     ModelCall,
     /// Reads from the world.
     ReadOnly,
-    /// Makes something that nobody is shown yet.
+    /// Makes something that nobody is shown yet. A second one is a duplicate: a draft is never made again blindly.
     Draft,
     /// Changes the own system, with an expected version.
     InternalMutation,
@@ -58,9 +58,10 @@ impl EffectClass {
         Self::Compensation,
     ];
 
-    /// Safe to repeat by its nature: a second run leaves the world as one run does, or nearly so at no harm.
+    /// Safe to repeat by its nature: a second call leaves the world as one call does. A draft is not: the second call
+    /// makes a second draft.
     pub const fn repeatable(self) -> bool {
-        matches!(self, Self::Pure | Self::ModelCall | Self::ReadOnly | Self::Draft)
+        matches!(self, Self::Pure | Self::ModelCall | Self::ReadOnly)
     }
 
     /// A call of unknown outcome may have left a mark.

@@ -128,6 +128,8 @@ struct Seen {
 struct Sent {
     life: u32,
     at: Duration,
+    /// The same by the wall clock, which is what the age of a key goes by.
+    wall: Timestamp,
     /// When a lookup last showed nothing.
     nothing_at: Option<Duration>,
 }
@@ -204,10 +206,11 @@ impl Checker {
         match touch {
             Touch::Call => {
                 seen.intent_is_durable(life, &place, call);
-                seen.repeat_is_safe(life, &place, tool);
+                let sent = Sent { life, at: now, wall: self.clock.now(), nothing_at: None };
+                seen.repeat_is_safe(&sent, &place, tool);
                 seen.window_outlives_retries(tool);
                 seen.missing.remove(&place);
-                seen.sent.entry(place).or_default().push(Sent { life, at: now, nothing_at: None });
+                seen.sent.entry(place).or_default().push(sent);
             }
             Touch::NothingHappened => drop(seen.sent.get_mut(&place).and_then(Vec::pop)),
             Touch::FoundNothing => {
@@ -355,11 +358,19 @@ impl Seen {
         }
     }
 
-    fn repeat_is_safe(&mut self, life: u32, place: &(Tenant, OperationKey), tool: &ToolSpec) {
-        if !tool.effect.leaves_mark() || tool.contract.class.collides() {
+    fn repeat_is_safe(&mut self, now: &Sent, place: &(Tenant, OperationKey), tool: &ToolSpec) {
+        let (life, contract) = (now.life, &tool.contract);
+        if !tool.effect.leaves_mark() {
             return;
         }
+        let collides = |sent: &Sent| {
+            contract.class.collides()
+                && contract.key_window.is_none_or(|window| now.wall < sent.wall.after(window))
+        };
         let is_safe = |sent: &Sent| {
+            if collides(sent) {
+                return true;
+            }
             // An earlier process ceased to send when this one began; an attempt of this one, at the earliest at once.
             // What a later one has sent, a process that was taken for dead cannot know.
             let cut = match sent.life.cmp(&life) {
@@ -367,9 +378,9 @@ impl Seen {
                 Ordering::Equal => sent.at,
                 Ordering::Greater => return true,
             };
-            match tool.contract.class {
-                ContractClass::Blind => tool.contract.repeat_blindly,
-                _ => sent.nothing_at.is_some_and(|at| at >= cut + tool.contract.settle),
+            match contract.class {
+                ContractClass::Blind => contract.repeat_blindly,
+                _ => sent.nothing_at.is_some_and(|at| at >= cut + contract.settle),
             }
         };
         let safe = self.sent.get(place).is_none_or(|sent| sent.iter().all(is_safe));

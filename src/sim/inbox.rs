@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
 use crate::store::sqlite::{TransactionError, inbox};
-use crate::store::{Change, Delivery, Known, OutboxEvent, StoreError, Verdict};
+use crate::store::{Change, Delivery, Known, OutboxEvent, SetAside, StoreError, Verdict};
 
 impl Database {
     /// As on the real store: a worker that was taken for dead may process a message, if nobody else has.
@@ -67,12 +67,13 @@ impl Database {
         &self,
         delivery: &Delivery,
         tries: i64,
+        why: &SetAside,
         question: EscalationId,
     ) -> Result<Option<EscalationId>, StoreError> {
         let mut held = self.hold().await;
         let set_aside = standing_still(async {
             let open = self.begin(&mut held).await?;
-            let asked = inbox::set_aside(&mut open.connection, delivery, tries, question).await?;
+            let asked = inbox::set_aside(&mut open.connection, delivery, tries, why, question).await?;
             Ok::<_, StoreError>((open, asked))
         });
         let (open, asked) = set_aside.await?;

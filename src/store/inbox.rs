@@ -1,7 +1,7 @@
 //! What a store keeps of messages that consumers were given. On the concrete stores, as is what they are processed with.
 
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Tenant};
+use crate::id::Tenant;
 use crate::payload::Payload;
 
 /// A message as a consumer is given it.
@@ -28,21 +28,42 @@ pub enum Known {
     Processed(Payload),
     /// There was a newer version, or this one.
     Outdated,
-    /// It was tried too often.
+    /// The message is not tried again before a person has answered.
     SetAside {
-        /// What is asked about it, if that is said already.
-        question: Option<EscalationId>,
-        /// So often.
+        /// The number of tries since the last answer.
         tries: i64,
-        /// Why the last try failed, if it came to its end.
-        detail: Option<String>,
+        /// Why it is not tried again.
+        why: SetAside,
     },
 }
 
-/// The states of a row. Number 4 is set aside.
+/// Why a message is set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetAside {
+    /// Each try failed. Holds the reason why the last one did, if that try came to its end.
+    TriedTooOften(Option<String>),
+    /// The closure ended the transaction by itself: its changes may be durable, and another try would make them again.
+    EndedInside,
+}
+
+impl SetAside {
+    /// The state of a row that is set aside for this reason.
+    pub(super) const fn state(&self) -> i64 {
+        match self {
+            Self::TriedTooOften(_) => TRIED_TOO_OFTEN,
+            Self::EndedInside => ENDED_INSIDE,
+        }
+    }
+}
+
+// The states of a row.
 pub(super) const TRIED: i64 = 1;
 pub(super) const PROCESSED: i64 = 2;
 pub(super) const OUTDATED: i64 = 3;
+const TRIED_TOO_OFTEN: i64 = 4;
+/// Written in the transaction before its closure runs, and overwritten in it by [`PROCESSED`]: so the COMMIT of a closure
+/// makes this state durable together with the closure's changes, and no crash comes in between.
+pub(super) const ENDED_INSIDE: i64 = 5;
 
 /// A row that the try which is about to be made has been counted in.
 pub(crate) struct Counted {
@@ -50,7 +71,6 @@ pub(crate) struct Counted {
     pub(super) tries: i64,
     pub(super) result: Option<String>,
     pub(super) detail: Option<String>,
-    pub(super) escalation: Option<i64>,
 }
 
 impl Counted {
@@ -61,12 +81,12 @@ impl Counted {
                 Some(Known::Processed(Payload::stored(self.result.unwrap_or_else(|| "null".into()))))
             }
             OUTDATED => Some(Known::Outdated),
+            ENDED_INSIDE => Some(Known::SetAside { tries: self.tries, why: SetAside::EndedInside }),
             TRIED if self.tries <= i64::from(limit) => None,
             // The try that is one too many was counted, and is not made.
             state => Some(Known::SetAside {
-                question: self.escalation.map(EscalationId),
                 tries: self.tries - i64::from(state == TRIED),
-                detail: self.detail,
+                why: SetAside::TriedTooOften(self.detail),
             }),
         }
     }

@@ -40,7 +40,7 @@ pub use document::Document;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(crate) use inbox::{Delivery, Known};
+pub(crate) use inbox::{Delivery, Known, SetAside};
 pub use memory::{
     CERTAIN, Contradiction, Difference, Forgotten, KeyedDigest, Memory, MemorySource, MemoryWrite, Shelf,
 };

@@ -1,9 +1,11 @@
 //! What a tool is told about the call it carries out.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::ledger::OperationKey;
 use crate::store::StoreError;
@@ -25,6 +27,10 @@ pub struct Call {
 /// Notes an external reference in the record, durably.
 pub(crate) trait Noting: Send + Sync {
     fn note(&self, external_ref: String) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// The last instant at which a request of the attempt may leave.
+    fn use_until(&self) -> Timestamp;
+    /// How long it is until then.
+    fn time_left(&self) -> Duration;
 }
 
 impl Call {
@@ -48,6 +54,21 @@ impl Call {
     /// Which attempt this is, from 1. During a lookup: how many have been made.
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// The instant before which a request of this attempt must have left: the earliest of the attempt's timeout, the key's last
+    /// safe instant, the end of the approval, of the run's or the operation's time, and of this worker's lease as it
+    /// stands now. `None` during a lookup.
+    ///
+    /// The attempt is cut off then (the lease is renewed while it lasts, and cuts nothing off). A client that queues, connects
+    /// or retries by itself must give up by then: hand it this instant, or [`time_left`](Self::time_left) as its timeout.
+    pub fn use_until(&self) -> Option<Timestamp> {
+        self.noting.as_ref().map(|noting| noting.use_until())
+    }
+
+    /// How long it is until [`use_until`](Self::use_until).
+    pub fn time_left(&self) -> Option<Duration> {
+        self.noting.as_ref().map(|noting| noting.time_left())
     }
 
     /// The provider's id that an earlier attempt noted.

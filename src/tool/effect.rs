@@ -54,7 +54,7 @@ classes! {
     ModelCall
     /// Reads from the world.
     ReadOnly
-    /// Makes something that nobody is shown yet.
+    /// Makes something that nobody is shown yet. A second one is a duplicate: a draft is never made again blindly.
     Draft
     /// Changes the own system, with an expected version.
     InternalMutation

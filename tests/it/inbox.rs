@@ -83,16 +83,68 @@ macro_rules! on {
             assert_eq!((now, before, ran.load(Ordering::SeqCst)), (1, 7, 1), "{all:?}");
         }
 
-        // A closure that ends the transaction, whatever it begins then, has processed nothing: the message is not taken for done.
+        /// Enters a line, and ends the transaction.
+        fn enters_and<'c>(db: &'c mut Own, sql: &'static str) -> BoxFuture<'c, Result<i64, sqlx::Error>> {
+            Box::pin(async move {
+                enter(db, 1).await?;
+                ends(db, sql).await
+            })
+        }
+
+        async fn entries(own: &mut Own) -> i64 {
+            sqlx::query_scalar("SELECT count(*) FROM entry").fetch_one(own).await.unwrap()
+        }
+
+        // What it committed is durable: a second run of it would be a second effect. Whatever it begins then, the message is not
+        // taken for processed.
         #[tokio::test]
-        async fn a_closure_that_ends_the_transaction_is_found_out() {
-            let (_place, executor, _own) = $open.await;
-            for sql in ["COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN"] {
-                let ended = executor.process_once(&TENANT, "billing", sql, |db: &mut Own| ends(db, sql)).await;
-                let found = matches!(ended, Err(InboxError::Transaction(TransactionError::EndedInside)));
-                assert!(found, "{sql}: {ended:?}");
+        async fn a_closure_that_ends_the_transaction_is_run_once_and_asked_about() {
+            let (_place, executor, mut own) = $open.await;
+            let endings = [("COMMIT", 1), ("ROLLBACK", 0), ("COMMIT; BEGIN", 1), ("ROLLBACK; BEGIN", 0)];
+            for (sql, left) in endings {
+                let before = entries(&mut own).await;
+                let deliver = || executor.process_once(&TENANT, "billing", sql, |db: &mut Own| enters_and(db, sql));
+                let first = deliver().await.unwrap();
+                let Processed::SetAside(question) = first else { panic!("{sql}: {first:?}") };
+                for _ in 0..2 {
+                    assert_eq!(deliver().await.unwrap(), Processed::SetAside(question), "{sql}");
+                }
+                assert_eq!(process(&executor, sql).await, Processed::SetAside(question), "{sql}: nothing is run");
+                assert_eq!(entries(&mut own).await - before, left, "{sql}");
+                let asked = executor.escalations(&TENANT).await.unwrap();
+                let asked = asked.iter().find(|asked| asked.id == question).unwrap();
+                assert_eq!(asked.kind, EscalationKind::Unprocessed);
+                for part in ["ended the transaction itself", "Take the COMMIT", "`not_committed`", "`abandon`"] {
+                    assert!(asked.question.contains(part), "{sql}: {}", asked.question);
+                }
+                executor.resolve(&TENANT, question, Resolution::NotCommitted, "bob").await.unwrap();
+                assert!(matches!(process(&executor, sql).await, Processed::Now(_)), "{sql}: mended");
             }
-            assert_eq!(process(&executor, "ROLLBACK").await, Processed::Now(1));
+            assert_eq!(executor.escalations(&TENANT).await.unwrap(), []);
+        }
+
+        // The mark is written before the closure runs, and committed by its COMMIT: no crash comes in between.
+        #[tokio::test]
+        async fn a_process_that_dies_behind_the_commit_of_a_closure_does_not_repeat_it() {
+            let (_place, executor, mut own) = $open.await;
+            let entered = Arc::new(tokio::sync::Notify::new());
+            let inside = entered.clone();
+            let dies = executor.process_once::<Own, i64, sqlx::Error, _>(&TENANT, "billing", "a", move |db| {
+                Box::pin(async move {
+                    enters_and(db, "COMMIT").await?;
+                    inside.notify_one();
+                    std::future::pending().await
+                })
+            });
+            tokio::select! {
+                ended = dies => panic!("{ended:?}"),
+                () = entered.notified() => {}
+            }
+            let next = process(&executor, "a").await;
+            assert!(matches!(next, Processed::SetAside(_)), "{next:?}");
+            assert_eq!(entries(&mut own).await, 1);
+            let asked = executor.escalations(&TENANT).await.unwrap();
+            assert!(asked[0].question.contains("ended the transaction itself"), "{asked:?}");
         }
 
         // Nor one that takes the message's row away, by which the next delivery would be known.

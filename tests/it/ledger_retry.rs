@@ -76,9 +76,9 @@ fn what_may_have_reached_the_world_is_not_simply_sent_again() {
 // R-EXE-1: which effects leave a mark is decided by hand, class by class.
 #[test]
 fn effect_classes_carry_their_rules() {
-    use EffectClass::{Deletion, Draft, ModelCall, Notification, Payment, Pure, ReadOnly};
+    use EffectClass::{Deletion, ModelCall, Notification, Payment, Pure, ReadOnly};
     for effect in EffectClass::ALL {
-        assert_eq!(effect.repeatable(), matches!(effect, Pure | ModelCall | ReadOnly | Draft));
+        assert_eq!(effect.repeatable(), matches!(effect, Pure | ModelCall | ReadOnly));
         assert_eq!(effect.leaves_mark(), !effect.repeatable());
         assert_eq!(effect.needs_approval(), matches!(effect, Notification | Deletion));
         assert_eq!(effect.needs_reconcile(), effect == Payment);

@@ -70,6 +70,17 @@ async fn consume(tenant: &ForTenant, world: &World, process: Process) -> Result<
     Ok(told)
 }
 
+/// Makes the effect and commits it by itself, which no closure may.
+pub(crate) fn ends<'a>(tenant: &'a ForTenant, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
+    Box::pin(tenant.process_once("desk", message(id, version), move |db: &mut SqliteConnection| {
+        Box::pin(async move {
+            let heard = hear(db, id).await?;
+            db.execute("COMMIT").await.map_err(|error| error.to_string())?;
+            Ok(heard)
+        })
+    }))
+}
+
 async fn idle(ctx: Ctx, (): ()) -> Result<(), Failure> {
     ctx.step("nothing", &(), |()| ()).await
 }
@@ -98,6 +109,26 @@ pub(crate) fn simulation(process: Process, at_once: usize) -> Simulation {
         .check("it comes to an end", |end| {
             let is_over = !done(end).is_empty() || !end.succeeded();
             if is_over { Ok(()) } else { Err(format!("{:?}", end.heard("consumer"))) }
+        })
+}
+
+/// A consumer to whom one message is delivered again and again. It tells what it was answered, each answer once.
+pub(crate) fn redelivered(process: Process) -> Simulation {
+    Simulation::of(idle, ())
+        .beside("consumer", move |engine, world| async move {
+            let tenant = engine.tenant(Simulation::TENANT).unwrap();
+            let mut told = Vec::new();
+            for _ in 0..4 {
+                told.extend(process(&tenant, "placed", 0).await.map(|done| format!("{done:?}")));
+                world.clock().sleep(Duration::from_secs(1)).await;
+            }
+            told.dedup();
+            format!("done: {}", told.join("; "))
+        })
+        .check("the effect is made once", |end| match heard(end)?.as_slice() {
+            [] if done(end).is_empty() => Ok(()),
+            [_] => Ok(()),
+            heard => Err(format!("{heard:?}")),
         })
 }
 
@@ -179,4 +210,26 @@ fn an_answer_is_followed_wherever_it_is_crashed() {
         .explore();
     report.assert_ok();
     assert!(report.crashed_at().contains_key(&CrashPoint::AfterAnswer), "{report}");
+}
+
+// What a closure commits by itself is not committed again: not when the process dies behind that COMMIT, nor when a person is
+// about to be asked.
+#[test]
+fn a_closure_that_commits_is_run_once_wherever_it_is_crashed() {
+    let report = crate::sim::quick(redelivered(ends))
+        .check("somebody is asked, once", |end| match unprocessed(end).as_slice() {
+            [] if done(end).is_empty() => Ok(()),
+            [question] if question.question.contains("ended the transaction itself") => Ok(()),
+            questions => Err(format!("{questions:?}")),
+        })
+        .check("whoever asks again is told so", |end| match done(end).as_slice() {
+            [] => Ok(()),
+            [told] if told.contains("SetAside") && !told.contains("; ") => Ok(()),
+            told => Err(told.join("\n")),
+        })
+        .explore();
+    report.assert_ok();
+    for point in [CrashPoint::BeforeProcessed, CrashPoint::BeforeEscalation] {
+        assert!(report.crashed_at().contains_key(&point), "never died at {point}: {report}");
+    }
 }

@@ -20,6 +20,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::sim::{Blind, Looks, Naive, Replays, simulation, twice};
+use crate::sim_draft::{NaiveDraft, drafting};
+use crate::sim_permit::{Gated, forgetful};
 
 /// What is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,6 +284,24 @@ impl Clock for Hurried {
     }
 }
 
+/// A wall clock that stands still: no key, approval or time ever runs out, neither at the decision nor at the send.
+#[derive(Debug)]
+struct Standing(SimClock);
+
+impl Clock for Standing {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_767_225_600_000_000)
+    }
+
+    fn boot(&self) -> Boot {
+        self.0.boot()
+    }
+
+    fn sleep(&self, by: Duration) -> BoxFuture<'static, ()> {
+        self.0.sleep(by)
+    }
+}
+
 /// An engine with the mutation under the workflow of two calls.
 fn mutant<T>(mutation: Mutation, offer: Offer, tool: fn(Service) -> T) -> Simulation
 where
@@ -378,7 +398,11 @@ fn mutants() -> Vec<(String, Simulation, Rule)> {
         .map(|(mutation, simulation, rule)| (format!("{mutation:?}"), simulation, rule))
         .collect();
     mutants.push(("NoSettleTime".to_owned(), hurried, Rule::NoBlindRepeat));
+    let never_late = forgetful(Offer::ReplaysKey, Gated)
+        .engine(|engine, world| engine.clock(Standing(world.clock().clone())));
+    mutants.push(("NoPermitAtSend".to_owned(), never_late, Rule::NoBlindRepeat));
     mutants.push(("BlindRetry".to_owned(), simulation(Offer::Blind, Naive), Rule::SilentDuplicate));
+    mutants.push(("BlindDraft".to_owned(), drafting(Offer::Blind, NaiveDraft), Rule::SilentDuplicate));
     mutants
 }
 

@@ -76,10 +76,12 @@ impl Gates {
 pub(super) type Pass = Option<Box<Passed>>;
 
 /// See [`Pass`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Passed {
     tickets: Vec<Ticket>,
     taken: Option<Taken>,
+    /// When the operation's time to be sent is over, if that is limited.
+    pub(super) deadline: Option<Timestamp>,
 }
 
 impl Passed {
@@ -137,7 +139,7 @@ impl Core {
         };
         Ok(Ok(match self.queue_up(op, patience).await? {
             Turn::Go(None) => {
-                Turn::Go(taken.map(|taken| Box::new(Passed { tickets: Vec::new(), taken: Some(taken) })))
+                Turn::Go(taken.map(|taken| Box::new(Passed { taken: Some(taken), ..Passed::default() })))
             }
             Turn::Go(Some(passed)) => Turn::Go(Some(Box::new(Passed { taken, ..*passed }))),
             later @ Turn::Later(_) => later,
@@ -163,7 +165,7 @@ impl Core {
                 Entered::Closed => return Err(ExecError::Closed { key: op.key.to_string() }),
             }
         }
-        Ok(Turn::Go(Some(Box::new(Passed { tickets, taken: None }))))
+        Ok(Turn::Go(Some(Box::new(Passed { tickets, ..Passed::default() }))))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a run has left of its budget. The records count for ever; this counts while the run is carried out.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::ledger::{Budget, Price, Spent, UsedUp};
@@ -17,6 +18,16 @@ impl Purse {
     /// Of a run that was begun then and has spent so much by its records.
     pub(crate) fn new(budget: Budget, since: Timestamp, spent: Spent) -> Arc<Self> {
         Arc::new(Self { budget, since, spent: Mutex::new(spent) })
+    }
+
+    /// How long after its beginning the run may call anything.
+    pub(in crate::exec) fn within(&self) -> Option<Duration> {
+        self.budget.time()
+    }
+
+    /// The instant from which the run calls nothing any more.
+    pub(in crate::exec) fn until(&self) -> Option<Timestamp> {
+        self.within().map(|within| self.since.after(within))
     }
 
     /// Whether one more attempt may be made.

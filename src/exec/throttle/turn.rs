@@ -34,7 +34,13 @@ impl Carrier {
             (patience, left) => patience.or(left),
         };
         match core.turn(op, found.map_or(0, |record| record.attempts), patience).await? {
-            Ok(Turn::Go(pass)) => Ok(Ok(pass)),
+            Ok(Turn::Go(mut pass)) => {
+                if within.is_some() {
+                    let left = within.unwrap_or_default().saturating_sub(self.waited(found));
+                    pass.get_or_insert_default().deadline = Some(core.now().after(left));
+                }
+                Ok(Ok(pass))
+            }
             Ok(Turn::Later(wait)) if left.is_some_and(|left| wait > left) => {
                 self.used_up(found, &expired()).await.map(Err)
             }
@@ -84,7 +90,9 @@ impl Carrier {
         let (core, op, failure) = (&self.core, &self.op, used_up.failure());
         tracing::info!(tenant = %op.tenant, key = %op.key, budget = used_up.budget(), "a budget is used up");
         let is_as_it_was = match found {
-            Some(record) if record.not_before.is_some() => give_up(core, op, record, failure.clone()).await?,
+            Some(record) if record.not_before.is_some() => {
+                give_up(core, op, record, failure.clone()).await?.is_some()
+            }
             None if matches!(used_up, UsedUp::OperationTime { .. }) => {
                 unsent(core, op, failure.clone(), None).await?
             }

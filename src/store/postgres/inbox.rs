@@ -9,12 +9,12 @@ use sqlx::query::Query;
 
 use super::commit::BEGIN;
 use super::connect::within;
-use super::transaction::{carry_on, is_aborted, server_limit};
+use super::transaction::{carry_on, is_aborted, is_begun, server_limit};
 use super::{Columns, Fate, Postgres, StoreError, TransactionError, escaped, failure, fate};
 use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
-use crate::store::inbox::{Counted, Delivery, Known, OUTDATED, PROCESSED};
+use crate::store::inbox::{Counted, Delivery, Known, OUTDATED, PROCESSED, SetAside};
 
 /// A try is counted before it is made, and its commit does not wait for the disk: a process that is killed leaves the count
 /// behind all the same, and only a server that fails may take it back. A delivery that is being processed holds the row;
@@ -24,18 +24,19 @@ const COUNT: &str = "WITH fast AS (SELECT set_config('synchronous_commit', 'off'
                      FROM fast \
                      ON CONFLICT (tenant, consumer, message) DO UPDATE SET \
                      tries = inbox.tries + CASE inbox.state WHEN 1 THEN 1 ELSE 0 END \
-                     RETURNING state, tries, result, detail, escalation";
+                     RETURNING state, tries, result, detail";
 
 /// The row as it is when nobody else holds it.
-const HOLD: &str = "SELECT state, tries, result, detail, escalation FROM inbox \
+const HOLD: &str = "SELECT state, tries, result, detail FROM inbox \
                     WHERE tenant = $1 AND consumer = $2 AND message = $3 FOR UPDATE";
 
-/// The same at the beginning of a transaction, whose settings it makes: what this process gives up, the server gives up, too;
-/// and a mark that goes with the transaction, by which a later statement knows that it is in this one.
-const HOLD_IN_TIME: &str = "SELECT state, tries, result, detail, escalation, set_config('statement_timeout', $4, true), \
-                            set_config('idle_in_transaction_session_timeout', $4, true), \
-                            set_config('counterfoil.begun', 'yes', true) FROM inbox \
-                            WHERE tenant = $1 AND consumer = $2 AND message = $3 FOR UPDATE";
+/// The first statement of a transaction takes the row, if the message may still be processed, and writes
+/// [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE). It makes the transaction's settings: what this process gives up, the
+/// server gives up, too; and a mark that goes with the transaction, by which a later statement knows that it is in this one.
+const TAKE: &str = "UPDATE inbox SET state = 5 WHERE tenant = $1 AND consumer = $2 AND message = $3 AND state = 1 \
+                    RETURNING set_config('statement_timeout', $4, true), \
+                    set_config('idle_in_transaction_session_timeout', $4, true), \
+                    set_config('counterfoil.begun', 'yes', true)";
 
 impl Postgres {
     /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
@@ -63,11 +64,14 @@ impl Postgres {
             return Ok(Err(known));
         }
         // Two that were counted at once: the first one to be here is processed.
-        let held = begin(connection, limit, delivery).await.map_err(|e| failure(&e))?;
-        if let Some(known) = held.and_then(|held| held.known(u32::MAX)) {
+        if !begin(connection, limit, delivery).await.map_err(|e| failure(&e))? {
             connection.execute("ROLLBACK").await.map_err(|e| failure(&e))?;
+            let found = bound(HOLD, delivery).fetch_all(&mut *connection).await;
+            let found = found.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))?;
             lent.give_back();
-            return Ok(Err(known));
+            let detail = "another delivery of this message, or an answer about it, came in between: have it delivered again";
+            let known = found.and_then(|found| found.known(u32::MAX));
+            return Ok(Err(known.ok_or_else(|| StoreError::Io { detail: detail.to_owned() })?));
         }
         let processed = if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
             finish(connection, delivery, OUTDATED, None).await?;
@@ -120,18 +124,20 @@ impl Postgres {
         Ok(tries.unwrap_or_default())
     }
 
-    /// It is set aside after so many tries, and asked about by this question, unless it is by another one. Returns which;
-    /// none if another delivery of it has been processed meanwhile.
+    /// Sets the message aside after so many tries, and names the question about it, unless it has one. Returns the question;
+    /// none if another delivery of the message has been processed meanwhile.
     pub(crate) async fn inbox_set_aside(
         &self,
         delivery: &Delivery,
         tries: i64,
+        why: &SetAside,
         question: EscalationId,
     ) -> Result<Option<EscalationId>, StoreError> {
-        let sql = "UPDATE inbox SET state = 4, tries = CASE WHEN state = 1 THEN $5 ELSE tries END, \
+        let sql = "UPDATE inbox SET state = greatest(state, $6), tries = CASE WHEN state = 1 THEN $5 ELSE tries END, \
                    escalation = coalesce(escalation, $4) \
-                   WHERE tenant = $1 AND consumer = $2 AND message = $3 AND state IN (1, 4) RETURNING escalation";
-        let found = self.change_inbox(bound(sql, delivery).bind(question.0).bind(tries)).await?;
+                   WHERE tenant = $1 AND consumer = $2 AND message = $3 AND state IN (1, 4, 5) RETURNING escalation";
+        let query = bound(sql, delivery).bind(question.0).bind(tries).bind(why.state());
+        let found = self.change_inbox(query).await?;
         Ok(found.map(EscalationId))
     }
 
@@ -162,14 +168,15 @@ fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Postgre
     query.bind(escaped(&delivery.consumer).into_owned()).bind(escaped(&delivery.message).into_owned())
 }
 
+/// Whether the message may still be processed, and is this transaction's.
 async fn begin(
     connection: &mut PgConnection,
     limit: Duration,
     delivery: &Delivery,
-) -> Result<Option<Counted>, sqlx::Error> {
+) -> Result<bool, sqlx::Error> {
     connection.execute(BEGIN).await?;
-    let held = bound(HOLD_IN_TIME, delivery).bind(server_limit(limit).to_string());
-    held.fetch_all(connection).await?.first().map(read).transpose()
+    let taken = bound(TAKE, delivery).bind(server_limit(limit).to_string());
+    Ok(!taken.fetch_all(connection).await?.is_empty())
 }
 
 fn read(row: &PgRow) -> Result<Counted, sqlx::Error> {
@@ -180,7 +187,6 @@ fn read(row: &PgRow) -> Result<Counted, sqlx::Error> {
         tries: row.try_get(1)?,
         result: text(2)?.and_then(|text| super::unescaped(&text).map(Into::into)),
         detail: text(3)?.and_then(|text| super::unescaped(&text).map(Into::into)),
-        escalation: row.try_get(4)?,
     })
 }
 
@@ -210,11 +216,14 @@ async fn finish<E>(
     result: Option<&Payload>,
 ) -> Result<(), TransactionError<E>> {
     let sql = "UPDATE inbox SET state = $4, result = $5 WHERE tenant = $1 AND consumer = $2 AND message = $3 \
-               AND state = 1 AND current_setting('counterfoil.begun', true) = 'yes'";
+               AND state = 5 AND current_setting('counterfoil.begun', true) = 'yes'";
     let query = bound(sql, delivery).bind(state);
     let finished = query.bind(result.map(|result| escaped(result.as_str()).into_owned()));
-    match finished.execute(connection).await {
+    match finished.execute(&mut *connection).await {
         Ok(done) if done.rows_affected() == 1 => Ok(()),
+        Ok(_) if is_begun(connection).await.map_err(|e| failure(&e))? => {
+            Err(StoreError::Io { detail: "the closure took the message's row away".to_owned() }.into())
+        }
         Ok(_) => Err(TransactionError::EndedInside),
         // One of its statements failed, and PostgreSQL rolls everything back, whatever COMMIT answers.
         Err(error) if is_aborted(&error) => Err(TransactionError::Spoilt { detail: error.to_string() }),

@@ -231,13 +231,19 @@ where
         Ok(worked) => return Ok(worked),
         Err(failed) => failed,
     };
-    let marked = sqlx::query_scalar("SELECT current_setting('counterfoil.begun', true) = 'yes'");
-    match marked.fetch_one(connection).await {
-        Ok(Some(true)) => Err(TransactionError::Closure(failed)),
-        Ok(_) => Err(TransactionError::EndedInside),
+    match is_begun(connection).await {
+        Ok(true) => Err(TransactionError::Closure(failed)),
+        Ok(false) => Err(TransactionError::EndedInside),
         Err(error) if is_aborted(&error) => Err(TransactionError::Closure(failed)),
         Err(error) => Err(failure(&error).into()),
     }
+}
+
+/// Whether the transaction that was begun with its mark is still open.
+pub(super) async fn is_begun(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let marked = sqlx::query_scalar("SELECT current_setting('counterfoil.begun', true) = 'yes'");
+    let marked: Option<bool> = marked.fetch_one(connection).await?;
+    Ok(marked == Some(true))
 }
 
 async fn in_time<T, E, F>(

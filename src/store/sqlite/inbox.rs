@@ -14,7 +14,7 @@ use super::{Columns, Sqlite, StoreError, failure};
 use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
-use crate::store::inbox::{Counted, Delivery, Known, OUTDATED, PROCESSED};
+use crate::store::inbox::{Counted, Delivery, ENDED_INSIDE, Known, OUTDATED, PROCESSED, SetAside};
 use crate::store::transaction::TransactionError;
 
 /// A try is counted before it is made. The second row of a message is the first one, with one more try.
@@ -22,7 +22,7 @@ const COUNT: &str = "INSERT INTO inbox (tenant, consumer, message, state, tries,
                      VALUES (?, ?, ?, 1, 1, ?) \
                      ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + (state = 1)";
 /// What is known of a message. Nobody else writes in between: the writer is held.
-const KNOWN: &str = "SELECT state, tries, result, detail, escalation FROM inbox \
+const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
                      WHERE tenant = ? AND consumer = ? AND message = ?";
 
 impl Sqlite {
@@ -74,15 +74,16 @@ impl Sqlite {
         failed(&mut *self.settled().await?, delivery, detail).await
     }
 
-    /// It is set aside after so many tries, and asked about by this question, unless it is by another one. Returns which;
-    /// none if another delivery of it has been processed meanwhile.
+    /// Sets the message aside after so many tries, and names the question about it, unless it has one. Returns the question;
+    /// none if another delivery of the message has been processed meanwhile.
     pub(crate) async fn inbox_set_aside(
         &self,
         delivery: &Delivery,
         tries: i64,
+        why: &SetAside,
         question: EscalationId,
     ) -> Result<Option<EscalationId>, StoreError> {
-        set_aside(&mut *self.settled().await?, delivery, tries, question).await
+        set_aside(&mut *self.settled().await?, delivery, tries, why, question).await
     }
 
     /// Somebody has answered this question: it may be tried again, from the first time on.
@@ -131,6 +132,7 @@ where
         finish(connection, delivery, OUTDATED, None).await?;
         return Ok(Err(Known::Outdated));
     }
+    finish(connection, delivery, ENDED_INSIDE, None).await?; // unless the end of this function overwrites it
     let (value, result) = carry_out(connection, limit, clock, work).await?;
     finish(connection, delivery, PROCESSED, Some(&result)).await?;
     Ok(Ok(value))
@@ -150,11 +152,14 @@ pub(crate) async fn set_aside(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
     tries: i64,
+    why: &SetAside,
     question: EscalationId,
 ) -> Result<Option<EscalationId>, StoreError> {
-    let sql = "UPDATE inbox SET state = 4, tries = iif(state = 1, ?5, tries), escalation = coalesce(escalation, ?4) \
-               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4)";
-    let found = change(connection, bound(sql, delivery).bind(question.0).bind(tries), delivery).await?;
+    let sql = "UPDATE inbox SET state = max(state, ?6), tries = iif(state = 1, ?5, tries), \
+               escalation = coalesce(escalation, ?4) \
+               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4, 5)";
+    let query = bound(sql, delivery).bind(question.0).bind(tries).bind(why.state());
+    let found = change(connection, query, delivery).await?;
     Ok(found.and_then(|(_, asked)| asked).map(EscalationId))
 }
 
@@ -178,7 +183,8 @@ async fn change(
     if changed.rows_affected() == 0 {
         return Ok(None);
     }
-    let row = bound(KNOWN, delivery).fetch_optional(connection).await.map_err(|e| failure(&e))?;
+    let sql = "SELECT tries, escalation FROM inbox WHERE tenant = ? AND consumer = ? AND message = ?";
+    let row = bound(sql, delivery).fetch_optional(connection).await.map_err(|e| failure(&e))?;
     row.map(|row| Ok((row.try_get("tries")?, row.try_get("escalation")?)))
         .transpose()
         .map_err(|e: sqlx::Error| failure(&e))
@@ -191,13 +197,7 @@ fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Sqlite,
 
 fn read(row: &SqliteRow) -> Result<Counted, StoreError> {
     let mut c = Columns::of("inbox", row);
-    Ok(Counted {
-        state: c.take()?,
-        tries: c.take()?,
-        result: c.take()?,
-        detail: c.take()?,
-        escalation: c.take()?,
-    })
+    Ok(Counted { state: c.take()?, tries: c.take()?, result: c.take()?, detail: c.take()? })
 }
 
 /// The consumer has this version of the aggregate or a newer one. Otherwise it has this one from now on.

@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 56] = [
+const HOT: [(&str, &[&str]); 57] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -121,6 +121,7 @@ const HOT: [(&str, &[&str]); 56] = [
     ),
     ("AND kind = $2 AND open AND id > $3", &["document_open on document", "AND (id > $3)"]),
     ("SELECT min(due_at) FROM outbox_aggregate", &["outbox_due on outbox_aggregate"]),
+    ("UPDATE inbox SET state = 5", &["inbox_pkey on inbox", "(message = $3)"]),
     ("UPDATE inbox SET state = $4, result", &["inbox_pkey on inbox", "(message = $3)"]),
     ("FROM queue WHERE name = $1", &["queue_pkey on queue", "name = $1"]),
     ("SELECT tenant, queue_key, count(*)", &["run_admitted on run", "queue = $2"]),

@@ -1,0 +1,57 @@
+//! What an attempt needs at the instant of its send, and what becomes of one that is not sent because a need has run out.
+
+use std::time::Duration;
+
+use super::attempt::{Ambiguous, Ended, Permit, fail, give_up};
+use super::core::{Core, refused};
+use super::operation::Operation;
+use super::outcome::ExecError;
+use crate::clock::Boot;
+use crate::ledger::{ErrorKind, Need, Needs, Record, UsedUp};
+use crate::store::Refusal;
+use crate::tool::ToolError;
+
+/// What a permit needs from now on.
+pub(super) fn needs(core: &Core, op: &Operation, permit: &Permit) -> Needs {
+    let contract = &op.tool.spec().contract;
+    let collides = contract.class.collides();
+    Needs {
+        key: if collides { contract.key_safe_from(permit.key_since) } else { None },
+        approval: op.approval.as_ref().and_then(|approval| approval.expires_at),
+        lease: core.lease_until(),
+        operation_time: permit.pass.as_ref().and_then(|passed| passed.deadline),
+        run_time: op.purse.as_ref().and_then(|purse| purse.until()),
+    }
+}
+
+/// Records that the attempt was not sent. It leaves an earlier attempt of unknown outcome as it was: what became of that one
+/// is decided anew.
+pub(super) async fn withheld(
+    core: &Core,
+    op: &Operation,
+    record: Box<Record>,
+    need: Need,
+    unsettled: Option<Boot>,
+) -> Result<Ended, ExecError> {
+    tracing::info!(tenant = %op.tenant, key = %op.key, why = need.words(), "not sent");
+    let is_over = matches!(need, Need::OperationTime | Need::RunTime);
+    if record.in_doubt {
+        let cut = unsettled.unwrap_or_else(|| core.clock.boot());
+        return Ok(Ended::Ambiguous(Ambiguous { hopeless: is_over, ..Ambiguous::new(record, cut) }));
+    }
+    let allowed = |limit: Option<Duration>| limit.unwrap_or_default();
+    let used_up = match need {
+        Need::OperationTime => UsedUp::OperationTime { allowed: allowed(op.tool.spec().quota.within) },
+        Need::RunTime => {
+            UsedUp::RunTime { allowed: allowed(op.purse.as_ref().and_then(|purse| purse.within())) }
+        }
+        Need::Key | Need::Approval | Need::Lease => {
+            let approval = need == Need::Approval;
+            let kind = if approval { ErrorKind::ApprovalMissing } else { ErrorKind::TimeoutBeforeEffect };
+            let error = ToolError::new(kind, format!("nothing was sent: {}", need.words()));
+            return fail(core, op, &record, error).await;
+        }
+    };
+    let failed = give_up(core, op, &record, used_up.failure()).await?;
+    failed.map(Ended::Failed).ok_or_else(|| refused(&op.key, Refusal::Stale))
+}

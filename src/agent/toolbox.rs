@@ -12,7 +12,7 @@ use super::schema::Schema;
 use crate::id::RunId;
 use crate::ledger::{Approval, Key, RequestHash};
 use crate::payload::{Payload, PayloadError, hex, parse};
-use crate::tool::{Prepared, Registry, Tool, Unprepared};
+use crate::tool::{Prepared, Registry, Tool, Unprepared, stable_key};
 
 /// A tool of the box.
 pub(super) struct Offered {
@@ -128,7 +128,7 @@ impl<'a> Toolbox<'a> {
         })?;
         // As the tool reads it: what it passes over makes no other call.
         let request = tool.request(None).map_err(|e| e.to_string())?.0;
-        let key = tool.key().unwrap_or_else(|| {
+        let key = stable_key(&*tool).map_err(|e| e.to_string())?.unwrap_or_else(|| {
             let hash = RequestHash::of(&offered.name, &request);
             let turn = if offered.anew { format!("/{turn}") } else { String::new() };
             Key::in_run(&offered.name, run.0, run.1, format!("{agent}{turn}/{}", hex(&hash.digest)))

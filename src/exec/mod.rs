@@ -76,7 +76,7 @@ use crate::id::{EscalationId, Tenant};
 use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Retired, Store as _, Ticket};
-use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical};
+use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical, stable_key};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
 const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -142,7 +142,10 @@ impl Executor {
             self.core.registry.find(&tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.clone() })?;
         let input = Payload::of(&input)?.within(&self.core.limits)?;
         let prepared = self.core.registry.untyped(unprepared, &input)?;
-        let key = key.or_else(|| prepared.key()).ok_or(ExecError::NoKey { tool })?;
+        let key = match key {
+            Some(key) => key,
+            None => stable_key(&*prepared)?.ok_or(ExecError::NoKey { tool })?,
+        };
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
         let asker = Asker { owner, approval, ..Asker::default() };
         let op = Operation::prepare(&self.core, &tenant, prepared, &key, asker).await?;
@@ -159,7 +162,7 @@ impl Executor {
         let tool = || T::NAME.to_owned();
         let typed =
             self.core.registry.typed::<T>(input).ok_or_else(|| ExecError::UnknownTool { tool: tool() })?;
-        let key = typed.key().ok_or_else(|| ExecError::NoKey { tool: tool() })?;
+        let key = stable_key(&*typed)?.ok_or_else(|| ExecError::NoKey { tool: tool() })?;
         let asker = Asker { approval, ..Asker::default() };
         let op = Operation::prepare(&self.core, tenant, typed, &key, asker).await?;
         self.durable(op, Wait::ForOutcome).await

@@ -9,6 +9,7 @@ use crate::id::{EscalationId, RecordId};
 use crate::ledger::{ApprovalError, Basis, Diff, KeyError, RecordedFailure, Was};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{Refusal, StoreError};
+use crate::tool::UnstableKey;
 
 /// What the ledger answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +112,9 @@ pub enum ExecError {
     /// The key was refused.
     #[error("nothing was recorded or sent: {0}")]
     Key(#[from] KeyError),
+    /// The tool made two keys of one input.
+    #[error("nothing was recorded or sent: {0}")]
+    UnstableKey(#[from] UnstableKey),
     /// The payload was refused.
     #[error("nothing was recorded or sent: {0}")]
     Payload(#[from] PayloadError),

@@ -12,7 +12,7 @@ use crate::id::{EscalationId, RunId};
 use crate::ledger::{Due, Event, OperationKey, Owner, Record, State, Undone, Was, apply, due};
 use crate::payload::Payload;
 use crate::store::{Escalation, Refusal, RunState, Store as _, Verdict};
-use crate::tool::Undoing;
+use crate::tool::{Undoing, stable_key};
 
 /// What became of an effect that was to be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ async fn compensation(
 ) -> Result<Option<Operation>, ExecError> {
     let Some(undo) = core.registry.undo_of(record.operation.as_str()) else { return Ok(None) };
     let prepared = core.registry.hand_out(undo.with(request(core, record, surplus).await?)?);
-    let key = prepared.key().ok_or_else(|| refused(&record.key, Refusal::Stale))?; // it always has one
+    let key = stable_key(&*prepared)?.ok_or_else(|| refused(&record.key, Refusal::Stale))?; // it always has one
     let owner = Owner { run: record.owner.run, turn: record.owner.turn, ..Owner::default() };
     let asker = Asker { owner, ..Asker::default() };
     Operation::prepare(core, &record.tenant, prepared, &key, asker).await.map(Some)

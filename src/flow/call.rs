@@ -16,10 +16,10 @@ use super::replay::{Kind, Recorded};
 use crate::exec::{
     Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
 };
-use crate::ledger::{Approval, Key, KeyError, OperationKey, Owner, Record, State};
+use crate::ledger::{Approval, Key, KeyError, OperationKey, Owner, Record, State, escaped};
 use crate::payload::Stored;
 use crate::store::{EscalationKind, Store as _};
-use crate::tool::{NeedsApproval, Prepared, Tool, effect};
+use crate::tool::{NeedsApproval, Prepared, Tool, effect, stable_key};
 
 /// The call has no approval (yet).
 #[derive(Debug)]
@@ -61,7 +61,8 @@ impl Ctx {
 }
 
 impl<T: Tool, A> ToolCall<T, A> {
-    /// Which call of this tool it is: needed for tools without a key of which several are open at once.
+    /// Which call of this tool it is: needed for tools without a key of which several are open at once. A call with an
+    /// id is never the same as a call without one.
     #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
     pub fn id(mut self, id: impl ToString) -> Self {
         self.id = Some(id.to_string());
@@ -82,7 +83,10 @@ impl<T: Tool, A> ToolCall<T, A> {
             let Some(tool) = ctx.live.engine.core.registry.typed::<T>(input) else {
                 return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
             };
-            let key = key.or_else(|| tool.key());
+            let key = match key {
+                Some(key) => Some(key),
+                None => stable_key(&*tool).map_err(|error| misuse(error.to_string()))?,
+            };
             let answer = call(&ctx, tool, key, id, approval).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
@@ -260,8 +264,13 @@ fn identify(ctx: &Ctx, tool: &str, key: Option<Key>, id: Option<String>) -> Resu
         };
         return Ok((ctx.live.open(ctx.turn, Kind::Call, tool, Some(id))?, key));
     }
-    let open = ctx.live.open(ctx.turn, Kind::Call, tool, id)?;
-    let key = Key::in_run(tool, ctx.live.named_after(), ctx.turn, open.identity.id.clone());
+    // Escaped, because identities of calls with a key are such keys: no id is one of them.
+    let open = ctx.live.open(ctx.turn, Kind::Call, tool, id.as_deref().map(escaped))?;
+    let (run, turn) = (ctx.live.named_after(), ctx.turn);
+    let key = match id {
+        Some(id) => Key::in_run(tool, run, turn, id),
+        None => Key::nth_in_run(tool, run, turn, open.identity.nth()),
+    };
     match revised(ctx, key) {
         Ok((key, _)) => Ok((open, key)),
         Err(failure) => Err(open.failed(failure)),

@@ -37,7 +37,8 @@ impl std::fmt::Debug for Ctx {
     }
 }
 
-/// The name of a step, with an id where several of one name are open at once.
+/// The name of a step, with an id where several of one name are open at once. A use with an id is never the same as a
+/// use without one.
 #[derive(Clone, Debug)]
 pub struct Label {
     pub(super) name: String,

@@ -77,7 +77,8 @@ impl Live {
             &core.namespace,
             self.tenant.as_str(),
             &self.id.to_string(),
-            &identity.place(),
+            &identity.name,
+            &identity.in_turn(),
             &aggregate,
             &crate::payload::hex(&payload.digest().0),
         ]);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::again::Again;
 use crate::clock::Timestamp;
 use crate::id::RecordId;
-use crate::ledger::{OperationKey, RequestHash};
+use crate::ledger::{OperationKey, RequestHash, escaped};
 use crate::payload::Stored;
 use crate::store::{History, PastCall, PastStep, PastUse, Signal, StepKind};
 
@@ -86,14 +86,35 @@ impl Kind {
 }
 
 impl Identity {
+    /// The id that a use without an id gets from its ordinal: one that no use with an id has.
+    pub(super) fn generated(nth: u64) -> String {
+        format!("~{nth}")
+    }
+
+    /// The id of a use whose id is given.
+    pub(super) fn given(id: String) -> String {
+        if id.starts_with('~') { format!("~{id}") } else { id }
+    }
+
+    /// A person who says `asked` may mean the use with this id: by the id that the code gives, by the ordinal of a use
+    /// without one, or by the key of a call.
+    pub(super) fn is_called(id: &str, asked: &str) -> bool {
+        id == asked || id.strip_prefix('~') == Some(asked) || id == escaped(asked)
+    }
+
+    /// The ordinal of a use without an id, or the id of another one.
+    pub(super) fn nth(&self) -> &str {
+        self.id.strip_prefix('~').unwrap_or(&self.id)
+    }
+
     /// Its id, told apart from those of other turns: for what is known by it outside of the run's own history.
     pub(super) fn in_turn(&self) -> String {
         if self.turn == 0 { self.id.clone() } else { format!("~turn:{}/{}", self.turn, self.id) }
     }
 
-    /// Its name and its id.
+    /// Its name and its id. The first `/` ends the name.
     pub(super) fn place(&self) -> String {
-        format!("{}/{}", self.name, self.in_turn())
+        format!("{}/{}", self.name.replace('%', "%25").replace('/', "%2F"), self.in_turn())
     }
 
     /// The child that was begun, the signal that was sent or the event that was emitted, if it is such a checkpoint.
@@ -120,7 +141,11 @@ impl Identity {
 
 impl std::fmt::Display for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {:?} #{}", self.kind.name(), self.name, self.id)
+        let (kind, name) = (self.kind.name(), &self.name);
+        match self.id.strip_prefix('~') {
+            Some(nth) => write!(f, "{kind} {name:?} #{nth}"),
+            None => write!(f, "{kind} {name:?} with id {:?}", self.id),
+        }
     }
 }
 

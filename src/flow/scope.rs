@@ -37,7 +37,9 @@ impl Ctx {
         let scope = Scope(Some(self.open(Kind::Scope, label)?));
         let Some(open) = &scope.0 else { unreachable!("it is closed when it is dropped") };
         let _behind = open.behind();
-        work(format!("{}#{}", open.identity.name, open.identity.id)).await
+        // The first `#` ends the name.
+        let name = open.identity.name.replace('%', "%25").replace('#', "%23");
+        work(format!("{name}#{}", open.identity.id)).await
     }
 }
 

@@ -89,7 +89,8 @@ impl ForTenant {
             return Ok(false);
         }
         let history = group.run_history(&tenant, run, Turns::between(turn, turn)).await?;
-        let wait = Identity { turn, kind: Kind::Signal, name: name.to_owned(), id: id.to_owned() };
+        let wait =
+            Identity { turn, kind: Kind::Signal, name: name.to_owned(), id: Identity::given(id.to_owned()) };
         let dropped = |past: &PastStep| {
             past.kind == StepKind::Abandoned && past.name == wait.abandoned_name() && past.id == wait.id
         };

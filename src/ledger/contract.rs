@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::effect::EffectClass;
+use super::key::OperationKey;
 use super::retention::Retention;
 use super::retry::RetryPolicy;
 use super::sight::Sight;
@@ -211,7 +212,7 @@ impl Contract {
         if self.class.needs_lookup() && self.lookup == LookupOffer::None {
             return Err(ContractError::NoLookup { class: self.class });
         }
-        if self.key_max_len < 22 {
+        if self.key_max_len < OperationKey::WIRE_MIN {
             return Err(ContractError::KeyTooShort { characters: self.key_max_len });
         }
         let horizon = retry.horizon();
@@ -286,7 +287,7 @@ pub enum ContractError {
         class: ContractClass,
     },
     /// Too few characters for a key that cannot collide.
-    #[error("keys of {characters} characters cannot be unique: the provider must allow at least 22")]
+    #[error("keys of {characters} characters cannot be unique: the provider must allow at least 25")]
     KeyTooShort {
         /// What was declared.
         characters: usize,

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use crate::id::{RunId, Tenant};
@@ -53,6 +51,7 @@ enum Part {
     Run,
     Turn,
     Step,
+    Nth,
 }
 
 impl Key {
@@ -88,11 +87,20 @@ impl Key {
         Self::of(kind).with(Part::Derived, hex(&hasher.finalize()))
     }
 
-    /// The identity of a call inside one run, for tools that have no key of their own.
-    pub(crate) fn in_run(kind: impl Into<String>, run: RunId, turn: u32, step: impl Into<String>) -> Self {
+    /// The identity of a call inside one run, for tools that have no key of their own: by the id that the run's code
+    /// gave the call.
+    pub(crate) fn in_run(kind: impl Into<String>, run: RunId, turn: u32, id: impl Into<String>) -> Self {
+        Self::within(kind, run, turn).with(Part::Step, id)
+    }
+
+    /// The same by the ordinal of the call. No id that was given renders alike.
+    pub(crate) fn nth_in_run(kind: impl Into<String>, run: RunId, turn: u32, nth: &str) -> Self {
+        Self::within(kind, run, turn).with(Part::Nth, nth)
+    }
+
+    fn within(kind: impl Into<String>, run: RunId, turn: u32) -> Self {
         let key = Self::of(kind).with(Part::Run, run.to_string());
-        let key = if turn > 0 { key.with(Part::Turn, turn.to_string()) } else { key };
-        key.with(Part::Step, step)
+        if turn > 0 { key.with(Part::Turn, turn.to_string()) } else { key }
     }
 
     /// The operation type.
@@ -162,7 +170,8 @@ impl Key {
                 Part::Derived => ("derived", ":~sha256:"),
                 Part::Run => ("run", ":~"),
                 Part::Turn => ("turn", ":~turn:"),
-                Part::Step => ("step", ":"),
+                Part::Step => ("id", ":"),
+                Part::Nth => ("ordinal", ":~"),
             };
             text.push_str(marker);
             escape(name, value, &mut text)?;
@@ -180,6 +189,14 @@ impl Key {
         }
         Ok(OperationKey(text.into()))
     }
+}
+
+/// An id as a key has it: without `:`, which separates the parts of a key, and `~`, which marks what the engine put there.
+pub(crate) fn escaped(id: &str) -> String {
+    let mut text = String::with_capacity(id.len());
+    // What cannot be in a key at all is refused when the key is rendered.
+    let _ = escape("id", id, &mut text);
+    text
 }
 
 /// `:` separates, `~` marks what the engine itself put there, `%` escapes: none of them survives in a part.
@@ -219,18 +236,22 @@ impl OperationKey {
         Self(text.into())
     }
 
-    /// The key as it goes downstream (KEY-7): at most `max` characters of `[A-Za-z0-9_-]`, so that it fits
-    /// a header, a URL and the limits in use (25, 36, 64, 255). It is a hash, never a cut: keys with a common
-    /// prefix stay distinct. `namespace` keeps two deployments that share a provider account apart.
+    /// The key as it goes downstream: at most `max` characters, so that it fits a header, a URL and the limits in use
+    /// (25, 36, 64, 255). It is a hash, never a cut: keys with a common prefix stay distinct. Its letters are lower case,
+    /// because some providers and some database collations take `a` and `A` for one. `namespace` keeps two deployments
+    /// that share a provider account apart.
     ///
     /// # Errors
-    /// [`KeyError::WireTooShort`] below 22 characters, which would leave fewer than 128 bits.
+    /// [`KeyError::WireTooShort`] below [`Self::WIRE_MIN`] characters.
     pub fn wire(&self, namespace: &str, tenant: &Tenant, max: usize) -> Result<String, KeyError> {
-        if max < 22 {
+        if max < Self::WIRE_MIN {
             return Err(KeyError::WireTooShort { max });
         }
         Ok(self.wire_within(namespace, tenant, max))
     }
+
+    /// The fewest characters that a provider must take: 25 of base 36 hold 129 bits.
+    pub const WIRE_MIN: usize = 25;
 
     /// The same, for a length that was checked when the tool was registered.
     pub(crate) fn wire_within(&self, namespace: &str, tenant: &Tenant, max: usize) -> String {
@@ -240,14 +261,26 @@ impl OperationKey {
             hasher.update(text);
         }
         let digest = hasher.finalize();
-        if max < 64 {
-            let mut text = URL_SAFE_NO_PAD.encode(digest);
-            text.truncate(max);
-            text
-        } else {
-            hex(&digest)
-        }
+        if max < 64 { base36(&digest.into(), max) } else { hex(&digest) }
     }
+}
+
+/// A digest in base 36, the lowest digit first, so that each digit of a shortened text is equally distributed: 50 digits,
+/// or the first `max` of them.
+#[allow(clippy::cast_possible_truncation, reason = "`rest` is below 36, and so the quotient is below 256")]
+fn base36(digest: &[u8; 32], max: usize) -> String {
+    const DIGITS: usize = 50; // 36^50 > 2^256
+    let mut number = *digest;
+    let mut text = String::with_capacity(max.min(DIGITS));
+    for _ in 0..max.min(DIGITS) {
+        let rest = number.iter_mut().fold(0, |rest: u32, byte| {
+            let part = rest << 8 | u32::from(*byte);
+            *byte = (part / 36) as u8;
+            part % 36
+        });
+        text.extend(char::from_digit(rest, 36));
+    }
+    text
 }
 
 impl fmt::Display for OperationKey {
@@ -281,7 +314,7 @@ pub enum KeyError {
         max: usize,
     },
     /// The provider allows too few characters for a key that cannot collide.
-    #[error("a key of {max} characters cannot be unique: the provider must allow at least 22")]
+    #[error("a key of {max} characters cannot be unique: the provider must allow at least 25")]
     WireTooShort {
         /// What the provider allows.
         max: usize,

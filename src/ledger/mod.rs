@@ -38,6 +38,7 @@ pub use diff::{Diff, diff};
 pub use effect::{Divergence, EffectClass};
 pub use guarantee::{WorstCase, on_unknown};
 pub use hash::RequestHash;
+pub(crate) use key::escaped;
 pub use key::{Key, KeyError, OperationKey, Scope};
 pub use permit::{Need, Needs};
 pub use quota::{Quota, Throttle};

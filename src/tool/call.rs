@@ -34,7 +34,7 @@ pub(crate) trait Noting: Send + Sync {
 }
 
 impl Call {
-    /// The key as it goes downstream: the same in every attempt, `[A-Za-z0-9_-]`, within the length that the
+    /// The key as it goes downstream: the same in every attempt, `[0-9a-z]`, within the length that the
     /// contract declares. For an `Idempotency-Key` header, a client reference, or the provider's own field.
     pub fn key(&self) -> &str {
         self.wire_key

@@ -28,7 +28,8 @@ pub use dynamic::DynamicTool;
 pub(crate) use dynamic::Once;
 pub use error::{Done, ToolError};
 pub use guarantee::Guarantee;
-pub(crate) use prepared::{Prepared, Typed, canonical};
+pub use prepared::UnstableKey;
+pub(crate) use prepared::{Prepared, Typed, canonical, stable_key};
 #[cfg(feature = "agent")]
 pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
@@ -80,7 +81,8 @@ pub trait Tool: Send + Sync + Sized + 'static {
     type Output: Serialize + DeserializeOwned + Send + 'static;
 
     /// Which operation this is. Two calls with one key are *one* effect. Without a key, two calls are two
-    /// effects, and a call is identified by its place in its run. Never random, never a time.
+    /// effects, and a call is identified by its place in its run. Never random, never a time: the key is computed
+    /// twice, and one that differs is refused before anything is recorded.
     fn key(&self, _input: &Self::Input) -> Option<Key> {
         None
     }

@@ -24,6 +24,36 @@ pub(crate) trait Prepared: Send + Sync {
     fn rewrite(&self, stored: &Payload) -> Option<Payload>;
 }
 
+/// A tool made two keys of one input.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the tool {tool:?} made two keys of one input, {first:?} and {second:?}: an unstable key protects nothing, so make it \
+     of the input alone (no random number, no time, no counter)"
+)]
+pub struct UnstableKey {
+    /// The tool's name.
+    pub tool: String,
+    /// The key that the tool made first.
+    pub first: String,
+    /// The key that the tool made of the same input directly afterwards.
+    pub second: String,
+}
+
+/// The tool's own key for its input, computed twice. A key that holds a random number or a time is a new key in each life
+/// of the process, and each would be a new effect: it is refused before anything is recorded.
+pub(crate) fn stable_key(tool: &dyn Prepared) -> Result<Option<Key>, UnstableKey> {
+    let (first, second) = (tool.key(), tool.key());
+    if first == second {
+        return Ok(first);
+    }
+    let text = |key: Option<Key>| match key.map(|key| key.render()) {
+        Some(Ok(key)) => key.to_string(),
+        Some(Err(error)) => error.to_string(),
+        None => "no key".to_owned(),
+    };
+    Err(UnstableKey { tool: tool.spec().name.to_string(), first: text(first), second: text(second) })
+}
+
 /// A typed tool with its input.
 pub(crate) struct Typed<T: Tool> {
     pub(crate) tool: Arc<T>,

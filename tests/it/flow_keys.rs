@@ -11,7 +11,7 @@ use crate::flow_lives::NAME;
 use crate::flow_tools::Post;
 use crate::flow_world::{Process, World};
 
-/// Its key is drawn for each call, and the first attempts of each do not get through.
+/// Its key is another one after each attempt, and the first attempts do not get through.
 struct Drawn(Arc<World>);
 
 impl Tool for Drawn {
@@ -22,7 +22,7 @@ impl Tool for Drawn {
     type Output = u32;
 
     fn key(&self, (): &()) -> Option<Key> {
-        Some(Key::of(Self::NAME).target("ann").operation(self.0.count("keys drawn").to_string()))
+        Some(Key::of(Self::NAME).target("ann").operation(self.0.effects("drawn").len()))
     }
 
     fn retry(&self) -> RetryPolicy {
@@ -40,7 +40,7 @@ impl Tool for Drawn {
 
 // D11: all attempts of one record carry one key, even if the tool would draw another.
 #[test]
-fn all_attempts_of_a_call_carry_the_key_that_was_drawn_first() {
+fn all_attempts_of_a_call_carry_the_key_that_was_made_first() {
     let world = World::new();
     let code = flow!(world, |ctx, _input: ()| ctx.call::<Drawn>(()).await);
     let builder = world.engine().tool(Drawn(world.clone())).workflow(NAME, 1, code.clone());

@@ -1,6 +1,6 @@
 //! The tools of the workflow tests' world, one per way in which a call is told from another.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use counterfoil::ledger::{self, Backoff, ContractClass, ErrorKind, Finding, RetryPolicy};
@@ -14,7 +14,7 @@ use crate::flow_world::World;
 /// Changes something of our own; no key; can be looked up. What a changed path leaves behind is adopted.
 pub(crate) struct Post(pub(crate) Arc<World>);
 /// A payment with a key from its input; the provider replays the key.
-pub(crate) struct Pay(pub(crate) Arc<World>);
+pub(crate) struct Pay(pub(crate) Arc<World>, pub(crate) OnceLock<u32>);
 /// A notification: needs an approval.
 pub(crate) struct Tell(pub(crate) Arc<World>);
 /// Nobody can tell whether it rang.
@@ -104,10 +104,10 @@ impl Tool for Pay {
         AT_ONCE
     }
 
-    /// A reference of "random" is the classic mistake: a key that is drawn anew for each call.
+    /// A reference of "random" is a mistake that shows only after a crash: a key that each process draws anew.
     fn key(&self, bill: &Bill) -> Option<Key> {
         let operation = match bill.reference.as_str() {
-            "random" => format!("draw {}", self.0.count("keys drawn")),
+            "random" => format!("draw {}", self.1.get_or_init(|| self.0.count("keys drawn"))),
             reference => reference.to_owned(),
         };
         Some(Key::of(Self::NAME).target("ann").operation(operation))

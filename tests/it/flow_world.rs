@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use counterfoil::clock::Clock;
@@ -83,7 +83,7 @@ impl World {
         engine
             .wrap_store(move |store| tap.around(store))
             .tool(Post(self.clone()))
-            .tool(Pay(self.clone()))
+            .tool(Pay(self.clone(), OnceLock::new()))
             .tool(Tell(self.clone()))
             .tool(Ring(self.clone()))
     }

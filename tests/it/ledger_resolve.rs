@@ -336,8 +336,8 @@ fn a_class_that_stands_on_a_lookup_is_refused_without_one() {
 #[test]
 fn keys_too_short_to_be_unique_are_refused() {
     let of = |n| check(&Contract::new(ContractClass::ReplaysKey).key_max_len(n), EffectClass::Payment);
-    assert_eq!(of(21), Err(ContractError::KeyTooShort { characters: 21 }));
-    assert_eq!(of(22), Ok(()));
+    assert_eq!(of(24), Err(ContractError::KeyTooShort { characters: 24 }));
+    assert_eq!(of(25), Ok(()));
 }
 
 /// Three attempts of 10 s with at most 5 s between them: 40 s.

@@ -61,6 +61,7 @@ mod flow_wait;
 mod flow_world;
 mod group;
 mod hostile;
+mod identity;
 mod inbox;
 mod ingest;
 mod lease_model;

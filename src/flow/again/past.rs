@@ -35,8 +35,9 @@ impl Past {
 
     /// When this was recorded first, in the last turn that has it.
     pub(super) fn first(&self, label: &Label) -> Option<Timestamp> {
-        let is =
-            |name: &str, id: &str| name == label.name && label.id.as_deref().is_none_or(|asked| asked == id);
+        let is = |name: &str, id: &str| {
+            name == label.name && label.id.as_deref().is_none_or(|asked| Identity::is_called(id, asked))
+        };
         let named = |step: &&PastStep| step.kind.is_asked_for() && is(&step.name, &step.id);
         // A loop is outside of its turns, whatever it has recorded in them.
         let turn = |step: &PastStep| if step.kind == StepKind::Turns { self.base } else { step.turn };

@@ -113,10 +113,13 @@ impl Live {
                  give each an id, as in (\"{name}\", id)"
             )));
         }
-        let id = id.unwrap_or_else(|| {
-            counter.next += 1;
-            (counter.next - 1).to_string()
-        });
+        let id = match id {
+            Some(id) => Identity::given(id),
+            None => {
+                counter.next += 1;
+                Identity::generated(counter.next - 1)
+            }
+        };
         counter.open += u32::from(ordinal);
         scope.open += 1;
         state.open += 1;

@@ -107,7 +107,7 @@ impl Store for Counting {
         fn outbox_set_aside<'a>(&'a self, tenant: &'a Tenant, question: EscalationId) -> Option<Aggregate>;
         fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
         fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
-        fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
+        fn escalation_open<'a>(&'a self, tenant: &'a Tenant, after: EscalationId, limit: u32) -> Vec<Escalation>;
         fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;
         fn escalation_unknown_workflow<'a>(&'a self, after: EscalationId, limit: u32) -> Vec<Escalation>;
         fn worker_find<'a>(&'a self, name: &'a str) -> Option<Worker>;

@@ -298,10 +298,3 @@ pub(crate) fn may_undo(core: &Core, record: &Record) -> Escalation {
     tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %id, "may it be undone?");
     about(core, record, id, EscalationKind::Compensation, question)
 }
-
-pub(crate) async fn open(core: &Core, tenant: &Tenant, limit: u32) -> Result<Vec<Escalation>, ExecError> {
-    core.group
-        .escalation_open(tenant, limit)
-        .await
-        .map_err(|source| ExecError::Store { key: tenant.to_string(), source })
-}

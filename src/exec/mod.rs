@@ -22,6 +22,7 @@ pub mod outbox;
 mod outcome;
 mod peers;
 mod pulse;
+mod questions;
 mod reconcile;
 mod recorded;
 mod request;
@@ -51,8 +52,7 @@ pub(crate) use agenda::{Due, More, run as run_agenda};
 pub(crate) use database::Database;
 pub(crate) use database::Shared;
 pub(crate) use escalate::{
-    answer as answer_escalation, may_undo, note_use, open as open_escalations,
-    orphaned as escalation_of_orphan, withdrawn,
+    answer as answer_escalation, may_undo, note_use, orphaned as escalation_of_orphan, withdrawn,
 };
 pub(crate) use operation::{Asker, Operation};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
@@ -64,6 +64,7 @@ pub use database::OwnConnection;
 pub use erase::EraseError;
 pub use inflight::Wait;
 pub use outcome::{Answer, ExecError, Outcome};
+pub use questions::Questions;
 pub use request::ToolRequest;
 pub(crate) use shield::to_the_end;
 pub(crate) use throttle::Purse;
@@ -212,9 +213,30 @@ impl Executor {
         self.durable(op, Wait::ForOutcome).await
     }
 
-    /// The open questions of a tenant, the oldest first.
+    /// The open questions of a tenant, the oldest first: all of them, or a [page](Questions::limit).
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let executor = counterfoil::Executor::sqlite(dir.path().join("agents.db")).open().await?;
+    /// # let acme = counterfoil::Tenant::new("acme")?;
+    /// let mut page = executor.questions(&acme).limit(100).await?;
+    /// while let Some(last) = page.last().map(|question| question.id) {
+    ///     for question in &page {
+    ///         println!("{}: {}", question.id, question.question);
+    ///     }
+    ///     page = executor.questions(&acme).after(last).limit(100).await?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn questions(&self, tenant: &Tenant) -> Questions {
+        Questions::of(self.core.clone(), tenant.clone())
+    }
+
+    /// All open questions of a tenant, the oldest first: what [`questions`](Self::questions) gives without a limit.
     pub async fn escalations(&self, tenant: &Tenant) -> Result<Vec<Escalation>, ExecError> {
-        open_escalations(&self.core, tenant, 1000).await
+        self.questions(tenant).await
     }
 
     /// Answers an open question: it happened with this result, it did not happen, or leave it. Runs of the

@@ -14,7 +14,7 @@ use super::queue::Choice;
 use super::run::output;
 use super::start::StartRun;
 use super::workflow::Workflow;
-use crate::exec::{Answers as _, open_escalations};
+use crate::exec::{Answers as _, Questions};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
 use crate::id::{EscalationId, RunId, Tenant};
@@ -92,7 +92,7 @@ impl ForTenant {
         RunHandle::of(self.inner.clone(), self.tenant.clone(), run)
     }
 
-    /// The runs of this tenant, from `after` on, at most a thousand.
+    /// The runs of this tenant, from behind `after` on: a page of at most a thousand. An empty page is the end.
     pub async fn runs(&self, after: Option<RunId>) -> Result<Vec<Run>, RunError> {
         Ok(self.inner.core.group.run_list(&self.tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
     }
@@ -117,9 +117,14 @@ impl ForTenant {
         Ok(responses)
     }
 
-    /// The open questions, the oldest first.
+    /// The open questions, the oldest first: all of them, or a [page](Questions::limit).
+    pub fn questions(&self) -> Questions<RunError> {
+        Questions::of(self.inner.core.clone(), self.tenant.clone())
+    }
+
+    /// All open questions, the oldest first: what [`questions`](Self::questions) gives without a limit.
     pub async fn escalations(&self) -> Result<Vec<Escalation>, RunError> {
-        Ok(open_escalations(&self.inner.core, &self.tenant, 1000).await?)
+        self.questions().await
     }
 
     /// Answers an open question.

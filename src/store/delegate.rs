@@ -201,8 +201,8 @@ macro_rules! delegate_reads {
         }
     };
     (@escalation_open $self:ident => $store:expr) => {
-        fn escalation_open<'a>(&'a $self, tenant: &'a $crate::Tenant, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Escalation>> {
-            $store.escalation_open(tenant, limit)
+        fn escalation_open<'a>(&'a $self, tenant: &'a $crate::Tenant, after: $crate::EscalationId, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Escalation>> {
+            $store.escalation_open(tenant, after, limit)
         }
     };
     (@escalation_about $self:ident => $store:expr) => {

@@ -257,8 +257,13 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// An escalation.
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>>;
-    /// The open escalations of a tenant, the oldest first.
-    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>>;
+    /// The open escalations of a tenant, the oldest first, from behind `after` on. An empty page is the end.
+    fn escalation_open<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        after: EscalationId,
+        limit: u32,
+    ) -> Asked<'a, Vec<Escalation>>;
     /// The open questions about a run and what it owns, the oldest first.
     fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>>;
     /// The open questions about runs whose [workflow is not registered](EscalationKind::UnknownWorkflow), of all tenants,

@@ -11,6 +11,8 @@ use counterfoil::ledger::{Review, ReviewOutcome, VoteRefused};
 use counterfoil::store::EscalationKind;
 use counterfoil::{Ctx, Engine, Failure, Package, Tenant};
 use futures_util::future::Either;
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
 
 use crate::flow;
 use crate::flow_clock::Hands;
@@ -441,4 +443,41 @@ fn what_cannot_be_decided_is_refused_before_anybody_is_asked() {
         assert_eq!(process.acme().reviews(None).await.unwrap(), []);
     });
     process.shut_down();
+}
+
+// More reviews than a page holds are listed to the end; one that cannot be read hides none of those behind it.
+#[test]
+fn reviews_are_listed_to_the_end() {
+    let world = World::new();
+    let code = flow!(world, |ctx, number: u32| {
+        let approval = ctx.approval(notice(&number.to_string())).await?;
+        world.count(&approval.by);
+        Ok(number)
+    });
+    let process = Process::start(&world, world.engine().workflow(NAME, 1, code.clone()));
+    process.on(async {
+        for number in 0..300 {
+            process.acme().run(code.clone(), number).start().await.unwrap();
+        }
+        process.until(async |acme| listed(acme).await.len() == 300).await;
+        let all = listed(&process.acme()).await;
+        let mut own = SqliteConnectOptions::new().filename(world.path()).connect().await.unwrap();
+        let damage = sqlx::query("UPDATE document SET body = '{}' WHERE kind = 'approval' AND id <= ?");
+        let damaged = damage.bind(&all[269].id).execute(&mut own).await.unwrap().rows_affected();
+        assert_eq!(damaged, 270, "more than a page");
+        assert_eq!(listed(&process.acme()).await, all[270..]);
+    });
+    process.shut_down();
+}
+
+/// Page by page.
+async fn listed(acme: &ForTenant) -> Vec<OpenReview> {
+    let mut all: Vec<OpenReview> = Vec::new();
+    loop {
+        let page = acme.reviews(all.last().map(|last| last.id.as_str())).await.unwrap();
+        if page.is_empty() {
+            return all;
+        }
+        all.extend(page);
+    }
 }

@@ -10,7 +10,7 @@ use counterfoil::store::conformance::sample::fence_others;
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::{Change, Escalation, EscalationKind, Evidence, Resolution, Store as _};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
-use counterfoil::{Executor, Outcome, Payload};
+use counterfoil::{EscalationId, Executor, Outcome, Payload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -240,7 +240,7 @@ async fn late_evidence_settles_what_no_tool_is_there_for() {
     let executor = on(&scene, &store).open().await.unwrap();
     executor.clone().close(SETTLE).await;
     is_settled(&scene, &executor).await;
-    let asked = store.escalation_open(&acme(), 10).await.unwrap();
+    let asked = store.escalation_open(&acme(), EscalationId(i64::MIN), 10).await.unwrap();
     assert_eq!(asked, []);
 }
 

@@ -235,7 +235,7 @@ asks! {
     outbox_set_aside(tenant: &'a Tenant, question: EscalationId) -> Option<Aggregate>;
     run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
     escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
-    escalation_open(tenant: &'a Tenant, limit: u32) -> Vec<Escalation>;
+    escalation_open(tenant: &'a Tenant, after: EscalationId, limit: u32) -> Vec<Escalation>;
     escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;
     escalation_unknown_workflow(after: EscalationId, limit: u32) -> Vec<Escalation>;
     worker_find(name: &'a str) -> Option<Worker>;

@@ -93,6 +93,7 @@ mod own_server;
 mod payload;
 mod postgres;
 mod programs;
+mod questions;
 mod queue;
 mod retention;
 mod schedule;

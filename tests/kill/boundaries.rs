@@ -7,7 +7,7 @@ use std::sync::Arc;
 use counterfoil::payload::Stored;
 use counterfoil::sim::CrashPoint;
 use counterfoil::store::{Run, RunState};
-use counterfoil::{RunId, Tenant};
+use counterfoil::{EscalationId, RunId, Tenant};
 use sqlx::Connection as _;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -183,7 +183,14 @@ impl Books {
         let runs = store.run_list(&tenant, RunId(i64::MIN), 1000).await.unwrap();
         let everybody: Vec<_> = runs.iter().map(|run| (tenant.clone(), run.id)).collect();
         let mut open = Vec::new();
-        open.extend(store.escalation_open(&tenant, 100).await.unwrap().iter().map(|q| format!("{q:?}")));
+        open.extend(
+            store
+                .escalation_open(&tenant, EscalationId(i64::MIN), 100)
+                .await
+                .unwrap()
+                .iter()
+                .map(|q| format!("{q:?}")),
+        );
         open.extend(store.signal_pending(&everybody).await.unwrap().iter().map(|s| format!("{s:?}")));
         open.extend(store.queue_load().await.unwrap().iter().map(|load| format!("{load:?}")));
         drop(store);

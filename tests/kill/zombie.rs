@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use counterfoil::Tenant;
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::ledger::{Record, State};
 use counterfoil::store::{EscalationKind, RunState};
+use counterfoil::{EscalationId, Tenant};
 use rustix::process::Signal;
 
 use crate::harness::case_notice::classes::{Class, operation, reference};
@@ -71,7 +71,7 @@ async fn stopped_at(point: &str) -> Aftermath {
     assert!(matches!(run.state, RunState::Succeeded { .. }), "{run:?}");
     assert!(matches!(record.state, State::Committed { .. }), "{record:?}");
     let counted = world.counted().await.unwrap();
-    let questions = store.escalation_open(&tenant, 100).await.unwrap();
+    let questions = store.escalation_open(&tenant, EscalationId(i64::MIN), 100).await.unwrap();
     Aftermath {
         sent: counted.effects.get(&reference(&tenant, &case(CASE)).unwrap()).copied().unwrap_or(0),
         requests: counted.requests,

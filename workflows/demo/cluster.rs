@@ -8,7 +8,7 @@ use std::time::Duration;
 use counterfoil::clock::{Clock as _, SystemClock, Timestamp};
 use counterfoil::ledger::{Basis, Record};
 use counterfoil::store::{Escalation, Run, RunState, Store};
-use counterfoil::{Fence, Tenant};
+use counterfoil::{EscalationId, Fence, Tenant};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -247,7 +247,7 @@ async fn finish(posts: &mut [Post<'_>], plan: &Plan) -> Result<(), Failed> {
 /// What the provider has counted, beside what the ledger says.
 async fn count(store: &dyn Store, world: &World, tally: &mut Tally, deaths: &Deaths) -> Result<(), Failed> {
     let tenant = Tenant::new(TENANT)?;
-    let questions = store.escalation_open(&tenant, u32::MAX).await?;
+    let questions = store.escalation_open(&tenant, EscalationId(i64::MIN), u32::MAX).await?;
     tally.escalated = questions.len();
     for question in questions.iter().take(3) {
         eprintln!("asked: {}", question.question); // a storm that is to be told from another one by more than its number

@@ -92,12 +92,22 @@ pub struct Decide {
 }
 
 impl ForTenant {
-    /// What is to be decided, by id, from behind `after` on. A run that has moved on meanwhile may still be listed: who
-    /// decides is told.
+    /// The open reviews, by id, from behind `after` on: a page of at most 256. An empty page is the end. A run that has moved
+    /// on meanwhile may still be listed: who decides is told.
+    ///
+    /// A review that cannot be read is named in the log and left out.
     pub async fn reviews(&self, after: Option<&str>) -> Result<Vec<OpenReview>, StoreError> {
         let (core, tenant) = self.core();
-        let rows = core.group.document_open(&tenant, Review::KIND, after.unwrap_or(""), PAGE).await?;
-        rows.iter().map(|row| Ok(open_review(row, read(row)?))).collect()
+        let mut after = after.unwrap_or_default().to_owned();
+        loop {
+            let rows = core.group.document_open(&tenant, Review::KIND, &after, PAGE).await?;
+            let Some(last) = rows.last() else { return Ok(Vec::new()) };
+            last.id.clone_into(&mut after);
+            let reviews: Vec<_> = rows.iter().filter_map(readable).collect();
+            if !reviews.is_empty() {
+                return Ok(reviews);
+            }
+        }
     }
 
     /// What was asked under this id, and what has come of it.
@@ -112,6 +122,12 @@ impl ForTenant {
     pub fn decide(&self, id: impl Into<String>, version: u32) -> Decide {
         Decide { tenant: self.clone(), id: id.into(), version, vote: None }
     }
+}
+
+fn readable(row: &Document) -> Option<OpenReview> {
+    let review = read(row)
+        .inspect_err(|error| tracing::error!(review = row.id, %error, "review left out of the list"));
+    Some(open_review(row, review.ok()?))
 }
 
 fn open_review(row: &Document, review: Review) -> OpenReview {

@@ -8,6 +8,9 @@ use crate::clock::Timestamp;
 use crate::id::EscalationId;
 use crate::store::{Answer, Escalation, EscalationKind, Refusal, Resolution, Store, Verdict};
 
+/// Before every question.
+const FIRST: EscalationId = EscalationId(i64::MIN);
+
 /// A question comes back as it was written, of every kind and with every answer.
 pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
@@ -44,7 +47,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     }
 }
 
-/// The open questions of a tenant, the oldest first, at most so many; an answered one is not open.
+/// The open questions of a tenant, the oldest first, page by page; an answered one is not open, and a page may begin behind it.
 pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let all: Vec<_> = (0..5).map(|i| sample.escalation(&i.to_string())).collect();
@@ -52,12 +55,16 @@ pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
     change.escalations = all.iter().rev().cloned().collect();
     let other = sample.for_tenant("globex").escalation("theirs");
     admit(store, &[change, sample.change().escalation(other)]).await;
-    assert_eq!(store.escalation_open(&sample.tenant, 10).await.unwrap(), all);
-    assert_eq!(store.escalation_open(&sample.tenant, 2).await.unwrap(), all[..2]);
+    let open = async |after, limit| store.escalation_open(&sample.tenant, after, limit).await.unwrap();
+    assert_eq!(open(FIRST, 10).await, all);
+    assert_eq!(open(FIRST, 2).await, all[..2]);
+    assert_eq!(open(all[1].id, 2).await, all[2..4]);
+    assert_eq!(open(all[3].id, 2).await, all[4..]);
+    assert_eq!(open(all[4].id, 2).await, []);
 
     admit(store, &[sample.change().escalation(answered(&all[1], "bob"))]).await;
-    let open = store.escalation_open(&sample.tenant, 2).await.unwrap();
-    assert_eq!(open, [all[0].clone(), all[2].clone()]);
+    assert_eq!(open(FIRST, 2).await, [all[0].clone(), all[2].clone()]);
+    assert_eq!(open(all[1].id, 1).await, all[2..3]);
 }
 
 /// The open questions about a run, the oldest first.
@@ -130,7 +137,7 @@ pub async fn belongs_to_its_tenant(store: &dyn Store) {
     let open = sample.escalation("?");
     admit(store, &[sample.change().escalation(open.clone())]).await;
     assert_eq!(store.escalation_find(&other, open.id).await.unwrap(), None);
-    assert_eq!(store.escalation_open(&other, 10).await.unwrap(), []);
+    assert_eq!(store.escalation_open(&other, FIRST, 10).await.unwrap(), []);
 
     let foreign = Escalation { tenant: other, ..answered(&open, "mallory") };
     let verdict = one(store, sample.change().escalation(foreign)).await;

@@ -170,7 +170,7 @@ impl State {
         for limit in [3, u32::MAX] {
             let runs = store.run_list(tenant, RunId(i64::MIN), limit).await;
             self.note(format!("{tenant}: runs {limit}"), &runs);
-            let open = store.escalation_open(tenant, limit).await;
+            let open = store.escalation_open(tenant, EscalationId(i64::MIN), limit).await;
             self.note(format!("{tenant}: open escalations {limit}"), &open);
         }
         let schedules = store.schedule_list(tenant, "", u32::MAX).await;

@@ -496,8 +496,13 @@ impl Store for Model {
         self.ask(move |tables| tables.escalation_find(tenant, id).cloned())
     }
 
-    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
-        self.ask(move |tables| tables.escalation_open(tenant, limit))
+    fn escalation_open<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        after: EscalationId,
+        limit: u32,
+    ) -> Asked<'a, Vec<Escalation>> {
+        self.ask(move |tables| tables.escalation_open(tenant, after, limit))
     }
 
     fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {

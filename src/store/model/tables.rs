@@ -489,8 +489,14 @@ impl Tables {
         self.escalations.get(&(tenant.clone(), id))
     }
 
-    pub(super) fn escalation_open(&self, tenant: &Tenant, limit: u32) -> Vec<Escalation> {
-        first(limit, self.escalations.values().filter(|e| e.tenant == *tenant && e.answer.is_none()))
+    pub(super) fn escalation_open(
+        &self,
+        tenant: &Tenant,
+        after: EscalationId,
+        limit: u32,
+    ) -> Vec<Escalation> {
+        let open = |e: &&Escalation| e.tenant == *tenant && e.answer.is_none() && e.id > after;
+        first(limit, self.escalations.values().filter(open))
     }
 
     pub(super) fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Vec<Escalation> {

@@ -84,16 +84,22 @@ pub(super) async fn find(
     pool.optional(query).await?.as_ref().map(read).transpose()
 }
 
-pub(super) async fn open(pool: &Pool, tenant: &Tenant, limit: u32) -> Result<Vec<Escalation>, StoreError> {
-    let query = || {
+pub(super) async fn open(
+    pool: &Pool,
+    tenant: &Tenant,
+    after: EscalationId,
+    limit: u32,
+) -> Result<Vec<Escalation>, StoreError> {
+    let page = |after: i64| {
         sqlx::query(
             "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
-             WHERE tenant = $1 AND answer IS NULL ORDER BY id LIMIT $2",
+             WHERE tenant = $1 AND answer IS NULL AND id > $2 ORDER BY id LIMIT $3",
         )
-        .bind(tenant.as_str())
+        .bind(tenant.as_str().to_owned())
+        .bind(after)
         .bind(i64::from(limit))
     };
-    pool.all(query).await?.iter().map(read).collect()
+    next_sound(pool, after.0, page, read).await
 }
 
 pub(super) async fn about(pool: &Pool, tenant: &Tenant, run: RunId) -> Result<Vec<Escalation>, StoreError> {

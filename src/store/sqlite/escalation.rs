@@ -66,21 +66,20 @@ pub(super) async fn find(
 pub(super) async fn open(
     pool: &SqlitePool,
     tenant: &Tenant,
+    after: EscalationId,
     limit: u32,
 ) -> Result<Vec<Escalation>, StoreError> {
-    // Left to itself the planner takes the primary key, and reads every question that was ever answered.
-    sqlx::query(
-        "SELECT id, tenant, record, run, kind, question, opened_at, answer \
-         FROM escalation INDEXED BY escalation_open WHERE tenant = ? AND answer IS NULL ORDER BY id LIMIT ?",
-    )
-    .bind(tenant.text())
-    .bind(limit)
-    .fetch_all(pool)
-    .await
-    .map_err(|e| failure(&e))?
-    .iter()
-    .map(read)
-    .collect()
+    let page = |after: i64| {
+        // Left to itself the planner takes the primary key, and reads every question that was ever answered.
+        sqlx::query(
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation INDEXED BY escalation_open \
+             WHERE tenant = ? AND answer IS NULL AND id > ? ORDER BY id LIMIT ?",
+        )
+        .bind(tenant.text())
+        .bind(after)
+        .bind(limit)
+    };
+    next_sound(pool, after.0, page, read).await
 }
 
 pub(super) async fn about(

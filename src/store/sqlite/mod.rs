@@ -415,8 +415,13 @@ impl Store for Sqlite {
         Box::pin(escalation::find(&self.readers, tenant, id))
     }
 
-    fn escalation_open<'a>(&'a self, tenant: &'a Tenant, limit: u32) -> Asked<'a, Vec<Escalation>> {
-        Box::pin(escalation::open(&self.readers, tenant, limit))
+    fn escalation_open<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        after: EscalationId,
+        limit: u32,
+    ) -> Asked<'a, Vec<Escalation>> {
+        Box::pin(escalation::open(&self.readers, tenant, after, limit))
     }
 
     fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {

@@ -82,7 +82,7 @@ const HOT: [(&str, &str); 65] = [
         "WHERE tenant = ? AND run = ? AND answer IS NULL",
         "escalation USING INDEX escalation_run (tenant=? AND run=?)",
     ),
-    ("WHERE tenant = ? AND answer IS NULL", "escalation USING INDEX escalation_open (tenant=?)"),
+    ("WHERE tenant = ? AND answer IS NULL", "escalation USING INDEX escalation_open (tenant=? AND id>?)"),
     ("WHERE kind = 7 AND answer IS NULL", "escalation USING INDEX escalation_unknown_workflow (id>?)"),
     ("FROM memory_shelf WHERE", "memory_shelf USING PRIMARY KEY (tenant=? AND subject=? AND kind=?)"),
     (

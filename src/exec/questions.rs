@@ -1,0 +1,67 @@
+//! The open questions of a tenant, listed to the end or page by page.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::ExecError;
+use super::core::Core;
+use crate::id::{EscalationId, Tenant};
+use crate::store::{Escalation, Store as _};
+
+/// The maximum number of questions that one statement reads.
+const PAGE: u32 = 1000;
+
+/// The open questions of a tenant, to be awaited: the oldest first, and all of them unless a [limit](Self::limit) is set.
+///
+/// A question that was answered when its page is read is left out. One that is opened while pages are read is in a later page.
+#[must_use = "questions are not read until this is awaited"]
+pub struct Questions<E = ExecError> {
+    core: Arc<Core>,
+    tenant: Tenant,
+    after: EscalationId,
+    limit: u32,
+    error: PhantomData<fn() -> E>,
+}
+
+impl<E> Questions<E> {
+    pub(crate) const fn of(core: Arc<Core>, tenant: Tenant) -> Self {
+        Self { core, tenant, after: EscalationId(i64::MIN), limit: u32::MAX, error: PhantomData }
+    }
+
+    /// Begins behind this question: the last one of the page before.
+    pub const fn after(mut self, last: EscalationId) -> Self {
+        self.after = last;
+        self
+    }
+
+    /// The maximum number of questions. A page with fewer questions is the last one.
+    pub const fn limit(mut self, questions: u32) -> Self {
+        self.limit = questions;
+        self
+    }
+
+    async fn read(self) -> Result<Vec<Escalation>, ExecError> {
+        let (mut read, mut after, mut left) = (Vec::new(), self.after, self.limit);
+        while left > 0 {
+            let page = self.core.group.escalation_open(&self.tenant, after, left.min(PAGE)).await;
+            let page = page.map_err(|source| ExecError::Store { key: self.tenant.to_string(), source })?;
+            let Some(last) = page.last() else { break };
+            after = last.id;
+            left = left.saturating_sub(u32::try_from(page.len()).unwrap_or(u32::MAX));
+            read.extend(page);
+        }
+        Ok(read)
+    }
+}
+
+impl<E: From<ExecError> + 'static> IntoFuture for Questions<E> {
+    type Output = Result<Vec<Escalation>, E>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(self.read().await?) })
+    }
+}

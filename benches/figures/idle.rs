@@ -10,7 +10,7 @@ use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
     Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse,
-    QueueLoad, Run, Schedule, Signal, Store, Turns, Use, Verdict, Worker,
+    QueueLoad, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
 };
 
 use crate::options::Options;
@@ -87,6 +87,8 @@ impl Store for Counting {
         fn run_signalled<'a>(&'a self, after: RunId, limit: u32) -> Vec<Run>;
         fn run_children<'a>(&'a self, tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
         fn signal_find<'a>(&'a self, tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+        fn signal_unreceived<'a>(&'a self, tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+        fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Option<i64>;
         fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Vec<Signal>;
         fn run_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Run>;
         fn next_due<'a>(&'a self, after: Timestamp) -> Option<Timestamp>;
@@ -120,6 +122,9 @@ impl Store for Counting {
 
     counterfoil::delegate_reads!(self => self.store; memories); // nobody asks for them in passing
 
+    fn in_place(&self) -> Result<(), StoreError> {
+        self.store.in_place()
+    }
     fn is_shared(&self) -> bool {
         self.store.is_shared()
     }

@@ -13,7 +13,6 @@ use futures_util::future::BoxFuture;
 use super::agenda::NoteWhenDropped;
 use super::approval::approved;
 use super::core::{Core, admitted, failed, refused};
-use super::lease::Lost;
 use super::needs::{needs, withheld};
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
@@ -223,7 +222,7 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
     let may_go = approved(core, op).await;
     // A worker that was stopped, or could not reach its store, may have been taken over meanwhile. The record stays `started`,
     // and whoever took over asks the world.
-    core.hold_lease().await.map_err(|Lost| refused(&op.key, Refusal::Fenced))?;
+    core.hold_lease().await.map_err(|why| why.of(&op.key))?;
     // Directly before the call, behind everything that waits: each need is looked at in one place.
     let (now, needs) = (core.now(), needs(core, op, &permit));
     let Permit { record, unsettled, pass, .. } = permit;

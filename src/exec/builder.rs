@@ -340,6 +340,7 @@ impl Core {
             () = self.tracker.wait() => {}
             () = self.clock.sleep(drain) => {}
         }
+        self.group.hurry();
         self.sign_off().await;
         self.group.close().await;
         if let Some(database) = self.database.clone() {

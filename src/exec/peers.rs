@@ -4,11 +4,35 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::core::Core;
-use super::lease::Lease;
+use super::core::{Core, failed, refused};
+use super::lease::{Lease, Lost};
+use super::outcome::ExecError;
 use crate::clock::{Boot, Timestamp};
 use crate::id::Fence;
-use crate::store::{Store as _, StoreError};
+use crate::ledger::OperationKey;
+use crate::store::{Refusal, Store as _, StoreError};
+
+/// Why this worker must not send any more.
+#[derive(Debug)]
+pub(super) enum MayNotSend {
+    /// Another worker has taken its work over, or will.
+    Fenced,
+    /// Nothing that it records would be found again.
+    NoStore(StoreError),
+}
+
+impl MayNotSend {
+    /// Tells the caller of an operation.
+    pub(super) fn of(self, key: &OperationKey) -> ExecError {
+        match self {
+            Self::Fenced => refused(key, Refusal::Fenced),
+            Self::NoStore(error) => {
+                tracing::error!(%key, %error, "nothing was sent");
+                failed(key, error)
+            }
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) enum Peers {
@@ -45,11 +69,11 @@ impl Shared {
 }
 
 impl Core {
-    /// This worker may send: it has not lost its lease.
-    pub(super) async fn hold_lease(&self) -> Result<(), super::lease::Lost> {
+    /// This worker may send: it has not lost its lease, and its file is still there.
+    pub(super) async fn hold_lease(&self) -> Result<(), MayNotSend> {
         match &self.peers {
-            Peers::Alone { .. } => Ok(()),
-            Peers::Shared(shared) => shared.lease.hold(&*self.clock).await,
+            Peers::Alone { .. } => self.group.in_place().map_err(MayNotSend::NoStore),
+            Peers::Shared(shared) => shared.lease.hold(&*self.clock).await.map_err(|Lost| MayNotSend::Fenced),
         }
     }
 

@@ -26,9 +26,8 @@ impl Inner {
     pub(super) fn perhaps_sent(self: &Arc<Self>, signal: Signal) {
         let inner = self.clone();
         self.find_out(async move {
-            let pending = inner.core.group.signal_pending(&[(signal.tenant.clone(), signal.run)]).await?;
-            let is_it = |other: &Signal| (&other.name, &other.id) == (&signal.name, &signal.id);
-            if let Some(there) = pending.into_iter().find(is_it) {
+            let Signal { tenant, run, name, id, .. } = &signal;
+            if let Some(there) = inner.core.group.signal_unreceived(tenant, *run, name, id).await? {
                 inner.delivered(there).await;
             }
             Ok(())

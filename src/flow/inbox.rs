@@ -1,6 +1,6 @@
 //! What was said to a run and it has not received: pure, in memory, for as long as the run is active.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
 use crate::store::Signal;
@@ -16,55 +16,87 @@ pub(super) struct Wanted {
     pub(super) id: Option<String>,
 }
 
-impl Wanted {
-    fn is(&self, signal: &Signal) -> bool {
-        self.name == signal.name && self.id.as_ref().is_none_or(|id| *id == signal.id)
-    }
-}
-
+/// Every operation takes logarithmic time, however many signals are pending.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// In the order in which they are to be received.
-    pending: Vec<Signal>,
+    /// What is pending, by name.
+    pending: BTreeMap<String, Named>,
+    /// The names and ids of the last received ones, in the order of their receipt, and to be looked up.
     received: VecDeque<(String, String)>,
+    known: BTreeSet<(String, String)>,
     listening: Vec<Waker>,
+}
+
+/// The pending signals of one name.
+#[derive(Debug, Default)]
+struct Named {
+    /// By place and id: the order in which they are to be received.
+    signals: BTreeMap<(i64, String), Signal>,
+    /// The place of each id.
+    places: BTreeMap<String, i64>,
 }
 
 impl Inbox {
     pub(super) fn of(pending: Vec<Signal>) -> Self {
-        Self { pending, ..Self::default() }
+        let mut inbox = Self::default();
+        for signal in pending {
+            inbox.insert(signal);
+        }
+        inbox
+    }
+
+    fn insert(&mut self, signal: Signal) {
+        let named = self.pending.entry(signal.name.clone()).or_default();
+        named.places.insert(signal.id.clone(), signal.place);
+        named.signals.insert((signal.place, signal.id.clone()), signal);
     }
 
     /// Something new was said. Gives those to be woken that listen.
     pub(super) fn deliver(&mut self, signal: Signal) -> Vec<Waker> {
-        let same = |name: &str, id: &str| name == signal.name && id == signal.id;
-        let known = self.pending.iter().any(|other| same(&other.name, &other.id))
-            || self.received.iter().any(|(name, id)| same(name, id));
+        let is_pending = |named: &Named| named.places.contains_key(&signal.id);
+        let known = self.pending.get(&signal.name).is_some_and(is_pending)
+            || self.known.contains(&(signal.name.clone(), signal.id.clone()));
         if known {
             return Vec::new();
         }
-        let order = |signal: &Signal| (signal.place, signal.name.clone(), signal.id.clone());
-        let at = self.pending.partition_point(|other| order(other) < order(&signal));
-        self.pending.insert(at, signal);
+        self.insert(signal);
         std::mem::take(&mut self.listening)
     }
 
     /// The first of this name.
     pub(super) fn first(&self, name: &str) -> Option<&Signal> {
-        self.pending.iter().find(|signal| signal.name == name)
+        self.pending.get(name)?.signals.values().next()
     }
 
     pub(super) fn has(&self, wanted: &Wanted) -> bool {
-        self.pending.iter().any(|signal| wanted.is(signal))
+        self.place(wanted).is_some()
+    }
+
+    /// The place and id of the first that is wanted.
+    fn place(&self, wanted: &Wanted) -> Option<(i64, String)> {
+        let named = self.pending.get(&wanted.name)?;
+        match &wanted.id {
+            Some(id) => named.places.get(id).map(|place| (*place, id.clone())),
+            None => named.signals.keys().next().cloned(),
+        }
     }
 
     /// Takes the first that is wanted out.
     pub(super) fn take(&mut self, wanted: &Wanted) -> Option<Signal> {
-        let at = self.pending.iter().position(|signal| wanted.is(signal))?;
-        let signal = self.pending.remove(at);
-        self.received.push_back((signal.name.clone(), signal.id.clone()));
-        if self.received.len() > REMEMBERED {
-            self.received.pop_front();
+        let place = self.place(wanted)?;
+        let named = self.pending.get_mut(&wanted.name)?;
+        let signal = named.signals.remove(&place)?;
+        named.places.remove(&signal.id);
+        if named.signals.is_empty() {
+            self.pending.remove(&wanted.name);
+        }
+        let received = (signal.name.clone(), signal.id.clone());
+        self.known.insert(received.clone());
+        self.received.push_back(received);
+        if self.received.len() > REMEMBERED
+            && let Some(oldest) = self.received.pop_front()
+        {
+            self.known.remove(&oldest);
         }
         Some(signal)
     }

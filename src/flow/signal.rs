@@ -186,13 +186,13 @@ impl Live {
     async fn send(&self, open: &Open, to: RunId, body: Payload) -> Result<Told, ExecError> {
         let core = &self.engine.core;
         let failed = |source| ExecError::Store { key: to.to_string(), source };
-        let Some((_, pending)) = self.engine.addressed(&self.tenant, to).await.map_err(failed)? else {
+        let Some((_, last)) = self.engine.addressed(&self.tenant, to).await.map_err(failed)? else {
             return Ok(Told::Nobody);
         };
         let name = open.identity.name.clone();
         // Made of what identifies it in this run, so that a second try is the same signal.
         let id = format!("{OWN}{}/{}", self.named_after(), open.identity.in_turn());
-        let (signal, large) = self.engine.behind(&pending, &self.tenant, to, name, id, body);
+        let (signal, large) = self.engine.behind(last, &self.tenant, to, name, id, body);
         let null = Stored::Inline(Payload::stored("null"));
         let identity = &open.identity;
         let step = self.step(identity, identity.kind.checkpoint(), None, null);
@@ -244,28 +244,28 @@ impl Live {
 }
 
 impl Inner {
-    /// A run that is to be told something, and what it was told and has not received.
+    /// A run that is to be told something, and the last place of what it was told and has not received.
     pub(super) async fn addressed(
         &self,
         tenant: &Tenant,
         run: RunId,
-    ) -> Result<Option<(Run, Vec<Signal>)>, StoreError> {
-        let (group, told) = (&self.core.group, [(tenant.clone(), run)]);
-        let (run, pending) = try_join(group.run_find(tenant, run), group.signal_pending(&told)).await?;
-        Ok(run.map(|run| (run, pending)))
+    ) -> Result<Option<(Run, Option<i64>)>, StoreError> {
+        let group = &self.core.group;
+        let (run, last) = try_join(group.run_find(tenant, run), group.signal_last(tenant, run)).await?;
+        Ok(run.map(|run| (run, last)))
     }
 
     /// A signal behind those that the run has not received. One that it has received is no matter of order any more.
     pub(super) fn behind(
         &self,
-        pending: &[Signal],
+        last: Option<i64>,
         tenant: &Tenant,
         run: RunId,
         name: String,
         id: String,
         body: Payload,
     ) -> (Signal, Option<Payload>) {
-        let place = pending.iter().map(|signal| signal.place).max().map_or(0, |last| last + 1);
+        let place = last.map_or(0, |last| last + 1);
         let (body, large) = self.core.storable(body);
         let at = self.core.now();
         (Signal { tenant: tenant.clone(), run, name, id, place, body, at }, large)
@@ -318,8 +318,8 @@ impl Inner {
         id: String,
         body: Payload,
     ) -> Result<Sent, RunError> {
-        let (mut found, pending) = self.addressed(tenant, run).await?.ok_or(RunError::Unknown { run })?;
-        let (signal, large) = self.behind(&pending, tenant, run, name, id, body);
+        let (mut found, last) = self.addressed(tenant, run).await?.ok_or(RunError::Unknown { run })?;
+        let (signal, large) = self.behind(last, tenant, run, name, id, body);
         if found.state.is_final() {
             return self.sent_before(&signal).await?.ok_or(RunError::Over { run });
         }

@@ -54,8 +54,8 @@ impl ForTenant {
     ) -> Result<Verdict, RunError> {
         let (inner, tenant) = self.parts();
         let body = Payload::of(body).map_err(ExecError::from)?;
-        let (_, pending) = inner.addressed(&tenant, run).await?.ok_or(RunError::Unknown { run })?;
-        let (signal, large) = inner.behind(&pending, &tenant, run, name.to_owned(), id.to_owned(), body);
+        let (_, last) = inner.addressed(&tenant, run).await?.ok_or(RunError::Unknown { run })?;
+        let (signal, large) = inner.behind(last, &tenant, run, name.to_owned(), id.to_owned(), body);
         change.payloads.extend(large.map(|payload| (tenant, payload)));
         change.signal = Some(Box::new(signal.clone()));
         let tracker = inner.core.tracker.clone();

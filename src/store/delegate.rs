@@ -189,6 +189,12 @@ macro_rules! delegate_reads {
         fn signal_find<'a>(&'a $self, tenant: &'a $crate::Tenant, run: $crate::RunId, name: &'a str, id: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Signal>> {
             $store.signal_find(tenant, run, name, id)
         }
+        fn signal_unreceived<'a>(&'a $self, tenant: &'a $crate::Tenant, run: $crate::RunId, name: &'a str, id: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::Signal>> {
+            $store.signal_unreceived(tenant, run, name, id)
+        }
+        fn signal_last<'a>(&'a $self, tenant: &'a $crate::Tenant, run: $crate::RunId) -> $crate::store::Asked<'a, Option<i64>> {
+            $store.signal_last(tenant, run)
+        }
     };
     (@signal_pending $self:ident => $store:expr) => {
         fn signal_pending<'a>(&'a $self, runs: &'a [($crate::Tenant, $crate::RunId)]) -> $crate::store::Asked<'a, Vec<$crate::store::Signal>> {
@@ -228,6 +234,9 @@ macro_rules! delegate_reads {
     (@sharing $self:ident => $store:expr) => {
         fn pulse(&$self) -> $crate::store::Asked<'_, $crate::store::Pulse> {
             $store.pulse()
+        }
+        fn in_place(&$self) -> ::std::result::Result<(), $crate::store::StoreError> {
+            $store.in_place()
         }
         fn is_shared(&$self) -> bool {
             $store.is_shared()

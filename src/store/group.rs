@@ -27,6 +27,8 @@ const CAPACITY: usize = 1024;
 /// Pauses between tries of a batch that failed as a whole.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
+/// Pause between tries of a batch while another program has the file locked.
+const LOCKED: Duration = Duration::from_millis(250);
 
 /// Group commit in front of a store. It is a store itself, and passes the same suite.
 #[derive(Clone, Debug)]
@@ -60,6 +62,8 @@ struct Queue {
     deep_sleep: bool,
     /// Ticks since the oldest entry came.
     ticks: u8,
+    /// Nobody waits any longer for a file that another program has locked.
+    hurried: bool,
     closed: bool,
     ended: bool,
     /// Lanes with a refused change: nothing of theirs is written any more.
@@ -194,6 +198,11 @@ impl Group {
         let queued = queue.queued;
         queue.ending.push_back((queued, lane));
         queue.forget_ended();
+    }
+
+    /// The engine is about to close: a file that another program has locked is not waited for until it is free.
+    pub(crate) fn hurry(&self) {
+        self.shared.queue().hurried = true;
     }
 
     /// Takes no more changes, and resolves when everything queued before is durable.
@@ -366,7 +375,15 @@ impl Shared {
                 Ok(written) => return Ok(merge(verdicts, written)),
                 Err(error) => error,
             };
-            let Some(pause) = pauses.next().filter(|_| error.is_transient()) else { return Err(error) };
+            // Another program has the file locked, and nothing else can be written before it is done either. The batch may
+            // hold the answers of calls: to give up would lose them, and ask a person about each.
+            let is_locked = matches!(error, StoreError::Busy { .. }) && !self.store.is_shared();
+            let waits = is_locked && {
+                let queue = self.queue();
+                !queue.hurried && !queue.closed
+            };
+            let pause = if waits { Some(&LOCKED) } else { pauses.next().filter(|_| error.is_transient()) };
+            let Some(pause) = pause else { return Err(error) };
             tracing::warn!(%error, ?pause, "a write failed and is tried again");
             self.clock.sleep(*pause).await;
         }

@@ -212,6 +212,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         name: &'a str,
         id: &'a str,
     ) -> Asked<'a, Option<Signal>>;
+    /// The same if its run has not received it.
+    fn signal_unreceived<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: RunId,
+        name: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Signal>>;
+    /// The last place among the signals that a run has not received.
+    fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>>;
     /// The signals that these runs have not received, those of each in the order in which it is to receive them.
     fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>>;
 
@@ -276,6 +286,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn worker_at(&self, fence: Fence) -> Asked<'_, Option<Worker>>;
     /// Who is there, what time it is for leases, and what is due next.
     fn pulse(&self) -> Asked<'_, Pulse>;
+    /// Fails if what was opened is not what is there any more: a file that was removed or replaced. Asked directly before each
+    /// send, so it must be cheap.
+    fn in_place(&self) -> Result<(), StoreError>;
     /// Several workers may work on it at once, each for as long as its lease lasts. Otherwise whoever opens it knows
     /// that all others are dead.
     fn is_shared(&self) -> bool;
@@ -356,15 +369,51 @@ impl StoreError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A living process works on it.
+    /// Another process that is alive works on it.
     #[error(
         "{path} belongs to another process that is alive ({owner}): one engine at a time; use PostgreSQL to share work"
     )]
     Owned {
         /// The file.
         path: String,
-        /// What the lock file says about the owner.
+        /// The process, as far as it can be seen.
         owner: String,
+    },
+    /// This very process works on it.
+    #[error(
+        "{path} is open in this process already: one engine at a time; shut the other engine down first, or use that one"
+    )]
+    OwnedHere {
+        /// The file.
+        path: String,
+    },
+    /// It was removed, or another file was put in its place, while it was open.
+    #[error(
+        "{path} was removed or replaced while this engine worked on it ({detail}): nothing more is sent or recorded here; \
+         what was in flight is not known to the new file. Put the former file back, if it still exists, and start again"
+    )]
+    Replaced {
+        /// The file.
+        path: String,
+        /// What is there instead.
+        detail: String,
+    },
+    /// It has several names, and SQLite's log belongs to one of them only.
+    #[error(
+        "{path} has several names (hard links): what is written under one of them is not seen under the others; remove the \
+         other names, or make a copy and open that"
+    )]
+    HardLinked {
+        /// The file.
+        path: String,
+    },
+    /// It does not say which file is meant.
+    #[error("{path:?} names no database file: {detail}")]
+    NoFile {
+        /// As it was given.
+        path: String,
+        /// What to write instead.
+        detail: &'static str,
     },
     /// Written by a newer version of this crate.
     #[error(

@@ -88,6 +88,8 @@ impl Store for ReadOnly {
         run_signalled(after: RunId, limit: u32) -> Vec<Run>;
         run_children(tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
         signal_find(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+        signal_unreceived(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+        signal_last(tenant: &'a Tenant, run: RunId) -> Option<i64>;
         signal_pending(runs: &'a [(Tenant, RunId)]) -> Vec<Signal>;
         run_due(until: Timestamp, limit: u32) -> Vec<Run>;
         next_due(after: Timestamp) -> Option<Timestamp>;
@@ -129,6 +131,10 @@ impl Store for ReadOnly {
         pulse() -> Pulse;
         tenant_key(tenant: &'a Tenant) -> Option<DigestKey>;
         payload_find(tenant: &'a Tenant, digest: PayloadDigest) -> Option<Payload>;
+    }
+
+    fn in_place(&self) -> Result<(), StoreError> {
+        self.store.in_place()
     }
 
     fn is_shared(&self) -> bool {

@@ -194,8 +194,9 @@ fn a_call_that_outlives_its_engine_keeps_the_file_locked() {
         process.engine().clone().shutdown(Duration::ZERO).await;
         run
     });
-    let is_owned =
-        |error: &StartError| matches!(error, StartError::Store(StoreError::Open(OpenError::Owned { .. })));
+    let is_owned = |error: &StartError| {
+        matches!(error, StartError::Store(StoreError::Open(OpenError::OwnedHere { .. })))
+    };
     let refused = Process::try_start(&world, engine()).map(drop).unwrap_err();
     assert!(is_owned(&refused), "{refused}");
     world.release("post after slow");

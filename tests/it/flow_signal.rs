@@ -2,12 +2,13 @@
 //! whoever dies in between.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use counterfoil::flow::{Failure, FailureCode, RunError, Sent, Workflow};
 use counterfoil::store::conformance::sample::{Sample, inline};
 use counterfoil::store::sqlite::Sqlite;
-use counterfoil::store::{Change, Run, Signal, Store as _, Verdict};
-use counterfoil::{Ctx, RunId};
+use counterfoil::store::{Asked, Change, Run, Signal, Store, Verdict};
+use counterfoil::{Ctx, RunId, Tenant};
 use futures_util::future::{Either, join};
 
 use crate::flow;
@@ -109,6 +110,57 @@ fn a_signal_and_the_waking_of_its_run_are_one_transaction() {
     });
     assert!(world.tap.see(|tapped| tapped.batches.iter().flatten().any(wakes)));
     assert_eq!(result(&process, run), "one");
+}
+
+/// Counts the signals that are read as pending.
+#[derive(Debug)]
+struct Counting(Arc<dyn Store>, Arc<AtomicUsize>);
+
+impl Store for Counting {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        self.0.commit(changes)
+    }
+
+    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
+        Box::pin(async move {
+            let pending = self.0.signal_pending(runs).await?;
+            self.1.fetch_add(pending.len(), Ordering::Relaxed);
+            Ok(pending)
+        })
+    }
+
+    counterfoil::delegate_reads!(self => self.0;
+        record_find record_at record_orphans record_unconfirmed record_expired record_uses record_evidence run_find run_keyed
+        run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories
+        signal_find escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing
+        tenant_key payload_find);
+}
+
+// Each send asked for all that was pending, and so did each that was told twice: with 10,000 it did not end.
+#[test]
+fn sending_costs_the_same_however_many_signals_are_pending() {
+    const SIGNALS: u32 = 200;
+    let (world, read) = (World::new(), Arc::new(AtomicUsize::new(0)));
+    let counting = read.clone();
+    let flow = flow!(world, |ctx, times: u32| {
+        world.pass("listens").await;
+        listen(&ctx, times).await
+    });
+    world.hold("listens");
+    let engine = world.engine().wrap_store(move |store| Arc::new(Counting(store, counting)));
+    let process = Process::start(&world, engine.workflow("wait", 1, flow.clone()));
+    let run = begin(&process, &flow, SIGNALS);
+    process.on(async {
+        for i in 0..SIGNALS {
+            assert_eq!(say(&process, run, &i.to_string()).await, Sent::New);
+            assert_eq!(say(&process, run, &i.to_string()).await, Sent::Before);
+        }
+        world.release("listens");
+    });
+    let all: Vec<_> = (0..SIGNALS).map(|i| i.to_string()).collect();
+    assert_eq!(result(&process, run), all.join(" "));
+    process.shut_down();
+    assert_eq!(read.load(Ordering::Relaxed), 0);
 }
 
 #[test]

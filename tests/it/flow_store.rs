@@ -165,6 +165,9 @@ macro_rules! asks {
             fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
                 Box::pin(self.write(changes))
             }
+            fn in_place(&self) -> Result<(), StoreError> {
+                self.store.in_place()
+            }
             fn is_shared(&self) -> bool {
                 self.store.is_shared()
             }
@@ -193,6 +196,8 @@ asks! {
     run_signalled(after: RunId, limit: u32) -> Vec<Run>;
     run_children(tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
     signal_find(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+    signal_unreceived(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
+    signal_last(tenant: &'a Tenant, run: RunId) -> Option<i64>;
     signal_pending(runs: &'a [(Tenant, RunId)]) -> Vec<Signal>;
     run_due(until: Timestamp, limit: u32) -> Vec<Run>;
     next_due(after: Timestamp) -> Option<Timestamp>;

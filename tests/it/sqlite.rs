@@ -4,8 +4,10 @@ mod cancelled;
 mod damage;
 mod disk;
 mod facts;
+mod locked;
 mod open;
 mod owner;
+mod place;
 mod plan;
 
 use std::path::{Path, PathBuf};

@@ -327,7 +327,7 @@ async fn what_would_mix_two_histories_is_refused() {
     let path = many(folder.path()).await;
     let living = Sqlite::open(&path).await.unwrap();
     let error = moved(&path, &schema).await.unwrap_err();
-    assert!(matches!(error, MoveError::Open(OpenError::Owned { .. })), "{error}");
+    assert!(matches!(error, MoveError::Open(OpenError::OwnedHere { .. })), "{error}");
     living.close().await;
 
     // An engine works on the file again, after a move has begun.

@@ -226,10 +226,10 @@ impl Desk {
 
     /// Of several workers one publishes, until it has ended.
     async fn takes_the_lead(&mut self, core: &Core) -> Result<Lead, StoreError> {
-        let Peers::Shared(_) = &core.peers else { return Ok(Lead::Mine) };
         if core.hold_lease().await.is_err() {
             return Ok(Lead::Lost);
         }
+        let Peers::Shared(_) = &core.peers else { return Ok(Lead::Mine) };
         if self.leads {
             return Ok(Lead::Mine);
         }

@@ -28,9 +28,10 @@ pub(super) struct Options {
 }
 
 fn sqlite_path(text: &str) -> Result<PathBuf, String> {
-    let path =
-        text.strip_prefix("sqlite:").ok_or("a move is from a `sqlite:` file to a `postgres:` database")?;
-    Ok(path.strip_prefix("//").unwrap_or(path).into())
+    if !text.starts_with("sqlite:") {
+        return Err("a move is from a `sqlite:` file to a `postgres:` database".into());
+    }
+    crate::store::sqlite::file_named(text.as_ref()).map_err(|error| error.to_string())
 }
 
 pub(super) fn run(options: Options) -> ExitCode {

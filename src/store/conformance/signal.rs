@@ -24,13 +24,16 @@ pub async fn is_pending_until_it_is_received(store: &dyn Store) {
     admit(store, &[sent(&sample, &signal)]).await;
     let pending = async || store.signal_pending(&[(sample.tenant.clone(), run.id)]).await.unwrap();
     let found = async || store.signal_find(&sample.tenant, run.id, "paid", "1").await.unwrap();
+    let unreceived = async || store.signal_unreceived(&sample.tenant, run.id, "paid", "1").await.unwrap();
     assert_eq!((pending().await, found().await), (vec![signal.clone()], Some(signal.clone())));
+    assert_eq!(unreceived().await.as_ref(), Some(&signal));
     assert_eq!(
         store.run_history(&sample.tenant, run.id, crate::store::Turns::ALL).await.unwrap().signals,
         from_ref(&signal)
     );
     admit(store, &[received(&sample, &signal)]).await;
     assert_eq!((pending().await, found().await), (vec![], Some(signal)), "it is known, and not pending");
+    assert_eq!(unreceived().await, None);
     assert_eq!(
         store.run_history(&sample.tenant, run.id, crate::store::Turns::ALL).await.unwrap().signals,
         []
@@ -67,6 +70,11 @@ pub async fn are_listed_in_their_order(store: &dyn Store) {
     let of_both = [&signals[..], &[of_next]].concat();
     assert_eq!(store.signal_pending(&asked).await.unwrap(), of_both, "of those that were asked for");
     assert_eq!(store.signal_pending(&[]).await.unwrap(), []);
+    let last = async || store.signal_last(&sample.tenant, run.id).await.unwrap();
+    assert_eq!(last().await, Some(7));
+    admit(store, &[received(&sample, &signals[3])]).await;
+    assert_eq!(last().await, Some(1), "of those that it has not received");
+    assert_eq!(store.signal_last(&sample.tenant, sample.run("d").id).await.unwrap(), None);
 }
 
 /// The first of a name and id stands; the very same again is admitted.

@@ -485,6 +485,20 @@ impl Store for Model {
         self.ask(move |tables| tables.signal_find(tenant, run, name, id))
     }
 
+    fn signal_unreceived<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: RunId,
+        name: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Signal>> {
+        self.ask(move |tables| tables.signal_unreceived(tenant, run, name, id))
+    }
+
+    fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>> {
+        self.ask(move |tables| tables.signal_pending(tenant, run).iter().map(|signal| signal.place).max())
+    }
+
     fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
         let of = |tables: &Tables| {
             runs.iter().flat_map(|(tenant, run)| tables.signal_pending(tenant, *run)).collect()
@@ -530,6 +544,10 @@ impl Store for Model {
             queued: !tables.queue_waiting().is_empty(),
             unpublished: tables.is_unpublished(),
         })
+    }
+
+    fn in_place(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     fn is_shared(&self) -> bool {

@@ -426,6 +426,17 @@ impl Tables {
         self.signals.get(&key).map(|(signal, _)| signal.clone())
     }
 
+    pub(super) fn signal_unreceived(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        name: &str,
+        id: &str,
+    ) -> Option<Signal> {
+        let key = (tenant.clone(), run, name.to_owned(), id.to_owned());
+        self.signals.get(&key).filter(|(_, received)| !received).map(|(signal, _)| signal.clone())
+    }
+
     pub(super) fn signal_pending(&self, tenant: &Tenant, run: RunId) -> Vec<Signal> {
         let of_run =
             self.signals.values().filter(|(s, received)| !received && s.tenant == *tenant && s.run == run);

@@ -376,6 +376,20 @@ impl Store for Postgres {
         Box::pin(signal::find(&self.readers, tenant, run, name, id))
     }
 
+    fn signal_unreceived<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: RunId,
+        name: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Signal>> {
+        Box::pin(signal::unreceived(&self.readers, tenant, run, name, id))
+    }
+
+    fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>> {
+        Box::pin(signal::last(&self.readers, tenant, run))
+    }
+
     fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
         Box::pin(signal::pending(&self.readers, runs))
     }
@@ -411,6 +425,11 @@ impl Store for Postgres {
 
     fn pulse(&self) -> Asked<'_, Pulse> {
         Box::pin(worker::pulse(&self.readers))
+    }
+
+    /// A database that was replaced has lost this worker's row, and with it every write.
+    fn in_place(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     fn is_shared(&self) -> bool {

@@ -4,7 +4,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
 use super::statement::{Batch, Insert, Kind};
-use super::{Columns, StoreError, escaped};
+use super::{Columns, StoreError, escaped, failure};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::payload::Stored;
@@ -82,11 +82,47 @@ pub(super) async fn find(
     name: &str,
     id: &str,
 ) -> Result<Option<Signal>, StoreError> {
+    row(pool, tenant, run, name, id).await?.as_ref().map(read).transpose()
+}
+
+pub(super) async fn unreceived(
+    pool: &Pool,
+    tenant: &Tenant,
+    run: RunId,
+    name: &str,
+    id: &str,
+) -> Result<Option<Signal>, StoreError> {
+    use sqlx::Row as _;
+    let Some(row) = row(pool, tenant, run, name, id).await? else { return Ok(None) };
+    let received: bool = row.try_get("received").map_err(|e| failure(&e))?;
+    if received { Ok(None) } else { read(&row).map(Some) }
+}
+
+async fn row(
+    pool: &Pool,
+    tenant: &Tenant,
+    run: RunId,
+    name: &str,
+    id: &str,
+) -> Result<Option<PgRow>, StoreError> {
     let query = || {
         let query = sqlx::query(FIND).bind(tenant.as_str()).bind(run.0);
         query.bind(escaped(name).into_owned()).bind(escaped(id).into_owned())
     };
-    pool.optional(query).await?.as_ref().map(read).transpose()
+    pool.optional(query).await
+}
+
+/// One step to the end of the index, however many are pending.
+pub(super) async fn last(pool: &Pool, tenant: &Tenant, run: RunId) -> Result<Option<i64>, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT place FROM signal WHERE tenant = $1 AND run = $2 AND NOT received ORDER BY place DESC LIMIT 1",
+        )
+            .bind(tenant.as_str())
+            .bind(run.0)
+    };
+    let row = pool.optional(query).await?;
+    row.map(|row| Columns::of("signal", &row).take()).transpose()
 }
 
 pub(super) async fn pending(pool: &Pool, runs: &[(Tenant, RunId)]) -> Result<Vec<Signal>, StoreError> {

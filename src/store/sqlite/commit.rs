@@ -29,6 +29,7 @@ pub(super) async fn commit(
     let verdicts =
         if admitted { vec![Verdict::Admitted; changes.len()] } else { writer.judge(changes).await? };
     writer.unfinished = false;
+    writer.log.look();
     Ok(verdicts)
 }
 
@@ -69,7 +70,10 @@ fn batch(changes: &[&Change]) -> Batch {
 impl Writer {
     /// Ends what an earlier write left open: its future was dropped between two statements, or it failed.
     /// Without this, the next batch would run inside that transaction and vanish with it.
+    ///
+    /// Nothing is written into a file that was removed or replaced: it would be promised, and lost.
     pub(super) async fn settle(&mut self) -> Result<(), StoreError> {
+        self.place.check()?;
         if self.unfinished {
             rollback(&mut self.connection).await?;
             self.unfinished = false;

@@ -9,12 +9,14 @@ mod document;
 mod erase;
 mod escalation;
 pub(crate) mod inbox;
-mod lock;
+mod log;
 mod memory;
 mod memory_source;
+mod named;
 mod open;
 mod outbox;
 mod payload;
+mod place;
 mod queue;
 mod record;
 mod retention;
@@ -28,8 +30,8 @@ mod transaction;
 mod transfer;
 mod worker;
 
-use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::path::Path;
+use std::sync::Arc;
 
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
@@ -47,6 +49,7 @@ use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 pub use super::transaction::TransactionError;
+pub(crate) use named::file_named;
 pub use open::Options;
 pub(crate) use outbox::add_event;
 #[cfg(feature = "sim")]
@@ -70,14 +73,14 @@ pub fn statements() -> impl Iterator<Item = &'static str> {
 /// The embedded store.
 #[derive(Debug)]
 pub struct Sqlite {
-    path: PathBuf,
+    /// The file and its lock, held until this store is closed or dropped: it is how a restarted process knows that the
+    /// former one is dead.
+    place: Arc<place::Place>,
     /// None once it is closed.
     writer: Mutex<Option<Writer>>,
     /// Writes what a crash may take back: the tries of messages, and retired records. Opened when it is first needed.
     aside: Mutex<Option<SqliteConnection>>,
     readers: SqlitePool,
-    /// Held until this store is closed or dropped: it is how a restarted process knows that the former one is dead.
-    lock: std::sync::Mutex<Option<lock::Lock>>,
 }
 
 /// The one connection that writes.
@@ -87,6 +90,8 @@ struct Writer {
     statements: statement::Statements,
     /// A write was begun and its end not seen: its future was dropped, or it failed. The next one rolls back first.
     unfinished: bool,
+    place: Arc<place::Place>,
+    log: log::Log,
 }
 
 impl Sqlite {
@@ -114,9 +119,9 @@ impl Sqlite {
         open::open_read_only(path.as_ref()).await
     }
 
-    /// The file.
+    /// The file: its absolute path, without symlinks.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
     }
 
     /// Moves the WAL into the database file and cuts it to nothing, as backups like it. Not for daily use: the
@@ -124,11 +129,7 @@ impl Sqlite {
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         let mut writer = self.writer.lock().await;
         let writer = writer.as_mut().ok_or(StoreError::Closed)?;
-        sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-            .execute(&mut writer.connection)
-            .await
-            .map(drop)
-            .map_err(|e| failure(&e))
+        empty_log(&mut writer.connection).await.map(drop)
     }
 
     /// Waits for what is under way, closes all connections, and gives the file free: when this returns, another
@@ -146,12 +147,41 @@ impl Sqlite {
     pub(crate) async fn retire(&self) {
         drop(self.aside.lock().await.take());
         if let Some(writer) = self.writer.lock().await.take()
-            && let Err(error) = writer.connection.close().await
+            && let Err(error) = writer.close().await
         {
-            tracing::warn!(%error, path = %self.path.display(), "the database was not closed in order");
+            tracing::warn!(%error, path = %self.path().display(), "the database was not closed in order");
         }
-        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.place.release();
     }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        self.place.release(); // its connections close in the background, and hold the file until then
+    }
+}
+
+impl Writer {
+    /// Moves the log into the database file, which is then whole without it, and closes.
+    async fn close(mut self) -> Result<(), StoreError> {
+        self.settle().await?;
+        if !empty_log(&mut self.connection).await? {
+            let path = self.place.path().display();
+            tracing::warn!(%path, "somebody reads the database: what is new is still in its -wal file; copy both");
+        }
+        self.connection.close().await.map_err(|e| failure(&e))
+    }
+}
+
+/// Moves the log into the database file and cuts it to nothing. `false` if a reader holds on to what is in it.
+async fn empty_log(connection: &mut SqliteConnection) -> Result<bool, StoreError> {
+    use sqlx::Row as _;
+    let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
+        .fetch_one(connection)
+        .await
+        .map_err(|e| failure(&e))?;
+    let busy: i64 = row.try_get_unchecked(0).map_err(|e| failure(&e))?;
+    Ok(busy == 0)
 }
 
 impl Store for Sqlite {
@@ -400,6 +430,20 @@ impl Store for Sqlite {
         Box::pin(signal::find(&self.readers, tenant, run, name, id))
     }
 
+    fn signal_unreceived<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: RunId,
+        name: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Signal>> {
+        Box::pin(signal::unreceived(&self.readers, tenant, run, name, id))
+    }
+
+    fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>> {
+        Box::pin(signal::last(&self.readers, tenant, run))
+    }
+
     fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
         Box::pin(async move {
             let mut connection = self.readers.acquire().await.map_err(|e| failure(&e))?;
@@ -442,6 +486,10 @@ impl Store for Sqlite {
 
     fn pulse(&self) -> Asked<'_, Pulse> {
         Box::pin(worker::pulse(&self.readers))
+    }
+
+    fn in_place(&self) -> Result<(), StoreError> {
+        Ok(self.place.check()?)
     }
 
     /// One process at a time: its lock tells whether the former one is alive.

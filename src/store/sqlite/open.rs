@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -9,7 +10,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, Sq
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqlitePool};
 use tokio::sync::Mutex;
 
-use super::lock::Lock;
+use super::log::Log;
+use super::named::{file_named, refuse_network_filesystem};
+use super::place::Place;
 use super::statement::Statements;
 use super::{Columns, Sqlite, Writer, failure, primary_code};
 use crate::store::{OpenError, StoreError};
@@ -33,6 +36,9 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 9] = [
     (9, "document", include_str!("../../../migrations/sqlite/0009_document.sql")),
 ];
 
+/// A log that was emptied is cut to this size, in bytes.
+const LOG_LIMIT: u64 = 64 << 20;
+
 /// How to open the database.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -40,21 +46,30 @@ pub struct Options {
     pub readers: u32,
     /// How long a write waits for another program that has the file locked (a backup, a shell).
     pub busy_timeout: Duration,
+    /// How long opening waits for another process that has the file: one that was killed may still be dying.
+    pub wait_for_owner: Duration,
+    /// The size of the log, in bytes, from which on a warning says that it grows. SQLite empties the log again and again, but
+    /// not while another program reads the file: then it grows until that one is done, or the disk is full.
+    pub large_log: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { readers: 4, busy_timeout: Duration::from_secs(5) }
+        Self {
+            readers: 4,
+            busy_timeout: Duration::from_secs(5),
+            wait_for_owner: Duration::from_secs(5),
+            large_log: 2 * LOG_LIMIT,
+        }
     }
 }
 
 /// A connection whose commits do not wait for the disk.
 pub(super) async fn open_aside(store: &Sqlite) -> Result<SqliteConnection, StoreError> {
-    let options = SqliteConnectOptions::new()
-        .filename(&store.path)
-        .synchronous(SqliteSynchronous::Normal)
-        .disable_statement_logging();
-    options.connect().await.map_err(|e| failure(&e))
+    let options = store.place.connect().synchronous(SqliteSynchronous::Normal).disable_statement_logging();
+    let connection = options.connect().await.map_err(|e| failure(&e))?;
+    store.place.check()?; // it was opened by its name
+    Ok(connection)
 }
 
 pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreError> {
@@ -72,11 +87,12 @@ async fn open_unless(
     path: &Path,
     options: Options,
 ) -> Result<(Sqlite, i64), StoreError> {
-    refuse_network_filesystem(path)?;
-    let lock = Lock::take(path)?;
-    let connect = SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
+    let path = file_named(path)?;
+    refuse_network_filesystem(&path)?;
+    let place = Arc::new(Place::own(&path, options.wait_for_owner).await?);
+    let path = place.path();
+    let connect = place
+        .connect()
         .busy_timeout(options.busy_timeout)
         .statement_cache_capacity(super::statement::KEPT)
         .disable_statement_logging();
@@ -90,18 +106,23 @@ async fn open_unless(
     if version < latest() {
         migrate(&mut writer).await.map_err(|e| unusable(path, &e))?;
     }
-    let readers = readers(connect, options.readers);
-    let writer = Writer { connection: writer, statements: Statements::default(), unfinished: false };
-    let (writer, lock) = (Mutex::new(Some(writer)), std::sync::Mutex::new(Some(lock)));
-    Ok((Sqlite { path: path.to_owned(), writer, aside: Mutex::default(), readers, lock }, version))
+    place.check()?; // SQLite opened it by its name
+    let readers = readers(&place, connect, options.readers);
+    let statements = Statements::default();
+    let log = Log::of(&place, options.large_log);
+    let writer = Writer { connection: writer, statements, unfinished: false, place: place.clone(), log };
+    Ok((Sqlite { place, writer: Mutex::new(Some(writer)), aside: Mutex::default(), readers }, version))
 }
 
 /// Neither lock nor writer: whoever works on the file goes on doing so.
 pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
-    refuse_network_filesystem(path)?;
+    let path = file_named(path)?;
+    refuse_network_filesystem(&path)?;
     let options = Options::default();
-    let connect = SqliteConnectOptions::new()
-        .filename(path)
+    let place = Arc::new(Place::read_only(&path)?);
+    let path = place.path();
+    let connect = place
+        .connect()
         .read_only(true)
         .busy_timeout(options.busy_timeout)
         .statement_cache_capacity(super::statement::KEPT)
@@ -113,23 +134,30 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
         let detail = format!("its schema version is {version}, and this engine reads {}", latest());
         return Err(OpenError::Unusable { path: path.display().to_string(), detail }.into());
     }
-    let readers = readers(connect, options.readers);
-    Ok(Sqlite {
-        path: path.to_owned(),
-        writer: Mutex::new(None),
-        aside: Mutex::default(),
-        readers,
-        lock: std::sync::Mutex::new(None),
-    })
+    let readers = readers(&place, connect, options.readers);
+    Ok(Sqlite { place, writer: Mutex::new(None), aside: Mutex::default(), readers })
 }
 
-fn readers(connect: SqliteConnectOptions, count: u32) -> SqlitePool {
+fn readers(place: &Arc<Place>, connect: SqliteConnectOptions, count: u32) -> SqlitePool {
+    let place = place.clone();
     SqlitePoolOptions::new()
         .max_connections(count.max(1))
         .min_connections(0)
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false) // a local file does not hang up
+        // It is opened late and by its name: without this, it might read another file that has the name by now. An error
+        // from here would be tried again for half a minute; in an empty database each read fails at once.
+        .after_connect(move |connection, _| {
+            let checked = place.check();
+            Box::pin(async move {
+                if let Err(error) = checked {
+                    tracing::error!(%error, "the database cannot be read");
+                    *connection = SqliteConnectOptions::new().in_memory(true).connect().await?;
+                }
+                Ok(())
+            })
+        })
         .connect_lazy_with(connect.read_only(true).pragma("query_only", "ON").row_buffer_size(512))
 }
 
@@ -139,14 +167,13 @@ fn latest() -> i64 {
 
 /// Sets what makes a commit durable, on the connection that writes.
 async fn prepare_file(path: &Path, writer: &mut SqliteConnection) -> Result<(), StoreError> {
-    sqlx::raw_sql(
+    let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
          PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4000; PRAGMA wal_autocheckpoint = 1000; \
-         PRAGMA journal_size_limit = 67108864",
-    )
-    .execute(&mut *writer)
-    .await
-    .map_err(|e| unusable(path, &e))?;
+         PRAGMA journal_size_limit = {LOG_LIMIT}"
+    );
+    let set = sqlx::raw_sql(sqlx::AssertSqlSafe(pragmas)).execute(&mut *writer).await;
+    set.map_err(|e| unusable(path, &e))?;
     let mode = pragma_text(path, writer, "PRAGMA journal_mode").await?;
     if mode != "wal" {
         let detail = format!("its journal mode is {mode} and cannot be changed to wal");
@@ -225,34 +252,4 @@ fn unusable(path: &Path, error: &sqlx::Error) -> StoreError {
         Some(5 | 6 | 13) => failure(error),
         _ => OpenError::Unusable { path, detail }.into(),
     }
-}
-
-/// WAL needs shared memory between processes, which no network filesystem offers. FUSE may hide one, and
-/// cannot be told.
-#[cfg(target_os = "linux")]
-fn refuse_network_filesystem(path: &Path) -> Result<(), OpenError> {
-    /// `f_type` values of statfs(2).
-    const NETWORK: [(u64, &str); 8] = [
-        (0x6969, "NFS"),
-        (0x517b, "SMB"),
-        (0xff53_4d42, "CIFS"),
-        (0xfe53_4d42, "SMB2"),
-        (0x0102_1997, "9P"),
-        (0x00c3_6400, "Ceph"),
-        (0x0bd0_0bd0, "Lustre"),
-        (0x5346_414f, "AFS"),
-    ];
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(found) = rustix::fs::statfs(folder) else { return Ok(()) }; // opening it will say more
-    #[allow(clippy::cast_sign_loss, reason = "the magic numbers are 32 bits wide")]
-    let kind = (found.f_type as u64) & 0xffff_ffff;
-    match NETWORK.iter().find(|(magic, _)| *magic == kind) {
-        Some((_, kind)) => Err(OpenError::NetworkFilesystem { path: path.display().to_string(), kind }),
-        None => Ok(()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn refuse_network_filesystem(_: &Path) -> Result<(), OpenError> {
-    Ok(())
 }

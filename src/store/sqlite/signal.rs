@@ -75,8 +75,40 @@ pub(super) async fn find(
     name: &str,
     id: &str,
 ) -> Result<Option<Signal>, StoreError> {
+    row(pool, tenant, run, name, id).await?.as_ref().map(read).transpose()
+}
+
+pub(super) async fn unreceived(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    run: RunId,
+    name: &str,
+    id: &str,
+) -> Result<Option<Signal>, StoreError> {
+    use sqlx::Row as _;
+    let Some(row) = row(pool, tenant, run, name, id).await? else { return Ok(None) };
+    let received: bool = row.try_get("received").map_err(|e| failure(&e))?;
+    if received { Ok(None) } else { read(&row).map(Some) }
+}
+
+async fn row(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    run: RunId,
+    name: &str,
+    id: &str,
+) -> Result<Option<SqliteRow>, StoreError> {
     let query = sqlx::query(FIND).bind(tenant.text()).bind(run.0).bind(name.to_owned()).bind(id.to_owned());
-    query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
+    query.fetch_optional(pool).await.map_err(|e| failure(&e))
+}
+
+/// One step to the end of the index, however many are pending.
+const LAST: &str = "SELECT place FROM signal INDEXED BY signal_pending \
+                    WHERE tenant = ? AND run = ? AND NOT received ORDER BY place DESC LIMIT 1";
+
+pub(super) async fn last(pool: &SqlitePool, tenant: &Tenant, run: RunId) -> Result<Option<i64>, StoreError> {
+    let query = sqlx::query_scalar(LAST).bind(tenant.text()).bind(run.0);
+    query.fetch_optional(pool).await.map_err(|e| failure(&e))
 }
 
 /// What was said to a run and it has not received, in the order in which it will. The arguments begin with the tenant.

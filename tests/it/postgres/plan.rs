@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 57] = [
+const HOT: [(&str, &[&str]); 58] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -68,6 +68,7 @@ const HOT: [(&str, &[&str]); 57] = [
         "AS asked (tenant, run)",
         &["signal_pending on signal", "(tenant = (asked.tenant)) AND (run = asked.run)"],
     ),
+    ("SELECT place FROM signal", &["Index Only Scan Backward using signal_pending", "(run = $2)"]),
     ("received FROM signal", &["signal_pkey on signal", "AND (id = $4)"]),
     ("FROM run WHERE wake_at <= $1", &["run_due on run", "wake_at <= $1"]),
     ("FROM run WHERE tenant = $1 AND id > $2", &["run_pkey on run", "(tenant = $1) AND (id > $2)"]),

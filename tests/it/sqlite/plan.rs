@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 65] = [
+const HOT: [(&str, &str); 66] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -76,6 +76,7 @@ const HOT: [(&str, &str); 65] = [
         "FROM run WHERE tenant = ? AND parent = ?",
         "run USING INDEX run_children (tenant=? AND parent=? AND id>?)",
     ),
+    ("SELECT place FROM signal", "signal USING INDEX signal_pending (tenant=? AND run=?)"),
     ("body, at FROM signal", "signal USING INDEX signal_pending (tenant=? AND run=?)"),
     ("received FROM signal", "signal USING PRIMARY KEY (tenant=? AND run=? AND name=? AND id=?)"),
     (

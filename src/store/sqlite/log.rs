@@ -1,0 +1,48 @@
+//! The size of the write-ahead log. SQLite moves it into the database and begins it anew, unless somebody reads what is in
+//! it: behind a reader that does not end it grows until the disk is full, and reading becomes slower with its size.
+
+use std::path::PathBuf;
+
+use super::place::Place;
+
+/// Number of batches between two looks.
+const EVERY: u32 = 64;
+
+#[derive(Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    /// The size, in bytes, of the first warning.
+    limit: u64,
+    /// The size of the next one: twice that of the last.
+    next: u64,
+    /// Batches since the last look.
+    batches: u32,
+}
+
+impl Log {
+    pub(super) fn of(place: &Place, limit: u64) -> Self {
+        let mut path = place.path().as_os_str().to_owned();
+        path.push("-wal");
+        Self { path: path.into(), limit: limit.max(1), next: limit.max(1), batches: 0 }
+    }
+
+    /// Warns of a log that has grown, once for each doubling. Called after each batch.
+    pub(super) fn look(&mut self) {
+        self.batches += 1;
+        if self.batches < EVERY {
+            return;
+        }
+        self.batches = 0;
+        let Ok(found) = self.path.metadata() else { return };
+        if found.len() < self.limit {
+            self.next = self.limit;
+        } else if found.len() >= self.next {
+            let (path, bytes, pages) = (self.path.display(), found.len(), found.len() / 4096);
+            tracing::warn!(
+                log = %path, bytes, pages,
+                "the database's log grows: another program reads the file and does not end its transaction; end it"
+            );
+            self.next = found.len().saturating_mul(2);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The database file as it was opened: its real path, the descriptor that holds the lock, and whether it is still there.
+//!
+//! The lock is on the database file itself, so that symlinks, hard links and a removed lock file let no second engine in.
+//! It is `flock`: SQLite locks with `fcntl`, and on Linux the two do not meet. The kernel releases it when the process
+//! dies, however it dies, so a restart need not wait for a lease.
+//!
+//! A process that closes any descriptor of a file loses all `fcntl` locks that it has on the file, SQLite's among them
+//! (sqlite.org/howtocorrupt.html, 2.2). Hence a process has one descriptor for a file, kept in [`FILES`], and it is closed
+//! after the last SQLite connection: see [`Place::connect`].
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnectOptions;
+
+use crate::clock::{Clock as _, SystemClock};
+use crate::store::OpenError;
+
+/// The files that this process has open. Process-wide, because the locks that it protects are.
+static FILES: Mutex<Vec<(FileId, Weak<Shared>)>> = Mutex::new(Vec::new());
+
+/// Pause between tries of a lock that another process holds.
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn at(path: &Path) -> std::io::Result<Self> {
+        path.metadata().map(|found| Self { device: found.dev(), inode: found.ino() })
+    }
+}
+
+/// The one descriptor of a file in this process.
+#[derive(Debug)]
+struct Shared {
+    id: FileId,
+    /// None once it is closed.
+    file: Option<File>,
+    /// Where `flock` and `fcntl` meet, the lock is on a file of its own.
+    #[cfg(not(target_os = "linux"))]
+    lock: File,
+    /// An engine of this process works on it.
+    owned: AtomicBool,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let mut files = files();
+        drop(self.file.take()); // while nobody can open it again
+        files.retain(|(id, _)| *id != self.id);
+    }
+}
+
+fn files() -> MutexGuard<'static, Vec<(FileId, Weak<Shared>)>> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A database file in use.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    file: Arc<Shared>,
+    /// This place holds the lock.
+    owner: AtomicBool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl Place {
+    /// Opens the file to be read: no lock is taken.
+    pub(super) fn read_only(path: &Path) -> Result<Self, OpenError> {
+        Self::open(path, false)
+    }
+
+    /// Opens or creates the file and takes its lock, or says who has it. One that another process holds is waited for: a
+    /// process that was killed a moment ago may still be dying.
+    pub(super) async fn own(path: &Path, wait: Duration) -> Result<Self, OpenError> {
+        let place = Self::open(path, true)?;
+        let mut waited = Duration::ZERO;
+        while !place.lock()? {
+            if waited >= wait {
+                let owner = owner_of(place.file.id).map(|pid| format!("process {pid}"));
+                let owner = owner.unwrap_or_else(|| "its process cannot be seen from here".to_owned());
+                return Err(OpenError::Owned { path: place.path.display().to_string(), owner });
+            }
+            SystemClock.sleep(PAUSE).await;
+            waited += PAUSE;
+        }
+        if place.names() > 1 {
+            return Err(OpenError::HardLinked { path: place.path.display().to_string() });
+        }
+        Ok(place)
+    }
+
+    fn open(path: &Path, to_write: bool) -> Result<Self, OpenError> {
+        let file = shared(path, to_write).map_err(|e| refused(path, &e))?;
+        let real = path.canonicalize().map_err(|e| refused(path, &e))?;
+        let place = Self { path: real, file, owner: AtomicBool::new(false) };
+        place.check()?; // it may have been replaced between the two
+        Ok(place)
+    }
+
+    /// The file's absolute path, without symlinks.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the lock. `false`: another process has it.
+    fn lock(&self) -> Result<bool, OpenError> {
+        if self.file.owned.swap(true, Ordering::AcqRel) {
+            return Err(OpenError::OwnedHere { path: self.path.display().to_string() });
+        }
+        let locked = match self.file.lock_file().try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(e)) => Err(refused(&self.path, &e)),
+        };
+        self.owner.store(matches!(locked, Ok(true)), Ordering::Release);
+        self.file.owned.store(matches!(locked, Ok(true)), Ordering::Release);
+        locked
+    }
+
+    /// Lets the next engine in. The descriptor stays open for as long as any connection.
+    pub(super) fn release(&self) {
+        if self.owner.swap(false, Ordering::AcqRel) {
+            let _ = self.file.lock_file().unlock();
+            self.file.owned.store(false, Ordering::Release);
+        }
+    }
+
+    /// Fails if the file is not there any more, or another one has taken its place: what is written into it would be lost,
+    /// and an engine on the new file knows nothing of this one. Costs one `stat`.
+    pub(super) fn check(&self) -> Result<(), OpenError> {
+        let detail = match FileId::at(&self.path) {
+            Ok(found) if found == self.file.id => return Ok(()),
+            Ok(_) => "another file has its name now".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(OpenError::Replaced { path: self.path.display().to_string(), detail })
+    }
+
+    /// Connections to this file. Each holds the descriptor, until SQLite has closed its own.
+    pub(super) fn connect(&self) -> SqliteConnectOptions {
+        let shared = self.file.clone();
+        // SQLite drops a collation after it has closed the file: the place where a connection can hold something.
+        let hold = move |a: &str, b: &str| {
+            let _ = &shared;
+            a.cmp(b)
+        };
+        SqliteConnectOptions::new().filename(&self.path).collation("counterfoil_holds_its_file", hold)
+    }
+
+    fn names(&self) -> u64 {
+        self.path.metadata().map_or(1, |found| found.nlink())
+    }
+}
+
+impl Shared {
+    #[cfg(target_os = "linux")]
+    #[allow(clippy::expect_used, reason = "`drop` takes it, and nobody else")]
+    fn lock_file(&self) -> &File {
+        self.file.as_ref().expect("it is taken in `drop` only")
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn lock_file(&self) -> &File {
+        &self.lock
+    }
+}
+
+/// This process's descriptor of the file, opened or created if it has none.
+fn shared(path: &Path, to_write: bool) -> std::io::Result<Arc<Shared>> {
+    loop {
+        let mut files = files();
+        let known = FileId::at(path).ok().and_then(|id| files.iter().find(|(known, _)| *known == id));
+        match known.map(|(_, file)| file.upgrade()) {
+            Some(Some(file)) => return Ok(file),
+            Some(None) => {} // it is being closed in another thread, which waits for the list
+            None => {
+                let mut options = OpenOptions::new();
+                let file = options.read(true).write(to_write).create(to_write).mode(0o644).open(path)?;
+                let found = file.metadata()?;
+                let id = FileId { device: found.dev(), inode: found.ino() };
+                let shared = Arc::new(Shared {
+                    id,
+                    file: Some(file),
+                    #[cfg(not(target_os = "linux"))]
+                    lock: lock_beside(id)?,
+                    owned: AtomicBool::new(false),
+                });
+                files.push((id, Arc::downgrade(&shared)));
+                return Ok(shared);
+            }
+        }
+        drop(files);
+        std::thread::yield_now();
+    }
+}
+
+/// The file that is locked in place of the database, named after it in whatever folder and by whatever link it is opened.
+#[cfg(not(target_os = "linux"))]
+fn lock_beside(FileId { device, inode }: FileId) -> std::io::Result<File> {
+    let path = std::env::temp_dir().join(format!("counterfoil-{device:x}-{inode:x}.lock"));
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+/// The process that has the lock, as far as this one can see it. For the message only.
+fn owner_of(id: FileId) -> Option<u32> {
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let inode = format!(":{}", id.inode);
+    // `1: FLOCK  ADVISORY  WRITE 4711 08:01:131077 0 EOF`
+    let mut owners = locks.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (kind, mut rest) = (words.next()?, words.skip(2));
+        let (pid, file) = (rest.next()?, rest.next()?);
+        (kind == "FLOCK" && file.ends_with(&inode)).then(|| pid.parse().ok())?
+    });
+    owners.next()
+}
+
+fn refused(path: &Path, error: &std::io::Error) -> OpenError {
+    let (path, detail) = (path.display().to_string(), error.to_string());
+    match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => OpenError::ReadOnly { path, detail },
+        _ => OpenError::Unusable { path, detail },
+    }
+}

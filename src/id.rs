@@ -209,6 +209,30 @@ number_id!(
     MemoryId, "mem-", "memory id"
 );
 
+/// The number that a run draws when it begins: 64 random bits. Run ids begin anew with each database, or after a restore;
+/// with the number, what is made of a run is its own wherever it goes. Resume, retry, fork and `move` keep it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RunNumber(pub i64);
+
+impl RunNumber {
+    pub(crate) fn draw(entropy: &dyn Entropy) -> Self {
+        Self(entropy.bits().cast_signed())
+    }
+}
+
+/// The name of a run in keys, events and other things that leave the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RunName {
+    pub(crate) id: RunId,
+    pub(crate) number: RunNumber,
+}
+
+impl fmt::Display for RunName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{:x}", self.id, self.number.0)
+    }
+}
+
 /// The number of a worker (one engine process). Its writes are void once another has taken its runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Fence(pub i64);

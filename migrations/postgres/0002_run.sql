@@ -18,6 +18,7 @@ CREATE TABLE run (
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     unsettled  BOOLEAN NOT NULL,               -- calls that it dropped were under way when it ended
+    number     BIGINT  NOT NULL,               -- drawn when it begins: part of the keys that are made of the run
     base       BIGINT NOT NULL DEFAULT 0,       -- what it does outside of loops is recorded under it
     turn       BIGINT NOT NULL DEFAULT 1,       -- the loop's present turn, or the next one to be
     queue      TEXT COLLATE "C",

@@ -18,6 +18,7 @@ CREATE TABLE run (
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     unsettled  INTEGER NOT NULL,               -- calls that it dropped were under way when it ended
+    number     INTEGER NOT NULL,               -- drawn when it begins: part of the keys that are made of the run
     base       INTEGER NOT NULL DEFAULT 0,      -- what it does outside of loops is recorded under it
     turn       INTEGER NOT NULL DEFAULT 1,      -- the loop's present turn, or the next one to be
     queue      TEXT,

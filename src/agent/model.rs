@@ -172,7 +172,7 @@ impl Asking {
     /// (run, step, input hash, prompt version, model route): all but run and route are in the request.
     pub(super) fn key(&self, ctx: &crate::flow::Ctx) -> Key {
         let request = crate::payload::hex(&self.request.digest().0);
-        Key::in_run(self.route.spec.name.as_str(), ctx.run_id(), ctx.scope(), request)
+        Key::in_run(self.route.spec.name.as_str(), ctx.run_name(), ctx.scope(), request)
     }
 }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use super::bounds::{ERROR, cut};
 use super::message::{Proposal, ToolOffer};
 use super::schema::Schema;
-use crate::id::RunId;
+use crate::id::RunName;
 use crate::ledger::{Approval, Key, RequestHash};
 use crate::payload::{Payload, PayloadError, hex, parse};
 use crate::tool::{Prepared, Registry, Tool, Unprepared, stable_key};
@@ -100,7 +100,7 @@ impl<'a> Toolbox<'a> {
     pub(super) fn ready(
         &self,
         proposal: &Proposal,
-        run: (RunId, u32),
+        run: (RunName, u32),
         agent: &str,
         turn: u32,
     ) -> Result<Ready, String> {
@@ -110,7 +110,13 @@ impl<'a> Toolbox<'a> {
         told.map_err(|error| cut(error, ERROR))
     }
 
-    fn read(&self, proposal: &Proposal, run: (RunId, u32), agent: &str, turn: u32) -> Result<Ready, String> {
+    fn read(
+        &self,
+        proposal: &Proposal,
+        run: (RunName, u32),
+        agent: &str,
+        turn: u32,
+    ) -> Result<Ready, String> {
         if let Some(why) = &proposal.refused {
             return Err(why.clone());
         }

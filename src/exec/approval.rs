@@ -54,23 +54,12 @@ impl Reviewers for BTreeSet<String> {
 
 pub(crate) type SharedReviewers = Arc<dyn Reviewers>;
 
-impl Core {
-    /// What time it is by the store's clock: where several workers decide about one thing, none of them goes by its own.
-    pub(crate) async fn store_time(&self) -> Result<Timestamp, StoreError> {
-        if self.group.is_shared() { Ok(self.group.pulse().await?.time) } else { Ok(self.now()) }
-    }
-}
-
 /// The effect may go out. Where its approval is for one effect alone, this is what says that it has been used, to be written
 /// together with the attempt.
 pub(super) async fn approved(core: &Core, op: &Operation) -> Result<Option<Document>, ExecError> {
+    op.check_approval(core.now())?;
     let review = op.approval.as_ref().and_then(|approval| approval.review.as_ref());
-    let Some((id, version)) = review.filter(|_| op.tool.package().is_some()) else {
-        op.check_approval(core.now())?;
-        return Ok(None);
-    };
-    let time = core.store_time().await.map_err(|source| failed(&op.key, source))?;
-    op.check_approval(time)?;
+    let Some((id, version)) = review.filter(|_| op.tool.package().is_some()) else { return Ok(None) };
     let found = review_of(core, &op.tenant, id).await.map_err(|source| failed(&op.key, source))?;
     let what = || op.tool.spec().name.to_string();
     let (row, review) = found.ok_or_else(|| ApprovalError::Superseded { what: what(), version: *version })?;

@@ -183,7 +183,7 @@ impl ExecutorBuilder {
         })
     }
 
-    /// Another clock than the machine's.
+    /// Another clock than the machine's. In a shared store the database's wall time counts instead of this clock's.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self

@@ -16,6 +16,7 @@ use super::lease::{Lease, Moment};
 use super::outbox::Publishing;
 use super::outcome::ExecError;
 use super::peers::{Peers, Shared};
+use super::store_clock::StoreClock;
 use super::throttle::Gates;
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
@@ -26,6 +27,7 @@ use crate::tool::Registry;
 
 pub(crate) struct Core {
     pub(crate) group: Group,
+    /// Of a shared store: its clock. Otherwise this machine's.
     pub(crate) clock: SharedClock,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) registry: Registry,
@@ -86,20 +88,21 @@ impl Core {
     ///
     /// # Crash
     /// Enrolment and the fencing of all others are one transaction.
-    pub(crate) async fn enrol(parts: Parts) -> Result<Arc<Self>, StoreError> {
+    pub(crate) async fn enrol(mut parts: Parts) -> Result<Arc<Self>, StoreError> {
         let Parts { group, clock, entropy, lease, .. } = &parts;
         let lease = *lease;
         // The random part tells this process from another one under the same pid, on the same host or another one.
         let name = format!("{}-{:016x}", std::process::id(), entropy.bits());
-        let at = clock.now();
         let mut changes = Vec::new();
-        let (peers, lease_until) = if group.is_shared() {
+        let (peers, at, lease_until) = if group.is_shared() {
             let asked = Moment::of(&**clock);
-            let until = group.pulse().await?.time.after(lease);
-            (Peers::Shared(Shared::new(Lease::new(lease, asked))), Some(until))
+            let time = group.pulse().await?.time;
+            let clock = Arc::new(StoreClock::measured(clock.clone(), asked.boot(), time, clock.boot()));
+            (Peers::Shared(Shared::new(Lease::new(lease, asked), clock)), time, Some(time.after(lease)))
         } else {
+            let at = clock.now();
             changes.push(WorkerChange::FenceOthers { at });
-            (Peers::Alone { since: clock.boot() }, None)
+            (Peers::Alone { since: clock.boot() }, at, None)
         };
         changes.push(WorkerChange::Enrol { name: name.clone(), at, lease_until });
         let changes: Vec<_> =
@@ -114,6 +117,9 @@ impl Core {
         let fence = worker
             .map(|worker| worker.fence)
             .ok_or_else(|| StoreError::Io { detail: "this worker enrolled and is not there".into() })?;
+        if let Peers::Shared(shared) = &peers {
+            parts.clock = shared.clock.clone();
+        }
         Ok(Self::of(parts, fence, peers))
     }
 
@@ -150,6 +156,7 @@ impl Core {
         })
     }
 
+    /// What is compared with what the store holds, or written there: in a shared store by the database's clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }

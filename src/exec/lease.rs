@@ -21,6 +21,10 @@ impl Moment {
         Self { boot: clock.boot(), wall: clock.now() }
     }
 
+    pub(super) const fn boot(self) -> Boot {
+        self.boot
+    }
+
     pub(super) fn until(self, later: Self) -> Duration {
         self.boot.until(later.boot).max(self.wall.until(later.wall))
     }

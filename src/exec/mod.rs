@@ -28,6 +28,7 @@ mod recorded;
 mod request;
 mod retire;
 mod shield;
+mod store_clock;
 mod throttle;
 mod undo;
 

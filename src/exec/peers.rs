@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::core::{Core, failed, refused};
-use super::lease::{Lease, Lost};
+use super::lease::{Lease, Lost, Moment};
 use super::outcome::ExecError;
-use crate::clock::{Boot, Timestamp};
+use super::store_clock::StoreClock;
+use crate::clock::{Boot, SharedClock, Timestamp};
 use crate::id::Fence;
 use crate::ledger::OperationKey;
 use crate::store::{Refusal, Store as _, StoreError};
@@ -48,14 +49,20 @@ pub(crate) enum Peers {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(super) lease: Arc<Lease>,
+    pub(super) clock: Arc<StoreClock>,
     /// When this worker saw for the first time that another one had ended: by then it had ceased to send, for it
     /// holds back before its lease ends, and it is ended only after. From here settle times are counted.
     ended: Mutex<HashMap<Fence, Boot>>,
 }
 
 impl Shared {
-    pub(super) fn new(lease: Lease) -> Self {
-        Self { lease: Arc::new(lease), ended: Mutex::default() }
+    pub(super) fn new(lease: Lease, clock: Arc<StoreClock>) -> Self {
+        Self { lease: Arc::new(lease), clock, ended: Mutex::default() }
+    }
+
+    /// By this machine's clocks, which measure the lease.
+    pub(super) fn moment(&self) -> Moment {
+        Moment::of(&**self.clock.machine())
     }
 
     /// Another worker has ended.
@@ -69,11 +76,21 @@ impl Shared {
 }
 
 impl Core {
+    /// This machine's clocks.
+    pub(super) fn machine(&self) -> &SharedClock {
+        match &self.peers {
+            Peers::Alone { .. } => &self.clock,
+            Peers::Shared(shared) => shared.clock.machine(),
+        }
+    }
+
     /// This worker may send: it has not lost its lease, and its file is still there.
     pub(super) async fn hold_lease(&self) -> Result<(), MayNotSend> {
         match &self.peers {
             Peers::Alone { .. } => self.group.in_place().map_err(MayNotSend::NoStore),
-            Peers::Shared(shared) => shared.lease.hold(&*self.clock).await.map_err(|Lost| MayNotSend::Fenced),
+            Peers::Shared(shared) => {
+                shared.lease.hold(&**shared.clock.machine()).await.map_err(|Lost| MayNotSend::Fenced)
+            }
         }
     }
 
@@ -81,7 +98,7 @@ impl Core {
     pub(super) fn lease_until(&self) -> Option<Timestamp> {
         match &self.peers {
             Peers::Alone { .. } => None,
-            Peers::Shared(shared) => Some(self.now().after(shared.lease.left(&*self.clock))),
+            Peers::Shared(shared) => Some(self.now().after(shared.lease.left(&**shared.clock.machine()))),
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
         let Peers::Shared(shared) = &strong.peers else { return };
         let mut beat =
             Beat { core: &strong, shared, engine: engine_of(engine.as_ref()), memory: &mut memory };
-        let asked = Moment::of(&*strong.clock);
+        let asked = shared.moment();
         let rest = match beat.once(asked).await {
             Ok(Some(rest)) => rest,
             Ok(None) => {
@@ -47,7 +47,7 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
                 AGAIN
             }
         };
-        let rest = rest.saturating_sub(asked.until(Moment::of(&*strong.clock)));
+        let rest = rest.saturating_sub(asked.until(shared.moment()));
         let (clock, store) = (strong.clock.clone(), strong.group.store().clone());
         let lease = shared.lease.clone();
         drop(strong); // a sleeper must not keep a closed engine
@@ -99,6 +99,9 @@ impl Beat<'_> {
     /// One beat. Says how long after it the next one comes; nothing if the lease is lost.
     async fn once(&mut self, asked: Moment) -> Result<Option<Duration>, StoreError> {
         let pulse = self.core.group.pulse().await?;
+        if self.shared.clock.measure(asked.boot(), pulse.time, self.core.clock.boot()) {
+            self.core.agenda.wake(); // it may have lain down for too long
+        }
         let until = pulse.time.after(self.shared.lease.length());
         if !self.tell(WorkerChange::Renew { until }).await? {
             return Ok(None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::outcome::ExecError;
-use crate::clock::Timestamp;
+use crate::clock::{SharedClock, Timestamp};
 use crate::ledger::Record;
 use crate::store::{Change, Refusal, Retired, Store as _, StoreError, Verdict};
 
@@ -43,10 +43,10 @@ async fn sweep(weak: Weak<Core>) {
         if core.is_closing() {
             return;
         }
-        let (clock, begun, often) = (core.clock.clone(), core.begun.clone(), often(&core));
+        let (clocks, begun, often) = (Clocks::of(&core), core.begun.clone(), often(&core));
         drop(core); // or this worker would live for as long as its records
         loop {
-            let sleep = next.map(|at| clock.sleep(clock.now().until(at)));
+            let sleep = next.map(|at| clocks.ours.sleep(clocks.now().until(at)));
             tokio::select! {
                 biased; // chance is drawn in one place only, or no simulation could be repeated
                 () = async { if let Some(sleep) = sleep { sleep.await } }, if next.is_some() => break,
@@ -56,9 +56,26 @@ async fn sweep(weak: Weak<Core>) {
                 return;
             }
             // Its time may come sooner; and what has come to its end meanwhile may go.
-            let look = clock.now().after(often);
+            let look = clocks.now().after(often);
             next = Some(next.map_or(look, |next| next.min(look)));
         }
+    }
+}
+
+/// A clock that runs ahead would make keys new before their time. In a shared store it takes two of them: the database's
+/// and this machine's.
+struct Clocks {
+    ours: SharedClock,
+    machine: SharedClock,
+}
+
+impl Clocks {
+    fn of(core: &Core) -> Self {
+        Self { ours: core.clock.clone(), machine: core.machine().clone() }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.ours.now().min(self.machine.now())
     }
 }
 
@@ -75,8 +92,7 @@ enum Stop {
 
 /// Retires all that may go by now. When the time of the next one is over, if one's is.
 async fn sweep_all(core: &Core) -> Result<Option<Timestamp>, Stop> {
-    // A clock that runs ahead would make keys new before their time: it takes two of them.
-    let now = core.store_time().await.map_err(failed)?.min(core.now());
+    let now = Clocks::of(core).now();
     let mut after = Timestamp::MIN;
     loop {
         let page = core.group.record_expired(after, now, AT_ONCE).await.map_err(failed)?;

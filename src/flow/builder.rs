@@ -183,7 +183,7 @@ impl EngineBuilder {
         self.with(|executor| executor.wrap_store(wrap))
     }
 
-    /// Another clock than the machine's.
+    /// Another clock than the machine's. In a shared store the database's wall time counts instead of this clock's.
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
         self.with(|executor| executor.clock(clock))
     }

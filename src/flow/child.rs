@@ -21,7 +21,7 @@ use super::replay::Kind;
 use super::start::Canonical;
 use super::workflow::{Registered, Workflow};
 use crate::exec::{Core, ExecError, to_the_end};
-use crate::id::RunId;
+use crate::id::{RunId, RunNumber};
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
 use crate::store::{InQueue, Run, RunState, Signal, Store as _, Verdict};
@@ -232,6 +232,7 @@ impl Live {
         let run = Run {
             id: RunId(core.ids.next()),
             tenant: self.tenant.clone(),
+            number: RunNumber::draw(&*core.entropy),
             workflow: workflow.name.clone(),
             version: workflow.version,
             // Its parent's checkpoint tells it apart; this is for people, and for a store that is looked at by hand.

@@ -71,12 +71,12 @@ impl Live {
         let (core, identity) = (&self.engine.core, &open.identity);
         let null = crate::payload::Stored::Inline(Payload::stored("null"));
         let step = self.step(identity, identity.kind.checkpoint(), Some(hash), null);
-        // Of everything that tells it from another event, wherever that comes from: two deployments that have one consumer
-        // may both have a run of this number.
+        // Made of everything that tells it from another event, wherever that comes from: two databases that have one
+        // consumer may both have a run of this id, but not of this number.
         let id = event_id(&[
             &core.namespace,
             self.tenant.as_str(),
-            &self.id.to_string(),
+            &self.name().to_string(),
             &identity.name,
             &identity.in_turn(),
             &aggregate,

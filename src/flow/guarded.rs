@@ -100,7 +100,13 @@ impl Ctx {
 
     /// The run that it is, or was forked from.
     pub(crate) fn origin(&self) -> crate::id::RunId {
-        self.live.named_after()
+        self.live.named_after().id
+    }
+
+    /// The name of the run in keys.
+    #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "agents make such keys"))]
+    pub(crate) fn run_name(&self) -> crate::id::RunName {
+        self.live.name()
     }
 
     /// Carries out what a guard does, once for the run: under a key of its own unless one is given.

@@ -13,7 +13,7 @@ use super::handle::RunHandle;
 use super::queue::Choice;
 use super::workflow::Registered;
 use crate::exec::to_the_end;
-use crate::id::{RunId, Tenant};
+use crate::id::{RunId, RunNumber, Tenant};
 use crate::ledger::{RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::{Refusal, Run, RunState, Store as _, Ticket, Verdict};
@@ -98,6 +98,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
             let run = Box::new(Run {
                 id: RunId(core.ids.next()),
                 tenant: tenant.clone(),
+                number: RunNumber::draw(&*core.entropy),
                 workflow: workflow.name.clone(),
                 version: workflow.version,
                 key: key.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::id::{RunId, Tenant};
+use crate::id::{RunName, Tenant};
 use crate::payload::hex;
 
 /// How far a key reaches. The tenant is always part of it, so nothing is wider than a tenant.
@@ -89,16 +89,16 @@ impl Key {
 
     /// The identity of a call inside one run, for tools that have no key of their own: by the id that the run's code
     /// gave the call.
-    pub(crate) fn in_run(kind: impl Into<String>, run: RunId, turn: u32, id: impl Into<String>) -> Self {
+    pub(crate) fn in_run(kind: impl Into<String>, run: RunName, turn: u32, id: impl Into<String>) -> Self {
         Self::within(kind, run, turn).with(Part::Step, id)
     }
 
     /// The same by the ordinal of the call. No id that was given renders alike.
-    pub(crate) fn nth_in_run(kind: impl Into<String>, run: RunId, turn: u32, nth: &str) -> Self {
+    pub(crate) fn nth_in_run(kind: impl Into<String>, run: RunName, turn: u32, nth: &str) -> Self {
         Self::within(kind, run, turn).with(Part::Nth, nth)
     }
 
-    fn within(kind: impl Into<String>, run: RunId, turn: u32) -> Self {
+    fn within(kind: impl Into<String>, run: RunName, turn: u32) -> Self {
         let key = Self::of(kind).with(Part::Run, run.to_string());
         if turn > 0 { key.with(Part::Turn, turn.to_string()) } else { key }
     }

@@ -79,8 +79,8 @@ impl Queue {
     }
 
     /// So many begin in this time: a bucket that holds as many tokens, refilled evenly, kept in the database. After a
-    /// pause all of them may begin at once, unless a smaller [burst](Self::burst) is said. Measured by the clocks of
-    /// the workers; one that is behind lends nothing.
+    /// pause all of them may begin at once, unless a smaller [burst](Self::burst) is said. Measured by the
+    /// database's clock, on SQLite by the machine's.
     pub fn rate(mut self, starts: u32, per: Duration) -> Self {
         self.rate = Some(Rate { starts, per, burst: starts });
         self

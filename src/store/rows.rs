@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, Name, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::{Payload, Stored};
 
@@ -14,6 +14,8 @@ pub struct Run {
     pub id: RunId,
     /// Whose it is.
     pub tenant: Tenant,
+    /// The number that it drew when it began. A fork has the number of its origin.
+    pub number: RunNumber,
     /// The workflow's name.
     pub workflow: Name,
     /// The workflow's version when it was started.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use counterfoil::clock::Timestamp;
+use counterfoil::clock::{Clock, SharedClock, Timestamp};
 use counterfoil::ledger::{OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
@@ -33,6 +33,8 @@ pub(crate) struct Tapped {
     /// Every write fails so.
     fail: Option<StoreError>,
     pub(crate) failed: usize,
+    /// Whose wall time the store tells as its own.
+    time: Option<SharedClock>,
 }
 
 #[derive(Clone, Default)]
@@ -81,6 +83,11 @@ impl Tap {
 
     pub(crate) fn fail(&self, with: Option<StoreError>) {
         self.0.send_modify(|tapped| tapped.fail = with);
+    }
+
+    /// The store goes by this clock from now on.
+    pub(crate) fn tells_time_of(&self, clock: impl Clock + 'static) {
+        self.0.send_modify(|tapped| tapped.time = Some(Arc::new(clock)));
     }
 
     fn ask(&self) {
@@ -165,6 +172,14 @@ macro_rules! asks {
             fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
                 Box::pin(self.write(changes))
             }
+            fn pulse(&self) -> Asked<'_, Pulse> {
+                self.tap.ask();
+                Box::pin(async {
+                    let pulse = self.store.pulse().await?;
+                    let time = self.tap.see(|tapped| tapped.time.as_ref().map(|clock| clock.now()));
+                    Ok(Pulse { time: time.unwrap_or(pulse.time), ..pulse })
+                })
+            }
             fn in_place(&self) -> Result<(), StoreError> {
                 self.store.in_place()
             }
@@ -230,7 +245,6 @@ asks! {
     escalation_unknown_workflow(after: EscalationId, limit: u32) -> Vec<Escalation>;
     worker_find(name: &'a str) -> Option<Worker>;
     worker_at(fence: Fence) -> Option<Worker>;
-    pulse() -> Pulse;
     wake_others() -> ();
     woken() -> ();
     tenant_key(tenant: &'a Tenant) -> Option<DigestKey>;

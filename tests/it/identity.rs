@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counterfoil::exec::{ExecError, ExecutorBuilder, ToolRequest};
-use counterfoil::flow::{FailureCode, RunError};
+use counterfoil::flow::{EngineBuilder, FailureCode, RunError};
+use counterfoil::id::Entropy;
 use counterfoil::ledger::ErrorKind;
 use counterfoil::outbox::{Acked, Event, Sink, SinkError};
-use counterfoil::store::Model;
+use counterfoil::store::{Model, Store as _};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Tenant};
 use serde_json::json;
@@ -87,16 +88,13 @@ async fn echo(_: Ctx, what: String) -> Result<String, Failure> {
     Ok(what)
 }
 
-async fn engine(
-    provider: &Provider,
-    also: impl FnOnce(counterfoil::flow::EngineBuilder) -> counterfoil::flow::EngineBuilder,
-) -> Engine {
+async fn engine(provider: &Provider, also: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Engine {
     let builder =
         Engine::store(Arc::new(Model::default())).tool(Order(provider.clone())).workflow("echo", 1, echo);
     also(builder).start().await.unwrap()
 }
 
-fn acme() -> Tenant {
+fn acme_tenant() -> Tenant {
     Tenant::new("acme").unwrap()
 }
 
@@ -159,8 +157,7 @@ async fn events(ctx: Ctx, (): ()) -> Result<(), Failure> {
 #[tokio::test]
 async fn an_event_with_an_id_and_an_event_without_one_are_two_events() {
     let (sink, mut heard) = mpsc::unbounded_channel();
-    let also =
-        |builder: counterfoil::flow::EngineBuilder| builder.workflow("events", 1, events).sink(Heard(sink));
+    let also = |builder: EngineBuilder| builder.workflow("events", 1, events).sink(Heard(sink));
     let engine = engine(&Provider::default(), also).await;
     engine.tenant("acme").unwrap().run(events, ()).await.unwrap();
     let mut ids = std::collections::BTreeSet::new();
@@ -203,8 +200,8 @@ async fn a_step_with_an_id_and_a_step_without_one_are_two_steps() {
 async fn an_unstable_key_is_refused_before_anything_is_recorded() {
     let store = Arc::new(Model::default());
     let executor = ExecutorBuilder::store(store).tool(Drawn(AtomicU64::new(0))).open().await.unwrap();
-    let typed = executor.call::<Drawn>(&acme(), (), None).await.unwrap_err();
-    let request = ToolRequest::new(acme(), "drawn", json!(null));
+    let typed = executor.call::<Drawn>(&acme_tenant(), (), None).await.unwrap_err();
+    let request = ToolRequest::new(acme_tenant(), "drawn", json!(null));
     let untyped = executor.execute(request).await.unwrap_err();
     for error in [typed, untyped] {
         let ExecError::UnstableKey(unstable) = &error else { panic!("{error}") };
@@ -212,7 +209,8 @@ async fn an_unstable_key_is_refused_before_anything_is_recorded() {
         assert!(error.to_string().contains(&unstable.first) && error.to_string().contains(&unstable.second));
     }
     // A key that the caller gives is the caller's, and the tool is not asked for one.
-    let record = executor.record(&acme(), &Key::of("drawn").target(0).render().unwrap()).await.unwrap();
+    let record =
+        executor.record(&acme_tenant(), &Key::of("drawn").target(0).render().unwrap()).await.unwrap();
     assert!(record.is_none());
 }
 
@@ -222,9 +220,7 @@ async fn draws(ctx: Ctx, (): ()) -> Result<(), Failure> {
 
 #[tokio::test]
 async fn an_unstable_key_in_a_workflow_is_misuse() {
-    let also = |builder: counterfoil::flow::EngineBuilder| {
-        builder.workflow("draws", 1, draws).tool(Drawn(AtomicU64::new(0)))
-    };
+    let also = |builder: EngineBuilder| builder.workflow("draws", 1, draws).tool(Drawn(AtomicU64::new(0)));
     let engine = engine(&Provider::default(), also).await;
     let Err(RunError::Failed { failure, .. }) = engine.tenant("acme").unwrap().run(draws, ()).await else {
         panic!()
@@ -235,4 +231,81 @@ async fn an_unstable_key_in_a_workflow_is_misuse() {
         "{}",
         failure.message
     );
+}
+
+async fn one_order(ctx: Ctx, what: String) -> Result<String, Failure> {
+    ctx.emit("orders", "ordered", "something").await?;
+    let ordered = ctx.call::<Order>(what).await?;
+    ctx.signal::<()>("go on").await?;
+    Ok(ordered)
+}
+
+/// Always draws the same number.
+#[derive(Debug)]
+struct Constant;
+
+impl Entropy for Constant {
+    fn bits(&self) -> u64 {
+        7
+    }
+}
+
+/// What the runs of two databases at one provider were answered, and the ids of their events.
+async fn two_databases(random: bool) -> (Vec<String>, Vec<String>) {
+    let (provider, mut answers, mut events) = (Provider::default(), Vec::new(), Vec::new());
+    for what in ["10 to ann", "99 to bob"] {
+        let (sink, mut heard) = mpsc::unbounded_channel();
+        let also = |builder: EngineBuilder| {
+            let builder = builder.workflow("order", 1, one_order).sink(Heard(sink));
+            if random { builder } else { builder.entropy(Constant) }
+        };
+        let engine = engine(&provider, also).await;
+        let run = engine.tenant("acme").unwrap().run(one_order, what.to_owned()).start().await.unwrap();
+        run.signal("go on", ()).await.unwrap();
+        answers.push(run.result().await.unwrap());
+        events.push(heard.recv().await.unwrap().id);
+    }
+    (answers, events)
+}
+
+// Run ids begin anew with each database: the first run of each has the same one.
+#[tokio::test]
+async fn runs_of_two_databases_share_neither_a_wire_key_nor_an_event_id() {
+    let (answers, events) = two_databases(true).await;
+    assert_eq!(answers, ["10 to ann", "99 to bob"]);
+    assert_ne!(events[0], events[1]);
+    // It is the run's number that keeps them apart.
+    let (answers, events) = two_databases(false).await;
+    assert_eq!(answers, ["10 to ann", "10 to ann"]);
+    assert_eq!(events[0], events[1]);
+}
+
+// The number is the run's own: a resumed run and a fork find what was done, and do it under the same key.
+#[tokio::test]
+async fn a_resume_and_a_fork_keep_the_number_of_their_run() {
+    let (store, provider) = (Arc::new(Model::default()), Provider::default());
+    let start = || {
+        let builder = Engine::store(store.clone()).tool(Order(provider.clone()));
+        builder.workflow("order", 1, one_order).start()
+    };
+    let engine = start().await.unwrap();
+    let run = engine.tenant("acme").unwrap().run(one_order, "a pen".to_owned()).start().await.unwrap().id();
+    while provider.ordered().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    engine.shutdown(Duration::from_secs(10)).await;
+    let engine = start().await.unwrap();
+    let acme = engine.tenant("acme").unwrap();
+    let first = acme.handle::<String>(run);
+    first.signal("go on", ()).await.unwrap();
+    assert_eq!(first.result().await.unwrap(), "a pen");
+    let fork = first.fork("ann", "again").from_step("order").await.unwrap();
+    fork.signal("go on", ()).await.unwrap();
+    assert_eq!(fork.result().await.unwrap(), "a pen");
+    let mut numbers = Vec::new();
+    for run in [run, fork.id()] {
+        numbers.push(store.run_find(&acme_tenant(), run).await.unwrap().unwrap().number);
+    }
+    assert_eq!(numbers[0], numbers[1]);
+    assert_eq!(provider.ordered(), ["a pen"], "one order under one key");
 }

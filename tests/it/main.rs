@@ -15,6 +15,7 @@ mod agent_server;
 mod agent_world;
 mod approval;
 mod artifact;
+mod clocks;
 mod compensation;
 mod conformance;
 mod differential;

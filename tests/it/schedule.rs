@@ -94,8 +94,10 @@ fn ticks_come_at_their_time_and_an_outage_is_caught_up_by_one() {
 #[test]
 fn a_tick_begins_one_run_whoever_sees_it() {
     let (world, hands, schema) = (World::new(), Hands::default(), Schema::new());
+    world.tap.tells_time_of(hands.clone());
     let worker = || {
         let engine = Engine::postgres_with(crate::server::url(), schema.options()).lease(HOUR * 1000);
+        let engine = world.equip(engine, &world.tap);
         Process::start(&world, on(&world, engine.clock(hands.clone())))
     };
     let (one, two) = (worker(), worker());

@@ -19,7 +19,7 @@ use super::inbox::{Inbox, Wanted};
 use super::replay::{Identity, Kind, Replay};
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, Purse};
-use crate::id::{RecordId, RunId, Tenant};
+use crate::id::{RecordId, RunId, RunName, RunNumber, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::{DigestKey, Payload, PayloadError, Stored};
 use crate::store::{Change, EscalationKind, Lane, PastStep, Run, Signal, Step, StepKind, Ticket, WaitsOn};
@@ -33,6 +33,7 @@ pub(super) struct Live {
     pub(super) engine: Arc<Inner>,
     pub(super) tenant: Tenant,
     pub(super) id: RunId,
+    number: RunNumber,
     pub(super) lane: Lane,
     pub(super) waker: Arc<RunWaker>,
     /// What is done outside of loops is recorded under this number.
@@ -194,6 +195,7 @@ impl Live {
         Self {
             tenant: run.tenant.clone(),
             id: run.id,
+            number: run.number,
             lane,
             engine,
             waker: Arc::default(),
@@ -266,9 +268,16 @@ impl Live {
         Identity { id, ..identity.clone() }
     }
 
-    /// The run after which what has no key of its own is named, so that a fork does not do it again.
-    pub(super) fn named_after(&self) -> RunId {
-        self.state().replay.again.origin().unwrap_or(self.id)
+    /// The run's own name.
+    pub(super) const fn name(&self) -> RunName {
+        RunName { id: self.id, number: self.number }
+    }
+
+    /// The name of the run after which what has no key of its own is named, so that a fork does not do it again. A fork
+    /// has the number of its origin.
+    pub(super) fn named_after(&self) -> RunName {
+        let origin = self.state().replay.again.origin();
+        RunName { id: origin.unwrap_or(self.id), ..self.name() }
     }
 
     /// An earlier activation has recorded something.

@@ -10,7 +10,7 @@ use crate::flow::engine::{CLAIM, Inner};
 use crate::flow::error::RunError;
 use crate::flow::queue::Choice;
 use crate::flow::workflow::Registered;
-use crate::id::{Name, RunId};
+use crate::id::{Name, RunId, RunNumber};
 use crate::ledger::RequestHash;
 use crate::store::{InQueue, Queue, Refusal, Run, RunState, Schedule, Store as _, StoreError, Verdict};
 
@@ -144,6 +144,7 @@ impl Inner {
         Ok(Fate::Begins(Box::new(Run {
             id: RunId(self.core.ids.next()),
             tenant: schedule.tenant.clone(),
+            number: RunNumber::draw(&*self.core.entropy),
             workflow: workflow.name.clone(),
             version: workflow.version,
             key: Some(format!("{TICK}{}/{}", tick.0, schedule.name)),

@@ -174,7 +174,7 @@ impl Guarded for Question {
         Box::pin(async move {
             let failed = |source| ExecError::Store { key: id.to_owned(), source };
             let before = review_of(core, tenant, id).await.map_err(failed)?;
-            let now = core.store_time().await.map_err(failed)?;
+            let now = core.now();
             let past = before.as_ref().map_or(0, |(_, review)| review.version);
             let review = self.review(past, now)?;
             let asked = Asked { id: id.to_owned(), version: review.version, expires_at: review.expires_at };

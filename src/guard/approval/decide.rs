@@ -163,7 +163,7 @@ impl Decide {
             if let Some(first) = core.group.record_find(&owner, &key).await? {
                 return answered(&core, &first, &request, review.what, by).await;
             }
-            let at = core.store_time().await?;
+            let at = core.now();
             let entitled = core.reviewers.may_decide(&owner, &by, &review);
             let vote = Vote { by: by.clone(), approves, reason: reason.clone(), at };
             let after = review.counted(vote, version, entitled)?;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::admit;
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, Ids, MemoryId, Name, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, Ids, MemoryId, Name, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{Basis, EffectClass, Key, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
@@ -128,6 +128,7 @@ impl Sample {
         Run {
             id: RunId(self.ids.next()),
             tenant: self.tenant.clone(),
+            number: RunNumber(-7), // it is any 64 bits
             workflow: name("order"),
             version: 1,
             key: None,

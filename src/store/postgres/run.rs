@@ -6,7 +6,7 @@ use super::pool::{Pool, Statement};
 use super::statement::{Batch, Insert, Kind, Row};
 use super::{Columns, StoreError, next_sound, signal, sound, step};
 use crate::clock::Timestamp;
-use crate::id::{Fence, Name, RecordId, RunId, Tenant};
+use crate::id::{Fence, Name, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
 use crate::store::{
@@ -27,6 +27,7 @@ pub(super) static INSERT: Insert = Insert {
         ("input", Kind::Text),
         ("input_hash", Kind::Bytes),
         ("created_at", Kind::Number),
+        ("number", Kind::Number),
         ("state", Kind::Number),
         ("wake_at", Kind::Number),
         ("waits_on", Kind::Number),
@@ -55,6 +56,7 @@ pub(super) static INSERT_WHOLE: Insert = Insert {
         ("input", Kind::Text),
         ("input_hash", Kind::Bytes),
         ("created_at", Kind::Number),
+        ("number", Kind::Number),
         ("state", Kind::Number),
         ("wake_at", Kind::Number),
         ("waits_on", Kind::Number),
@@ -92,7 +94,13 @@ pub(super) static MOVE: Insert = Insert {
         ("updated_at", Kind::Number),
         ("unsettled", Kind::Flag),
     ],
-    constants: &[("workflow", "''"), ("input", "''"), ("input_hash", "''"), ("created_at", "0")],
+    constants: &[
+        ("workflow", "''"),
+        ("input", "''"),
+        ("input_hash", "''"),
+        ("created_at", "0"),
+        ("number", "0"),
+    ],
     tail: "ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state, \
            wake_at = excluded.wake_at, waits_on = excluded.waits_on, outcome = excluded.outcome, \
            fence = excluded.fence, revision = -excluded.revision, \
@@ -173,7 +181,8 @@ fn bind_new(run: &Run, row: &mut Row<'_>) {
         .some_number(run.parent.map(|parent| parent.0))
         .text(&run.input.column())
         .bytes(&run.input_hash.column())
-        .number(run.created_at.0);
+        .number(run.created_at.0)
+        .number(run.number.0);
     bind_state(run, i64::from(run.revision), row);
 }
 
@@ -236,6 +245,7 @@ pub(super) fn read(row: &PgRow) -> Result<Run, StoreError> {
         parent: c.take::<Option<i64>>()?.map(RunId),
         input: c.parse_text(Stored::from_column)?,
         input_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+        number: RunNumber(0),
         state: RunState::Active, // its columns follow
         queue: None,
         fence: Fence(0),
@@ -259,6 +269,7 @@ pub(super) fn read(row: &PgRow) -> Result<Run, StoreError> {
     run.created_at = Timestamp(c.take()?);
     run.updated_at = Timestamp(c.take()?);
     run.unsettled = c.take()?;
+    run.number = RunNumber(c.take()?);
     run.base = c.count()?;
     run.turn = c.count()?;
     let (name, key) = (c.some_text()?, c.some_text()?);
@@ -271,7 +282,7 @@ macro_rules! select {
     ($tail:literal) => {
         concat!(
             "SELECT id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
-             fence, revision, deaths, created_at, updated_at, unsettled, base, turn, queue, queue_key, priority, admitted_at FROM run ",
+             fence, revision, deaths, created_at, updated_at, unsettled, number, base, turn, queue, queue_key, priority, admitted_at FROM run ",
             $tail
         )
     };

@@ -9,7 +9,7 @@ use sqlx::{Either, Executor as _, SqlitePool};
 use super::statement::{Batch, Insert, Row};
 use super::{Columns, StoreError, failure, next_sound, signal, sound, step};
 use crate::clock::Timestamp;
-use crate::id::{Fence, Name, RecordId, RunId, Tenant};
+use crate::id::{Fence, Name, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
 use crate::store::{
@@ -19,11 +19,11 @@ use crate::store::{
 /// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
 static UPSERT: Insert = Insert {
     head: "INSERT INTO run (id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
-           fence, revision, deaths, created_at, updated_at, unsettled) \
+           fence, revision, deaths, created_at, updated_at, unsettled, number) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, \
-           column12, column13, (SELECT column14 FROM worker WHERE worker.fence = column19 AND worker.ended_at IS NULL), \
-           column15, column16, column17, column18",
-    columns: 19,
+           column12, column13, (SELECT column14 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), \
+           column15, column16, column17, column18, column19",
+    columns: 20,
     tail: "ON CONFLICT (id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, \
            waits_on = excluded.waits_on, outcome = excluded.outcome, fence = excluded.fence, \
            revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
@@ -34,11 +34,11 @@ static UPSERT: Insert = Insert {
 /// The same for one that has been in a loop or a queue, or has gone on as new.
 static UPSERT_WHOLE: Insert = Insert {
     head: "INSERT INTO run (id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
-           fence, revision, deaths, created_at, updated_at, unsettled, base, turn, queue, queue_key, priority, admitted_at) \
+           fence, revision, deaths, created_at, updated_at, unsettled, number, base, turn, queue, queue_key, priority, admitted_at) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, \
-           column12, column13, (SELECT column14 FROM worker WHERE worker.fence = column19 AND worker.ended_at IS NULL), \
-           column15, column16, column17, column18, column20, column21, column22, column23, column24, column25",
-    columns: 25,
+           column12, column13, (SELECT column14 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), \
+           column15, column16, column17, column18, column19, column21, column22, column23, column24, column25, column26",
+    columns: 26,
     tail: "ON CONFLICT (id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, \
            waits_on = excluded.waits_on, outcome = excluded.outcome, fence = excluded.fence, \
            revision = CASE WHEN run.revision = excluded.revision - 1 AND run.tenant = excluded.tenant \
@@ -83,6 +83,7 @@ fn bind((run, writer): &(&Run, Option<Fence>), row: &mut Row<'_>) {
         .value(run.created_at.0)
         .value(run.updated_at.0)
         .value(i64::from(run.unsettled))
+        .value(run.number.0)
         .value(writer.map(|fence| fence.0));
 }
 
@@ -97,6 +98,7 @@ pub(super) fn read(row: &SqliteRow) -> Result<Run, StoreError> {
         parent: c.take::<Option<i64>>()?.map(RunId),
         input: c.parse(Stored::from_column)?,
         input_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
+        number: RunNumber(0),
         state: RunState::Active, // its columns follow
         queue: None,
         fence: Fence(0),
@@ -120,6 +122,7 @@ pub(super) fn read(row: &SqliteRow) -> Result<Run, StoreError> {
     run.created_at = Timestamp(c.take()?);
     run.updated_at = Timestamp(c.take()?);
     run.unsettled = c.take()?;
+    run.number = RunNumber(c.take()?);
     run.base = c.take()?;
     run.turn = c.take()?;
     run.queue =
@@ -132,7 +135,7 @@ macro_rules! select {
     ($tail:literal) => {
         concat!(
             "SELECT id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
-             fence, revision, deaths, created_at, updated_at, unsettled, base, turn, queue, queue_key, priority, admitted_at FROM run ",
+             fence, revision, deaths, created_at, updated_at, unsettled, number, base, turn, queue, queue_key, priority, admitted_at FROM run ",
             $tail
         )
     };

@@ -137,6 +137,7 @@ pub(in crate::store) const TABLES: [Table; 22] = [
             number("created_at"),
             number("updated_at"),
             flag("unsettled"),
+            number("number"),
             number("base"),
             number("turn"),
             text("queue"),

@@ -276,10 +276,10 @@ async fn fill(connection: &mut PgConnection) {
             .to_owned(),
         format!(
             "INSERT INTO run (id, tenant, workflow, version, key, input, input_hash, state, wake_at, waits_on, fence, \
-             revision, deaths, created_at, updated_at, unsettled, parent) SELECT i, {tenant}, 'order', 1, 'start ' || i, '{{}}', {hash}, \
+             revision, deaths, created_at, updated_at, unsettled, parent, number) SELECT i, {tenant}, 'order', 1, 'start ' || i, '{{}}', {hash}, \
              CASE WHEN i % 1000 = 0 THEN 1 ELSE 2 END, CASE WHEN i % 1000 > 10 THEN i * 1000 END, \
              CASE WHEN i % 1000 BETWEEN 1 AND 10 THEN 1 WHEN i % 1000 > 500 THEN 2 ELSE 0 END, 1 + i % 300, 1, 0, 0, 0, \
-             i % 5000 = 0, CASE WHEN i % 7 = 0 THEN i / 7 END FROM generate_series(1, {runs}) i"
+             i % 5000 = 0, CASE WHEN i % 7 = 0 THEN i / 7 END, i FROM generate_series(1, {runs}) i"
         ),
         format!(
             "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, step, \

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use counterfoil::Key;
@@ -138,4 +139,48 @@ async fn of_many_writers_one_writes() {
     assert_eq!(written.len(), 1);
     assert_eq!(Sha256::of(fs::read(folder.path().join("report")).unwrap()), written[0]);
     assert_eq!(names(folder.path()), ["report"]);
+}
+
+/// Where the other process writes.
+const PATH: &str = "COUNTERFOIL_TEST_FILE";
+
+// A process that is killed between its temporary file and the link leaves that file; the next process removes it. What a living
+// writer holds, and what has another name, stays.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn temporary_files_of_killed_writers_go_at_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report");
+    let died = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=linkat", "-e", "inject=linkat:signal=KILL", "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "lookup_file::the_writer_that_is_killed", "--ignored"])
+        .env(PATH, &path)
+        .output()
+        .expect("strace is missing: apt-get install strace");
+    assert!(!died.status.success(), "{died:?}");
+    let left = names(folder.path());
+    let (own, others): (Vec<_>, Vec<_>) =
+        left.into_iter().partition(|name| name.starts_with(".counterfoil-"));
+    assert_eq!(own.len(), 1, "{others:?}");
+
+    let held = folder.path().join(".counterfoil-1-1.tmp");
+    let living = fs::File::create(&held).unwrap();
+    living.lock().unwrap();
+    for foreign in [".counterfoil-notes.tmp", ".counterfoil-1-1.tmp.bak", "1-1.tmp"] {
+        fs::write(folder.path().join(foreign), "").unwrap();
+    }
+    let found = FileAt::new(&path).find(Sha256::of("content"), |_| ()).await.unwrap();
+    assert_eq!(found == Finding::NotFound, others.is_empty(), "killed before the link, or behind it");
+    let left = names(folder.path());
+    assert!(!left.contains(&own[0]), "{left:?}");
+    assert_eq!(left.len(), 4 + others.len(), "{left:?}");
+    drop(living);
+}
+
+#[tokio::test]
+#[ignore = "a part of `temporary_files_of_killed_writers_go_at_the_next_start`, which runs it in a process of its own"]
+async fn the_writer_that_is_killed() {
+    let Ok(path) = std::env::var(PATH) else { return };
+    let _ = FileAt::new(path).create("content").await;
 }

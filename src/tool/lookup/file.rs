@@ -1,9 +1,12 @@
 //! A file, by path and digest.
 
-use std::fs::{self, File, OpenOptions};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind as Io, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use sha2::Digest as _;
@@ -109,8 +112,8 @@ impl FileAt {
     /// no reader sees half of it.
     ///
     /// # Crash
-    /// Before it returns: the file is there, whole, or it is not; a file `.{name}.….tmp` may be left. After: it is
-    /// durable.
+    /// Before it returns: the file is there, whole, or it is not; a temporary file `.counterfoil-….tmp` may be left beside it.
+    /// The next process takes that away when it first looks for a file in this folder, or creates one. After: it is durable.
     ///
     /// # Errors
     /// [`ErrorKind::Duplicate`] if something stands there: look it up. Anything else may have happened.
@@ -130,6 +133,7 @@ impl FileAt {
 
     /// `None`: clearly missing.
     fn read(&self) -> io::Result<Option<Written>> {
+        tidy_once(folder_of(&self.path));
         let there = match fs::symlink_metadata(&self.path) {
             Err(error) if error.kind() == Io::NotFound => None,
             there => Some(there?),
@@ -171,9 +175,10 @@ fn digest(file: &mut File) -> io::Result<(u64, Sha256)> {
 
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let invalid = || io::Error::new(Io::InvalidInput, "the path names no file");
-    let name = path.file_name().ok_or_else(invalid)?.to_string_lossy();
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (temporary, mut file) = temporary(folder, &name)?;
+    path.file_name().ok_or_else(invalid)?;
+    let folder = folder_of(path);
+    tidy_once(folder);
+    let (temporary, mut file) = temporary(folder)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
     // Not a rename: that would replace what stands there, silently.
     let linked = written.and_then(|()| fs::hard_link(&temporary, path));
@@ -182,18 +187,72 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// A file of our own, and of no other attempt: were it shared, one would cut off what the other has linked.
-fn temporary(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file of our own, and of no other attempt: were it shared, one would cut off what the other has linked. Its lock tells
+/// other processes that its writer lives.
+fn temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     loop {
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!(".{name}.{}-{number}.tmp", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((path, file)),
-            Err(error) if error.kind() == Io::AlreadyExists => {} // left by a process of the same number
+        let path = folder.join(format!("{OWN}{}-{number}{TEMPORARY}", std::process::id()));
+        let file = match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == Io::AlreadyExists => continue, // left by a process of the same number
             Err(error) => return Err(error),
+        };
+        // Another process that tidied up before the lock was taken has it, or has taken the file away: another file then.
+        // Where there are no locks, nobody tidies up.
+        let is_taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        if !is_taken && path.try_exists()? {
+            return Ok((path, file));
         }
     }
+}
+
+/// The names of temporary files, before and behind the process and the number.
+const OWN: &str = ".counterfoil-";
+const TEMPORARY: &str = ".tmp";
+/// The maximum number of folders that are remembered as tidied.
+const FOLDERS: usize = 1024;
+
+/// Removes the temporary files that killed writers have left in a folder. A folder is listed once in each process, for a listing
+/// takes long where there are many files; what cannot be listed or removed stays.
+fn tidy_once(folder: &Path) {
+    static TIDIED: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
+    {
+        let mut tidied = TIDIED.lock().unwrap_or_else(PoisonError::into_inner);
+        if tidied.contains(folder) {
+            return;
+        }
+        if tidied.len() >= FOLDERS {
+            tidied.clear();
+        }
+        tidied.insert(folder.to_owned());
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name())) {
+        let path = entry.path();
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let Some(file) = OpenOptions::new().write(true).open(&path).ok().filter(|_| is_file) else {
+            continue;
+        };
+        // The system releases a lock when its process dies, however it dies. A living writer holds it.
+        if file.try_lock().is_ok() {
+            let removed = fs::remove_file(&path);
+            tracing::info!(path = %path.display(), ?removed, "temporary file of a writer that was killed");
+        }
+    }
+}
+
+/// A name that this module gives, and no user does.
+fn is_temporary(name: &OsStr) -> bool {
+    let numbers =
+        name.to_str().and_then(|name| name.strip_prefix(OWN)?.strip_suffix(TEMPORARY)?.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+    numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
 /// Off the runtime's threads. One that is given up goes on to its end: both are harmless when they do.

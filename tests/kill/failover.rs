@@ -28,6 +28,7 @@ fn plan() -> Plan {
         calm: Duration::from_mins(1),
         lease: Duration::from_secs(10), // the database is away for seconds, on a busy machine for more
         settle: Duration::from_secs(1),
+        faults: false,
         seed: 0,
     }
 }
@@ -36,7 +37,7 @@ fn plan() -> Plan {
 async fn at_work_while(ledger: &Ledger, happens: impl AsyncFnOnce()) {
     let (folder, plan) = (tempfile::tempdir().unwrap(), plan());
     let program = Program::this(&["child", "--exact", "--nocapture"]).unwrap();
-    let tally = at_work(&program, folder.path(), ledger, &plan, async |_, _, _| {
+    let tally = at_work(&program, folder.path(), ledger, &plan, async |_, _, _, _| {
         SystemClock.sleep(plan.storm / 3).await; // in the middle of it
         happens().await;
         Ok(())

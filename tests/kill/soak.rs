@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::id::{Entropy as _, SystemEntropy};
 
-use crate::harness::cluster::{Plan, storm};
+use crate::harness::cluster::{Plan, Tally, storm};
 use crate::harness::process::Program;
 use crate::harness::worker::Ledger;
 use crate::{on_postgres, run};
@@ -16,15 +16,27 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
 }
 
-fn soak(workers: usize, runs: usize, ledger: impl FnOnce(&std::path::Path) -> Ledger) {
+/// How many runs begin in each second of the storm.
+#[derive(Clone, Copy)]
+struct Load {
+    workers: usize,
+    runs_per_second: usize,
+}
+
+const ONE: Load = Load { workers: 1, runs_per_second: 7 };
+const THREE: Load = Load { workers: 3, runs_per_second: 15 };
+
+fn soak(load: Load, faults: bool, ledger: impl FnOnce(&std::path::Path) -> Ledger) -> Tally {
     let seed = number("COUNTERFOIL_SEED").unwrap_or_else(|| SystemEntropy.bits() % 1_000_000);
+    let seconds = number("COUNTERFOIL_SOAK").unwrap_or(20);
     let plan = Plan {
-        workers,
-        runs,
-        storm: Duration::from_secs(number("COUNTERFOIL_SOAK").unwrap_or(20)),
+        workers: load.workers,
+        runs: load.runs_per_second * usize::try_from(seconds).unwrap(),
+        storm: Duration::from_secs(seconds),
         calm: Duration::from_mins(2),
         lease: Duration::from_secs(2),
         settle: Duration::from_secs(1),
+        faults,
         seed,
     };
     let folder = tempfile::tempdir().unwrap();
@@ -32,17 +44,29 @@ fn soak(workers: usize, runs: usize, ledger: impl FnOnce(&std::path::Path) -> Le
     let program = Program::this(&["child", "--exact", "--nocapture"]).unwrap();
     run(async { ledger.prepare().await.unwrap() });
     let tally = run(async { storm(&program, folder.path(), &ledger, &plan).await.unwrap() });
-    eprintln!("{tally:#?}");
-    assert!(tally.is_clean(), "COUNTERFOIL_SEED={seed}: {tally:#?}");
-    assert!(tally.kills > 0 && tally.succeeded == runs, "COUNTERFOIL_SEED={seed}: {tally:#?}");
+    eprintln!("COUNTERFOIL_SEED={seed}: {tally:#?}");
+    assert!(tally.is_clean() && tally.kills > 0, "COUNTERFOIL_SEED={seed}: {tally:#?}");
+    tally
 }
 
 #[test]
 fn one_process_after_the_other_on_sqlite() {
-    soak(1, 150, |folder| Ledger::Sqlite(folder.join("ledger.db")));
+    let tally = soak(ONE, false, |folder| Ledger::Sqlite(folder.join("ledger.db")));
+    assert_eq!(tally.succeeded, tally.runs, "{tally:#?}");
 }
 
 #[test]
 fn several_beside_one_another_on_postgres() {
-    soak(3, 300, |_| on_postgres());
+    let tally = soak(THREE, false, |_| on_postgres());
+    assert_eq!(tally.succeeded, tally.runs, "{tally:#?}");
+}
+
+#[test]
+fn one_process_after_the_other_on_sqlite_while_provider_and_network_fail_in_every_way() {
+    soak(ONE, true, |folder| Ledger::Sqlite(folder.join("ledger.db")));
+}
+
+#[test]
+fn several_beside_one_another_on_postgres_while_provider_and_network_fail_in_every_way() {
+    soak(THREE, true, |_| on_postgres());
 }

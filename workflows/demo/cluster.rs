@@ -33,6 +33,8 @@ pub struct Plan {
     pub calm: Duration,
     pub lease: Duration,
     pub settle: Duration,
+    /// The provider and the way to it misbehave as well.
+    pub faults: bool,
     pub seed: u64,
 }
 
@@ -136,8 +138,8 @@ pub type Deaths = BTreeMap<u32, Timestamp>;
 
 /// Carries a plan out.
 pub async fn storm(program: &Program, folder: &Path, ledger: &Ledger, plan: &Plan) -> Result<Tally, Failed> {
-    at_work(program, folder, ledger, plan, async |posts, tally, deaths| {
-        disturb(posts, plan, tally, deaths).await
+    at_work(program, folder, ledger, plan, async |posts, tally, deaths, world| {
+        disturb(posts, plan, tally, deaths, world).await
     })
     .await
 }
@@ -148,12 +150,9 @@ pub async fn at_work(
     folder: &Path,
     ledger: &Ledger,
     plan: &Plan,
-    happens: impl AsyncFnOnce(&mut [Post<'_>], &mut Tally, &mut Deaths) -> Result<(), Failed>,
+    happens: impl AsyncFnOnce(&mut [Post<'_>], &mut Tally, &mut Deaths, &World) -> Result<(), Failed>,
 ) -> Result<Tally, Failed> {
-    let contract = Class::Lookup.provider();
-    let late = u64::try_from(LATE.as_millis())?;
-    let behaviour = Behaviour { contract, apply_late_ms: late, ..Behaviour::default() };
-    let world = World::start(program, &folder.join("provider.db"), &behaviour).await?;
+    let world = World::start(program, &folder.join("provider.db"), &healthy()).await?;
     let mut tally = Tally { runs: plan.runs, ..Tally::default() };
     let mut deaths = Deaths::new();
     let mut posts = Vec::new();
@@ -173,7 +172,8 @@ pub async fn at_work(
         };
         posts.push(Post::fill(program, shift)?);
     }
-    happens(&mut posts, &mut tally, &mut deaths).await?;
+    happens(&mut posts, &mut tally, &mut deaths, &world).await?;
+    world.behave(&healthy()).await?;
     finish(&mut posts, plan).await?;
     for post in posts {
         post.process.signal(Signal::TERM)?;
@@ -183,16 +183,48 @@ pub async fn at_work(
     Ok(tally)
 }
 
+/// The provider as it is when nothing is wrong with it: each request takes a moment to arrive.
+fn healthy() -> Behaviour {
+    Behaviour { contract: Class::Lookup.provider(), apply_late_ms: ms(LATE), ..Behaviour::default() }
+}
+
+/// One of the ways in which a provider, or the network on the way to it, goes wrong for a few requests.
+fn misbehaving(dice: &mut Dice, settle_ms: u64) -> Behaviour {
+    let what = dice.below(10);
+    let some =
+        Behaviour { faults_for_next: Some(1 + u32::try_from(dice.below(4)).unwrap_or(0)), ..healthy() };
+    match what {
+        0 => Behaviour { store_twice: true, ..some },
+        1 => Behaviour { forget: true, ..some },
+        2 => Behaviour { status_before: Some(503), ..some },
+        3 => Behaviour { status_after: Some(500), ..some },
+        4 => Behaviour { truncate_answer: true, ..some },
+        // Inside the settle time, and beyond it.
+        5 => Behaviour { apply_late_ms: dice.below(3 * settle_ms), ..some },
+        6 => Behaviour { lookup_lag_ms: dice.below(settle_ms), ..some },
+        7 => Behaviour { lookup_status: Some(503), ..healthy() },
+        _ => healthy(),
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The storm: six in ten are killed, two told to go, and two stand still for longer than their lease.
 async fn disturb(
     posts: &mut [Post<'_>],
     plan: &Plan,
     tally: &mut Tally,
     deaths: &mut Deaths,
+    world: &World,
 ) -> Result<(), Failed> {
     let mut dice = Dice(plan.seed);
     let end = SystemClock.now().after(plan.storm);
     while SystemClock.now() < end {
+        if plan.faults {
+            world.behave(&misbehaving(&mut dice, ms(plan.settle))).await?;
+        }
         SystemClock.sleep(Duration::from_millis(100 + dice.below(500))).await;
         for post in &mut *posts {
             post.look_after(SystemClock.now())?;

@@ -33,6 +33,7 @@ impl Asked {
                 calm: Duration::from_mins(2),
                 lease: Duration::from_secs(2),
                 settle: Duration::from_secs(1),
+                faults: false,
                 seed: SystemEntropy.bits() % 1_000_000,
             },
             json: false,

@@ -33,8 +33,8 @@ impl Contract {
 
 /// The provider's class and its faults. The default is a healthy provider that replays keys for ever.
 ///
-/// Faults combine, in the order in which a create request meets them: `status_before`, `apply_late_ms`, `store_twice`,
-/// `answer_late_ms`, `hang_after_commit`, `status_after`, `truncate_answer`.
+/// Faults combine, in the order in which a create request meets them: `status_before`, `apply_late_ms`, `forget`,
+/// `store_twice`, `answer_late_ms`, `hang_after_commit`, `status_after`, `truncate_answer`.
 // An unknown field is refused: a misspelt fault would let a test pass for the wrong reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -52,6 +52,8 @@ pub struct Behaviour {
     pub status_before: Option<u16>,
     /// Hold the request back in memory, then have the effect even if the client has gone, then answer.
     pub apply_late_ms: u64,
+    /// Answer as if the notice was stored, and store nothing.
+    pub forget: bool,
     /// Store two notices for one request.
     pub store_twice: bool,
     /// Have the effect, then wait before answering.

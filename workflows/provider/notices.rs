@@ -129,6 +129,10 @@ impl Notices {
         }
 
         let notice = insert_notice(&mut tx, request.id.as_deref(), request, behaviour.lookup_lag_ms).await?;
+        if behaviour.forget {
+            tx.rollback().await?;
+            return Ok(Created::New(notice));
+        }
         if behaviour.store_twice {
             insert_notice(&mut tx, None, request, behaviour.lookup_lag_ms).await?;
         }

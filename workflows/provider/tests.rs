@@ -406,6 +406,17 @@ async fn store_twice_is_two_effects_for_one_request() {
 }
 
 #[tokio::test]
+async fn a_forgotten_notice_is_answered_like_any_other_and_has_no_effect() {
+    let provider = Provider::that(Behaviour { forget: true, ..Behaviour::default() }).await;
+    let response = provider.create(Some("k"), "hello").await;
+    assert_eq!(response.status(), 201);
+    assert!(body(response).await["id"].as_str().unwrap().starts_with("ntc_"));
+    assert_eq!((provider.effects().await, provider.found().await), (0, 0));
+    provider.behave(&json!({})).await;
+    assert_eq!(provider.create(Some("k"), "hello").await.status(), 201, "the key was forgotten as well");
+}
+
+#[tokio::test]
 async fn lookup_lag_hides_from_lookups_and_from_nothing_else() {
     let provider = Provider::healthy().await;
     provider.behave(&json!({ "lookup_lag_ms": 1000, "faults_for_next": 1 })).await;

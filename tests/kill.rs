@@ -72,7 +72,7 @@ use harness::trial::Place;
 use harness::worker::Ledger;
 
 /// The settle time is long enough that a busy machine does not let a request arrive later than was declared.
-const PACE: Pace = Pace { settle: Duration::from_secs(1), patience: Duration::from_secs(2) };
+const PACE: Pace = Pace { settle: Duration::from_secs(2), patience: Duration::from_secs(2) };
 /// Longer than any test: for a sender that must not give up.
 const FOR_EVER: Duration = Duration::from_mins(10);
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::clock::Timestamp;
 use counterfoil::id::{EscalationId, Fence, RecordId, RunId, Tenant};
-use counterfoil::ledger::{OperationKey, Record};
+use counterfoil::ledger::{Look, OperationKey, Record};
 use counterfoil::payload::{DigestKey, Payload, PayloadDigest};
 use counterfoil::store::{
     Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse,
@@ -74,7 +74,11 @@ impl Store for Counting {
         fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Option<Record>;
         fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Option<Record>;
         fn record_orphans<'a>(&'a self, after: RecordId, limit: u32) -> Vec<Record>;
-        fn record_unconfirmed<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Record>;
+        fn look_due<'a>(&'a self, until: Timestamp, limit: u32) -> Vec<Look>;
+        fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Option<Look>;
+        fn record_committed<'a>(&'a self, tenant: &'a Tenant, since: Timestamp, after: &'a str, limit: u32) -> Vec<Record>;
+        fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> bool;
+        fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Vec<Escalation>;
         fn record_expired<'a>(&'a self, after: Timestamp, until: Timestamp, limit: u32) -> Vec<Record>;
         fn record_expiring<'a>(&'a self, after: Timestamp) -> Option<Timestamp>;
         fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Vec<Use>;

@@ -64,7 +64,6 @@ CREATE TABLE record (
     scope         TEXT COLLATE "C",
     escalation    BIGINT,
     not_before    BIGINT,
-    confirm_at    BIGINT,
     kept_until    BIGINT,              -- absent: for ever, or what is left of it
     created_at    BIGINT NOT NULL,
     updated_at    BIGINT NOT NULL,
@@ -76,8 +75,23 @@ CREATE UNIQUE INDEX record_key ON record (tenant, key);
 -- of the table instead of none (no HOT update). So what is open outside of runs has a column of its own.
 CREATE INDEX record_run ON record (tenant, run, turn) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (loose) WHERE loose IS NOT NULL;
-CREATE INDEX record_confirm ON record (confirm_at, id) WHERE confirm_at IS NOT NULL;
 CREATE INDEX record_kept ON record (kept_until, id) WHERE kept_until IS NOT NULL;
+
+-- Committed records that are looked up again: a row of its own for each, so that the record is not written again when all is
+-- as it should be.
+CREATE TABLE look (
+    tenant   TEXT COLLATE "C" NOT NULL,
+    record   BIGINT NOT NULL,
+    revision BIGINT NOT NULL,                  -- below zero on the way in: see store/postgres/look.rs
+    reason   BIGINT NOT NULL,
+    due_at   BIGINT NOT NULL,
+    since    BIGINT NOT NULL,                  -- when the record was sealed
+    made     BIGINT NOT NULL,                  -- which step of the series it is
+    tries    BIGINT NOT NULL,                  -- lookups in a row without an answer
+    missed   BOOLEAN NOT NULL,                 -- the last answer showed nothing
+    PRIMARY KEY (tenant, record)
+);
+CREATE INDEX look_due ON look (due_at, tenant, record);
 
 -- What fenced workers learned too late: appended beside the record, never a change of it.
 CREATE TABLE evidence (

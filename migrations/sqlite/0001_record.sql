@@ -56,7 +56,6 @@ CREATE TABLE record (
     scope         TEXT,
     escalation    INTEGER,
     not_before    INTEGER,
-    confirm_at    INTEGER,
     kept_until    INTEGER,             -- absent: for ever, or what is left of it
     created_at    INTEGER NOT NULL,
     updated_at    INTEGER NOT NULL,
@@ -68,8 +67,27 @@ CREATE TABLE record (
 CREATE UNIQUE INDEX record_key ON record (tenant, key);
 CREATE INDEX record_run ON record (run, turn) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (fence) WHERE status = 1 AND run IS NULL;
-CREATE INDEX record_confirm ON record (confirm_at) WHERE confirm_at IS NOT NULL;
 CREATE INDEX record_kept ON record (kept_until) WHERE kept_until IS NOT NULL;
+
+-- Committed records that are looked up again: a row of its own for each, so that the record is not written again when all is
+-- as it should be.
+CREATE TABLE look (
+    tenant   TEXT NOT NULL,
+    record   INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    reason   INTEGER NOT NULL,
+    due_at   INTEGER,                          -- NULL: none is to come; such a row does not stay
+    since    INTEGER NOT NULL,                 -- when the record was sealed
+    made     INTEGER NOT NULL,                 -- which step of the series it is
+    tries    INTEGER NOT NULL,                 -- lookups in a row without an answer
+    missed   INTEGER NOT NULL,                 -- the last answer showed nothing
+    PRIMARY KEY (tenant, record)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX look_due ON look (due_at);
+CREATE TRIGGER look_first AFTER INSERT ON look WHEN NEW.revision <> 1 OR NEW.due_at IS NULL
+BEGIN SELECT RAISE(ABORT, 'no such look'); END;
+CREATE TRIGGER look_done AFTER UPDATE ON look WHEN NEW.due_at IS NULL
+BEGIN DELETE FROM look WHERE tenant = NEW.tenant AND record = NEW.record; END;
 
 -- What fenced workers learned too late: appended beside the record, never a change of it.
 CREATE TABLE evidence (

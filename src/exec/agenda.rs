@@ -1,4 +1,4 @@
-//! What is due later: confirming lookups, and the timers of waiting runs. One sleeper for all of them, woken
+//! What is due later: looks at committed records, and the timers of waiting runs. One sleeper for all of them, woken
 //! by its own process; it asks the database nothing while nothing is due.
 //!
 //! What could not be taken up (a damaged row, a store that fails) stays due, and is tried again after a pause
@@ -11,15 +11,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
 use super::core::Core;
-use super::escalate;
-use super::reconcile::{self, Confirmed};
-use super::recorded::recorded;
+use super::looks;
 use crate::clock::Timestamp;
-use crate::ledger::{Event, Record, apply};
 use crate::store::{Store as _, StoreError};
 
-/// So many due things are taken up at once.
-const AT_ONCE: u32 = 64;
 /// What could not be taken up is tried again after so long, then after twice as long, and so on up to a limit.
 const LATER: Duration = Duration::from_secs(5);
 const LATEST: Duration = Duration::from_mins(1);
@@ -135,7 +130,7 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
                     return;
                 }
                 strong.agenda.take();
-                let mut more = confirm_due(&strong, now).await;
+                let mut more = looks::take_up(&strong, now).await;
                 drop(looking);
                 if let Some(due) = due.as_ref().and_then(Weak::upgrade)
                     && due.take_up(now).await == More::Perhaps
@@ -184,75 +179,4 @@ fn lengthened(pause: &mut Duration) -> Duration {
     let present = *pause;
     *pause = (present * 2).min(LATEST);
     present
-}
-
-async fn confirm_due(core: &Arc<Core>, now: Timestamp) -> More {
-    let records = match core.group.record_unconfirmed(now, AT_ONCE).await {
-        Ok(records) => records,
-        Err(error) => {
-            tracing::error!(%error, "cannot read the confirming lookups that are due");
-            return More::No;
-        }
-    };
-    let mut taken_up = 0;
-    for record in records {
-        // What a living worker has sent is confirmed by that worker: only its clocks tell when the settle time is over.
-        if !matches!(core.is_anothers(record.fence).await, Ok(false)) {
-            continue;
-        }
-        // Postponed before it is made: a lookup that hangs or fails is made again then, and not at once and for
-        // ever; and it holds up nothing else that is due.
-        let settle = settle_time(core, &record);
-        let is_early = is_early(core, &record, settle);
-        let pause = if is_early { settle } else { record.next_confirm_pause(settle) };
-        let Some(record) = postponed(core, record, pause).await else { continue };
-        taken_up += 1;
-        let core = core.clone();
-        core.tracker.clone().spawn(async move { confirm(&core, &record, settle, is_early).await });
-    }
-    More::after(taken_up, AT_ONCE)
-}
-
-/// What the tool's contract says; nothing if it is not registered.
-fn settle_time(core: &Core, record: &Record) -> Duration {
-    let tool = core.registry.find(record.operation.as_str());
-    tool.map_or(Duration::ZERO, |tool| tool.spec().contract.settle)
-}
-
-/// The settle time may not have passed. An earlier process has written the instant by the wall clock, which may have been
-/// set forward since: what is certain is that its sends came before this process.
-fn is_early(core: &Core, record: &Record, settle: Duration) -> bool {
-    let lived = core.cut(record.fence).until(core.clock.boot());
-    record.fence != core.fence && !record.was_confirmed_in_vain(settle) && lived < settle
-}
-
-async fn postponed(core: &Core, record: Record, pause: Duration) -> Option<Record> {
-    let event = Event::ConfirmLater { pause };
-    let postponed = apply(&record, event, core.fence, core.now()).ok()?;
-    match core.commit(&record.key, core.change(None).record(postponed.clone())).await {
-        Ok(()) => Some(postponed),
-        Err(error) => {
-            tracing::warn!(key = %record.key, %error, "a confirming lookup could not be postponed");
-            None
-        }
-    }
-}
-
-/// Makes a confirming lookup; if it was the last one and has no answer, a person is asked.
-async fn confirm(core: &Arc<Core>, record: &Record, settle: Duration, is_early: bool) {
-    let confirmed = match recorded(core, record).await {
-        Ok(Ok(op)) => reconcile::confirm(core, &op, record, is_early).await,
-        Ok(Err(_gone)) => Ok(Confirmed::Unanswered), // its tool is not here: nobody can be asked
-        Err(error) => Err(error),
-    };
-    let done = match confirmed {
-        Ok(Confirmed::Answered) => return,
-        Ok(Confirmed::Unanswered) if record.is_last_confirm(settle) => {
-            escalate::unconfirmed(core, record).await
-        }
-        other => other.map(drop),
-    };
-    if let Err(error) = done {
-        tracing::error!(tenant = %record.tenant, key = %record.key, %error, "a confirming lookup could not be recorded");
-    }
 }

@@ -21,8 +21,8 @@ use super::throttle::Pass;
 use crate::clock::{Boot, Timestamp};
 use crate::id::{Fence, RecordId};
 use crate::ledger::{
-    Basis, ErrorKind, Event, Health, Illegal, LookupOffer, Need, Record, RecordedFailure, RetryDecision,
-    State, apply,
+    Basis, ErrorKind, Event, Health, Illegal, Look, LookupOffer, Need, Reason, Record, RecordedFailure,
+    RetryDecision, State, apply,
 };
 use crate::payload::Payload;
 use crate::store::{Document, Escalation, Held, Refusal, Store as _, StoreError, Ticket, Verdict};
@@ -156,7 +156,6 @@ fn unwritten(core: &Core, op: &Operation) -> (Record, Option<Payload>) {
         scope: spec.contract.scope.clone(),
         escalation: None,
         not_before: None,
-        confirm_at: None,
         kept_until: spec.retention.until(now),
         created_at: now,
         updated_at: now,
@@ -396,10 +395,18 @@ pub(super) fn seal(
     let contract = &op.tool.spec().contract;
     // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
     // it happened: a lookup after a crash may have seen the second one before the first has arrived.
-    let confirm = surplus || record.in_doubt && contract.lookup != LookupOffer::None && duplicated.is_none();
-    let confirm_at = confirm.then(|| core.now().after(contract.settle));
-    let event = Event::Commit { response: stored, external_ref, basis, confirm_at };
+    let reason = if surplus || record.in_doubt && contract.lookup != LookupOffer::None && duplicated.is_none()
+    {
+        Some(Reason::Doubt)
+    } else if duplicated.is_none() && contract.looks_for_copies(record.class) {
+        Some(Reason::Doubled)
+    } else {
+        None
+    };
+    let event = Event::Commit { response: stored, external_ref, basis };
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
+    let look = reason.map(|reason| Box::new(Look::first(&record, reason, contract, core.now())));
+    let due_at = look.as_ref().and_then(|look| look.due_at);
     let answer = Answer {
         response,
         external_ref: record.external_ref.clone(),
@@ -413,8 +420,9 @@ pub(super) fn seal(
     change.taken_over = is_taken_over.then_some(evidence);
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.escalations.extend(duplicated);
+    change.look = look;
     let slot = op.take_slot();
-    let note = confirm_at.map(|at| NoteWhenDropped { agenda: core.agenda.clone(), at });
+    let note = due_at.map(|at| NoteWhenDropped { agenda: core.agenda.clone(), at });
     let held = if note.is_some() || is_taken_over {
         let look = is_taken_over.then(|| LookWhenDropped(core.late.clone()));
         Some(Box::new((slot, note, look)) as Held)

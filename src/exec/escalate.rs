@@ -7,7 +7,7 @@ use super::outbox::answered;
 use super::outcome::ExecError;
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::resolve::Why;
-use crate::ledger::{ContractClass, Event, Record, State, apply};
+use crate::ledger::{ContractClass, Event, Look, Record, State, apply};
 use crate::payload::Payload;
 use crate::store::{
     Answer, Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Use, Verdict,
@@ -107,8 +107,7 @@ pub(super) fn settled(core: &Core, mut asked: Escalation, how: serde_json::Value
 ///
 /// # Crash
 /// The question, and that the lookup is no longer due, are one transaction.
-pub(super) async fn unconfirmed(core: &Core, record: &Record) -> Result<(), ExecError> {
-    let Ok(given_up) = apply(record, Event::Unconfirmed, core.fence, core.now()) else { return Ok(()) };
+pub(super) async fn unconfirmed(core: &Core, record: &Record, given_up: Look) -> Result<(), ExecError> {
     let id = EscalationId(core.ids.next());
     let question = format!(
         "{} ({}) happened and is committed. An earlier request for it, of unknown outcome, may have arrived as \
@@ -119,7 +118,26 @@ pub(super) async fn unconfirmed(core: &Core, record: &Record) -> Result<(), Exec
     );
     tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %id, "not confirmed");
     let question = about(core, record, id, EscalationKind::Unconfirmed, question);
-    core.commit(&record.key, core.change(None).record(given_up).escalation(question)).await
+    core.commit(&record.key, core.change(None).look(given_up).escalation(question)).await
+}
+
+/// Asks what became of an effect that is recorded as done and that the lookup does not show.
+///
+/// # Crash
+/// The question, and that the lookup is no longer due, are one transaction.
+pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<(), ExecError> {
+    let id = EscalationId(core.ids.next());
+    let question = format!(
+        "{} ({}) is recorded as done, and the provider's lookup does not show it: it was asked twice. \
+         `committed`: it is there all the same. `not_committed`: it is not there; to have it done, call it again \
+         under a new revision of its key (`Key::revision`), for the record keeps answering this one. \
+         `abandon`: leave it.",
+        record.key,
+        record.class.name()
+    );
+    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %id, "recorded as done, and missing");
+    let question = about(core, record, id, EscalationKind::Missing, question);
+    core.commit(&record.key, core.change(None).look(done).escalation(question)).await
 }
 
 fn about(
@@ -235,6 +253,7 @@ pub(crate) async fn answer(
             let held = held.ok_or_else(|| unanswerable("its aggregate goes on already"))?;
             change.aggregates.push(answered(&held, &resolution, core.now()));
         }
+        (EscalationKind::Missing, _) => {} // the record stays as it is, whatever the answer
         (_, _) if matches!(resolution, Resolution::Committed(_)) => {
             return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));
         }

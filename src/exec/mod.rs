@@ -16,6 +16,7 @@ pub mod inbox;
 mod inflight;
 mod late;
 mod lease;
+mod looks;
 mod needs;
 mod operation;
 mod orphans;
@@ -64,6 +65,7 @@ pub use builder::{ExecutorBuilder, StartError};
 pub use database::OwnConnection;
 pub use erase::EraseError;
 pub use inflight::Wait;
+pub use looks::Audit;
 pub use outcome::{Answer, ExecError, Outcome};
 pub use questions::Questions;
 pub use request::ToolRequest;
@@ -73,9 +75,9 @@ pub use throttle::{BreakerState, GateReport};
 pub use undo::Compensated;
 pub(crate) use undo::{due_for, undo};
 
-use crate::clock::Boot;
+use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Tenant};
-use crate::ledger::{Basis, Decision, Key, OperationKey, Record, RecordedFailure, State};
+use crate::ledger::{Basis, Decision, Key, Look, OperationKey, Record, RecordedFailure, State};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Retired, Store as _, Ticket};
 use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical, stable_key};
@@ -271,6 +273,29 @@ impl Executor {
         let evidence = self.core.group.record_evidence(tenant, record.id).await;
         let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
         Ok(Some((*record, evidence)))
+    }
+
+    /// Looks committed records of a tenant up once more that were written at `since` or later, and opens questions: about
+    /// effects that are not there, and about those that happened more than once. To be called by hand or on a schedule.
+    ///
+    /// ```no_run
+    /// # use counterfoil::{Executor, Tenant, Timestamp};
+    /// # async fn nightly(executor: Executor, yesterday: Timestamp) -> Result<(), Box<dyn std::error::Error>> {
+    /// let audit = executor.audit(&Tenant::new("acme")?, yesterday).await?;
+    /// println!("{} looked up, {} missing, {} duplicated", audit.looked, audit.missing, audit.duplicated);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn audit(&self, tenant: &Tenant, since: Timestamp) -> Result<Audit, ExecError> {
+        let (core, tenant) = (self.core.clone(), tenant.clone());
+        to_the_end(&self.core.tracker, async move { looks::audit(&core, &tenant, since).await }).await
+    }
+
+    /// The next look at the record of an operation, if one is to come.
+    pub async fn next_look(&self, tenant: &Tenant, key: &OperationKey) -> Result<Option<Look>, ExecError> {
+        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
+        let look = self.core.group.look_find(tenant, record.id).await;
+        look.map_err(|source| ExecError::Store { key: key.to_string(), source })
     }
 
     /// Undoes an effect on purpose, by its tool's [`Compensate`](crate::tool::Compensate): once its fate is known, whatever its

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 
 use super::LONG_WAIT;
-use super::attempt::{Ambiguous, Known, Permit, again, call, health, illegal, seal};
+use super::attempt::{Ambiguous, Known, Permit, again, call, health, seal};
 use super::core::{Core, failed};
 use super::escalate;
 use super::operation::Operation;
@@ -20,9 +20,11 @@ use super::undo;
 use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Fence};
 use crate::ledger::resolve::{self, Looked, Next, Why};
-use crate::ledger::{Backoff, Basis, ErrorKind, Event, Finding, Health, Record, apply, are_two_effects};
+use crate::ledger::{
+    Backoff, Basis, ErrorKind, Event, Finding, Health, Look, Record, apply, are_two_effects,
+};
 use crate::payload::Payload;
-use crate::store::{Change, Escalation, EscalationKind, Evidence, Store as _, Ticket};
+use crate::store::{Escalation, EscalationKind, Evidence, Store as _, Ticket};
 use crate::tool::{Call, ToolError};
 
 /// A lookup that fails is tried so often before a person is asked.
@@ -144,7 +146,7 @@ pub(super) async fn unpark(
 
 /// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
 pub(super) fn unsettled(core: &Core, op: &Operation, cut: Boot) -> Duration {
-    op.tool.spec().contract.settle.saturating_sub(cut.until(core.clock.boot()))
+    op.tool.spec().contract.settle_time().saturating_sub(cut.until(core.clock.boot()))
 }
 
 /// The tool has the account, the credential or the region that the call was sent under; under another one, neither
@@ -365,96 +367,78 @@ async fn ask(core: &Core, op: &Operation, call: &Call) -> Option<Result<Finding<
     }
 }
 
-/// What came of a confirming lookup.
-pub(super) enum Confirmed {
-    /// It has answered, and that is durable.
-    Answered,
-    /// It has not, or could not be made.
+/// What a look at a committed record has shown.
+pub(super) enum Seen {
+    /// The effect.
+    One,
+    /// Nothing.
+    Nothing,
+    /// More than one effect, or another one after it was undone.
+    More {
+        /// The question about it.
+        question: Escalation,
+        /// The effects that are not the one that its record is of.
+        surplus: Vec<String>,
+    },
+    /// It had no answer, or could not be made.
     Unanswered,
 }
 
-/// The confirming lookup, one settle time after a send that followed a believed "not found": did the first
-/// request arrive after all? Durable until it has been answered, and holding up no run. If it is early, that there is
-/// one says nothing yet.
-///
-/// # Crash
-/// The record says when it is due next, until it has been answered.
-pub(super) async fn confirm(
-    core: &Arc<Core>,
-    op: &Operation,
-    record: &Record,
-    is_early: bool,
-) -> Result<Confirmed, ExecError> {
-    let mut change = core.change(None);
+/// Looks a committed record up.
+pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Result<Seen, ExecError> {
     let call = call(core, op, record, None);
     let pass = match core.queue_up(op, None).await? {
         Turn::Go(pass) => pass,
-        Turn::Later(_) => return Ok(Confirmed::Unanswered),
+        Turn::Later(_) => return Ok(Seen::Unanswered),
     };
     let found = ask(core, op, &call).await;
     if let (Some(passed), Some(found)) = (pass, &found) {
         passed.tell(health(found), core.clock.boot());
     }
-    match found {
-        Some(Ok(Finding::Duplicated { external_refs, .. })) => {
-            let question = escalate::duplicated(core, op, record, &external_refs);
-            let surplus = undo::surplus(record, external_refs);
-            if undo::undoes_surplus(core, record) && !surplus.is_empty() {
-                return undo_surplus(core, op, record, question, &surplus).await;
-            }
-            change.escalations.push(question);
-        }
+    Ok(match found {
+        Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More {
+            question: escalate::duplicated(core, op, record, &external_refs),
+            surplus: undo::surplus(record, external_refs),
+        },
         // It was undone, and there is one of another id: the first request has arrived after that.
         Some(Ok(Finding::Committed { external_ref: Some(late), .. }))
             if is_same_scope(op, record) && undo::is_late(record, &late) =>
         {
-            let question = escalate::late(core, record, &late);
-            if undo::undoes_surplus(core, record) {
-                return undo_surplus(core, op, record, question, &[late]).await;
-            }
-            change.escalations.push(question);
+            Seen::More { question: escalate::late(core, record, &late), surplus: vec![late] }
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
-        Some(Ok(Finding::Committed { .. } | Finding::NotFound)) if is_same_scope(op, record) => {
-            if is_early {
-                return Ok(Confirmed::Answered);
-            }
-        }
+        Some(Ok(Finding::Committed { .. })) if is_same_scope(op, record) => Seen::One,
+        Some(Ok(Finding::NotFound)) if is_same_scope(op, record) => Seen::Nothing,
         unanswered => {
             tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed");
-            return Ok(Confirmed::Unanswered);
+            Seen::Unanswered
         }
-    }
-    confirmed(core, op, record, change).await.map(|()| Confirmed::Answered)
-}
-
-/// The confirming lookup is done with, in one transaction with what it has found.
-async fn confirmed(core: &Core, op: &Operation, record: &Record, change: Change) -> Result<(), ExecError> {
-    let confirmed =
-        apply(record, Event::Confirmed, core.fence, core.now()).map_err(|error| illegal(op, &error))?;
-    core.commit(&op.key, change.record(confirmed)).await
+    })
 }
 
 /// Undoes what is beyond the first effect. The question whether there is more than one is opened all the same, and answered:
 /// a duplicate is never settled in silence.
 ///
 /// # Crash
-/// The confirming lookup is due until all of it is undone: it finds them again, and each compensation has a record.
-async fn undo_surplus(
+/// The look is due until all of it is undone: it finds them again, and each compensation has a record.
+pub(super) async fn undo_surplus(
     core: &Arc<Core>,
     op: &Operation,
     record: &Record,
+    done: Option<Look>,
     mut question: Escalation,
     surplus: &[String],
-) -> Result<Confirmed, ExecError> {
+) -> Result<(), ExecError> {
     let left = undo::undo_surplus(core, record, surplus).await?;
     if !left.is_empty() {
         let _ = write!(question.question, " What is beyond the first was to be undone: {}.", left.join("; "));
     }
-    confirmed(core, op, record, core.change(None).escalation(question.clone())).await?;
+    let mut change = core.change(None).escalation(question.clone());
+    change.look = done.map(Box::new);
+    core.commit(&op.key, change).await?;
     if left.is_empty() {
         let answered = escalate::settled(core, question, serde_json::json!({ "undone": surplus }));
         core.commit(&op.key, core.change(None).escalation(answered)).await?;
     }
-    Ok(Confirmed::Answered)
+    Ok(())
 }

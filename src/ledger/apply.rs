@@ -1,7 +1,5 @@
 //! What a record becomes when something has happened. Every transition there is, and no other.
 
-use std::time::Duration;
-
 use super::record::{Basis, Record, State};
 use super::retry::{ErrorKind, RecordedFailure};
 use crate::clock::Timestamp;
@@ -39,8 +37,6 @@ pub enum Event {
         external_ref: Option<String>,
         /// How we know.
         basis: Basis,
-        /// When a confirming lookup is due, if one is.
-        confirm_at: Option<Timestamp>,
     },
     /// For certain it did not happen.
     Fail {
@@ -80,15 +76,6 @@ pub enum Event {
         /// All of it.
         whole: bool,
     },
-    /// The confirming lookup has been made.
-    Confirmed,
-    /// The confirming lookup is made now, and again after this pause if it has no answer.
-    ConfirmLater {
-        /// How long.
-        pause: Duration,
-    },
-    /// The confirming lookup has had no answer so often that a person is asked instead.
-    Unconfirmed,
 }
 
 /// Applies an event that `fence` reports at `at`. The new record differs in revision by one.
@@ -120,12 +107,11 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         (State::Started, Event::Note { external_ref }) if mine && !parked => {
             next.external_ref = Some(external_ref);
         }
-        (State::Started, Event::Commit { response, external_ref, basis, confirm_at }) if mine && !parked => {
+        (State::Started, Event::Commit { response, external_ref, basis }) if mine && !parked => {
             next.state = State::Committed { response };
             next.external_ref = external_ref.or(next.external_ref);
             next.basis = basis;
             next.in_doubt = false;
-            next.confirm_at = confirm_at;
         }
         (State::Started, Event::Fail { failure, not_before }) if mine && !parked && !record.in_doubt => {
             next.fail(failure, not_before);
@@ -158,17 +144,6 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             Event::Compensate { compensation, whole },
         ) => {
             next.state = State::Compensated { response: response.clone(), compensation, whole };
-        }
-        (State::Committed { .. } | State::Compensated { .. }, Event::Confirmed | Event::Unconfirmed)
-            if record.confirm_at.is_some() =>
-        {
-            next.confirm_at = None;
-        }
-        (State::Committed { .. } | State::Compensated { .. }, Event::ConfirmLater { pause })
-            if record.confirm_at.is_some() =>
-        {
-            // From the record's own time, so that the pause can be read from it again.
-            next.confirm_at = Some(next.updated_at.after(pause));
         }
         (state, event) => {
             return Err(Illegal {
@@ -215,9 +190,6 @@ impl Event {
             Self::ResolveNotCommitted { .. } => "resolve not committed",
             Self::ResolveAbandoned { .. } => "resolve abandoned",
             Self::Compensate { .. } => "compensate",
-            Self::Confirmed => "confirmed",
-            Self::ConfirmLater { .. } => "confirm later",
-            Self::Unconfirmed => "unconfirmed",
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::effect::EffectClass;
+use super::guarantee::WorstCase;
 use super::key::OperationKey;
 use super::retention::Retention;
 use super::retry::RetryPolicy;
@@ -76,6 +77,16 @@ pub enum LookupOffer {
     Strong,
 }
 
+/// After which sends a committed record is looked up again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confirm {
+    /// Only where the send followed one of unknown fate, which may still arrive.
+    AfterDoubt,
+    /// After each send to a provider that tells no copies apart: the network may have doubled the request.
+    Always,
+}
+
 /// What a provider offers, as its tool declares it.
 ///
 /// ```
@@ -97,8 +108,20 @@ pub struct Contract {
     pub key_max_len: usize,
     /// How long it remembers a key; `None` if for ever. Counted from the first byte that may have left.
     pub key_window: Option<Duration>,
-    /// How long a request may still be on its way after its sender was fenced.
-    pub settle: Duration,
+    /// How long a request may still be on its way after its sender was fenced. Absent: see
+    /// [`settle_time`](Self::settle_time).
+    pub settle: Option<Duration>,
+    /// For how long confirming lookups go on. Absent: see [`horizon`](Self::horizon).
+    pub confirm_for: Option<Duration>,
+    /// After which sends they are made. Absent: [`Confirm::Always`] for payments, notifications and deletions.
+    pub confirm: Option<Confirm>,
+    /// A request may arrive after its sender has ended. Not so where the sender itself makes the effect, as with a local
+    /// file.
+    pub outlives_sender: bool,
+    /// For how long the lookup shows an effect. Absent: for ever.
+    pub shown_for: Option<Duration>,
+    /// The operations after which the lookup need not show the effect any more.
+    pub removed_by: Vec<String>,
     /// What the key is scoped to at the provider (credential, account, region). A changed scope is *no key*.
     pub scope: Option<String>,
     /// Repeat a call of unknown outcome although nothing can be asked: an explicit opt-in.
@@ -107,11 +130,14 @@ pub struct Contract {
     pub blind_spots: &'static [&'static str],
 }
 
+/// The settle time, unless the contract says otherwise or an attempt may last longer.
+const DEFAULT_SETTLE: Duration = Duration::from_mins(1);
+
 impl Contract {
     /// Kept back from a key's window, for clocks that differ and requests that dawdle.
     pub const WINDOW_MARGIN: Duration = Duration::from_mins(1);
 
-    /// The class with careful defaults: 60 s settle time, keys of 64 characters remembered for ever, a strong
+    /// The class with careful defaults: a settle time of 60 s or an attempt's timeout, whichever is longer, keys of 64 characters remembered for ever, a strong
     /// lookup where the class cannot do without one and none elsewhere.
     pub const fn new(class: ContractClass) -> Self {
         Self {
@@ -119,7 +145,12 @@ impl Contract {
             lookup: if class.needs_lookup() { LookupOffer::Strong } else { LookupOffer::None },
             key_max_len: 64,
             key_window: None,
-            settle: Duration::from_mins(1),
+            settle: None,
+            confirm_for: None,
+            confirm: None,
+            outlives_sender: true,
+            shown_for: None,
+            removed_by: Vec::new(),
             scope: None,
             repeat_blindly: false,
             blind_spots: &[],
@@ -140,20 +171,71 @@ impl Contract {
     /// use counterfoil::tool::lookup::FileAt;
     /// let contract = Contract::new(ContractClass::NaturalKey).sight(&FileAt::SIGHT);
     /// assert_eq!(contract.lookup, LookupOffer::Strong);
-    /// assert_eq!(contract.settle, FileAt::SIGHT.settle);
+    /// assert_eq!(contract.settle, Some(FileAt::SIGHT.settle));
     /// ```
     #[must_use]
     pub const fn sight(mut self, sight: &Sight) -> Self {
         self.lookup = sight.offer;
-        self.settle = sight.settle;
+        self.settle = Some(sight.settle);
+        self.outlives_sender = sight.outlives_sender;
         self.blind_spots = sight.blind_spots;
         self
     }
 
-    /// Sets the settle time.
+    /// Sets the settle time. Where a send rests on a believed miss, it must not be shorter than the timeout of an attempt.
     #[must_use]
     pub const fn settle(mut self, settle: Duration) -> Self {
-        self.settle = settle;
+        self.settle = Some(settle);
+        self
+    }
+
+    /// Sets for how long confirming lookups go on after a send that followed one of unknown fate.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counterfoil::ledger::{Contract, ContractClass};
+    /// let contract = Contract::new(ContractClass::Lookup);
+    /// assert_eq!(contract.horizon(), Duration::from_hours(1));
+    /// assert_eq!(contract.confirm_for(Duration::from_hours(24)).horizon(), Duration::from_hours(24));
+    /// ```
+    #[must_use]
+    pub const fn confirm_for(mut self, horizon: Duration) -> Self {
+        self.confirm_for = Some(horizon);
+        self
+    }
+
+    /// Sets after which sends confirming lookups are made.
+    #[must_use]
+    pub const fn confirm(mut self, confirm: Confirm) -> Self {
+        self.confirm = Some(confirm);
+        self
+    }
+
+    /// The sender itself makes the effect, as with a local file: no request arrives after its sender has ended.
+    #[must_use]
+    pub const fn ends_with_sender(mut self) -> Self {
+        self.outlives_sender = false;
+        self
+    }
+
+    /// Sets for how long the lookup shows an effect. Beyond that, a lookup that shows nothing asks nothing.
+    #[must_use]
+    pub const fn shown_for(mut self, shown: Duration) -> Self {
+        self.shown_for = Some(shown);
+        self
+    }
+
+    /// Names an operation after which the lookup need not show the effect any more. It removes the effects whose keys have the
+    /// same [target](super::Key::target) as its own.
+    ///
+    /// ```
+    /// use counterfoil::ledger::{Contract, ContractClass};
+    /// let bookings = Contract::new(ContractClass::Lookup).removed_by("cancel_booking");
+    /// # assert_eq!(bookings.removed_by, ["cancel_booking"]);
+    /// ```
+    #[must_use]
+    pub fn removed_by(mut self, operation: impl Into<String>) -> Self {
+        self.removed_by.push(operation.into());
         self
     }
 
@@ -185,6 +267,42 @@ impl Contract {
         self
     }
 
+    /// How long a request may still be on its way after its sender was fenced: 60 s, or the timeout of an attempt if that is
+    /// longer, unless it was [set](Self::settle).
+    pub fn settle_time(&self) -> Duration {
+        self.settle.unwrap_or(DEFAULT_SETTLE)
+    }
+
+    /// For how long after a seal confirming lookups go on: at least an hour and at least ten settle times, unless it was
+    /// [set](Self::confirm_for). One lookup, where no request outlives its sender.
+    pub fn horizon(&self) -> Duration {
+        let settle = self.settle_time();
+        match self.confirm_for {
+            _ if !self.outlives_sender => settle,
+            Some(horizon) => horizon.max(settle),
+            None => Duration::from_hours(1).max(settle.saturating_mul(10)),
+        }
+    }
+
+    /// The settle time that holds for a tool with this retry policy.
+    pub(crate) fn settled_for(mut self, retry: &RetryPolicy) -> Self {
+        self.settle = self.settle.or(Some(DEFAULT_SETTLE.max(retry.attempt_timeout)));
+        self
+    }
+
+    /// The provider can be asked, and a copy of a request would be a second effect that it can show.
+    pub(crate) fn looks_for_copies(&self, effect: EffectClass) -> bool {
+        let wanted = self.confirm.unwrap_or(if effect.needs_one_look() {
+            Confirm::Always
+        } else {
+            Confirm::AfterDoubt
+        });
+        wanted == Confirm::Always
+            && self.lookup != LookupOffer::None
+            && matches!(self.class, ContractClass::Lookup | ContractClass::Blind)
+            && effect.leaves_mark()
+    }
+
     /// The provider still honours a key first sent at `first_sent`: before its *last safe instant*.
     pub fn key_is_safe(&self, first_sent: Timestamp, now: Timestamp) -> bool {
         // A clock that went backwards says nothing about how long ago the key was sent.
@@ -214,6 +332,12 @@ impl Contract {
         }
         if self.key_max_len < OperationKey::WIRE_MIN {
             return Err(ContractError::KeyTooShort { characters: self.key_max_len });
+        }
+        let settle = self.settle_time();
+        let rests_on_miss =
+            matches!(WorstCase::of(effect, self), WorstCase::Settled | WorstCase::DeclaredThenSettled);
+        if rests_on_miss && self.outlives_sender && settle < retry.attempt_timeout {
+            return Err(ContractError::SettleBelowTimeout { settle, timeout: retry.attempt_timeout });
         }
         let horizon = retry.horizon();
         if let Some(kept) = retention.shortest()
@@ -285,6 +409,17 @@ pub enum ContractError {
     NoLookup {
         /// The declared class.
         class: ContractClass,
+    },
+    /// A miss would be believed while the request may still be sent.
+    #[error(
+        "a miss is believed after {settle:?}, but an attempt may last {timeout:?}: make the settle time at least as long, \
+         or the attempt's timeout shorter"
+    )]
+    SettleBelowTimeout {
+        /// The settle time.
+        settle: Duration,
+        /// The timeout of an attempt.
+        timeout: Duration,
     },
     /// Too few characters for a key that cannot collide.
     #[error("keys of {characters} characters cannot be unique: the provider must allow at least 25")]

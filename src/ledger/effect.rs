@@ -79,6 +79,11 @@ impl EffectClass {
         matches!(self, Self::Notification | Self::Deletion)
     }
 
+    /// A request that the network doubled is looked for after each send, unless the contract says otherwise.
+    pub(crate) const fn needs_one_look(self) -> bool {
+        matches!(self, Self::Notification | Self::Payment | Self::Deletion)
+    }
+
     /// Must be reconcilable, or sent where the provider itself prevents the duplicate.
     pub const fn needs_reconcile(self) -> bool {
         matches!(self, Self::Payment)

@@ -27,7 +27,8 @@ pub enum WorstCase {
     /// It is sent again where the provider says that it tells a repeat by its key. No duplicate, if that is so.
     Declared,
     /// It is sent again when it is not there after the settle time. No duplicate from a request that has arrived by then;
-    /// one that arrives later makes a duplicate, which is looked for once, counted and asked about.
+    /// one that arrives later makes a duplicate, which is looked for until the [horizon](Contract::horizon), counted and asked
+    /// about.
     Settled,
     /// `Declared` while the provider remembers the key, and `Settled` after.
     DeclaredThenSettled,
@@ -106,7 +107,7 @@ pub fn on_unknown(effect: EffectClass, contract: &Contract, key_honoured: bool) 
     let mut known = Known {
         looked: Looked::NotYet,
         key_honoured,
-        settled: contract.settle.is_zero(),
+        settled: contract.settle_time().is_zero(),
         refused_as_duplicate: false,
         may_send: true,
         attempts_left: true,

@@ -192,8 +192,6 @@ pub struct Record {
     pub escalation: Option<EscalationId>,
     /// A failed operation goes again not before this instant. Absent: its execution has ended.
     pub not_before: Option<Timestamp>,
-    /// The instant of the confirming lookup that is still to come.
-    pub confirm_at: Option<Timestamp>,
     /// Until when it is kept whole (REC-6). Absent: for ever, or what is left of it.
     pub kept_until: Option<Timestamp>,
     /// When it was first started: no byte left before this instant.

@@ -14,6 +14,8 @@ pub struct Sight {
     pub offer: LookupOffer,
     /// How long a miss is not believed after the old sender was fenced.
     pub settle: Duration,
+    /// A request may arrive after its sender has ended. Not so where the sender itself makes the effect.
+    pub outlives_sender: bool,
     /// What it knows.
     pub knows: &'static [&'static str],
     /// What it cannot know: where one of these may apply, declare [`LookupOffer::Eventual`], or have a person asked.

@@ -383,7 +383,7 @@ impl Seen {
             };
             match contract.class {
                 ContractClass::Blind => contract.repeat_blindly,
-                _ => sent.nothing_at.is_some_and(|at| at >= cut + contract.settle),
+                _ => sent.nothing_at.is_some_and(|at| at >= cut + contract.settle_time()),
             }
         };
         let safe = self.sent.get(place).is_none_or(|sent| sent.iter().all(is_safe));

@@ -221,7 +221,8 @@ impl Rest {
             if happened && matches!(record.state, State::Failed { .. }) && !is_late {
                 violated(Rule::WrongFailure, format!("{} is failed and happened", record.key));
             }
-            if is_lost(record, count, requested.contains(&place)) {
+            let asked = |q: &Escalation| q.kind == EscalationKind::Missing && q.record == Some(record.id);
+            if is_lost(record, count, requested.contains(&place)) && !self.questions.iter().any(asked) {
                 violated(Rule::SilentLoss, format!("{} is committed and did not happen", record.key));
             }
         }

@@ -35,10 +35,16 @@ pub enum Fault {
     TooLate,
     /// A proxy sends the request twice, one second apart; only to a provider that tells copies apart.
     Doubled,
+    /// The same, to any provider. Not tried by itself: where the contract wants no look after a single send, nobody can know.
+    Twice,
+    /// The connection breaks, and the request arrives so many seconds later. Not tried by itself.
+    Landing(u32),
+    /// The answer says that it happened, and the effect is lost. Not tried by itself: without a lookup, nobody can know.
+    Forgets,
 }
 
 impl Fault {
-    /// All of them.
+    /// All that are tried by themselves.
     pub const ALL: [Self; 11] = [
         Self::Refused,
         Self::Unauthorized,
@@ -67,6 +73,9 @@ impl Fault {
             Self::Late => "late",
             Self::TooLate => "too-late",
             Self::Doubled => "doubled",
+            Self::Twice => "twice",
+            Self::Landing(_) => "landing",
+            Self::Forgets => "forgets",
         }
     }
 }
@@ -173,6 +182,9 @@ impl fmt::Display for Incident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stop { stop, life, crossing } => write!(f, "{stop}@{life}.{crossing}"),
+            Self::Fault { request, fault: Fault::Landing(seconds) } => {
+                write!(f, "landing+{seconds}@{request}")
+            }
             Self::Fault { request, fault } => write!(f, "{}@{request}", fault.name()),
             Self::StoreFails { commit } => write!(f, "store-fails@{commit}"),
             Self::StoreAnswerLost { commit } => write!(f, "store-answer-lost@{commit}"),
@@ -202,8 +214,11 @@ impl FromStr for Incident {
                     Self::ClockJumps { life: number(place)?, seconds }
                 } else if let Some(seconds) = what.strip_prefix("down+") {
                     Self::Down { life: number(place)?, seconds: number(seconds)? }
+                } else if let Some(seconds) = what.strip_prefix("landing+") {
+                    Self::Fault { request: number(place)?, fault: Fault::Landing(number(seconds)?) }
                 } else {
-                    let fault = Fault::ALL.into_iter().find(|fault| fault.name() == what);
+                    let mut faults = Fault::ALL.into_iter().chain([Fault::Twice, Fault::Forgets]);
+                    let fault = faults.find(|fault| fault.name() == what);
                     Self::Fault { request: number(place)?, fault: fault.ok_or_else(unknown)? }
                 }
             }

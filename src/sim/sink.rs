@@ -78,13 +78,18 @@ impl Sink for Listener {
                 return Err(SinkError::unavailable("429: simulated").retry_after(Duration::from_secs(2)));
             }
             Some(Fault::Unauthorized | Fault::FailsBefore | Fault::RequestLost) => return Err(reset()),
-            Some(Fault::Late | Fault::TooLate) => {
+            Some(late @ (Fault::Late | Fault::TooLate | Fault::Landing(_))) => {
                 let (listener, batch) = (self.clone(), batch.to_vec());
-                let late = if fault == Some(Fault::Late) { LATE } else { TOO_LATE };
+                let late = match late {
+                    Fault::Late => LATE,
+                    Fault::Landing(seconds) => Duration::from_secs(seconds.into()),
+                    _ => TOO_LATE,
+                };
                 clock.later(late, move || listener.hears(&batch));
                 return Err(reset());
             }
-            Some(Fault::Doubled) => self.hears(batch),
+            Some(Fault::Doubled | Fault::Twice) => self.hears(batch),
+            Some(Fault::Forgets) => return Ok(Acked::all()),
             Some(Fault::FailsAfter | Fault::AnswerLost | Fault::Hangs) | None => {}
         }
         self.hears(batch);

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::crash::cross;
 use super::{CrashPoint, Watch};
-use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::store::{Asked, Change, RunState, StepKind, Store, Verdict, WorkerChange};
@@ -85,6 +84,12 @@ impl Watched {
         if let Some(record) = &change.record {
             return Some(self.transition(record));
         }
+        if let Some(look) = &change.look {
+            return Some(match look.due_at {
+                Some(_) if look.tries > 0 => boundary!(BeforeConfirming, AfterConfirming),
+                _ => boundary!(BeforeConfirmed, AfterConfirmed),
+            });
+        }
         if let Some(run) = &change.run {
             return Some(match run.state {
                 _ if run.revision == 1 => boundary!(BeforeRunStart, AfterRunStart),
@@ -130,14 +135,8 @@ impl Watched {
             }
             (State::Started, _) => boundary!(BeforeAttempt, AfterAttempt),
             (State::Failed { .. }, _) => boundary!(BeforeFailed, AfterFailed),
-            (State::Committed { .. }, None) if record.confirm_at.is_some() => {
-                boundary!(BeforeConfirming, AfterConfirming)
-            }
-            (State::Committed { .. }, None) => boundary!(BeforeConfirmed, AfterConfirmed),
             // A compensation that was opened with a question crosses the question's boundary.
-            (State::Compensated { .. }, None) if record.confirm_at.is_none() => {
-                boundary!(BeforeCompensated, AfterCompensated)
-            }
+            (State::Compensated { .. }, None) => boundary!(BeforeCompensated, AfterCompensated),
             _ => boundary!(BeforeSeal, AfterSeal),
         }
     }
@@ -211,11 +210,7 @@ impl Store for Watched {
         self.noting(self.store.record_orphans(after, limit), Vec::as_slice)
     }
 
-    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.noting(self.store.record_unconfirmed(until, limit), Vec::as_slice)
-    }
-
     crate::delegate_reads!(self => self.store;
-        record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
+        looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
     );
 }

@@ -131,12 +131,13 @@ impl World {
             // The time counts from when its sender was taken for dead.
             Some(Fault::TooLate) if self.is_zombie() => TOO_LATE.saturating_sub(PAUSE),
             Some(Fault::TooLate) => TOO_LATE,
+            Some(Fault::Landing(seconds)) => Duration::from_secs(seconds.into()),
             _ => WAY,
         };
         let request = Request::of(self, call);
         let provider: Arc<dyn Fn() -> Answer<T> + Send + Sync> = Arc::new(move || provider(&request));
         let answer = self.deliver(way, provider.clone());
-        if fault == Some(Fault::Doubled) {
+        if matches!(fault, Some(Fault::Doubled | Fault::Twice)) {
             drop(self.deliver(way + COPY, provider));
         }
         if way > WAY {
@@ -149,6 +150,11 @@ impl World {
             Some(Fault::Hangs) => std::future::pending().await,
             Some(Fault::AnswerLost) => Err(reset()),
             Some(Fault::FailsAfter) => Err(ToolError::http(500, "simulated")),
+            Some(Fault::Forgets) => {
+                self.forgets(call);
+                clock.sleep(WAY).await;
+                answer
+            }
             _ => {
                 clock.sleep(WAY).await;
                 answer

@@ -105,6 +105,16 @@ impl World {
         id
     }
 
+    /// The last effect of an operation is lost.
+    pub(super) fn forgets(&self, call: &Call) {
+        let mut state = self.state();
+        let its =
+            |effect: &Effect| (&effect.tenant, &effect.operation) == (call.tenant(), call.operation_key());
+        if let Some(last) = state.effects.iter().rposition(its) {
+            state.effects.remove(last);
+        }
+    }
+
     /// How often something happened.
     pub fn count(&self, system: &str, reference: &str) -> usize {
         self.found(system, reference).len()

@@ -7,7 +7,7 @@ use super::queue::Admission;
 use super::rows::{Escalation, Evidence, Run, Schedule, Signal, Step, Use};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
-use crate::ledger::{Basis, ContractClass, Record, State};
+use crate::ledger::{Basis, ContractClass, Look, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest, Stored};
 
 /// One activation of a run: changes of one lane never overtake one another, and a refused one stops the rest.
@@ -24,6 +24,8 @@ pub struct Change {
     pub lane: Option<Lane>,
     /// The new state of a record: at revision 1 a new one, otherwise one revision on from what is stored.
     pub record: Option<Box<Record>>,
+    /// The look at a record that is to come, by the same rule as `record`; one that is not to come goes.
+    pub look: Option<Box<Look>>,
     /// Checkpoints of a run.
     pub steps: Vec<Step>,
     /// A run was answered from a record that another run owns.
@@ -182,6 +184,13 @@ impl Change {
         self
     }
 
+    /// Adds, changes or takes off a look.
+    #[must_use]
+    pub fn look(mut self, look: impl Into<Box<Look>>) -> Self {
+        self.look = Some(look.into());
+        self
+    }
+
     /// Adds a run's checkpoint.
     #[must_use]
     pub fn step(mut self, step: Step) -> Self {
@@ -214,6 +223,7 @@ impl Change {
     /// It writes rows that only a worker may write: all but enrolment, evidence and what those two need.
     pub(crate) fn needs_fence(&self) -> bool {
         self.record.is_some()
+            || self.look.is_some()
             || self.run.is_some()
             || !self.steps.is_empty()
             || self.used.is_some()

@@ -61,7 +61,6 @@ pub(super) fn is_usual(record: &Record) -> bool {
         && record.scope.is_none()
         && record.escalation.is_none()
         && record.not_before.is_none()
-        && record.confirm_at.is_none()
         && !record.in_doubt
 }
 

@@ -20,7 +20,7 @@
 #[macro_export]
 macro_rules! delegate_reads {
     ($self:ident => $store:expr; all) => {
-        $crate::delegate_reads!($self => $store; record_find record_at record_orphans record_unconfirmed record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
+        $crate::delegate_reads!($self => $store; record_find record_at record_orphans looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
     };
     ($self:ident => $store:expr; $($method:ident)+) => {
         $($crate::delegate_reads!(@$method $self => $store);)+
@@ -40,9 +40,21 @@ macro_rules! delegate_reads {
             $store.record_orphans(after, limit)
         }
     };
-    (@record_unconfirmed $self:ident => $store:expr) => {
-        fn record_unconfirmed(&$self, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::ledger::Record>> {
-            $store.record_unconfirmed(until, limit)
+    (@looks $self:ident => $store:expr) => {
+        fn record_committed<'a>(&'a $self, tenant: &'a $crate::Tenant, since: $crate::Timestamp, after: &'a str, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::ledger::Record>> {
+            $store.record_committed(tenant, since, after, limit)
+        }
+        fn record_removed<'a>(&'a $self, tenant: &'a $crate::Tenant, key: &'a str, since: $crate::Timestamp) -> $crate::store::Asked<'a, bool> {
+            $store.record_removed(tenant, key, since)
+        }
+        fn look_due(&$self, until: $crate::Timestamp, limit: u32) -> $crate::store::Asked<'_, Vec<$crate::ledger::Look>> {
+            $store.look_due(until, limit)
+        }
+        fn look_find<'a>(&'a $self, tenant: &'a $crate::Tenant, record: $crate::RecordId) -> $crate::store::Asked<'a, Option<$crate::ledger::Look>> {
+            $store.look_find(tenant, record)
+        }
+        fn escalation_of<'a>(&'a $self, tenant: &'a $crate::Tenant, record: $crate::RecordId) -> $crate::store::Asked<'a, Vec<$crate::store::Escalation>> {
+            $store.escalation_of(tenant, record)
         }
     };
     (@record_expired $self:ident => $store:expr) => {

@@ -3,13 +3,13 @@
 use super::UnderWay;
 
 /// What may not be there, and how it is found.
-pub(super) const UNDER_WAY: [(UnderWay, &str); 5] = [
+pub(super) const UNDER_WAY: [(UnderWay, &str); 6] = [
     (UnderWay::Run, "SELECT 1 FROM run WHERE tenant = $1 AND state NOT IN (3, 4) LIMIT 1"),
     (
         UnderWay::Operation,
-        "SELECT 1 FROM record WHERE tenant = $1 \
-         AND (status = 1 OR escalation IS NOT NULL OR confirm_at IS NOT NULL) LIMIT 1",
+        "SELECT 1 FROM record WHERE tenant = $1 AND (status = 1 OR escalation IS NOT NULL) LIMIT 1",
     ),
+    (UnderWay::Operation, "SELECT 1 FROM look WHERE tenant = $1 LIMIT 1"),
     (UnderWay::Question, "SELECT 1 FROM escalation WHERE tenant = $1 AND answer IS NULL LIMIT 1"),
     (UnderWay::Schedule, "SELECT 1 FROM schedule WHERE tenant = $1 AND state <> 3 LIMIT 1"),
     (UnderWay::Event, "SELECT 1 FROM outbox_aggregate WHERE tenant = $1 AND published < last LIMIT 1"),
@@ -17,8 +17,9 @@ pub(super) const UNDER_WAY: [(UnderWay, &str); 5] = [
 
 /// All tables of tenants but that of their keys for digests: a worker that knows one would go on with it. A test compares them with
 /// the schema.
-pub(super) const ALL: [&str; 19] = [
+pub(super) const ALL: [&str; 20] = [
     "DELETE FROM record WHERE tenant = $1",
+    "DELETE FROM look WHERE tenant = $1",
     "DELETE FROM evidence WHERE tenant = $1",
     "DELETE FROM payload WHERE tenant = $1",
     "DELETE FROM escalation WHERE tenant = $1",

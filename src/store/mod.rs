@@ -62,7 +62,7 @@ pub use transaction::TransactionError;
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
-use crate::ledger::{OperationKey, Record};
+use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 /// The result of asking a store: the future is boxed, so that stores can be wrapped as `dyn Store`.
@@ -106,8 +106,21 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// that ended [`unsettled`](Run::unsettled). Not those with an open question, unless it is an [`UnknownTool`](EscalationKind::UnknownTool):
     /// the tool may be here by now.
     fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>>;
-    /// Records whose confirming lookup is due at `until` or before, the earliest first.
-    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>>;
+    /// Committed records of a tenant that were written at `since` or later, in the order of their keys from behind `after` on.
+    fn record_committed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        since: Timestamp,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Record>>;
+    /// A record with this key, or with one that goes on behind it with a further part, was written at `since` or later, and
+    /// neither failed nor was abandoned.
+    fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> Asked<'a, bool>;
+    /// Looks that are due at `until` or before, the earliest first.
+    fn look_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Look>>;
+    /// The look at a record that is to come.
+    fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>>;
     /// Records whose time was over between `after` and `until` and which nothing rests on: they are not under way, no question
     /// about them is open and no lookup to come, and the runs that asked for them have ended or gone on as new. Those whose
     /// time was over first come first.
@@ -281,6 +294,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ) -> Asked<'a, Vec<Escalation>>;
     /// The open questions about a run and what it owns, the oldest first.
     fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>>;
+    /// What was ever asked about a record.
+    fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>>;
     /// The open questions about runs whose [workflow is not registered](EscalationKind::UnknownWorkflow), of all tenants,
     /// from `after` on: it may be here by now.
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>>;

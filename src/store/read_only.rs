@@ -11,7 +11,7 @@ use super::{
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
-use crate::ledger::{OperationKey, Record};
+use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 /// Passes reads on and counts those under way. Every write is refused.
@@ -75,7 +75,11 @@ impl Store for ReadOnly {
         record_find(tenant: &'a Tenant, key: &'a OperationKey) -> Option<Record>;
         record_at(tenant: &'a Tenant, id: RecordId) -> Option<Record>;
         record_orphans(after: RecordId, limit: u32) -> Vec<Record>;
-        record_unconfirmed(until: Timestamp, limit: u32) -> Vec<Record>;
+        record_committed(tenant: &'a Tenant, since: Timestamp, after: &'a str, limit: u32) -> Vec<Record>;
+        record_removed(tenant: &'a Tenant, key: &'a str, since: Timestamp) -> bool;
+        look_due(until: Timestamp, limit: u32) -> Vec<Look>;
+        look_find(tenant: &'a Tenant, record: RecordId) -> Option<Look>;
+        escalation_of(tenant: &'a Tenant, record: RecordId) -> Vec<Escalation>;
         record_expired(after: Timestamp, until: Timestamp, limit: u32) -> Vec<Record>;
         record_expiring(after: Timestamp) -> Option<Timestamp>;
         record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<Use>;

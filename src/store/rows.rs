@@ -442,6 +442,8 @@ pub enum EscalationKind {
     Unpublished,
     /// A message could not be processed by its consumer: it is set aside.
     Unprocessed,
+    /// An effect is committed, and the provider's lookup does not show it.
+    Missing,
     /// May an effect be undone? Its run, which did not end well, waits for the answer.
     Compensation,
 }
@@ -474,6 +476,7 @@ impl EscalationKind {
             Self::Unpublished => "unpublished",
             Self::Unprocessed => "unprocessed",
             Self::Compensation => "compensation",
+            Self::Missing => "missing",
         }
     }
 
@@ -493,6 +496,7 @@ impl EscalationKind {
             Self::Unpublished => 21,
             Self::Unprocessed => 22,
             Self::Compensation => 23,
+            Self::Missing => 24,
         }
     }
 
@@ -512,6 +516,7 @@ impl EscalationKind {
             Self::Unpublished,
             Self::Unprocessed,
             Self::Compensation,
+            Self::Missing,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)

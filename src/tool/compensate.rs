@@ -289,7 +289,7 @@ impl Undo {
         let spec = ToolSpec {
             name: Name::new(Self::name(forward.name.as_str()))?,
             effect: EffectClass::Compensation,
-            contract,
+            contract: contract.settled_for(&forward.retry),
             retry: forward.retry,
             retention: forward.retention,
             quota: Quota { provider: forward.quota.provider.clone(), ..Quota::default() },

@@ -206,7 +206,7 @@ impl DynamicTool {
         let spec = ToolSpec {
             name: Name::new(&self.name)?,
             effect: self.effect,
-            contract: self.contract,
+            contract: self.contract.settled_for(&self.retry),
             retry: self.retry,
             retention: self.retention,
             quota: self.quota,

@@ -109,23 +109,31 @@ impl Registry {
 /// The steps in words; where a key expires, also those after that.
 fn in_words(effect: EffectClass, contract: &Contract) -> String {
     let steps = |key_honoured| told(&on_unknown(effect, contract, key_honoured), contract);
-    match contract.key_window {
+    let one_look = if contract.looks_for_copies(effect) {
+        format!("; after a single send: one look {} later", span(contract.settle_time()))
+    } else {
+        String::new()
+    };
+    let steps_in_words = match contract.key_window {
         Some(window) if steps(true) != steps(false) => {
             format!("{} (key of at most {}); older: {}", steps(true), span(window), steps(false))
         }
         _ => steps(true),
-    }
+    };
+    steps_in_words + &one_look
 }
 
 fn told(steps: &[Next], contract: &Contract) -> String {
-    let settle = span(contract.settle);
+    let settle = span(contract.settle_time());
     let mut looked = false;
     let step = |step: &Next| match step {
         Next::Look if std::mem::replace(&mut looked, true) => "look again".to_owned(),
         Next::Look => "look it up".to_owned(),
         Next::Settle => format!("wait until {settle} are over"),
         Next::Resend { .. } => "send again under the same key".to_owned(),
-        Next::SendAndConfirm => format!("send again, look once more {settle} later"),
+        Next::SendAndConfirm => {
+            format!("send again, look {settle} later and on for {}", span(contract.horizon()))
+        }
         Next::Repeat => "do it again".to_owned(),
         Next::Escalate(_) => "ask a person".to_owned(),
     };

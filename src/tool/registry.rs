@@ -135,11 +135,12 @@ impl Registry {
         {
             return Err(RegisterError::OtherClass { tool: name.to_string() });
         }
+        let retry = tool.retry();
         let spec = ToolSpec {
             name: name.clone(),
             effect: T::Effect::CLASS,
-            contract: declared,
-            retry: tool.retry(),
+            contract: declared.settled_for(&retry),
+            retry,
             retention: tool.retention(),
             quota: tool.quota(),
             divergence: tool.divergence(),

@@ -102,7 +102,8 @@ fn name(verdict: &Verdict) -> &'static str {
 fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
         Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Erase, Evidence, FenceOthers,
-        Forget, Many, NewRecord, NewRun, Payload, Receive, Remember, Retire, Signal, Step, TenantKey, Use,
+        Forget, Look, Many, NewRecord, NewRun, Payload, Receive, Remember, Retire, Signal, Step, TenantKey,
+        Use,
     };
     let all = [
         Enrol,
@@ -128,6 +129,7 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         Remember,
         Forget,
         Erase,
+        Look,
     ];
     let mut wanted: BTreeSet<_> = all.into_iter().map(|kind| (kind, "admitted")).collect();
     wanted.extend(all.into_iter().filter(|kind| *kind != Enrol).map(|kind| (kind, "fenced")));
@@ -138,9 +140,10 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
             .map(|kind| (kind, "exists")),
     );
     wanted.extend(
-        [NewRecord, ChangeRecord, ChangeRun, Receive, Ask, Answer, Many, Again].map(|kind| (kind, "stale")),
+        [NewRecord, ChangeRecord, ChangeRun, Receive, Ask, Answer, Many, Again, Look]
+            .map(|kind| (kind, "stale")),
     );
-    let guarded = [NewRecord, ChangeRecord, NewRun, ChangeRun, Step, Use, Ask, Answer, Many];
+    let guarded = [NewRecord, ChangeRecord, NewRun, ChangeRun, Step, Use, Ask, Answer, Many, Look];
     wanted.extend(guarded.map(|kind| (kind, "invalid")));
     wanted.retain(|outcome| !tally.contains_key(outcome));
     assert!(wanted.is_empty(), "these never happened: {wanted:?}\nthese did: {tally:#?}");

@@ -157,7 +157,8 @@ async fn what_lands_after_it_was_undone_is_undone_again() {
     assert_eq!((scene.world.count(), refunds.count()), (2, 2));
     let executor = scene.process().await.executor();
     let record = executor.record(&acme(), &key).await.unwrap().unwrap().0;
-    assert!(matches!(record.state, State::Compensated { whole: true, .. }) && record.confirm_at.is_none());
+    assert!(matches!(record.state, State::Compensated { whole: true, .. }));
+    assert_eq!(executor.next_look(&acme(), &key).await.unwrap(), None);
 }
 
 // R-EXE-6: most of the time there is nothing, and then there is no question.
@@ -168,7 +169,13 @@ async fn a_confirming_lookup_that_finds_one_effect_asks_nothing() {
     assert!(listed(process).await.is_empty());
     let executor = scene.process().await.executor();
     let key = Key::of("pay_out").target("c1").render().unwrap();
-    assert_eq!(executor.record(&acme(), &key).await.unwrap().unwrap().0.confirm_at, None);
+    let sealed = executor.record(&acme(), &key).await.unwrap().unwrap().0.updated_at;
+    let next = executor.next_look(&acme(), &key).await.unwrap();
+    assert_eq!(
+        next.unwrap().due_at,
+        Some(sealed.after(2 * SETTLE)),
+        "and is made again, for a request that is still on its way"
+    );
 }
 
 // R-EXE-6: the confirming lookup is durable.
@@ -243,7 +250,7 @@ async fn a_confirming_lookup_that_is_due_at_once_is_made() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
     let world = World::new(Keys::Ignores);
     world.replies([Reply::Late]);
-    let contract = Contract::new(ContractClass::Lookup).settle(Duration::ZERO);
+    let contract = Contract::new(ContractClass::Lookup).settle(Duration::ZERO).ends_with_sender();
     let tool = world.tool("pay_out", EffectClass::Payment, contract).retry(brief());
     let builder = executor(&dir, &clock).dynamic_tool(tool).wrap_store(|_| Arc::new(Slow::default()));
     let process = Process::start(builder).await.unwrap();

@@ -339,7 +339,7 @@ fn a_dropped_call_that_outlives_its_run_and_did_not_happen_is_not_sent() {
     // Although the provider would take the key again: nobody wants it any more. It may still be on its way, so the
     // lookup is believed when it has settled. After that it is as if it had never been sent, for whoever asks next.
     let (world, hands) = (World::new(), Hands::default());
-    let settle = Duration::from_secs(60);
+    let settle = HOUR;
     outlive(&world, "pay before", drops!(world, Pay, Bill::new("june", 100)));
     let process = Process::start(&world, world.engine_on(hands.clone()));
     process.on(async {
@@ -382,7 +382,7 @@ fn a_dropped_call_that_outlives_its_run_and_its_tool_is_not_forgotten() {
 fn a_dropped_call_that_outlives_its_run_is_followed_in_its_own_process() {
     // It is cut off without an answer when its run is long over, and nobody is there to ask for it again.
     let (world, hands) = (World::new(), Hands::default());
-    let (timeout, settle) = (HOUR, Duration::from_secs(60));
+    let (timeout, settle) = (HOUR, HOUR);
     world.hold("pay before");
     let flow = drops!(world, Pay, Bill::new("june", 100));
     let process = Process::start(&world, world.engine_on(hands.clone()).workflow("w", 1, flow.clone()));

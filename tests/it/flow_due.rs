@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::flow::Failure;
-use counterfoil::ledger::Record;
-use counterfoil::store::{Asked, Change, Model, Run, Store, StoreError, Verdict};
-use counterfoil::{Engine, RunId};
+use counterfoil::ledger::{Look, Record};
+use counterfoil::store::{Asked, Change, Escalation, Model, Run, Store, StoreError, Verdict};
+use counterfoil::{Engine, RecordId, RunId, Tenant};
 use sqlx::Executor as _;
 
 use crate::flow_clock::Hands;
@@ -129,8 +129,30 @@ impl Store for Odd {
         self.model.commit(changes)
     }
 
-    fn record_unconfirmed(&self, _: Timestamp, _: u32) -> Asked<'_, Vec<Record>> {
+    fn look_due(&self, _: Timestamp, _: u32) -> Asked<'_, Vec<Look>> {
         self.list()
+    }
+
+    fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>> {
+        self.model.look_find(tenant, record)
+    }
+
+    fn record_committed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        since: Timestamp,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Record>> {
+        self.model.record_committed(tenant, since, after, limit)
+    }
+
+    fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> Asked<'a, bool> {
+        self.model.record_removed(tenant, key, since)
+    }
+
+    fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>> {
+        self.model.escalation_of(tenant, record)
     }
 
     fn run_due(&self, _: Timestamp, _: u32) -> Asked<'_, Vec<Run>> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use counterfoil::clock::{Clock, SharedClock, Timestamp};
-use counterfoil::ledger::{OperationKey, Record};
+use counterfoil::ledger::{Look, OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
     Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
@@ -198,7 +198,11 @@ asks! {
     record_find(tenant: &'a Tenant, key: &'a OperationKey) -> Option<Record>;
     record_at(tenant: &'a Tenant, id: RecordId) -> Option<Record>;
     record_orphans(after: RecordId, limit: u32) -> Vec<Record>;
-    record_unconfirmed(until: Timestamp, limit: u32) -> Vec<Record>;
+    look_due(until: Timestamp, limit: u32) -> Vec<Look>;
+    look_find(tenant: &'a Tenant, record: RecordId) -> Option<Look>;
+    record_committed(tenant: &'a Tenant, since: Timestamp, after: &'a str, limit: u32) -> Vec<Record>;
+    record_removed(tenant: &'a Tenant, key: &'a str, since: Timestamp) -> bool;
+    escalation_of(tenant: &'a Tenant, record: RecordId) -> Vec<Escalation>;
     record_expired(after: Timestamp, until: Timestamp, limit: u32) -> Vec<Record>;
     record_expiring(after: Timestamp) -> Option<Timestamp>;
     record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<Use>;

@@ -75,7 +75,7 @@ impl Tool for Post {
     type Output = u32;
 
     fn contract(&self) -> ledger::Contract {
-        ledger::Contract::new(ContractClass::Lookup).settle(Duration::ZERO)
+        ledger::Contract::new(ContractClass::Lookup).settle(Duration::ZERO).ends_with_sender()
     }
 
     fn retry(&self) -> RetryPolicy {
@@ -132,7 +132,7 @@ impl Tool for Tell {
     type Output = u32;
 
     fn contract(&self) -> ledger::Contract {
-        ledger::Contract::new(ContractClass::Lookup).settle(Duration::ZERO)
+        ledger::Contract::new(ContractClass::Lookup).settle(Duration::ZERO).ends_with_sender()
     }
 
     fn retry(&self) -> RetryPolicy {

@@ -1,7 +1,5 @@
 //! What a record becomes: every transition there is, and no sequence that leaves the state machine.
 
-use std::time::Duration;
-
 use counterfoil::ledger::{
     Basis, EffectClass, ErrorKind, Event, Illegal, Owner, Record, RecordedFailure, RequestHash, State, apply,
 };
@@ -43,24 +41,18 @@ pub(crate) fn started() -> Record {
         escalation: None,
         not_before: None,
         in_doubt: false,
-        confirm_at: None,
         kept_until: None,
         created_at: Timestamp(10),
         updated_at: Timestamp(10),
     }
 }
 
-fn record(state: State) -> Record {
+pub(crate) fn record(state: State) -> Record {
     Record { state, ..started() }
 }
 
 fn commit(response: &str) -> Event {
-    Event::Commit {
-        response: json(response),
-        external_ref: None,
-        basis: Basis::Answer,
-        confirm_at: Some(Timestamp(99)),
-    }
+    Event::Commit { response: json(response), external_ref: None, basis: Basis::Answer }
 }
 
 /// Under another account than the first attempt.
@@ -69,7 +61,7 @@ fn again_by(fence: Fence, basis: Basis) -> Event {
 }
 
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
-fn events(fence: Fence) -> [(&'static str, Event); 15] {
+fn events(fence: Fence) -> [(&'static str, Event); 12] {
     [
         ("again", again_by(fence, Basis::Answer)),
         ("adopt", Event::Adopt { fence }),
@@ -83,15 +75,12 @@ fn events(fence: Fence) -> [(&'static str, Event); 15] {
         ("resolve not committed", Event::ResolveNotCommitted { message: "ann: no".into() }),
         ("resolve abandoned", Event::ResolveAbandoned { reason: "ann: leave it".into() }),
         ("compensate", Event::Compensate { compensation: json("undone"), whole: true }),
-        ("confirmed", Event::Confirmed),
-        ("confirm later", Event::ConfirmLater { pause: Duration::from_secs(1) }),
-        ("unconfirmed", Event::Unconfirmed),
     ]
 }
 
 /// The whole state machine: what each state takes from the worker that holds the record, and from another one.
 /// What is not named is refused.
-fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 10] {
+fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 9] {
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
@@ -131,12 +120,6 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
             &["again", "fail, give up"],
         ),
         ("committed", committed(), &["compensate"], &["compensate"]),
-        (
-            "to be confirmed",
-            Record { confirm_at: Some(Timestamp(30)), ..committed() },
-            &["compensate", "confirmed", "confirm later", "unconfirmed"],
-            &["compensate", "confirmed", "confirm later", "unconfirmed"],
-        ),
         ("partly compensated", compensated(false), &["compensate"], &["compensate"]),
         ("compensated", compensated(true), &[], &[]),
         ("abandoned", record(State::Abandoned { reason: "left".into() }), &[], &[]),
@@ -192,12 +175,8 @@ fn a_noted_reference_survives_an_answer_without_one() {
     let noted = applied(&started(), Event::Note { external_ref: "r1".into() });
     assert_eq!(noted.state, State::Started);
     assert_eq!(applied(&noted, commit("answer")).external_ref.as_deref(), Some("r1"));
-    let named = Event::Commit {
-        response: json("answer"),
-        external_ref: Some("r2".into()),
-        basis: Basis::Answer,
-        confirm_at: None,
-    };
+    let named =
+        Event::Commit { response: json("answer"), external_ref: Some("r2".into()), basis: Basis::Answer };
     assert_eq!(applied(&noted, named).external_ref.as_deref(), Some("r2"));
 }
 
@@ -208,8 +187,7 @@ fn a_worker_that_was_adopted_from_can_report_nothing() {
     assert_eq!((adopted.fence, adopted.attempts), (OTHER, 1));
     let refused = apply(&adopted, commit("zombie"), MINE, Timestamp(21)).unwrap_err();
     assert!(refused.to_string().contains("belongs to another worker"), "{refused}");
-    let found =
-        Event::Commit { response: json("found"), external_ref: None, basis: Basis::Lookup, confirm_at: None };
+    let found = Event::Commit { response: json("found"), external_ref: None, basis: Basis::Lookup };
     let settled = apply(&adopted, found, OTHER, Timestamp(22)).unwrap();
     assert_eq!((settled.response(), settled.basis), (Some(&json("found")), Basis::Lookup));
 }
@@ -261,44 +239,6 @@ fn undoing_in_part_can_be_completed_and_not_undone() {
     let wholly = undo(&partly, "rest", true).unwrap();
     assert_eq!(wholly.response(), Some(&json("first")));
     assert!(undo(&wholly, "more", false).is_err());
-    // The confirming lookup is still owed for what was sent.
-    assert_eq!(wholly.confirm_at, Some(Timestamp(99)));
-    assert_eq!(applied(&wholly, Event::Confirmed).confirm_at, None);
-}
-
-// R-EXE-6, invariant 8: a confirming lookup without an answer is made ever more rarely, and not for ever.
-#[test]
-fn confirming_lookups_back_off_and_end() {
-    const MINUTE: Duration = Duration::from_mins(1);
-    for (settle, tries, hours) in [(0, 11, 18), (1, 10, 18), (30, 5, 18), (24 * 60, 3, 24 * 8)] {
-        let settle = settle * MINUTE;
-        let at = Timestamp(10).after(settle);
-        let committed = Event::Commit {
-            response: json("first"),
-            external_ref: None,
-            basis: Basis::Answer,
-            confirm_at: Some(at),
-        };
-        let mut record = apply(&started(), committed, MINE, Timestamp(10)).unwrap();
-        let (mut made, mut last) = (0, Duration::ZERO);
-        let ended = loop {
-            let due = record.confirm_at.unwrap();
-            let pause = record.next_confirm_pause(settle);
-            // Whoever makes it is a little late.
-            record = apply(&record, Event::ConfirmLater { pause }, OTHER, Timestamp(due.0 + 7)).unwrap();
-            made += 1;
-            assert!(pause >= last && pause >= MINUTE, "{settle:?}: {pause:?} after {last:?}");
-            last = pause;
-            if record.is_last_confirm(settle) {
-                break due;
-            }
-            assert!(made < 100, "{settle:?}: for ever");
-        };
-        assert_eq!(made, tries, "with a settle time of {settle:?}");
-        assert!(Timestamp(10).until(ended) <= hours * 60 * MINUTE, "{settle:?}: {ended:?}");
-        let asked = apply(&record, Event::Unconfirmed, OTHER, record.updated_at).unwrap();
-        assert_eq!((asked.confirm_at, &asked.state), (None, &record.state));
-    }
 }
 
 // DESIGN 4.13
@@ -333,14 +273,8 @@ fn event() -> impl Strategy<Value = Event> {
         2 => fence().prop_map(|fence| again_by(fence, Basis::Answer)),
         2 => fence().prop_map(|fence| Event::Adopt { fence }),
         1 => "[ab]".prop_map(|external_ref| Event::Note { external_ref }),
-        1 => (stored(), reference(), basis(), proptest::option::of(instant())).prop_map(
-            |(response, external_ref, basis, confirm_at)| Event::Commit {
-                response,
-                external_ref,
-                basis,
-                confirm_at
-            }
-        ),
+        1 => (stored(), reference(), basis())
+            .prop_map(|(response, external_ref, basis)| Event::Commit { response, external_ref, basis }),
         2 => proptest::option::of(instant())
             .prop_map(|not_before| Event::Fail { failure: failure("no"), not_before }),
         1 => (0..3_i64).prop_map(|n| Event::Park { escalation: EscalationId(n) }),
@@ -351,9 +285,6 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::ResolveAbandoned { reason: "left".into() }),
         1 => (stored(), any::<bool>())
             .prop_map(|(compensation, whole)| Event::Compensate { compensation, whole }),
-        1 => Just(Event::Confirmed),
-        1 => (0..4_u64).prop_map(|s| Event::ConfirmLater { pause: Duration::from_secs(s) }),
-        1 => Just(Event::Unconfirmed),
     ]
 }
 
@@ -368,7 +299,6 @@ fn same_operation(a: &Record, b: &Record) -> bool {
 fn sound(record: &Record) -> Result<(), TestCaseError> {
     let started = record.state == State::Started;
     prop_assert!(record.escalation.is_none() || started, "a question is open about a settled record");
-    prop_assert!(record.confirm_at.is_none() || record.response().is_some(), "nothing to confirm");
     prop_assert!(
         record.not_before.is_none() || matches!(record.state, State::Failed { .. }),
         "nothing waits"
@@ -425,17 +355,7 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     // Nothing is sent for what is settled, and nothing settled comes undone but by undoing.
     prop_assert!(!again || matches!(before.state, State::Started | State::Failed { .. }), "settled");
     prop_assert!(!matches!(before.state, State::Abandoned { .. }), "left is left");
-    prop_assert!(
-        !matches!(before.state, State::Compensated { whole: true, .. })
-            || matches!(event, Event::Confirmed | Event::ConfirmLater { .. } | Event::Unconfirmed),
-        "undone"
-    );
-    // What is owed is looked up, postponed or put to a person; it is not forgotten.
-    let closing = matches!(event, Event::Confirmed | Event::Unconfirmed);
-    prop_assert!(
-        before.confirm_at.is_none() || after.confirm_at.is_some() != closing,
-        "a confirming lookup is forgotten, or made for ever"
-    );
+    prop_assert!(!matches!(before.state, State::Compensated { whole: true, .. }), "undone");
     Ok(())
 }
 

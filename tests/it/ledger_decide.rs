@@ -101,7 +101,6 @@ fn a_duplicate_is_answered_with_the_first_result() {
     let later = Record {
         attempts: 9,
         revision: 40,
-        confirm_at: Some(Timestamp(9)),
         external_ref: Some("other".into()),
         not_before: Some(Timestamp(9)),
         updated_at: Timestamp::MAX,

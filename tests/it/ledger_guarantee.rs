@@ -87,7 +87,7 @@ fn play(effect: EffectClass, contract: &Contract, world: World, mut known: Known
     let collides = contract.class.collides() && world.keeps_its_word && !world.key_expired;
     let mut effects = u32::from(world.first == Arrival::AtOnce);
     known.looked = Looked::NotYet;
-    known.settled = contract.settle.is_zero();
+    known.settled = contract.settle_time().is_zero();
     known.key_honoured = !world.key_expired;
     let send = |effects: &mut u32| *effects = if collides && *effects > 0 { *effects } else { *effects + 1 };
     let late = |effects: &mut u32| {
@@ -167,7 +167,7 @@ proptest! {
         world.shows |= contract.lookup == LookupOffer::Strong && world.keeps_its_word;
         world.key_expired &= contract.key_window.is_some();
         // Without a settle time nothing is on its way any more.
-        if contract.settle.is_zero() && world.first == Arrival::WithinSettle {
+        if contract.settle_time().is_zero() && world.first == Arrival::WithinSettle {
             world.first = Arrival::Never;
         }
         let known = Known {

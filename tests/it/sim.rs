@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
-use counterfoil::ledger::{Contract, ContractClass, Finding};
+use counterfoil::ledger::{Contract, ContractClass, Finding, RetryPolicy};
 use counterfoil::sim::{Offer, Report, Rule, Schedule, Service, Simulation};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
@@ -24,6 +24,12 @@ macro_rules! tool {
 
             fn contract(&self) -> Contract {
                 $contract
+            }
+
+            fn retry(&self) -> RetryPolicy {
+                let usual = RetryPolicy::default();
+                let attempt_timeout = self.contract().settle.unwrap_or(usual.attempt_timeout);
+                RetryPolicy { attempt_timeout: attempt_timeout.min(usual.attempt_timeout), ..usual }
             }
 
             fn key(&self, case: &String) -> Option<Key> {
@@ -61,7 +67,7 @@ tool!(looks up Rejects: contract::RejectsKey);
 tool!(looks up Natural: contract::NaturalKey);
 tool!(looks up Looks: contract::Lookup);
 tool!(Naive: contract::Blind, Contract::new(ContractClass::Blind).repeat_blindly());
-tool!(looks up Hasty: contract::Lookup, Contract::new(ContractClass::Lookup).settle(Duration::from_millis(1)));
+tool!(looks up Hasty: contract::Lookup, Contract::new(ContractClass::Lookup).settle(Duration::from_secs(1)));
 
 /// Every pair only where there is time for it (`COUNTERFOIL_FULL=1`); else every single incident, and some mixtures.
 pub(crate) fn quick(simulation: Simulation) -> Simulation {

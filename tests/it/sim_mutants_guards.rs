@@ -133,7 +133,7 @@ impl Store for Mutant {
         self.store.record_expiring(after)
     }
 
-    counterfoil::delegate_reads!(self => self.store; record_find record_at record_orphans record_unconfirmed record_evidence
+    counterfoil::delegate_reads!(self => self.store; record_find record_at record_orphans looks record_evidence
         run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues
         documents memories signal_find signal_pending escalation_find escalation_open escalation_about
         escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
@@ -234,10 +234,10 @@ fn mutants() -> Vec<(Mutation, Simulation, Rule)> {
         (M::NoEvents, outbox(), own("what is told is told of what happened")),
         (M::MarkedAhead, outbox(), Rule::SilentLoss),
         (M::NotMarked, outbox(), Rule::NothingDropped),
-        (M::NoTombstone, late(Retention::tombstone_after(DAY)), Rule::SilentDuplicate),
+        (M::NoTombstone, late(Retention::tombstone_after(DAY)), Rule::NoBlindRepeat),
         (M::RetiredEarly, late(Retention::forget_after(20 * DAY)), Rule::WindowOutlivesRetries),
         (M::NotRetired, late(Retention::tombstone_after(DAY)), Rule::NothingDropped),
-        (M::NotTouched, late(Retention::forget_after(6 * DAY).from_last_access()), Rule::SilentDuplicate),
+        (M::NotTouched, late(Retention::forget_after(6 * DAY).from_last_access()), Rule::NoBlindRepeat),
     ]
 }
 

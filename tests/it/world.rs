@@ -54,6 +54,10 @@ pub enum Reply {
     Hang,
     /// It takes effect, and there is no answer until [`World::release`].
     EffectThenHang,
+    /// The answer, and no effect.
+    Forget,
+    /// The answer, and two effects: the network has doubled the request.
+    Twice,
     /// It is on its way until [`World::land`], whatever becomes of its sender, who gets no answer.
     Late,
 }
@@ -209,6 +213,11 @@ impl World {
                 (Err(ToolError::new(ErrorKind::Disconnected, "sent, no answer")), Some(Reply::Hang))
             }
             Reply::Hang => (Err(ToolError::new(ErrorKind::Disconnected, "hung up")), Some(Reply::Hang)),
+            Reply::Forget => (Ok("effect-0".to_owned()), None),
+            Reply::Twice => {
+                drop(effect(&body));
+                (effect(&body), None)
+            }
             reply => (effect(&body), Some(reply)),
         };
         self.arrived.send_modify(|(requests, _)| *requests += 1);

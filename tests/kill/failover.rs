@@ -27,7 +27,7 @@ fn plan() -> Plan {
         storm: Duration::from_secs(8),
         calm: Duration::from_mins(1),
         lease: Duration::from_secs(10), // the database is away for seconds, on a busy machine for more
-        settle: Duration::from_secs(1),
+        settle: Duration::from_secs(5),
         faults: false,
         seed: 0,
     }

@@ -35,7 +35,7 @@ fn soak(load: Load, faults: bool, ledger: impl FnOnce(&std::path::Path) -> Ledge
         storm: Duration::from_secs(seconds),
         calm: Duration::from_mins(2),
         lease: Duration::from_secs(2),
-        settle: Duration::from_secs(1),
+        settle: Duration::from_secs(5),
         faults,
         seed,
     };

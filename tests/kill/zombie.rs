@@ -57,7 +57,7 @@ async fn stopped_until(point: &str, goes_on: GoesOn) -> Aftermath {
         lasting: Duration::ZERO,
         stop: Some(point.to_owned()),
         lease: Duration::from_secs(2),
-        settle: Duration::from_secs(1),
+        settle: Duration::from_secs(5),
     };
     let mut zombie = program.start(&Role::Worker(shift.clone())).unwrap();
     stands_still(&mut zombie).await;
@@ -70,7 +70,8 @@ async fn stopped_until(point: &str, goes_on: GoesOn) -> Aftermath {
     // After its second send an heir looks once more, one settle time later.
     let confirmed = async || loop {
         let record = store.record_find(&tenant, &key).await.unwrap().unwrap();
-        if record.confirm_at.is_none() {
+        let look = store.look_find(&tenant, record.id).await.unwrap();
+        if look.is_none_or(|look| look.made > 0) {
             return record;
         }
         SystemClock.sleep(Duration::from_millis(20)).await;

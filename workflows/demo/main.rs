@@ -37,7 +37,7 @@ use whole::desks;
 
 /// So many trials are held at once: most of their time they wait.
 pub(crate) const AT_ONCE: usize = 4;
-const PACE: Pace = Pace { settle: Duration::from_millis(400), patience: Duration::from_secs(1) };
+const PACE: Pace = Pace { settle: Duration::from_millis(800), patience: Duration::from_millis(800) };
 
 const LEGEND: &str = "\
 One notice is to be sent. Its sender is killed with SIGKILL at a crash point and started again; the figures are the

@@ -32,7 +32,7 @@ impl Asked {
                 storm: Duration::from_secs(30),
                 calm: Duration::from_mins(2),
                 lease: Duration::from_secs(2),
-                settle: Duration::from_secs(1),
+                settle: Duration::from_secs(5),
                 faults: false,
                 seed: SystemEntropy.bits() % 1_000_000,
             },

@@ -8,7 +8,7 @@ use std::time::Duration;
 use counterfoil::clock::{Boot, Clock as _, SystemClock};
 use counterfoil::exec::StartError;
 use counterfoil::flow::{ForTenant, RunError, RunHandle};
-use counterfoil::ledger::{Basis, Record, State};
+use counterfoil::ledger::{Basis, Look, Reason, Record, State};
 use counterfoil::sim::{CrashPoint, KillAt, Watch};
 use counterfoil::store::{EscalationKind, OpenError, Resolution, RunState, StoreError};
 use counterfoil::{Engine, Executor, Tenant};
@@ -286,7 +286,7 @@ async fn ended(tenant: &ForTenant, run: &RunHandle<Receipt>) -> Result<Ended, Fa
     }
 }
 
-/// Waits for what the engine still does in the background: parking, and a confirming lookup that is due soon. One
+/// Waits for what the engine still does in the background: parking, and the first confirming lookup that is due soon. One
 /// that was under way when an earlier life died is due again only in a minute.
 async fn quiet(
     executor: &Executor,
@@ -296,16 +296,21 @@ async fn quiet(
 ) -> Result<(), Failed> {
     loop {
         let parked = !matches!(run.status().await?.state, RunState::Active);
-        let confirm_at = record(executor, order).await?.and_then(|record| record.confirm_at);
+        let look = next_look(executor, order).await?;
+        let first = look.filter(|look| look.reason == Reason::Doubt && look.made == 0);
         let soon = |at| SystemClock.now().until(at) < Duration::from_secs(20);
         // Before and not after: its postponement can be read a moment earlier than this process hears that it is
         // durable, and would then be taken for an earlier life's.
         let ours = |at| soon(at) || watch.crossed(CrashPoint::BeforeConfirming).is_some();
-        if parked && !confirm_at.is_some_and(ours) {
+        if parked && !first.and_then(|look| look.due_at).is_some_and(ours) {
             return Ok(());
         }
         SystemClock.sleep(Duration::from_millis(5)).await;
     }
+}
+
+async fn next_look(executor: &Executor, order: &Order) -> Result<Option<Look>, Failed> {
+    Ok(executor.next_look(&Tenant::new(TENANT)?, &operation(&order.case())?).await?)
 }
 
 async fn record(executor: &Executor, order: &Order) -> Result<Option<Record>, Failed> {

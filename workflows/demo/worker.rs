@@ -138,7 +138,7 @@ pub async fn work(shift: &Shift) -> Result<i32, Failed> {
     let mut term = signal(SignalKind::terminate())?;
     let mut provider = Provider::new(Place::Http(Http::new(&shift.provider)?), shift.settle);
     // Longer than a busy machine keeps an answer back: a lookup without one four times over is a person's to make.
-    provider.patience = Duration::from_secs(20);
+    provider.patience = shift.settle;
     let mut engine = engine(shift, provider);
     if let Some(point) = &shift.stop {
         engine = engine.watch(Arc::new(StopAt { point: point.parse()?, stopped: AtomicBool::new(false) }));

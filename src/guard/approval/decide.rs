@@ -234,7 +234,6 @@ fn decision(
         scope: None,
         escalation: None,
         not_before: None,
-        confirm_at: None,
         kept_until: None, // what a person decided is kept
         created_at: at,
         updated_at: at,

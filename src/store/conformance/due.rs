@@ -78,15 +78,13 @@ pub async fn next_due_is_the_earliest_of_all(store: &dyn Store) {
     assert_eq!(next().await, Some(Timestamp(500)));
 
     record = sample.committed(&record);
-    record.confirm_at = Some(Timestamp(400));
-    admit(store, &[sample.change().record(record.clone())]).await;
+    let look = sample.look(&record, 400);
+    admit(store, &[sample.change().record(record).look(look.clone())]).await;
     assert_eq!(next().await, Some(Timestamp(400)));
     assert_eq!(after(399).await, Some(Timestamp(400)));
     assert_eq!(after(400).await, Some(Timestamp(500)), "what lies behind does not hide what comes");
     assert_eq!(after(500).await, None);
 
-    record.revision += 1;
-    record.confirm_at = None;
-    admit(store, &[sample.change().record(record)]).await;
+    admit(store, &[sample.change().look(look.done())]).await;
     assert_eq!(next().await, Some(Timestamp(500)));
 }

@@ -154,13 +154,12 @@ pub async fn what_is_under_way_keeps_it(store: &dyn Store) {
     let [run, ended] = run.map(|run| sample.change().run(run));
     let [record, committed] = record.map(|record| sample.change().record(record));
     let question = sample.escalation("again?");
-    let unconfirmed = sample.record("unconfirmed");
-    admit(store, &[sample.change().record(unconfirmed.clone())]).await;
-    let unconfirmed = Record { confirm_at: Some(Timestamp(9)), ..sample.committed(&unconfirmed) };
-    let confirmed = Record { confirm_at: None, ..sample.record_on(&unconfirmed, unconfirmed.state.clone()) };
-    let [unconfirmed, confirmed] = [unconfirmed, confirmed].map(|record| sample.change().record(record));
+    let confirmed = sample.record("confirmed");
+    admit(store, &[sample.change().record(confirmed.clone())]).await;
+    let look = sample.look(&confirmed, 9);
+    let to_come = sample.change().record(sample.committed(&confirmed)).look(look.clone());
     let all = [
-        (UnderWay::Operation, unconfirmed, confirmed),
+        (UnderWay::Operation, to_come, sample.change().look(look.done())),
         (UnderWay::Run, run, ended),
         (UnderWay::Operation, record, committed),
         (

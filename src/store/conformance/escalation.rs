@@ -25,6 +25,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         EscalationKind::UnknownWorkflow,
         EscalationKind::UnknownTool,
         EscalationKind::Unconfirmed,
+        EscalationKind::Missing,
     ];
     for (i, text) in HOSTILE.into_iter().enumerate() {
         let mut open = sample.escalation(text);

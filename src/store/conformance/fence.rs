@@ -222,6 +222,7 @@ fn of_every_kind(by: &Sample) -> Vec<Change> {
         by.change(),
         by.change().step(by.step(&run, "new")),
         by.change().escalation(by.escalation("new")),
+        by.change().look(by.look(&record, 5)),
         by.change().run(run),
         by.change().record(record),
         used,

@@ -27,6 +27,7 @@ pub mod escalation;
 pub mod evidence;
 pub mod fence;
 pub mod lane;
+pub mod look;
 pub mod memory;
 pub mod outbox;
 pub mod queue;
@@ -124,6 +125,14 @@ macro_rules! conformance_cases {
                 a_lost_question_stops_nothing,
                 a_stale_change_stops_its_lane_even_if_it_asks,
                 is_kept_in_order;
+            look:
+                comes_back_as_it_was_written,
+                the_earliest_are_due_first,
+                changes_follow_one_another,
+                it_comes_with_its_record,
+                a_fenced_worker_changes_none,
+                committed_records_are_listed,
+                questions_of_a_record_are_listed;
             memory:
                 comes_back_as_it_was_written,
                 hostile_text_is_text,
@@ -170,7 +179,6 @@ macro_rules! conformance_cases {
                 orphans_are_left_by_runs_that_ended_unsettled,
                 orphans_may_wait_for_their_tool,
                 orphans_are_limited,
-                unconfirmed_ones_are_due,
                 uses_are_listed_by_run;
             retention:
                 expired_ones_are_listed,

@@ -56,7 +56,6 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             new.scope = (new.revision % 2 == 1).then(|| format!("account {}", new.revision));
             new.escalation = (new.revision % 2 == 0).then_some(EscalationId(i64::MAX));
             new.not_before = (new.revision % 3 == 0).then_some(Timestamp(i64::MIN));
-            new.confirm_at = (new.revision % 3 == 1).then_some(Timestamp::MAX);
             new.updated_at = new.updated_at.after(std::time::Duration::from_secs(1));
             admit(store, &[sample.change().record(new.clone())]).await;
             assert_found(store, &new).await;
@@ -265,23 +264,6 @@ pub async fn orphans_are_limited(store: &dyn Store) {
 
 async fn orphans(store: &dyn Store) -> Vec<Record> {
     store.record_orphans(RecordId(i64::MIN), 10).await.unwrap()
-}
-
-/// Records whose confirming lookup is due, the earliest first, at most so many.
-pub async fn unconfirmed_ones_are_due(store: &dyn Store) {
-    let sample = Sample::enrol(store, "ann").await;
-    let at = |at: i64, target: &str| Record { confirm_at: Some(Timestamp(at)), ..sample.record(target) };
-    let (late, early, middle) = (at(30, "late"), at(10, "early"), at(20, "middle"));
-    let changes =
-        [&late, &early, &middle, &sample.record("never")].map(|r| sample.change().record(r.clone()));
-    admit(store, &changes).await;
-    let due = async |until: i64, limit: u32| store.record_unconfirmed(Timestamp(until), limit).await.unwrap();
-    assert_eq!(due(9, 10).await, []);
-    assert_eq!(due(20, 10).await, [early.clone(), middle.clone()]);
-    assert_eq!(due(i64::MAX, 1).await, std::slice::from_ref(&early));
-    let confirmed = Record { confirm_at: None, ..sample.committed(&early) };
-    admit(store, &[sample.change().record(confirmed)]).await;
-    assert_eq!(due(i64::MAX, 10).await, [middle, late]);
 }
 
 /// The runs that a record answered, each once.

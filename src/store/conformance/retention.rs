@@ -70,9 +70,8 @@ pub async fn what_is_needed_stays(store: &dyn Store) {
     let expires = |record: Record| Record { kept_until: kept, ..record };
     let started = expires(sample.record("started"));
     admit(store, &[sample.change().record(started.clone())]).await;
-    let confirmed_later =
-        Record { confirm_at: Some(Timestamp(5)), ..expires(sample.record("confirmed later")) };
-    let to_be_confirmed = committed_as(store, &sample, confirmed_later).await;
+    let to_be_confirmed = committed_as(store, &sample, expires(sample.record("confirmed later"))).await;
+    admit(store, &[sample.change().look(sample.look(&to_be_confirmed, 5))]).await;
     let asked = committed(store, &sample, "asked about", 10).await;
     let question = crate::store::Escalation { record: Some(asked.id), ..sample.escalation("again?") };
     admit(store, &[sample.change().escalation(question.clone())]).await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::admit;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Ids, MemoryId, Name, RecordId, RunId, RunNumber, Tenant};
-use crate::ledger::{Basis, EffectClass, Key, OperationKey, Owner, Record, RequestHash, State};
+use crate::ledger::{Basis, EffectClass, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
     Answer, Change, Escalation, EscalationKind, Evidence, Memory, MemorySource, MemoryWrite, Resolution, Run,
@@ -93,7 +93,6 @@ impl Sample {
             scope: None,
             escalation: None,
             not_before: None,
-            confirm_at: None,
             kept_until: None,
             in_doubt: false,
             created_at: Timestamp(1_000),
@@ -105,6 +104,21 @@ impl Sample {
     pub fn call(&self, run: &Run, step: &str, target: &str) -> Record {
         let owner = Owner { run: Some(run.id), step: Some(step.to_owned()), ..Owner::default() };
         Record { owner, ..self.record(target) }
+    }
+
+    /// A look at a record that is due at this instant.
+    pub fn look(&self, record: &Record, due_at: i64) -> Look {
+        Look {
+            tenant: record.tenant.clone(),
+            record: record.id,
+            revision: 1,
+            reason: Reason::Doubt,
+            due_at: Some(Timestamp(due_at)),
+            since: Timestamp(1),
+            made: 0,
+            tries: 0,
+            missed: false,
+        }
     }
 
     /// The record, one revision on and committed.

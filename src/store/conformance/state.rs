@@ -68,8 +68,12 @@ impl Names {
             self.tenants.insert(record.tenant.clone());
             self.records.insert(record.id);
             self.keys.insert(record.key.clone());
-            self.instants.extend(record.confirm_at);
             self.instants.extend(record.kept_until);
+        }
+        if let Some(look) = &change.look {
+            self.tenants.insert(look.tenant.clone());
+            self.records.insert(look.record);
+            self.instants.extend(look.due_at);
         }
         for retired in &change.retired {
             self.tenants.insert(retired.tenant.clone());
@@ -140,8 +144,7 @@ impl State {
                 state.note(format!("run_due {} {limit}", until.0), &store.run_due(until, limit).await);
                 let schedules = store.schedule_due(until, limit).await;
                 state.note(format!("schedule_due {} {limit}", until.0), &schedules);
-                let records = store.record_unconfirmed(until, limit).await;
-                state.note(format!("record_unconfirmed {} {limit}", until.0), &records);
+                state.note(format!("look_due {} {limit}", until.0), &store.look_due(until, limit).await);
                 let records = store.record_expired(Timestamp::MIN, until, limit).await;
                 state.note(format!("record_expired {} {limit}", until.0), &records);
             }

@@ -9,16 +9,19 @@ impl Tables {
     /// What keeps it from going.
     pub(super) fn under_way(&self, tenant: &Tenant) -> Option<UnderWay> {
         let run = self.runs.values().any(|run| run.tenant == *tenant && !run.state.is_final());
-        let operation = self.records.values().filter(|record| record.tenant == *tenant).any(|record| {
-            record.state == State::Started || record.escalation.is_some() || record.confirm_at.is_some()
-        });
+        let operation = self
+            .records
+            .values()
+            .filter(|record| record.tenant == *tenant)
+            .any(|record| record.state == State::Started || record.escalation.is_some());
+        let look = self.looks.keys().any(|(of, _)| of == tenant);
         let question = self.escalations.values().any(|q| q.tenant == *tenant && q.answer.is_none());
         let schedule =
             self.schedules.values().any(|s| s.tenant == *tenant && s.state != ScheduleState::Deleted);
         let event = self.aggregates.values().any(|a| a.tenant == *tenant && a.published < a.last);
         let found = [
             (run, UnderWay::Run),
-            (operation, UnderWay::Operation),
+            (operation || look, UnderWay::Operation),
             (question, UnderWay::Question),
             (schedule, UnderWay::Schedule),
             (event, UnderWay::Event),
@@ -30,6 +33,7 @@ impl Tables {
     pub(super) fn erase(&mut self, tenant: &Tenant) {
         self.records.retain(|_, record| record.tenant != *tenant);
         self.record_keys.retain(|(of, ..), _| of != tenant);
+        self.looks.retain(|(of, _), _| of != tenant);
         self.evidence.retain(|(of, ..), _| of != tenant);
         self.payloads.retain(|(of, ..), _| of != tenant);
         self.escalations.retain(|(of, ..), _| of != tenant);

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
-use crate::ledger::{OperationKey, Record};
+use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 /// A store in memory that can be crashed.
@@ -266,8 +266,26 @@ impl Store for Model {
         self.ask(move |tables| tables.record_orphans(after, limit))
     }
 
-    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.ask(move |tables| tables.record_unconfirmed(until, limit))
+    fn record_committed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        since: Timestamp,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Record>> {
+        self.ask(move |tables| tables.record_committed(tenant, since, after, limit))
+    }
+
+    fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> Asked<'a, bool> {
+        self.ask(move |tables| tables.record_removed(tenant, key, since))
+    }
+
+    fn look_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Look>> {
+        self.ask(move |tables| tables.look_due(until, limit))
+    }
+
+    fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>> {
+        self.ask(move |tables| tables.look_find(tenant, record).cloned())
     }
 
     fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
@@ -526,6 +544,10 @@ impl Store for Model {
 
     fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {
         self.ask(move |tables| tables.escalation_about(tenant, run))
+    }
+
+    fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>> {
+        self.ask(move |tables| tables.escalation_of(tenant, record))
     }
 
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {

@@ -70,7 +70,7 @@ impl Tables {
         };
         record.state != State::Started
             && record.escalation.is_none()
-            && record.confirm_at.is_none()
+            && self.look_find(&record.tenant, record.id).is_none()
             && !self.escalations.values().any(asks)
             && !record.owner.run.is_some_and(|run| rests(&record.tenant, run, record.owner.turn))
             && !self.record_uses(&record.tenant, record.id).iter().any(|u| rests(&u.tenant, u.run, u.turn))

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::memory::Memories;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
-use crate::ledger::{OperationKey, Record, State};
+use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::queue::Bucket;
 use crate::store::{
@@ -27,6 +27,7 @@ pub(super) struct Tables {
     pub(super) steps: BTreeMap<(Tenant, RunId), Steps>,
     pub(super) records: BTreeMap<RecordId, Record>,
     pub(super) record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
+    pub(super) looks: BTreeMap<(Tenant, RecordId), Look>,
     pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), Use>,
     pub(super) evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
     pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
@@ -118,6 +119,13 @@ impl Tables {
                 None => follows(0, record.revision)?,
             }
         }
+        if let Some(look) = &change.look {
+            let stored = self.look_find(&look.tenant, look.record);
+            follows(stored.map_or(0, |stored| stored.revision), look.revision)?;
+            if stored.is_none() && look.due_at.is_none() {
+                return Err(Refusal::Stale);
+            }
+        }
         if change.steps.iter().any(|step| self.step(step).is_some()) {
             return Err(Refusal::Exists);
         }
@@ -161,6 +169,10 @@ impl Tables {
             .record
             .as_deref()
             .map(|record| self.records.get(&record.id).is_some_and(|stored| stored.is_as_written(record)));
+        let look = change.look.as_deref().map(|look| match self.look_find(&look.tenant, look.record) {
+            Some(stored) => stored == look,
+            None => look.due_at.is_none(),
+        });
         let steps = change.steps.iter().map(|step| {
             self.step(step)
                 .is_some_and(|stored| stored.input_hash == step.input_hash && stored.value == step.value)
@@ -172,7 +184,7 @@ impl Tables {
         let stored = |signal: &Signal| self.signals.get(&signal_key(signal));
         let signal = change.signal.as_deref().map(|signal| stored(signal).is_some_and(|(s, _)| s == signal));
         let received = change.received.as_deref().map(|signal| stored(signal).is_some_and(|(_, r)| *r));
-        let all: Vec<bool> = [worker, schedule, memory, run, record, signal, received]
+        let all: Vec<bool> = [worker, schedule, memory, run, record, look, signal, received]
             .into_iter()
             .flatten()
             .chain(change.documents.iter().map(|document| self.has_document(document)))
@@ -230,6 +242,13 @@ impl Tables {
             );
             self.record_keys.insert(record_key(&record), record.id);
             self.records.insert(record.id, record);
+        }
+        if let Some(look) = change.look.as_deref() {
+            let place = (look.tenant.clone(), look.record);
+            match look.due_at {
+                Some(_) => drop(self.looks.insert(place, look.clone())),
+                None => drop(self.looks.remove(&place)),
+            }
         }
         for step in change.steps.iter().cloned() {
             let steps = self.steps.entry((step.tenant.clone(), step.run)).or_default();
@@ -393,9 +412,42 @@ impl Tables {
         first(limit, self.records.values().filter(orphan))
     }
 
-    pub(super) fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Vec<Record> {
-        let due = |record: &Record| record.confirm_at.filter(|at| *at <= until);
-        earliest(limit, self.records.values().filter_map(|record| Some((due(record)?, record))))
+    pub(super) fn record_committed(
+        &self,
+        tenant: &Tenant,
+        since: Timestamp,
+        after: &str,
+        limit: u32,
+    ) -> Vec<Record> {
+        let committed = |record: &&Record| {
+            record.tenant == *tenant
+                && matches!(record.state, State::Committed { .. })
+                && record.key.as_str() > after
+                && record.updated_at >= since
+        };
+        let mut all: Vec<_> = self.records.values().filter(committed).cloned().collect();
+        all.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
+        all.truncate(limit as usize);
+        all
+    }
+
+    pub(super) fn record_removed(&self, tenant: &Tenant, key: &str, since: Timestamp) -> bool {
+        self.records.values().any(|record| {
+            let rest = record.key.as_str().strip_prefix(key);
+            record.tenant == *tenant
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+                && !matches!(record.state, State::Failed { .. } | State::Abandoned { .. })
+                && record.updated_at >= since
+        })
+    }
+
+    pub(super) fn look_due(&self, until: Timestamp, limit: u32) -> Vec<Look> {
+        let due = |look: &Look| look.due_at.filter(|at| *at <= until);
+        earliest(limit, self.looks.values().filter_map(|look| Some((due(look)?, look))))
+    }
+
+    pub(super) fn look_find(&self, tenant: &Tenant, record: RecordId) -> Option<&Look> {
+        self.looks.get(&(tenant.clone(), record))
     }
 
     pub(super) fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Vec<Use> {
@@ -497,7 +549,7 @@ impl Tables {
 
     pub(super) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
         let timers = self.runs.values().filter_map(wake_at);
-        let lookups = self.records.values().filter_map(|record| record.confirm_at);
+        let lookups = self.looks.values().filter_map(|look| look.due_at);
         let queues = self.queues.values().filter_map(|queue| queue.due_at);
         let schedules = self.schedules.values().filter_map(|schedule| schedule.next_at);
         timers.chain(queues).chain(schedules).chain(lookups).filter(|at| *at > after).min()
@@ -519,6 +571,11 @@ impl Tables {
     ) -> Vec<Escalation> {
         let open = |e: &&Escalation| e.tenant == *tenant && e.answer.is_none() && e.id > after;
         first(limit, self.escalations.values().filter(open))
+    }
+
+    pub(super) fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Vec<Escalation> {
+        let about = |e: &&Escalation| e.tenant == *tenant && e.record == Some(record);
+        self.escalations.values().filter(about).cloned().collect()
     }
 
     pub(super) fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Vec<Escalation> {

@@ -19,8 +19,8 @@ use super::judge::judge;
 use super::pool::Trouble;
 use super::statement::{Batch, Statements, texts};
 use super::{
-    Fate, Postgres, StoreError, Writer, erase, escalation, failure, fate, outbox, payload, record, retention,
-    run, signal, step, worker,
+    Fate, Postgres, StoreError, Writer, erase, escalation, failure, fate, look, outbox, payload, record,
+    retention, run, signal, step, worker,
 };
 use crate::id::Fence;
 use crate::store::{Change, Refusal, Run, Verdict, WorkerChange};
@@ -89,6 +89,7 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
     let fence = changes.first()?.fence?;
     let claim = |change: &'_ Change| {
         let alone = change.record.is_none()
+            && change.look.is_none()
             && change.steps.is_empty()
             && change.used.is_none()
             && change.escalations.is_empty()
@@ -122,6 +123,7 @@ pub(super) fn batch(mut batch: Batch, changes: &[&Change]) -> Batch {
     payload::write(changes, &mut batch);
     run::write(changes, &mut batch);
     record::write(changes, &mut batch);
+    look::write(changes, &mut batch);
     step::write(changes, &mut batch);
     record::write_uses(changes, &mut batch);
     escalation::write(changes, &mut batch);
@@ -325,6 +327,9 @@ pub(super) fn statements() -> Vec<String> {
         &record::INSERT,
         &record::MOVE_USUAL,
         &record::MOVE,
+        &look::INSERT,
+        &look::MOVE,
+        &look::TAKE,
         &step::INSERT,
         &step::INSERT_IN_TURN,
         &step::PRUNE,

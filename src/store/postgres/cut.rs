@@ -27,6 +27,7 @@ pub(super) fn is_second(change: &Change) -> bool {
 /// Whose rows a change is about; none for a worker's own.
 pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
     let of_record = change.record.as_ref().map(|record| &record.tenant);
+    let of_look = || change.look.as_ref().map(|look| &look.tenant);
     let of_run = || change.run.as_ref().map(|run| &run.tenant);
     let of_step = || change.steps.first().map(|step| &step.tenant);
     let of_use = || change.used.as_ref().map(|used| &used.tenant);
@@ -44,6 +45,7 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
     let of_payload = || change.payloads.first().map(|(tenant, _)| tenant);
     let of_key = || change.tenant_key.as_ref().map(|(tenant, _)| tenant);
     of_record
+        .or_else(of_look)
         .or_else(of_run)
         .or_else(of_step)
         .or_else(of_use)
@@ -72,7 +74,9 @@ pub(super) fn waves<'c>(changes: &[&'c Change]) -> Vec<Vec<&'c Change>> {
         let questions = change.escalations.iter().map(|escalation| (2, escalation.id.0));
         let signals = change.signal.iter().chain(&change.received).map(|signal| (3, place(signal)));
         let marks = change.aggregates.iter().map(|mark| (4, named(&mark.tenant, &mark.name)));
-        let rows: Vec<_> = record.chain(run).chain(questions).chain(signals).chain(marks).collect();
+        let look = change.look.iter().map(|look| (6, look.record.0));
+        let rows: Vec<_> =
+            record.chain(look).chain(run).chain(questions).chain(signals).chain(marks).collect();
         // All that are added to one aggregate are one row of the statement; not together with a mark of it.
         let events = change.events.iter().map(|event| named(&event.tenant, &event.aggregate));
         let added: Vec<_> = events.map(|aggregate| (5, aggregate)).collect();

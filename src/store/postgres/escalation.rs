@@ -114,6 +114,25 @@ pub(super) async fn about(pool: &Pool, tenant: &Tenant, run: RunId) -> Result<Ve
     pool.all(query).await?.iter().map(read).collect()
 }
 
+/// What was ever asked about a record.
+pub(super) async fn of(
+    pool: &Pool,
+    tenant: &Tenant,
+    record: RecordId,
+) -> Result<Vec<Escalation>, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+             WHERE tenant = $1 AND record = $2",
+        )
+        .bind(tenant.as_str())
+        .bind(record.0)
+    };
+    let mut all: Vec<_> = pool.all(query).await?.iter().map(read).collect::<Result<_, _>>()?;
+    all.sort_by_key(|question: &Escalation| question.id); // they are few, and the server would sort them, too
+    Ok(all)
+}
+
 pub(super) async fn unknown_workflow(
     pool: &Pool,
     after: EscalationId,

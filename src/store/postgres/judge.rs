@@ -9,8 +9,8 @@ use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
 use super::{
-    Fate, document, erase, escalation, fate, memory, outbox, queue, record, retention, run, schedule, signal,
-    step, worker,
+    Fate, document, erase, escalation, fate, look, memory, outbox, queue, record, retention, run, schedule,
+    signal, step, worker,
 };
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
@@ -244,6 +244,12 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
     if let Some(record) = &change.record {
         told_apart = true;
         if !record::is_written(connection, record).await? {
+            return Ok(false);
+        }
+    }
+    if let Some(look) = &change.look {
+        told_apart = true;
+        if !look::is_written(connection, look).await? {
             return Ok(false);
         }
     }

@@ -15,6 +15,7 @@ mod escalation;
 mod inbox;
 mod judge;
 mod listen;
+mod look;
 mod memory;
 mod memory_source;
 mod open;
@@ -49,7 +50,7 @@ use super::{
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
-use crate::ledger::{OperationKey, Record};
+use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use connect::Connector;
 use pool::{Pool, Statement};
@@ -152,8 +153,26 @@ impl Store for Postgres {
         Box::pin(record::orphans(&self.readers, after, limit))
     }
 
-    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
-        Box::pin(record::unconfirmed(&self.readers, until, limit))
+    fn record_committed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        since: Timestamp,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Record>> {
+        Box::pin(record::committed(&self.readers, tenant, since, after, limit))
+    }
+
+    fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> Asked<'a, bool> {
+        Box::pin(record::is_removed(&self.readers, tenant, key, since))
+    }
+
+    fn look_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Look>> {
+        Box::pin(look::due(&self.readers, until, limit))
+    }
+
+    fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>> {
+        Box::pin(look::find(&self.readers, tenant, record))
     }
 
     fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
@@ -409,6 +428,10 @@ impl Store for Postgres {
 
     fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {
         Box::pin(escalation::about(&self.readers, tenant, run))
+    }
+
+    fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>> {
+        Box::pin(escalation::of(&self.readers, tenant, record))
     }
 
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {

@@ -43,7 +43,6 @@ pub(super) static INSERT: Insert = Insert {
         ("scope", Kind::Text),
         ("escalation", Kind::Number),
         ("not_before", Kind::Number),
-        ("confirm_at", Kind::Number),
         ("in_doubt", Kind::Flag),
         ("kept_until", Kind::Number),
     ],
@@ -135,7 +134,6 @@ pub(super) static MOVE: Insert = Insert {
         ("scope", Kind::Text),
         ("escalation", Kind::Number),
         ("not_before", Kind::Number),
-        ("confirm_at", Kind::Number),
         ("in_doubt", Kind::Flag),
     ],
     constants: NEVER_STORED,
@@ -181,7 +179,7 @@ const MOVE_ON: &str = "ON CONFLICT (tenant, id) DO UPDATE SET fence = excluded.f
     revision = -excluded.revision, attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, \
     basis = excluded.basis, outcome = excluded.outcome, compensation = excluded.compensation, \
     external_ref = excluded.external_ref, scope = excluded.scope, escalation = excluded.escalation, \
-    in_doubt = excluded.in_doubt, not_before = excluded.not_before, confirm_at = excluded.confirm_at, \
+    in_doubt = excluded.in_doubt, not_before = excluded.not_before, \
     updated_at = excluded.updated_at \
     WHERE record.revision = -excluded.revision - 1 AND record.key = excluded.key";
 
@@ -271,7 +269,6 @@ fn bind_unusual(record: &Record, row: &mut Row<'_>) {
         .some_text(record.scope.as_deref())
         .some_number(record.escalation.map(|id| id.0))
         .some_number(record.not_before.map(|at| at.0))
-        .some_number(record.confirm_at.map(|at| at.0))
         .flag(record.in_doubt);
 }
 
@@ -303,7 +300,6 @@ pub(super) fn read(row: &PgRow) -> Result<Record, StoreError> {
         scope: None,
         escalation: None,
         not_before: None,
-        confirm_at: None,
         kept_until: None,
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
@@ -317,7 +313,6 @@ pub(super) fn read(row: &PgRow) -> Result<Record, StoreError> {
     record.scope = c.some_text()?;
     record.escalation = c.take::<Option<i64>>()?.map(EscalationId);
     record.not_before = c.take::<Option<i64>>()?.map(Timestamp);
-    record.confirm_at = c.take::<Option<i64>>()?.map(Timestamp);
     record.kept_until = c.take::<Option<i64>>()?.map(Timestamp);
     record.created_at = Timestamp(c.take()?);
     record.updated_at = Timestamp(c.take()?);
@@ -331,7 +326,7 @@ macro_rules! select {
         concat!(
             "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, turn, step, \
              call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
-             scope, escalation, not_before, confirm_at, kept_until, created_at, updated_at, in_doubt FROM record ",
+             scope, escalation, not_before, kept_until, created_at, updated_at, in_doubt FROM record ",
             $tail
         )
     };
@@ -373,17 +368,43 @@ pub(super) async fn orphans(pool: &Pool, after: RecordId, limit: u32) -> Result<
     next_sound(pool, after.0, page, read).await
 }
 
-pub(super) async fn unconfirmed(
+/// Committed records by their keys: each page goes on behind the last key of the one before.
+pub(super) async fn committed(
     pool: &Pool,
-    until: Timestamp,
+    tenant: &Tenant,
+    since: Timestamp,
+    after: &str,
     limit: u32,
 ) -> Result<Vec<Record>, StoreError> {
     let query = || {
-        sqlx::query(select!("WHERE confirm_at <= $1 ORDER BY confirm_at, id LIMIT $2"))
-            .bind(until.0)
-            .bind(i64::from(limit))
+        sqlx::query(select!(
+            "WHERE tenant = $1 AND key > $2 AND status = 2 AND updated_at >= $3 ORDER BY key LIMIT $4"
+        ))
+        .bind(tenant.as_str())
+        .bind(after)
+        .bind(since.0)
+        .bind(i64::from(limit))
     };
     Ok(sound(&pool.all(query).await?, read))
+}
+
+/// A record with this key, or with one that begins so and goes on, was written at `since` or later and did not fail.
+pub(super) async fn is_removed(
+    pool: &Pool,
+    tenant: &Tenant,
+    key: &str,
+    since: Timestamp,
+) -> Result<bool, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT 1 FROM record WHERE tenant = $1 AND key >= $2 AND key < $2 || ';' \
+             AND (key = $2 OR key >= $2 || ':') AND status NOT IN (3, 5) AND updated_at >= $3 LIMIT 1",
+        )
+        .bind(tenant.as_str())
+        .bind(key)
+        .bind(since.0)
+    };
+    Ok(pool.optional(query).await?.is_some())
 }
 
 /// Another record has its key, and none its place.

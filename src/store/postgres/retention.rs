@@ -18,7 +18,7 @@ use crate::store::{Change, Refusal, Retired, Verdict, columns};
 /// OFFSET keeps the planner from looking through all open questions of the tenant instead.)
 macro_rules! at_rest {
     () => {
-        " AND record.status <> 1 AND record.escalation IS NULL AND record.confirm_at IS NULL \
+        " AND record.status <> 1 AND record.escalation IS NULL AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
          AND NOT EXISTS (SELECT 1 FROM (SELECT answer FROM escalation a WHERE a.tenant = record.tenant \
          AND a.record = record.id OFFSET 0) e WHERE e.answer IS NULL) \
          AND NOT EXISTS (SELECT 1 FROM run r WHERE r.tenant = record.tenant AND r.id = record.run \

@@ -376,7 +376,7 @@ pub(super) async fn next_due(pool: &Pool, after: Timestamp) -> Result<Option<Tim
             "SELECT least((SELECT min(wake_at) FROM run WHERE wake_at > $1), \
              (SELECT min(due_at) FROM queue WHERE due_at > $1), \
              (SELECT min(next_at) FROM schedule WHERE next_at > $1), \
-             (SELECT min(confirm_at) FROM record WHERE confirm_at > $1))",
+             (SELECT min(due_at) FROM look WHERE due_at > $1))",
         )
         .bind(after.0)
     };

@@ -30,8 +30,8 @@ pub(super) enum Kind {
     Flag,
 }
 
-/// One table's part of the statement. There is one of each, so that its place tells it apart. Besides inserts there is
-/// one that deletes: [`step::PRUNE`](super::step::PRUNE).
+/// One table's part of the statement. There is one of each, so that its place tells it apart. Besides inserts there are
+/// two that delete: [`step::PRUNE`](super::step::PRUNE) and [`look::TAKE`](super::look::TAKE).
 #[derive(Debug)]
 pub(super) struct Insert {
     /// The CTE's name.
@@ -383,6 +383,11 @@ fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
     if *insert == super::step::PRUNE {
         return format!(
             "{name} AS (DELETE FROM {table} USING (SELECT {values}) AS pruned ({names}) WHERE {tail})"
+        );
+    }
+    if *insert == super::look::TAKE {
+        return format!(
+            "{name} AS (DELETE FROM {table} USING (SELECT {values}) AS taken ({names}) WHERE {tail} RETURNING true AS holds)"
         );
     }
     let mut returning = insert.holds.map(|holds| format!(" RETURNING {holds} AS holds")).unwrap_or_default();

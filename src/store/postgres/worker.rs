@@ -180,7 +180,7 @@ pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
              least((SELECT min(wake_at) FROM run WHERE wake_at IS NOT NULL), \
              (SELECT min(due_at) FROM queue WHERE due_at IS NOT NULL), \
              (SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL), \
-             (SELECT min(confirm_at) FROM record WHERE confirm_at IS NOT NULL)) AS due, \
+             (SELECT min(due_at) FROM look)) AS due, \
              (SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) IS NOT NULL AS queued, \
              EXISTS (SELECT FROM outbox_aggregate WHERE published < last AND escalation IS NULL) AS unpublished) p \
              LEFT JOIN worker w ON NOT w.settled ORDER BY w.fence",

@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, document, erase, escalation, failure, memory, outbox, payload, primary_code, queue,
-    record, retention, run, schedule, signal, step, worker,
+    StoreError, Writer, document, erase, escalation, failure, look, memory, outbox, payload, primary_code,
+    queue, record, retention, run, schedule, signal, step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -59,6 +59,7 @@ fn batch(changes: &[&Change]) -> Batch {
     payload::write(changes, &mut batch);
     run::write(changes, &mut batch);
     record::write(changes, &mut batch);
+    look::write(changes, &mut batch);
     step::write(changes, &mut batch);
     record::write_uses(changes, &mut batch);
     escalation::write(changes, &mut batch);
@@ -240,6 +241,12 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
             return Ok(false);
         }
     }
+    if let Some(look) = &change.look {
+        told_apart = true;
+        if !look::is_written(connection, look).await? {
+            return Ok(false);
+        }
+    }
     if let Some(run) = &change.run {
         told_apart = true;
         if !run::is_written(connection, run).await? {
@@ -309,6 +316,7 @@ fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
         // The worker is alive, so a NULL revision or question stands for a row that has moved on.
         Some(NOT_NULL)
             if change.record.is_some()
+                || change.look.is_some()
                 || change.run.is_some()
                 || change.received.is_some()
                 || !change.aggregates.is_empty()

@@ -101,6 +101,26 @@ pub(super) async fn about(
     .collect()
 }
 
+/// What was ever asked about a record.
+pub(super) async fn of(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    record: RecordId,
+) -> Result<Vec<Escalation>, StoreError> {
+    sqlx::query(
+        "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation INDEXED BY escalation_record \
+         WHERE tenant = ? AND record = ? ORDER BY id",
+    )
+    .bind(tenant.text())
+    .bind(record.0)
+    .fetch_all(pool)
+    .await
+    .map_err(|e| failure(&e))?
+    .iter()
+    .map(read)
+    .collect()
+}
+
 pub(super) async fn unknown_workflow(
     pool: &SqlitePool,
     after: EscalationId,

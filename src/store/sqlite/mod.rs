@@ -10,6 +10,7 @@ mod erase;
 mod escalation;
 pub(crate) mod inbox;
 mod log;
+mod look;
 mod memory;
 mod memory_source;
 mod named;
@@ -45,7 +46,7 @@ use super::{
 };
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
-use crate::ledger::{OperationKey, Record};
+use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 pub use super::transaction::TransactionError;
@@ -206,8 +207,26 @@ impl Store for Sqlite {
         Box::pin(record::orphans(&self.readers, after, limit))
     }
 
-    fn record_unconfirmed(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
-        Box::pin(record::unconfirmed(&self.readers, until, limit))
+    fn record_committed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        since: Timestamp,
+        after: &'a str,
+        limit: u32,
+    ) -> Asked<'a, Vec<Record>> {
+        Box::pin(record::committed(&self.readers, tenant, since, after, limit))
+    }
+
+    fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> Asked<'a, bool> {
+        Box::pin(record::is_removed(&self.readers, tenant, key, since))
+    }
+
+    fn look_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Look>> {
+        Box::pin(look::due(&self.readers, until, limit))
+    }
+
+    fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>> {
+        Box::pin(look::find(&self.readers, tenant, record))
     }
 
     fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
@@ -470,6 +489,10 @@ impl Store for Sqlite {
 
     fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {
         Box::pin(escalation::about(&self.readers, tenant, run))
+    }
+
+    fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>> {
+        Box::pin(escalation::of(&self.readers, tenant, record))
     }
 
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {

@@ -17,18 +17,18 @@ use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 static UPSERT: Insert = Insert {
     head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
            step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
-           kept_until, turn, call_id, spent, compensation, scope, escalation, not_before, confirm_at, in_doubt) \
+           kept_until, turn, call_id, spent, compensation, scope, escalation, not_before, in_doubt) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
            column11, \
            (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
            column13, column14, column15, column16, column17, column18, column19, \
-           column21, column22, column23, column24, column25, column26, column27, column28, column29, column30",
-    columns: 30,
+           column21, column22, column23, column24, column25, column26, column27, column28, column29",
+    columns: 29,
     tail: MOVE_ON,
 };
 
 /// The same for a record with nothing unusual about it, as nearly all are: the columns that it leaves at their
-/// defaults are not bound. Of the 30, each costs a fiftieth of writing the row.
+/// defaults are not bound. Of the 29, each costs a fiftieth of writing the row.
 static UPSERT_USUAL: Insert = Insert {
     head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
            step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
@@ -61,7 +61,7 @@ const MOVE_ON: &str = "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
     attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, basis = excluded.basis, \
     outcome = excluded.outcome, compensation = excluded.compensation, external_ref = excluded.external_ref, \
     scope = excluded.scope, escalation = excluded.escalation, in_doubt = excluded.in_doubt, not_before = excluded.not_before, \
-    confirm_at = excluded.confirm_at, updated_at = excluded.updated_at";
+    updated_at = excluded.updated_at";
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let rows = changes.iter().filter_map(|change| Some((change.record.as_deref()?, change.fence)));
@@ -83,7 +83,6 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
             .value(record.scope.clone())
             .value(record.escalation.map(|id| id.0))
             .value(record.not_before.map(|at| at.0))
-            .value(record.confirm_at.map(|at| at.0))
             .value(i64::from(record.in_doubt));
     });
 }
@@ -146,7 +145,6 @@ pub(super) fn read(row: &SqliteRow) -> Result<Record, StoreError> {
         scope: None,
         escalation: None,
         not_before: None,
-        confirm_at: None,
         kept_until: None,
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
@@ -160,7 +158,6 @@ pub(super) fn read(row: &SqliteRow) -> Result<Record, StoreError> {
     record.scope = c.take()?;
     record.escalation = c.take::<Option<i64>>()?.map(EscalationId);
     record.not_before = c.take::<Option<i64>>()?.map(Timestamp);
-    record.confirm_at = c.take::<Option<i64>>()?.map(Timestamp);
     record.kept_until = c.take::<Option<i64>>()?.map(Timestamp);
     record.created_at = Timestamp(c.take()?);
     record.updated_at = Timestamp(c.take()?);
@@ -174,7 +171,7 @@ macro_rules! select {
         concat!(
             "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, turn, step, \
              call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
-             scope, escalation, not_before, confirm_at, kept_until, created_at, updated_at, in_doubt FROM record ",
+             scope, escalation, not_before, kept_until, created_at, updated_at, in_doubt FROM record ",
             $tail
         )
     };
@@ -221,16 +218,6 @@ pub(super) async fn orphans(
     next_sound(pool, after.0, page, read).await
 }
 
-pub(super) async fn unconfirmed(
-    pool: &SqlitePool,
-    until: Timestamp,
-    limit: u32,
-) -> Result<Vec<Record>, StoreError> {
-    let query = sqlx::query(select!("WHERE confirm_at <= ? ORDER BY confirm_at LIMIT ?"));
-    let rows = query.bind(until.0).bind(limit).fetch_all(pool).await.map_err(|e| failure(&e))?;
-    Ok(sound(&rows, read))
-}
-
 /// The row stands as this change would have written it: it was written before, and its answer was lost. The
 /// whole row, because one worker may compute two changes from the same revision; the later one is stale.
 pub(super) async fn is_written(
@@ -260,6 +247,37 @@ pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
             .value(used.at.0)
             .value(writer.map(|fence| fence.0));
     });
+}
+
+/// Committed records by their keys: each page goes on behind the last key of the one before.
+pub(super) async fn committed(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    since: Timestamp,
+    after: &str,
+    limit: u32,
+) -> Result<Vec<Record>, StoreError> {
+    let query = sqlx::query(select!(
+        "INDEXED BY record_key WHERE tenant = ? AND key > ? AND status = 2 AND updated_at >= ? ORDER BY key LIMIT ?"
+    ));
+    let query = query.bind(tenant.text()).bind(after.to_owned()).bind(since.0).bind(limit);
+    let rows = query.fetch_all(pool).await.map_err(|e| failure(&e))?;
+    Ok(sound(&rows, read))
+}
+
+/// A record with this key, or with one that begins so and goes on, was written at `since` or later and did not fail.
+pub(super) async fn is_removed(
+    pool: &SqlitePool,
+    tenant: &Tenant,
+    key: &str,
+    since: Timestamp,
+) -> Result<bool, StoreError> {
+    let query = sqlx::query(
+        "SELECT 1 FROM record INDEXED BY record_key WHERE tenant = ?1 AND key >= ?2 AND key < ?2 || ';' \
+         AND (key = ?2 OR key >= ?2 || ':') AND status NOT IN (3, 5) AND updated_at >= ?3 LIMIT 1",
+    );
+    let query = query.bind(tenant.text()).bind(key.to_owned()).bind(since.0);
+    Ok(query.fetch_optional(pool).await.map_err(|e| failure(&e))?.is_some())
 }
 
 pub(super) async fn uses(pool: &SqlitePool, tenant: &Tenant, id: RecordId) -> Result<Vec<Use>, StoreError> {

@@ -14,7 +14,7 @@ use crate::store::{Change, Retired, Verdict, columns};
 /// Nobody rests on it or asks about it. A run that is under way rests on all that it did since it last went on as new.
 macro_rules! at_rest {
     () => {
-        " AND status <> 1 AND escalation IS NULL AND confirm_at IS NULL \
+        " AND status <> 1 AND escalation IS NULL AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
          AND NOT EXISTS (SELECT 1 FROM escalation e INDEXED BY escalation_record \
          WHERE e.tenant = record.tenant AND e.record = record.id AND e.answer IS NULL) \
          AND NOT EXISTS (SELECT 1 FROM run r WHERE r.tenant = record.tenant AND r.id = record.run \

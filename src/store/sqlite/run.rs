@@ -221,7 +221,7 @@ pub(super) async fn next_due(pool: &SqlitePool, after: Timestamp) -> Result<Opti
     let sql = "SELECT min(at) FROM (SELECT min(wake_at) AS at FROM run WHERE wake_at > ?1 \
                UNION ALL SELECT min(due_at) FROM queue WHERE due_at > ?1 \
                UNION ALL SELECT min(next_at) FROM schedule WHERE next_at > ?1 \
-               UNION ALL SELECT min(confirm_at) FROM record WHERE confirm_at > ?1)";
+               UNION ALL SELECT min(due_at) FROM look WHERE due_at > ?1)";
     let row = sqlx::query(sql).bind(after.0).fetch_one(pool).await.map_err(|e| failure(&e))?;
     Ok(Columns::of("due", &row).take::<Option<i64>>()?.map(Timestamp))
 }

@@ -45,7 +45,7 @@ pub(in crate::store) type Row = Vec<Value>;
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) const TABLES: [Table; 22] = [
+pub(in crate::store) const TABLES: [Table; 23] = [
     Table {
         name: "worker",
         key: &["fence"],
@@ -95,11 +95,25 @@ pub(in crate::store) const TABLES: [Table; 22] = [
             text("scope"),
             number("escalation"),
             number("not_before"),
-            number("confirm_at"),
             number("kept_until"),
             number("created_at"),
             number("updated_at"),
             flag("in_doubt"),
+        ],
+    },
+    Table {
+        name: "look",
+        key: &["tenant", "record"],
+        columns: &[
+            text("tenant"),
+            number("record"),
+            number("revision"),
+            number("reason"),
+            number("due_at"),
+            number("since"),
+            number("made"),
+            number("tries"),
+            flag("missed"),
         ],
     },
     Table {

@@ -62,6 +62,7 @@ impl FileAt {
         by: "a file by path and digest",
         offer: LookupOffer::Strong,
         settle: Duration::from_secs(10),
+        outlives_sender: false,
         knows: &["whether a file with exactly this content stands at this path now"],
         blind_spots: &[
             "who wrote it: another writer's equal content counts as ours",

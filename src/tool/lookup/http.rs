@@ -88,6 +88,7 @@ impl HttpGet {
         by: "an HTTP GET by client token",
         offer: LookupOffer::Strong,
         settle: Duration::from_mins(1),
+        outlives_sender: true,
         knows: &["what the provider shows under our token, over all pages, at the moment of the lookup"],
         blind_spots: &[
             "a provider whose search lags behind its writes: declare LookupOffer::Eventual after the sight",

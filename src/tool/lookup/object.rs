@@ -56,6 +56,7 @@ impl HttpObject {
         by: "an object by key and digest",
         offer: LookupOffer::Strong,
         settle: Duration::from_mins(1),
+        outlives_sender: true,
         knows: &["whether an object with exactly this content stands under this key now"],
         blind_spots: &[
             "who wrote it: another writer's equal content counts as ours",

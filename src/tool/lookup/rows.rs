@@ -55,6 +55,7 @@ impl<DB: Queried> Rows<DB> {
         by: "a row by SQL",
         offer: LookupOffer::Strong,
         settle: Duration::from_mins(1),
+        outlives_sender: true,
         knows: &["which rows are committed under our key at the moment of the lookup"],
         blind_spots: &[
             "a transaction of the dead sender that the server still carries out: keep the server's time limits on \

@@ -103,6 +103,7 @@ impl StreamFrom {
         by: "a message id in a stream",
         offer: LookupOffer::Strong,
         settle: Duration::from_mins(1),
+        outlives_sender: true,
         knows: &[
             "whether the message stands in the log between the remembered offset and the log's present end",
         ],

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::{ContractClass, ErrorKind, Record, RecordedFailure, Retention, State as Outcome};
+use counterfoil::ledger::{
+    ContractClass, ErrorKind, Look, Record, RecordedFailure, Retention, State as Outcome,
+};
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
@@ -39,6 +41,7 @@ pub(super) enum Kind {
     Remember,
     Forget,
     Erase,
+    Look,
 }
 
 /// Writes random changes, most of which make sense.
@@ -49,6 +52,7 @@ pub(super) struct Author {
     records: Vec<Record>,
     runs: Vec<Run>,
     questions: Vec<Escalation>,
+    looks: Vec<Look>,
     steps: Vec<Step>,
     signals: Vec<Signal>,
     documents: Vec<Document>,
@@ -65,6 +69,7 @@ impl Author {
             records: Vec::new(),
             runs: Vec::new(),
             questions: Vec::new(),
+            looks: Vec::new(),
             steps: Vec::new(),
             signals: Vec::new(),
             documents: Vec::new(),
@@ -88,6 +93,10 @@ impl Author {
                 if let Some(record) = change.record.as_deref() {
                     self.records.retain(|known| known.id != record.id);
                     self.records.extend(model.record_at(&record.tenant, record.id).await.unwrap());
+                }
+                if let Some(look) = change.look.as_deref() {
+                    self.looks.retain(|known| (&known.tenant, known.record) != (&look.tenant, look.record));
+                    self.looks.extend(model.look_find(&look.tenant, look.record).await.unwrap());
                 }
                 for retired in &change.retired {
                     self.records.retain(|known| known.id != retired.id);
@@ -132,6 +141,7 @@ impl Author {
         self.records.retain(|known| known.tenant != *tenant);
         self.runs.retain(|known| known.tenant != *tenant);
         self.questions.retain(|known| known.tenant != *tenant);
+        self.looks.retain(|known| known.tenant != *tenant);
         self.steps.retain(|known| known.tenant != *tenant);
         self.signals.retain(|known| known.tenant != *tenant);
         self.documents.retain(|known| known.tenant != *tenant);
@@ -145,7 +155,7 @@ impl Author {
         }
         let worker = self.worker();
         let change = worker.change();
-        let (kind, change) = match self.below(47) {
+        let (kind, change) = match self.below(49) {
             0 => (Kind::Enrol, self.enrol()),
             1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
@@ -175,6 +185,7 @@ impl Author {
             }
             44 => (Kind::Erase, Change { erased: Some(worker.tenant), ..change }),
             38 | 45 => (Kind::Document, Change { documents: self.documents(&worker), ..change }),
+            47..=48 => (Kind::Look, change.look(self.look(&worker))),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
             37 => (Kind::Remember, Change { memory: Some(Box::new(self.memory(&worker))), ..change }),
             _ => (Kind::Many, self.many(&worker)),
@@ -237,7 +248,6 @@ impl Author {
             let taken = self.record(worker);
             (record.id, record.tenant) = (taken.id, taken.tenant);
         }
-        record.confirm_at = self.instant();
         record.kept_until = self.instant();
         record.scope = Some(self.text());
         if self.one_in(10) {
@@ -251,7 +261,6 @@ impl Author {
         let mut record = worker.record_on(&before, self.outcome());
         record.external_ref = Some(self.text());
         record.scope = Some(self.text());
-        record.confirm_at = self.instant();
         record.escalation = match self.below(4) {
             0 if self.questions.is_empty() => Some(EscalationId(3)), // of no question
             0 => Some(self.known_question().id),
@@ -483,6 +492,26 @@ impl Author {
 
     fn turn(&mut self) -> u32 {
         if self.one_in(2) { 0 } else { u32::try_from(self.below(4)).unwrap() }
+    }
+
+    /// A new one, or one that is there is moved on or taken off; sometimes not from the revision that is stored.
+    fn look(&mut self, worker: &Sample) -> Look {
+        let mut look = if self.looks.is_empty() || self.one_in(4) {
+            let record = self.record(worker);
+            worker.look(&record, 1)
+        } else {
+            let known = self.below(self.looks.len());
+            self.looks[known].done()
+        };
+        if look.revision == 1 || self.one_in(5) {
+            look.due_at = self.instant();
+        }
+        look.missed = self.one_in(2);
+        look.tries = u32::try_from(self.below(5)).unwrap();
+        if self.one_in(8) {
+            look.revision = u32::try_from(self.below(4)).unwrap();
+        }
+        look
     }
 
     fn question(&mut self, worker: &Sample) -> Escalation {

@@ -13,7 +13,7 @@ use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 58] = [
+const HOT: [(&str, &[&str]); 62] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -26,7 +26,11 @@ const HOT: [(&str, &[&str]); 58] = [
             "record_pkey on record",
         ],
     ),
-    ("FROM record WHERE confirm_at <= $1", &["record_confirm on record", "confirm_at <= $1"]),
+    ("FROM look WHERE due_at <= $1", &["look_due on look", "due_at <= $1"]),
+    ("FROM look WHERE tenant = $1 AND record = $2", &["look_pkey on look"]),
+    ("AND status = 2 AND updated_at >= $3", &["record_key on record"]),
+    ("AND status NOT IN (3, 5)", &["record_key on record"]),
+    ("FROM escalation WHERE tenant = $1 AND record = $2", &["escalation_record on escalation"]),
     (
         "FROM record WHERE kept_until >= $1",
         &[
@@ -74,17 +78,11 @@ const HOT: [(&str, &[&str]); 58] = [
     ("FROM run WHERE tenant = $1 AND id > $2", &["run_pkey on run", "(tenant = $1) AND (id > $2)"]),
     (
         "least((SELECT min(wake_at) FROM run WHERE wake_at > $1)",
-        &["run_due on run", "queue_due on queue", "schedule_due on schedule", "record_confirm on record"],
+        &["run_due on run", "queue_due on queue", "schedule_due on schedule", "look_due on look"],
     ),
     (
         "p.time, p.due",
-        &[
-            "run_due on run",
-            "queue_due on queue",
-            "run_queued on run",
-            "record_confirm on record",
-            "worker_open",
-        ],
+        &["run_due on run", "queue_due on queue", "run_queued on run", "look_due on look", "worker_open"],
     ),
     (
         "FROM use u JOIN record r",
@@ -283,10 +281,14 @@ async fn fill(connection: &mut PgConnection) {
         ),
         format!(
             "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, step, \
-             fence, loose, revision, attempts, status, basis, outcome, created_at, updated_at, confirm_at, kept_until) \
+             fence, loose, revision, attempts, status, basis, outcome, created_at, updated_at, kept_until) \
              SELECT i, {tenant}, 'pay:' || i, 'pay', 1, '{{}}', {hash}, 1, CASE WHEN i % 20 > 0 THEN 1 + (i / 10) END, 'pay/1', \
              1 + i % 300, CASE WHEN i % 2000 = 0 THEN 1 + i % 300 END, 1, 1, CASE WHEN i % 2000 = 0 THEN 1 ELSE 2 END, 0, \
-             CASE WHEN i % 2000 > 0 THEN '{{}}' END, 0, 0, CASE WHEN i % 1000 = 1 THEN i END, i FROM generate_series(1, {records}) i"
+             CASE WHEN i % 2000 > 0 THEN '{{}}' END, 0, 0, i FROM generate_series(1, {records}) i"
+        ),
+        format!(
+            "INSERT INTO look (tenant, record, revision, reason, due_at, since, made, tries, missed) \
+             SELECT {tenant}, i, 1, 1, i, 0, 0, 0, false FROM generate_series(1, {runs}) i"
         ),
         format!(
             "INSERT INTO step (tenant, run, kind, name, id, value, at) SELECT {tenant}, 1 + i / 5, 1, 'load', '' || i, \

@@ -9,14 +9,21 @@ use super::{Folder, plain, sources};
 use crate::source::literals;
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 66] = [
+const HOT: [(&str, &str); 70] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "c USING INDEX record_run (run=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "e USING PRIMARY KEY (tenant=? AND id=?)"),
-    ("FROM record WHERE confirm_at <= ?", "record USING INDEX record_confirm (confirm_at<?)"),
+    ("FROM look WHERE due_at <= ?", "look USING INDEX look_due (due_at<?)"),
+    ("FROM look WHERE tenant = ? AND record = ?", "look USING PRIMARY KEY (tenant=? AND record=?)"),
+    ("AND status = 2 AND updated_at >= ?", "record USING INDEX record_key (tenant=? AND key>?)"),
+    ("AND status NOT IN (3, 5)", "record USING INDEX record_key (tenant=? AND key>? AND key<?)"),
+    (
+        "INDEXED BY escalation_record WHERE tenant",
+        "escalation USING INDEX escalation_record (tenant=? AND record=?)",
+    ),
     ("FROM record WHERE run = ?2", "record USING INDEX record_run (run=? AND turn=?)"),
     ("FROM record WHERE run = ?2", "record USING INDEX record_run (run=? AND turn>? AND turn<?)"),
     ("INDEXED BY record_kept", "record USING INDEX record_kept (kept_until>? AND kept_until<?)"),
@@ -65,7 +72,7 @@ const HOT: [(&str, &str); 66] = [
         "FROM run WHERE queue = ? AND admitted_at >= ?",
         "run USING INDEX run_admitted (queue=? AND admitted_at>?)",
     ),
-    ("SELECT min(at)", "record USING COVERING INDEX record_confirm (confirm_at>?)"),
+    ("SELECT min(at)", "look USING COVERING INDEX look_due (due_at>?)"),
     ("SELECT turn, kind, name, id", "step USING PRIMARY KEY (tenant=? AND run=? AND turn=?)"),
     ("SELECT turn, kind, name, id", "step USING PRIMARY KEY (tenant=? AND run=? AND turn>? AND turn<?)"),
     ("DELETE FROM step", "s USING PRIMARY KEY (tenant=? AND run=? AND turn>? AND turn<?)"),

@@ -1,0 +1,281 @@
+//! Looks at committed records: confirming lookups that are due, and audits.
+//!
+//! A look that is due is postponed before it is made, so that one that hangs is made again later and holds up nothing else.
+//! What is as it should be is taken off together; the records are not written again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::agenda::More;
+use super::core::{Core, failed};
+use super::escalate;
+use super::operation::Operation;
+use super::outcome::ExecError;
+use super::reconcile::{Seen, see, undo_surplus};
+use super::recorded::recorded;
+use super::undo;
+use crate::clock::Timestamp;
+use crate::id::Tenant;
+use crate::ledger::{
+    Contract, ContractClass, Look, LookupOffer, Missing, Record, may_be_missing, removal_key,
+};
+use crate::store::{Escalation, EscalationKind, Store as _, StoreError};
+
+/// So many looks are made at once.
+const AT_ONCE: u32 = 64;
+
+/// What an audit has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Audit {
+    /// Records that were looked up.
+    pub looked: u64,
+    /// Of these, effects that the lookup does not show although it should. They are looked up once more, one settle time
+    /// later, and asked about if they are missing again.
+    pub missing: u64,
+    /// Of these, effects that happened more than once. They are undone or asked about.
+    pub duplicated: u64,
+    /// Of these, lookups that had no answer. Audit again.
+    pub unanswered: u64,
+    /// Records that were not looked up, because the same has been asked about them before.
+    pub asked_before: u64,
+}
+
+/// A look and its record.
+struct Taken {
+    look: Look,
+    record: Box<Record>,
+    contract: Contract,
+    /// The settle time since its sender ended may not have passed: so much of it is left.
+    early: Option<Duration>,
+}
+
+/// Takes up the looks that are due.
+pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
+    let looks = match core.group.look_due(now, AT_ONCE).await {
+        Ok(looks) => looks,
+        Err(error) => {
+            tracing::error!(%error, "cannot read the looks that are due");
+            return More::No;
+        }
+    };
+    let mut postponed = Vec::with_capacity(looks.len());
+    for look in looks {
+        match taken(core, look, now).await {
+            Ok(Some(taken)) => {
+                let change = core.change(None).look(taken.look.clone());
+                postponed.push((taken, core.group.submit_with_room(change).await));
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!(%error, "a look that is due could not be taken up"),
+        }
+    }
+    let mut taken = Vec::with_capacity(postponed.len());
+    for (one, ticket) in postponed {
+        match ticket.durable().await {
+            Ok(verdict) if verdict.is_admitted() => taken.push(one),
+            Ok(_) => {} // another worker was faster
+            Err(error) => {
+                tracing::warn!(key = %one.record.key, %error, "a look that is due could not be postponed");
+            }
+        }
+    }
+    let more = More::after(taken.len(), AT_ONCE);
+    if !taken.is_empty() {
+        let core = core.clone();
+        core.tracker.clone().spawn(async move { make_all(&core, &taken).await });
+    }
+    more
+}
+
+/// A look that is this worker's to make, postponed. What a living worker has sent is looked up by that worker: only its
+/// clocks tell when the settle time is over.
+async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>, StoreError> {
+    let Some(record) = core.group.record_at(&look.tenant, look.record).await? else { return Ok(None) };
+    if core.is_anothers(record.fence).await? {
+        return Ok(None);
+    }
+    let contract = contract_of(core, &record);
+    let early = early(core, &record, &look, contract.settle_time());
+    let look = look.taken_up(&contract, now);
+    Ok(Some(Taken { look, record: Box::new(record), contract, early }))
+}
+
+/// What the tool declares; the usual, if it is not registered.
+fn contract_of(core: &Core, record: &Record) -> Contract {
+    let tool = core.registry.find(record.operation.as_str());
+    tool.map_or_else(|| Contract::new(ContractClass::Lookup), |tool| tool.spec().contract.clone())
+}
+
+/// An earlier process has written the instant by the wall clock, which may have been set forward since: what is certain is
+/// that its sends came before this process.
+fn early(core: &Core, record: &Record, look: &Look, settle: Duration) -> Option<Duration> {
+    let lived = core.cut(record.fence).until(core.clock.boot());
+    let is_early = record.fence != core.fence && !look.was_tried() && lived < settle;
+    is_early.then(|| settle.saturating_sub(lived))
+}
+
+/// Makes looks, and writes together what follows from those that are as they should be.
+async fn make_all(core: &Arc<Core>, taken: &[Taken]) {
+    let mut tickets = Vec::new();
+    for next in join_all(taken.iter().map(|one| make(core, one))).await.into_iter().flatten() {
+        let due_at = next.due_at;
+        tickets.push((due_at, core.group.submit_with_room(core.change(None).look(next)).await));
+    }
+    for (due_at, ticket) in tickets {
+        if ticket.durable().await.is_ok_and(|verdict| verdict.is_admitted())
+            && let Some(at) = due_at
+        {
+            core.agenda.note(at);
+        }
+    }
+}
+
+/// Makes a look. What follows if all is as it should be, or has to be looked at once more; what needs more than that is seen
+/// to here.
+async fn make(core: &Arc<Core>, taken: &Taken) -> Option<Look> {
+    let followed = follow(core, taken).await;
+    followed.unwrap_or_else(|error| {
+        tracing::error!(tenant = %taken.record.tenant, key = %taken.record.key, %error, "a look could not be recorded");
+        None
+    })
+}
+
+async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecError> {
+    let Taken { look, record, contract, early } = taken;
+    let op = recorded(core, record).await?;
+    let seen = match &op {
+        Ok(op) => see(core, op, record).await?,
+        Err(_gone) => Seen::Unanswered, // its tool is not here: nobody can be asked
+    };
+    let now = core.now();
+    let as_it_should_be = || match early {
+        Some(left) => look.too_early(*left, now),
+        None => look.answered(contract, now),
+    };
+    match (seen, op) {
+        (Seen::One, _) => Ok(Some(as_it_should_be())),
+        (Seen::Nothing, _) if may_miss(core, record, contract, look.since).await? => {
+            Ok(Some(as_it_should_be()))
+        }
+        (Seen::Nothing, _) => match look.missed(contract, now) {
+            Missing::LookAgain(again) => Ok(Some(again)),
+            Missing::Ask(done) if was_asked(core, record).await? => Ok(Some(done)),
+            Missing::Ask(done) => escalate::missing(core, record, done).await.map(|()| None),
+        },
+        (Seen::More { question, surplus }, Ok(op)) => {
+            // By itself: undoing takes its time, and the other looks must not wait for it.
+            let (core, record, done) = (core.clone(), record.clone(), look.done());
+            core.tracker.clone().spawn(async move {
+                if let Err(error) = more_than_one(&core, &op, &record, Some(done), question, &surplus).await {
+                    tracing::error!(tenant = %op.tenant, key = %op.key, %error, "a duplicate could not be recorded");
+                }
+            });
+            Ok(None)
+        }
+        (Seen::Unanswered, _) if look.is_last_try(contract) => {
+            escalate::unconfirmed(core, record, look.done()).await.map(|()| None)
+        }
+        (Seen::Unanswered | Seen::More { .. }, _) => Ok(None), // it is due again
+    }
+}
+
+/// Undoes what is beyond the first effect, or asks.
+async fn more_than_one(
+    core: &Arc<Core>,
+    op: &Operation,
+    record: &Record,
+    done: Option<Look>,
+    question: Escalation,
+    surplus: &[String],
+) -> Result<(), ExecError> {
+    if undo::undoes_surplus(core, record) && !surplus.is_empty() {
+        return undo_surplus(core, op, record, done, question, surplus).await;
+    }
+    let mut change = core.change(None).escalation(question);
+    change.look = done.map(Box::new);
+    core.commit(&op.key, change).await
+}
+
+/// The lookup need not show the effect.
+async fn may_miss(
+    core: &Core,
+    record: &Record,
+    contract: &Contract,
+    since: Timestamp,
+) -> Result<bool, ExecError> {
+    let mut removed = false;
+    for key in contract.removed_by.iter().filter_map(|operation| removal_key(&record.key, operation)) {
+        let found = core.group.record_removed(&record.tenant, &key, since).await;
+        removed |= found.map_err(|source| failed(&record.key, source))?;
+    }
+    Ok(may_be_missing(record, contract, since, core.now(), removed))
+}
+
+/// A person has been asked whether it is missing, or happened more than once.
+async fn was_asked(core: &Core, record: &Record) -> Result<bool, ExecError> {
+    let asked = core.group.escalation_of(&record.tenant, record.id).await;
+    let asked = asked.map_err(|source| failed(&record.key, source))?;
+    let same = |q: &Escalation| matches!(q.kind, EscalationKind::Missing | EscalationKind::Duplicated);
+    Ok(asked.iter().any(same))
+}
+
+/// Looks committed records of a tenant up once more that were written at `since` or later.
+pub(super) async fn audit(core: &Arc<Core>, tenant: &Tenant, since: Timestamp) -> Result<Audit, ExecError> {
+    let mut audit = Audit::default();
+    let mut after = String::new();
+    loop {
+        let page = core.group.record_committed(tenant, since, &after, AT_ONCE).await;
+        let page = page.map_err(|source| ExecError::Store { key: tenant.to_string(), source })?;
+        let Some(last) = page.last() else { return Ok(audit) };
+        last.key.as_str().clone_into(&mut after);
+        for record in &page {
+            audit_one(core, record, &mut audit).await?;
+        }
+    }
+}
+
+async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Result<(), ExecError> {
+    let contract = contract_of(core, record);
+    let Ok(op) = recorded(core, record).await? else { return Ok(()) };
+    if contract.lookup == LookupOffer::None || !record.class.leaves_mark() {
+        return Ok(());
+    }
+    if was_asked(core, record).await? {
+        audit.asked_before += 1;
+        return Ok(());
+    }
+    audit.looked += 1;
+    let to_come = async || {
+        let look = core.group.look_find(&record.tenant, record.id).await;
+        look.map_err(|source| failed(&record.key, source))
+    };
+    match see(core, &op, record).await? {
+        Seen::One => {}
+        Seen::Unanswered => audit.unanswered += 1,
+        Seen::More { question, surplus } => {
+            audit.duplicated += 1;
+            let done = to_come().await?.map(|look| look.done());
+            more_than_one(core, &op, record, done, question, &surplus).await?;
+        }
+        Seen::Nothing if may_miss(core, record, &contract, record.updated_at).await? => {}
+        Seen::Nothing => {
+            audit.missing += 1;
+            let now = core.now();
+            let look = to_come().await?;
+            let again = match look.map(|look| look.missed(&contract, now)) {
+                None => Look::after_audit(record, &contract, now),
+                Some(Missing::LookAgain(again)) => again,
+                Some(Missing::Ask(_)) => return Ok(()), // it is looked up again already
+            };
+            let at = again.due_at;
+            core.commit(&op.key, core.change(None).look(again)).await?;
+            if let Some(at) = at {
+                core.agenda.note(at);
+            }
+        }
+    }
+    Ok(())
+}

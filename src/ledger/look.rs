@@ -1,0 +1,229 @@
+//! Looks that are to come: when a committed record is looked up again, and what the answer means.
+//!
+//! A send that followed one of unknown fate is looked up at 1, 2, 4, 8 … settle times after its seal, and for the last time
+//! at the contract's [horizon](Contract::horizon): a first request that lands before that is found. A lookup that does not
+//! answer is asked again after a pause that doubles, up to half a day; then a person is asked.
+
+use std::time::Duration;
+
+use super::contract::{Contract, LookupOffer};
+use super::key::{Key, OperationKey};
+use super::record::{Record, State};
+use crate::clock::Timestamp;
+use crate::id::{RecordId, Tenant};
+
+/// The shortest pause after a lookup that had no answer.
+const SHORTEST: Duration = Duration::from_mins(1);
+/// The longest one, or this many settle times if that is longer.
+const LONGEST: Duration = Duration::from_hours(12);
+const SETTLE_TIMES: u32 = 8;
+/// The series of a contract without a settle time begins with this step.
+const SMALLEST_STEP: Duration = Duration::from_secs(1);
+
+/// Why a committed record is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Its send followed one of unknown fate, which may still arrive: a series of looks.
+    Doubt,
+    /// The network may have doubled the request: one look.
+    Doubled,
+    /// An audit has missed it: one more look.
+    Audit,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Doubt, Self::Doubled, Self::Audit];
+
+    /// The number that rows hold. Never reuse one.
+    pub(crate) const fn code(self) -> i64 {
+        match self {
+            Self::Doubt => 1,
+            Self::Doubled => 2,
+            Self::Audit => 3,
+        }
+    }
+
+    /// Reads the number back.
+    pub(crate) fn from_code(code: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.code() == code)
+    }
+}
+
+/// The next look at a record: a row of its own, so that the record is not written again when all is as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The record that is looked up.
+    pub record: RecordId,
+    /// Counts the changes: at 1 a new row, otherwise one on from what is stored.
+    pub revision: u32,
+    /// Why.
+    pub reason: Reason,
+    /// When it is due. Absent: there is none to come, and the row goes.
+    pub due_at: Option<Timestamp>,
+    /// When the record was sealed: the series and its horizon count from there.
+    pub since: Timestamp,
+    /// Which step of the series it is, from 0.
+    pub made: u32,
+    /// How many lookups in a row had no answer, with the one under way.
+    pub tries: u32,
+    /// The last answer showed nothing.
+    pub missed: bool,
+}
+
+/// What follows when a lookup shows nothing of a committed effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Look once more, one settle time later.
+    LookAgain(Look),
+    /// It was missing twice: ask a person. The row that goes with the question.
+    Ask(Look),
+}
+
+impl Look {
+    /// The first look at a record that is sealed at `at`.
+    pub fn first(record: &Record, reason: Reason, contract: &Contract, at: Timestamp) -> Self {
+        Self {
+            tenant: record.tenant.clone(),
+            record: record.id,
+            revision: 1,
+            reason,
+            due_at: Some(at.after(contract.settle_time())),
+            since: at,
+            made: 0,
+            tries: 0,
+            missed: false,
+        }
+    }
+
+    /// The second look at a record that an audit has missed at `now`.
+    pub fn after_audit(record: &Record, contract: &Contract, now: Timestamp) -> Self {
+        Self { missed: true, ..Self::first(record, Reason::Audit, contract, now) }
+    }
+
+    /// It is made now. Should nothing come of it, it is made again after a pause.
+    #[must_use]
+    pub fn taken_up(&self, contract: &Contract, now: Timestamp) -> Self {
+        let tries = self.tries.saturating_add(1);
+        Self { tries, ..self.due(now.after(retry_pause(tries, contract.settle_time()))) }
+    }
+
+    /// The lookup under way is the last one: without an answer, a person is asked.
+    pub fn is_last_try(&self, contract: &Contract) -> bool {
+        let settle = contract.settle_time();
+        retry_pause(self.tries, settle) >= longest(settle)
+    }
+
+    /// A lookup was made before, and had no answer or showed nothing.
+    pub const fn was_tried(&self) -> bool {
+        self.tries > 0 || self.missed
+    }
+
+    /// The lookup has answered, and all is as it should be: the next step of the series, or none.
+    #[must_use]
+    pub fn answered(&self, contract: &Contract, now: Timestamp) -> Self {
+        let mut next = Self { tries: 0, missed: false, ..self.done() };
+        if self.reason != Reason::Doubt {
+            return next;
+        }
+        let passed = self.since.until(now);
+        let mut to_come = (self.made + 1..).map_while(|number| Some((number, step(contract, number)?)));
+        if let Some((number, at)) = to_come.find(|(_, at)| *at > passed) {
+            next.made = number;
+            // Where the wall clock was set back since, the distance of the steps counts.
+            let distance = at.saturating_sub(step(contract, self.made).unwrap_or_default());
+            next.due_at = Some(self.since.after(at).min(now.after(distance)));
+        }
+        next
+    }
+
+    /// The answer came too early to count as a step: again after this pause.
+    #[must_use]
+    pub fn too_early(&self, pause: Duration, now: Timestamp) -> Self {
+        Self { tries: 0, missed: false, ..self.due(now.after(pause)) }
+    }
+
+    /// The lookup has shown nothing of an effect that it should show.
+    pub fn missed(&self, contract: &Contract, now: Timestamp) -> Missing {
+        if self.missed {
+            Missing::Ask(self.done())
+        } else {
+            let again = self.due(now.after(contract.settle_time()));
+            Missing::LookAgain(Self { tries: 0, missed: true, ..again })
+        }
+    }
+
+    /// No look is to come.
+    #[must_use]
+    pub fn done(&self) -> Self {
+        Self { revision: self.revision + 1, due_at: None, ..self.clone() }
+    }
+
+    fn due(&self, at: Timestamp) -> Self {
+        Self { due_at: Some(at), ..self.done() }
+    }
+}
+
+/// The key of an operation of this name on the same target, or how the keys of all such operations begin; none where the key
+/// names no target.
+pub fn removal_key(key: &OperationKey, operation: &str) -> Option<String> {
+    let kind = Key::of(operation).target("-").render().ok()?;
+    let kind = kind.as_str().strip_suffix(":-")?;
+    let mut parts = key.as_str().split(':').skip(1);
+    let target = match parts.next()? {
+        given @ "~key" => format!("{given}:{}", parts.next()?),
+        user @ "~user" => {
+            format!("{user}:{}:{}", parts.next()?, parts.next().filter(|t| !t.starts_with('~'))?)
+        }
+        target if !target.starts_with('~') => target.to_owned(),
+        _ => return None,
+    };
+    Some(format!("{kind}:{target}"))
+}
+
+/// How long after the seal a step of the series is due; none behind the last one, which is at the horizon.
+fn step(contract: &Contract, number: u32) -> Option<Duration> {
+    let (settle, horizon) = (contract.settle_time(), contract.horizon());
+    let at = |number: u32| {
+        let doubled = |first: Duration, times: u32| {
+            1_u32.checked_shl(times).map_or(Duration::MAX, |factor| first.saturating_mul(factor))
+        };
+        match number {
+            0 => settle,
+            _ if settle.is_zero() => doubled(SMALLEST_STEP, number - 1),
+            _ => doubled(settle, number),
+        }
+    };
+    match number {
+        0 => Some(settle),
+        _ if at(number - 1) >= horizon => None,
+        _ => Some(at(number).min(horizon)),
+    }
+}
+
+/// The pause after so many lookups in a row without an answer.
+fn retry_pause(tries: u32, settle: Duration) -> Duration {
+    let factor = 1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX);
+    settle.saturating_mul(2).max(SHORTEST).saturating_mul(factor).min(longest(settle))
+}
+
+fn longest(settle: Duration) -> Duration {
+    LONGEST.max(settle.saturating_mul(SETTLE_TIMES))
+}
+
+/// A lookup that shows nothing of this record asks nothing: the effect need not be shown, at this instant or any more.
+/// `since`: when the effect was sealed. `removed`: an operation that removes it has gone out since.
+pub fn may_be_missing(
+    record: &Record,
+    contract: &Contract,
+    since: Timestamp,
+    now: Timestamp,
+    removed: bool,
+) -> bool {
+    let hidden_by_now = contract.shown_for.is_some_and(|shown| since.until(now) >= shown);
+    let committed = matches!(record.state, State::Committed { .. });
+    !committed || contract.lookup != LookupOffer::Strong || hidden_by_now || removed
+}

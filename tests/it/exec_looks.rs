@@ -1,0 +1,291 @@
+//! Committed records are looked up again: what is missing is asked about, a doubled request is found, an audit looks at all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use counterfoil::clock::Clock as _;
+use counterfoil::exec::Audit;
+use counterfoil::ledger::{
+    Confirm, Contract, ContractClass, EffectClass, Key, LookupOffer, OperationKey, State,
+};
+use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::{Executor, Outcome, Timestamp};
+use serde_json::json;
+
+use crate::world::{
+    Keys, Process, Reply, SETTLE, TestClock, World, acme, brief, executor, request, settle, soon,
+};
+
+struct Scene {
+    dir: tempfile::TempDir,
+    clock: TestClock,
+    world: Arc<World>,
+    effect: EffectClass,
+    contract: Contract,
+}
+
+fn key() -> OperationKey {
+    Key::of("pay_out").target("c1").render().unwrap()
+}
+
+impl Scene {
+    fn new(effect: EffectClass, contract: Contract) -> Self {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+        Self { dir, clock, world: World::new(Keys::Ignores), effect, contract }
+    }
+
+    fn payment() -> Self {
+        Self::new(EffectClass::Payment, Contract::new(ContractClass::Lookup))
+    }
+
+    async fn process(&self) -> Process {
+        let tool = |name: &str| self.world.tool(name, self.effect, self.contract.clone()).retry(brief());
+        let builder = executor(&self.dir, &self.clock);
+        Process::start(builder.dynamic_tool(tool("pay_out")).dynamic_tool(tool("take_back"))).await.unwrap()
+    }
+
+    /// A payment that is sent once, in this way.
+    async fn paid(&self, reply: Reply) -> Process {
+        self.world.replies([reply]);
+        let process = self.process().await;
+        let outcome = process.execute(request("pay_out")).await.unwrap().unwrap();
+        assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+        process
+    }
+
+    /// Waits until the next look is due after this pause, lets it fall due, and waits until so many lookups have been made.
+    async fn look(&self, executor: &Executor, pause: Duration, lookups: usize) {
+        self.is_due_after(executor, pause).await;
+        self.clock.advance(pause);
+        self.world.looked_up(lookups).await;
+    }
+
+    /// Waits until the answer to the last look is written.
+    async fn is_due_after(&self, executor: &Executor, pause: Duration) {
+        let written = async {
+            let due = Some(self.clock.now().after(pause));
+            while executor
+                .next_look(&acme(), &key())
+                .await
+                .unwrap()
+                .is_none_or(|look| look.tries > 0 || look.due_at != due)
+            {
+                tokio::task::yield_now().await;
+            }
+            Ok::<(), ()>(())
+        };
+        soon(format!("no look is due after {pause:?}"), written).await;
+    }
+}
+
+/// The kinds of the open questions, when everything that is under way has been finished.
+async fn asked(process: Process) -> Vec<EscalationKind> {
+    let executor = process.executor();
+    process.spawn(process.executor().close(SETTLE * 1000)).await.unwrap();
+    executor.escalations(&acme()).await.unwrap().into_iter().map(|open| open.kind).collect()
+}
+
+async fn is_looked_at_again(executor: &Executor) -> bool {
+    executor.next_look(&acme(), &key()).await.unwrap().is_some()
+}
+
+#[tokio::test]
+async fn a_payment_that_the_network_doubled_is_found_by_one_look() {
+    let scene = Scene::payment();
+    let process = scene.paid(Reply::Twice).await;
+    assert_eq!((scene.world.count(), scene.world.lookups().len()), (2, 0));
+    scene.look(&process.executor(), SETTLE, 1).await;
+    assert_eq!(asked(process).await, [EscalationKind::Duplicated]);
+}
+
+#[tokio::test]
+async fn after_a_single_send_one_look_is_made_and_the_record_is_not_written_again() {
+    let scene = Scene::payment();
+    let process = scene.paid(Reply::Answer).await;
+    let executor = process.executor();
+    let before = executor.record(&acme(), &key()).await.unwrap().unwrap().0;
+    scene.look(&process.executor(), SETTLE, 1).await;
+    assert_eq!(asked(process).await, []);
+    let executor = scene.process().await.executor();
+    assert_eq!(executor.record(&acme(), &key()).await.unwrap().unwrap().0, before);
+    assert!(!is_looked_at_again(&executor).await);
+}
+
+#[tokio::test]
+async fn what_needs_no_look_after_a_single_send_gets_none_unless_it_says_so() {
+    let lookup = || Contract::new(ContractClass::Lookup);
+    let replays = Contract::new(ContractClass::ReplaysKey).lookup(LookupOffer::Strong);
+    for (effect, contract, looks) in [
+        (EffectClass::Payment, lookup(), true),
+        (EffectClass::Payment, lookup().confirm(Confirm::AfterDoubt), false),
+        (EffectClass::Payment, replays, false),
+        (EffectClass::InternalMutation, lookup(), false),
+        (EffectClass::InternalMutation, lookup().confirm(Confirm::Always), true),
+    ] {
+        let scene = Scene::new(effect, contract.clone());
+        let process = scene.paid(Reply::Answer).await;
+        assert_eq!(is_looked_at_again(&process.executor()).await, looks, "{effect:?}: {contract:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_reported_done_and_not_there_is_asked_about_after_two_looks() {
+    let scene = Scene::payment();
+    let mut process = scene.paid(Reply::Forget).await;
+    scene.look(&process.executor(), SETTLE, 1).await;
+    scene.is_due_after(&process.executor(), SETTLE).await;
+    assert_eq!(process.executor().escalations(&acme()).await.unwrap(), [], "once is no question");
+    process.kill(); // and the second look is durable
+    process = scene.process().await;
+    scene.look(&process.executor(), SETTLE, 2).await;
+    assert_eq!(asked(process).await, [EscalationKind::Missing]);
+
+    // The answers: none of them changes the record, and a new revision of its key is a new operation.
+    let process = scene.process().await;
+    let executor = process.executor();
+    let open = executor.escalations(&acme()).await.unwrap();
+    assert!(
+        open[0].question.contains("pay_out:c1") && open[0].question.contains("Key::revision"),
+        "{open:?}"
+    );
+    executor.resolve(&acme(), open[0].id, Resolution::NotCommitted, "ann").await.unwrap();
+    assert_eq!(executor.escalations(&acme()).await.unwrap(), []);
+    let record = executor.record(&acme(), &key()).await.unwrap().unwrap().0;
+    assert!(matches!(record.state, State::Committed { .. }));
+    let revised = Key::of("pay_out").target("c1").revision(1);
+    let again = process.execute(request("pay_out").key(revised)).await.unwrap().unwrap();
+    assert!(matches!(again, Outcome::Done(answer) if answer.first), "it is sent again");
+    assert_eq!(scene.world.count(), 1);
+    // It is not asked again by an audit.
+    let audit = executor.audit(&acme(), Timestamp::MIN).await.unwrap();
+    assert_eq!((audit.looked, audit.missing, audit.asked_before), (1, 0, 1));
+}
+
+#[tokio::test]
+async fn it_may_be_there_all_the_same_or_be_left() {
+    for resolution in [Resolution::Committed(json!("seen by hand")), Resolution::Abandon] {
+        let scene = Scene::payment();
+        let process = scene.paid(Reply::Forget).await;
+        scene.look(&process.executor(), SETTLE, 1).await;
+        scene.look(&process.executor(), SETTLE, 2).await;
+        assert_eq!(asked(process).await, [EscalationKind::Missing]);
+        let process = scene.process().await;
+        let executor = process.executor();
+        let open = executor.escalations(&acme()).await.unwrap();
+        executor.resolve(&acme(), open[0].id, resolution, "ann").await.unwrap();
+        assert_eq!(executor.escalations(&acme()).await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn what_is_there_at_the_second_look_is_not_asked_about() {
+    let scene = Scene::payment();
+    let process = scene.paid(Reply::Answer).await;
+    scene.world.looks([crate::world::Look::NotFound]);
+    scene.look(&process.executor(), SETTLE, 1).await;
+    scene.look(&process.executor(), SETTLE, 2).await;
+    assert_eq!(asked(process).await, []);
+    assert!(!is_looked_at_again(&scene.process().await.executor()).await);
+}
+
+#[tokio::test]
+async fn what_need_not_be_shown_is_not_asked_about() {
+    let lookup = || Contract::new(ContractClass::Lookup);
+    for contract in [
+        lookup().shown_for(SETTLE / 2),
+        lookup().lookup(LookupOffer::Eventual),
+        lookup().removed_by("take_back"),
+    ] {
+        let removed = !contract.removed_by.is_empty();
+        let scene = Scene::new(EffectClass::Payment, contract.clone());
+        let process = scene.paid(Reply::Forget).await;
+        if removed {
+            let _ = process.execute(request("take_back")).await.unwrap().unwrap();
+        }
+        scene.look(&process.executor(), SETTLE, 1).await;
+        assert_eq!(asked(process).await, [], "{contract:?}");
+        assert!(!is_looked_at_again(&scene.process().await.executor()).await, "{contract:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_lands_after_several_settle_times_is_found() {
+    let scene = Scene::new(EffectClass::InternalMutation, Contract::new(ContractClass::Lookup));
+    scene.world.replies([Reply::Late]);
+    let process = scene.process().await;
+    drop(process.execute(request("pay_out")));
+    scene.world.requested(1).await;
+    process.kill();
+    let mut process = scene.process().await;
+    let (_, settled) = settle(&scene.clock, process.execute(request("pay_out"))).await;
+    assert!(settled);
+    // Lookups 1 and 2 led to the second send. One, two and four settle times after it there is one effect.
+    for (lookup, pause) in [(3, SETTLE), (4, SETTLE), (5, SETTLE * 2)] {
+        scene.look(&process.executor(), pause, lookup).await;
+    }
+    // The process that has sent it ends; the next one looks when it is due, eight settle times after the seal.
+    scene.is_due_after(&process.executor(), SETTLE * 4).await;
+    assert_eq!(asked(process).await, []);
+    scene.world.land();
+    process = scene.process().await;
+    scene.look(&process.executor(), SETTLE * 4, 6).await;
+    assert_eq!(asked(process).await, [EscalationKind::Duplicated]);
+}
+
+#[tokio::test]
+async fn an_audit_finds_what_is_missing_and_what_is_there_twice() {
+    let contract = || Contract::new(ContractClass::ReplaysKey).lookup(LookupOffer::Strong);
+    for (reply, found, kinds) in [
+        (Reply::Answer, Audit::default(), vec![]),
+        (Reply::Forget, one_missing(), vec![EscalationKind::Missing]),
+        (Reply::Twice, one_duplicated(), vec![EscalationKind::Duplicated]),
+    ] {
+        let scene = Scene::new(EffectClass::Payment, contract());
+        let sent = scene.clock.now();
+        let process = scene.paid(reply).await;
+        let executor = process.executor();
+        let later = executor.audit(&acme(), sent.after(Duration::from_hours(1))).await.unwrap();
+        assert_eq!(later, Audit::default(), "what was written before is left");
+        let mut expected = found;
+        expected.looked = 1;
+        assert_eq!(executor.audit(&acme(), sent).await.unwrap(), expected);
+        if expected.missing > 0 {
+            scene.look(&process.executor(), SETTLE, 2).await; // once more, one settle time later
+        }
+        assert_eq!(asked(process).await, kinds);
+    }
+}
+
+fn one_missing() -> Audit {
+    let mut audit = Audit::default();
+    audit.missing = 1;
+    audit
+}
+
+fn one_duplicated() -> Audit {
+    let mut audit = Audit::default();
+    audit.duplicated = 1;
+    audit
+}
+
+#[tokio::test]
+async fn a_settle_time_below_the_timeout_of_an_attempt_is_refused_where_a_miss_is_believed() {
+    let started = async |contract: Contract| {
+        let scene = Scene::new(EffectClass::InternalMutation, contract);
+        let tool = scene.world.tool("pay_out", scene.effect, scene.contract.clone()).retry(brief());
+        let started = Process::start(executor(&scene.dir, &scene.clock).dynamic_tool(tool)).await;
+        started.map(drop).map_err(|error| error.to_string())
+    };
+    let short = brief().attempt_timeout / 2;
+    let lookup = || Contract::new(ContractClass::Lookup).settle(short);
+    let error = started(lookup()).await.unwrap_err();
+    assert!(error.contains("a miss is believed after 5s, but an attempt may last 10s"), "{error}");
+    for safe in [
+        lookup().settle(brief().attempt_timeout),
+        lookup().ends_with_sender(),
+        lookup().lookup(LookupOffer::Eventual),
+        Contract::new(ContractClass::ReplaysKey).lookup(LookupOffer::Strong).settle(short),
+    ] {
+        started(safe).await.unwrap();
+    }
+}

@@ -1,4 +1,4 @@
-//! PgBouncer between the store and the server: a real one, in front of the tests' server.
+//! A pooler between the store and the server: a real one (`pgbouncer`), in front of the tests' server.
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;

@@ -174,11 +174,14 @@ fn followers(first: Incident, trial: &Trial) -> Vec<Incident> {
 
 fn random(chance: &Seeded, clean: &Trial) -> Schedule {
     let points = crossings(clean, 1).map(|(crossing, _)| crossing).max().unwrap_or(1);
+    // A long pause is about a late send. Without a call it would only show that a process which stands still in a
+    // consumer's transaction keeps the database locked.
+    let sends = crossings(clean, 1).any(|(_, crossed)| crossed.point == CrashPoint::BeforeCall);
     let incidents = 1 + chance.below(5);
     let drawn = (0..incidents).map(|_| match chance.below(8) {
         0..4 => {
             let stop = match chance.below(9) {
-                0 => Stop::PauseFor { seconds: 1 + chance.below(LONG_AFTER) },
+                0 if sends => Stop::PauseFor { seconds: 1 + chance.below(LONG_AFTER) },
                 _ => chance.one_of(Stop::ALL),
             };
             Incident::Stop { stop, life: 1 + chance.below(4), crossing: 1 + chance.below(points) }

@@ -527,6 +527,16 @@ pub enum OpenError {
         /// Hosts and database.
         path: String,
     },
+    /// A pooler in between gives each transaction another connection.
+    #[error(
+        "{path} is reached through a pooler that gives each transaction another connection (PgBouncer: pool_mode = \
+         transaction): the search path and the time limits of a session would be lost, or left to another client; nothing \
+         was written; connect past the pooler, or through one with pool_mode = session"
+    )]
+    TransactionPooling {
+        /// Hosts and database.
+        path: String,
+    },
     /// It has a table of migrations that is not of this engine.
     #[error("{path} holds something else: {detail}; choose another schema")]
     Strange {

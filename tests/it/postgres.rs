@@ -5,6 +5,7 @@ mod facts;
 mod lost;
 mod open;
 mod plan;
+mod pooler;
 mod proxy;
 mod shared;
 mod transaction;

@@ -132,7 +132,7 @@ fn undone_in(simulation: Simulation) -> u32 {
         equipped(simulation).check("each second charge goes back once", move |end| look.look(end));
     for crossing in 6..16 {
         let zombie = Incident::Stop { stop: Stop::PauseFor { seconds: 100_000 }, life: 1, crossing };
-        for crossing in 1..45 {
+        for crossing in 1..75 {
             let death = Incident::Stop { stop: Stop::Kill, life: 2, crossing };
             let replay = simulation.replay(&Schedule::new([zombie, death]));
             assert!(replay.violations.is_empty(), "{}\n{:?}", replay.timeline(), replay.violations);

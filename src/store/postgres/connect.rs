@@ -168,6 +168,25 @@ impl Connector {
         sql
     }
 
+    /// A pooler that gives each transaction another connection would leave our settings on connections of other clients, and
+    /// run our statements where they are not set: in another schema, without time limits. Asked before anything is set.
+    ///
+    /// A host that cannot be reached is left to [`connect`](Self::connect), which says so. A distributed server has no
+    /// processes to tell apart.
+    pub(super) async fn refuse_transaction_pooling(&self) -> Result<(), StoreError> {
+        if self.options.distributed {
+            return Ok(());
+        }
+        for host in &self.hosts {
+            match within(self.options.connect_timeout, is_shared(host)).await {
+                Some(Ok(true)) => return Err(OpenError::TransactionPooling { path: self.place() }.into()),
+                Some(Ok(false)) => return Ok(()),
+                Some(Err(_)) | None => {}
+            }
+        }
+        Ok(())
+    }
+
     /// A commit that is answered before it is on disk may be lost, and with it a `started`: a silent duplicate.
     fn refuse_weak(&self, row: &PgRow) -> Result<(), StoreError> {
         let found: String = row.try_get_unchecked(1).map_err(|e| failure(&e))?;
@@ -193,6 +212,31 @@ impl Connector {
         }
         Ok(())
     }
+}
+
+/// Two connections that are open at once have two server processes, and each keeps its own. Under a pooler that shares them
+/// one has the process of the other, or has another one in its next transaction. Several looks, for other clients of the
+/// pooler may come in between.
+async fn is_shared(host: &PgConnectOptions) -> Result<bool, sqlx::Error> {
+    const LOOKS: u32 = 3;
+    let (mut one, mut other) = (host.connect().await?, host.connect().await?);
+    let mine = process(&mut one, "").await?;
+    let mut shared = false;
+    for _ in 0..LOOKS {
+        shared |= process(&mut one, "").await? != mine;
+        let held = process(&mut other, "BEGIN; ").await?;
+        // Not asked again if it is shared: the pool may have no other connection, and would let it wait for this one.
+        shared = shared || held == mine || process(&mut one, "").await? != mine;
+        sqlx::raw_sql("ROLLBACK").execute(&mut other).await?;
+    }
+    one.close().await?;
+    other.close().await?;
+    Ok(shared)
+}
+
+async fn process(connection: &mut PgConnection, before: &str) -> Result<i32, sqlx::Error> {
+    let sql = format!("{before}SELECT pg_backend_pid()");
+    sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(connection).await?.try_get_unchecked(0)
 }
 
 /// A schema's name stands in SQL text: it must be a plain identifier.

@@ -169,6 +169,7 @@ pub(super) async fn prepare(
     purpose: Purpose,
     opening: Opening,
 ) -> Result<PgConnection, StoreError> {
+    connector.refuse_transaction_pooling().await?;
     let mut connection = connector.connect(purpose).await.map_err(|error| match error {
         StoreError::Unreachable { detail } => {
             OpenError::Unreachable { path: connector.place(), detail }.into()

@@ -17,7 +17,7 @@ use super::case_notice::classes::{Class, operation, reference};
 use super::case_notice::provider::Behaviour;
 use super::process::{Process, Program, World};
 use super::role::{Message, Role, TENANT};
-use super::worker::{Ledger, Shift, case};
+use super::worker::{self, Ledger, Shift, case};
 
 /// Each request has its effect so much later, also when its sender has died meanwhile.
 const LATE: Duration = Duration::from_millis(60);
@@ -157,19 +157,19 @@ pub async fn at_work(
     let mut deaths = Deaths::new();
     let mut posts = Vec::new();
     let from = SystemClock.now();
+    let shift = |cases| Shift {
+        ledger: ledger.clone(),
+        provider: world.url.clone(),
+        cases,
+        from,
+        lasting: plan.storm,
+        stop: None,
+        lease: plan.lease,
+        settle: plan.settle,
+    };
+    let cases = |first: usize, step| (first..plan.runs).step_by(step).map(|n| format!("case-{n}")).collect();
     for number in 0..plan.workers {
-        let cases = (number..plan.runs).step_by(plan.workers).map(|n| format!("case-{n}")).collect();
-        let (ledger, provider) = (ledger.clone(), world.url.clone());
-        let shift = Shift {
-            ledger,
-            provider,
-            cases,
-            from,
-            lasting: plan.storm,
-            stop: None,
-            lease: plan.lease,
-            settle: plan.settle,
-        };
+        let shift = shift(cases(number, plan.workers));
         posts.push(Post::fill(program, shift)?);
     }
     happens(&mut posts, &mut tally, &mut deaths, &world).await?;
@@ -178,6 +178,9 @@ pub async fn at_work(
     for post in posts {
         post.process.signal(Signal::TERM)?;
         post.process.death().await?;
+    }
+    if plan.faults {
+        worker::audit(&shift(cases(0, 1))).await?;
     }
     count(&*ledger.open().await?, &world, &mut tally, &deaths).await?;
     Ok(tally)
@@ -323,6 +326,6 @@ impl Tally {
         self.found += usize::from(sent > 0);
         self.duplicated += usize::from(sent > 1);
         self.silent_duplicates += usize::from(sent > 1 && !asked && !marked);
-        self.silent_losses += usize::from(sent == 0 && succeeded);
+        self.silent_losses += usize::from(sent == 0 && succeeded && !asked);
     }
 }

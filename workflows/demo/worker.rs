@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use counterfoil::Engine;
 use counterfoil::clock::{Clock as _, SystemClock, Timestamp};
 use counterfoil::flow::{EngineBuilder, RunError};
 use counterfoil::sim::{CrashPoint, Watch};
@@ -13,6 +12,7 @@ use counterfoil::store::Store;
 #[cfg(feature = "postgres")]
 use counterfoil::store::postgres::{Options, Postgres};
 use counterfoil::store::sqlite::Sqlite;
+use counterfoil::{Engine, Tenant};
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use rustix::process::{Signal, getpid, kill_process};
@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failed;
 use super::case_notice::Case;
-use super::case_notice::classes::{SendLookup, case_notice_by};
+use super::case_notice::classes::{SendLookup, case_notice_by, operation};
 use super::case_notice::client::{Http, Place, Provider};
 use super::role::{Message, TENANT, say};
 
@@ -132,6 +132,23 @@ impl Watch for StopAt {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+/// Looks up once more what the workers have recorded as done, until every question that follows is open.
+pub async fn audit(shift: &Shift) -> Result<(), Failed> {
+    let provider = Provider::new(Place::Http(Http::new(&shift.provider)?), shift.settle);
+    let engine = engine(shift, Provider { patience: shift.settle, ..provider }).start().await?;
+    let (executor, tenant) = (engine.executor(), Tenant::new(TENANT)?);
+    executor.audit(&tenant, Timestamp::MIN).await?;
+    for id in &shift.cases {
+        // What is missing is looked up a second time, one settle time later, before a person is asked.
+        let key = operation(&case(id))?;
+        while executor.next_look(&tenant, &key).await?.is_some_and(|look| look.missed) {
+            SystemClock.sleep(Duration::from_millis(50)).await;
+        }
+    }
+    engine.shutdown(Duration::from_secs(3)).await;
+    Ok(())
 }
 
 pub async fn work(shift: &Shift) -> Result<i32, Failed> {

@@ -8,7 +8,7 @@ use counterfoil::tool::lookup::{Queried, Rows, Seen};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use futures_util::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{FromRow, PgPool, Pool, Postgres, Sqlite, SqlitePool};
+use sqlx::{Connection as _, FromRow, PgConnection, PgPool, Pool, Postgres, Sqlite, SqlitePool};
 
 use crate::lookup_world::{Cut, Faults, Sent};
 use crate::own_server::Server;
@@ -90,12 +90,15 @@ async fn sqlite(folder: &tempfile::TempDir) -> SqlitePool {
     pool
 }
 
+fn options(schema: &Schema) -> PgConnectOptions {
+    let options: PgConnectOptions = crate::postgres::url().parse().unwrap();
+    options.options([("search_path", schema.name())])
+}
+
 /// In a schema of its own: the schema itself is made by a store that is opened in it.
 async fn postgres(schema: &Schema) -> PgPool {
     drop(schema.open().await);
-    let options: PgConnectOptions = crate::postgres::url().parse().unwrap();
-    let options = options.options([("search_path", schema.name())]);
-    let pool = PgPoolOptions::new().max_connections(2).connect_with(options).await.unwrap();
+    let pool = PgPoolOptions::new().max_connections(2).connect_with(options(schema)).await.unwrap();
     sqlx::query(TABLE).execute(&pool).await.unwrap();
     pool
 }
@@ -138,7 +141,9 @@ async fn a_row_in_postgres_is_found_or_made_once_more() {
         let (outcome, had_to) = faults.outcome(book).await;
         let answer = outcome.answer().unwrap_or_else(|| panic!("{outcome:?}"));
         assert_eq!((faults.sends(), had_to, answer.basis), (sends, settled, basis), "{cut:?}");
-        let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM payment").fetch_one(&pool).await.unwrap();
+        // Not through the pool: a connection that the tool has opened ended with the runtime of its process.
+        let mut own = PgConnection::connect_with(&options(&schema)).await.unwrap();
+        let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM payment").fetch_one(&mut own).await.unwrap();
         assert_eq!(rows, 1, "{cut:?}");
     }
 }

@@ -136,8 +136,9 @@ impl Watch for StopAt {
 
 /// Looks up once more what the workers have recorded as done, until every question that follows is open.
 pub async fn audit(shift: &Shift) -> Result<(), Failed> {
-    let provider = Provider::new(Place::Http(Http::new(&shift.provider)?), shift.settle);
-    let engine = engine(shift, Provider { patience: shift.settle, ..provider }).start().await?;
+    let mut provider = Provider::new(Place::Http(Http::new(&shift.provider)?), shift.settle);
+    provider.patience = shift.settle;
+    let engine = engine(shift, provider).start().await?;
     let (executor, tenant) = (engine.executor(), Tenant::new(TENANT)?);
     executor.audit(&tenant, Timestamp::MIN).await?;
     for id in &shift.cases {

@@ -38,6 +38,7 @@ impl Contract {
 // An unknown field is refused: a misspelt fault would let a test pass for the wrong reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools, reason = "each is one independent fault")]
 pub struct Behaviour {
     // The class.
     pub contract: Contract,

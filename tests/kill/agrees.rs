@@ -80,14 +80,7 @@ fn crashes_of_recovery(class: Class, first: &str, kill: Kill, recovery: &[CrashP
     let tried = seconds.filter(|(second, _)| is_tried(class, *second));
     let crash = |(second, then): (usize, Kill)| {
         let scenario = Scenario::Crash(vec![kill, then]);
-        let (mut case, _) = case(class, &format!("{first} kill@2.{second}"), scenario);
-        if recovery[..second].contains(&CrashPoint::AfterConfirming) {
-            // A confirming lookup that was cut off is made again in a minute: so long no real process is waited for.
-            let crossed = &mut case.simulated.crossed;
-            let confirming = crossed.iter().position(|point| *point == CrashPoint::BeforeConfirming);
-            crossed.truncate(confirming.unwrap_or(crossed.len()));
-        }
-        case
+        case(class, &format!("{first} kill@2.{second}"), scenario).0
     };
     tried.map(crash).collect()
 }
@@ -142,7 +135,12 @@ fn comparable(crossed: impl Iterator<Item = CrashPoint>) -> Vec<CrashPoint> {
         CrashPoint::BeforeRunStart => is_begun,
         _ => true,
     };
-    crossed.into_iter().filter(must_be_equal).collect()
+    until_confirming(crossed).into_iter().filter(must_be_equal).collect()
+}
+
+/// Without the confirming lookups. The simulated ones go on to the horizon: for so long no real process is waited for.
+fn until_confirming(crossed: Vec<CrashPoint>) -> Vec<CrashPoint> {
+    crossed.into_iter().take_while(|point| *point != CrashPoint::BeforeConfirming).collect()
 }
 
 fn simulated(class: Class, schedule: &Schedule) -> (Outcome, Vec<CrashPoint>) {
@@ -156,7 +154,7 @@ fn simulated(class: Class, schedule: &Schedule) -> (Outcome, Vec<CrashPoint>) {
     assert_eq!(replay.violations, [], "{}: {schedule}\n{}", class.name(), replay.timeline());
     let outcome = seen.borrow_mut().take().expect("it was looked at");
     let crossed = last_life(&replay);
-    (Outcome { crossed: comparable(crossed.iter().copied()), ..outcome }, crossed)
+    (Outcome { crossed: comparable(crossed.iter().copied()), ..outcome }, until_confirming(crossed))
 }
 
 fn outcome(end: &End<'_>) -> Outcome {

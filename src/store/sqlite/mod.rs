@@ -50,6 +50,7 @@ use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 pub use super::transaction::TransactionError;
+#[cfg(all(feature = "cli", feature = "postgres"))]
 pub(crate) use named::file_named;
 pub use open::Options;
 pub(crate) use outbox::add_event;

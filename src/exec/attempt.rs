@@ -3,18 +3,18 @@
 use std::future::{Future as _, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 
 use super::agenda::NoteWhenDropped;
 use super::approval::approved;
 use super::core::{Core, admitted, failed, refused};
 use super::late::{self, LookWhenDropped};
 use super::needs::{needs, withheld};
+use super::noting::Note;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
 use super::throttle::Pass;
@@ -25,8 +25,8 @@ use crate::ledger::{
     RetryDecision, State, apply,
 };
 use crate::payload::Payload;
-use crate::store::{Document, Escalation, Held, Refusal, Store as _, StoreError, Ticket, Verdict};
-use crate::tool::{Call, Done, Noting, ToolError};
+use crate::store::{Document, Escalation, Held, Refusal, Store as _, Ticket, Verdict};
+use crate::tool::{Done, ToolError};
 
 /// The right to touch the world once. Made only when a `started` record is durable, and taken by value.
 #[must_use]
@@ -268,7 +268,7 @@ async fn send(
 ) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
     let timeout = op.tool.spec().retry.attempt_timeout;
     let until = needed.map_or(now.after(timeout), |(at, _)| at.min(now.after(timeout)));
-    let note = Arc::new(Note { core: core.clone(), lane: op.lane, until, record: Mutex::new(record) });
+    let note = Note::of(core, op, record, until);
     let call = note.call(core, op);
     tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
     let result = {
@@ -414,10 +414,8 @@ pub(super) fn seal(
         basis: record.basis,
         record: record.id,
     };
-    let is_taken_over = late::is_taken_over(core, &record);
     let mut change = core.change(op.lane).record(record);
-    change.contract = Some(contract.class);
-    change.taken_over = is_taken_over.then_some(evidence);
+    let is_taken_over = late::compare(core, &mut change, contract.class, evidence);
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.escalations.extend(duplicated);
     change.look = look;
@@ -452,7 +450,7 @@ pub(super) async fn fail(
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let record = Box::new(record);
     let mut change = core.change(op.lane).record(record.clone());
-    late::compare(core, &mut change, spec.contract.class);
+    late::compare(core, &mut change, spec.contract.class, Box::default());
     admitted(&op.key, core.group.commit_one(change).await)?;
     Ok(Ended::Failed(record))
 }
@@ -460,71 +458,4 @@ pub(super) async fn fail(
 pub(super) fn illegal(op: &Operation, error: &Illegal) -> ExecError {
     tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "the record has changed");
     refused(&op.key, if error.fenced { Refusal::Fenced } else { Refusal::Stale })
-}
-
-/// The record of an attempt under way, which the tool may add an external reference to.
-struct Note {
-    core: Arc<Core>,
-    lane: Option<crate::store::Lane>,
-    /// When the attempt is cut off.
-    until: Timestamp,
-    record: Mutex<Box<Record>>,
-}
-
-impl Note {
-    fn call(self: &Arc<Self>, core: &Core, op: &Operation) -> Call {
-        let noting: Box<dyn Noting> = Box::new(self.clone());
-        call(core, op, &self.record.lock().unwrap_or_else(PoisonError::into_inner), Some(noting))
-    }
-
-    fn take(&self) -> Box<Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Noting for Arc<Note> {
-    fn use_until(&self) -> Timestamp {
-        self.core.lease_until().map_or(self.until, |lease| lease.min(self.until))
-    }
-
-    fn time_left(&self) -> Duration {
-        self.core.now().until(self.use_until())
-    }
-
-    fn note(&self, external_ref: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async move {
-            let (ticket, next) = {
-                let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-                let event = Event::Note { external_ref };
-                let Ok(next) = apply(&record, event, self.core.fence, self.core.now()).map(Box::new) else {
-                    return Ok(()); // no longer started: there is nothing to note it on
-                };
-                let change = self.core.change(self.lane).record(next.clone());
-                // Queued before the lock is released, so that the seal comes behind it.
-                let ticket = self.core.group.submit(change);
-                record.clone_from(&next);
-                (ticket, next)
-            };
-            match ticket.durable().await? {
-                Verdict::Admitted => Ok(()),
-                Verdict::Refused(refusal) => {
-                    Err(StoreError::Io { detail: format!("{}: not noted, {refusal}", next.key) })
-                }
-            }
-        })
-    }
-}
-
-/// What a tool is told.
-pub(super) fn call(core: &Core, op: &Operation, record: &Record, noting: Option<Box<dyn Noting>>) -> Call {
-    Call {
-        tenant: op.tenant.clone(),
-        operation_key: op.key.clone(),
-        namespace: core.namespace.clone(),
-        key_max_len: op.tool.spec().contract.key_max_len,
-        wire_key: OnceLock::new(),
-        attempt: record.attempts,
-        external_ref: record.external_ref.clone(),
-        noting,
-    }
 }

@@ -228,11 +228,8 @@ pub(crate) async fn answer(
                 .map_err(|_| unanswerable("it has been answered meanwhile"))?;
             let tool = core.registry.find(record.operation.as_str());
             change = change.record(record);
-            late::compare(
-                core,
-                &mut change,
-                tool.map_or(ContractClass::Blind, |tool| tool.spec().contract.class),
-            );
+            let class = tool.map_or(ContractClass::Blind, |tool| tool.spec().contract.class);
+            late::compare(core, &mut change, class, Box::default());
         }
         // Somebody has undone it, or the rest of it, by hand.
         (EscalationKind::Orphaned | EscalationKind::Compensation, Some(record))

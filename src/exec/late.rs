@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::core::{Core, admitted, failed};
 use super::outcome::ExecError;
 use super::{escalate, undo};
-use crate::id::{EscalationId, Ids};
+use crate::id::{EscalationId, Fence, Ids};
 use crate::ledger::{ContractClass, Record, State};
 use crate::store::{Change, Escalation, FIRST_LATE_QUESTION, Refusal, Store as _, StoreError, Verdict};
 
@@ -16,15 +16,22 @@ use crate::store::{Change, Escalation, FIRST_LATE_QUESTION, Refusal, Store as _,
 const PAGE: u32 = 1000;
 
 /// Another worker began the operation: it may have been answered late.
-pub(super) fn is_taken_over(core: &Core, record: &Record) -> bool {
+fn is_taken_over(core: &Core, record: &Record) -> bool {
     Ids::giver(record.id.0) != core.fence
 }
 
-/// Has the store compare what fenced workers learned with a record that the change seals as one that did not happen.
-pub(super) fn compare(core: &Core, change: &mut Change, contract: ContractClass) {
+/// Has the store compare what fenced workers learned with the record that the change seals, except for the late answers on
+/// which the seal rests. Returns whether it does: only of a record that was taken over.
+pub(super) fn compare(
+    core: &Core,
+    change: &mut Change,
+    contract: ContractClass,
+    rests_on: Box<[(Fence, u32)]>,
+) -> bool {
+    let taken_over = change.record.as_ref().is_some_and(|record| is_taken_over(core, record));
     change.contract = Some(contract);
-    change.taken_over =
-        change.record.as_ref().filter(|record| is_taken_over(core, record)).map(|_| Box::default());
+    change.taken_over = taken_over.then_some(rests_on);
+    taken_over
 }
 
 /// Has the questions looked at once the seal of a record that was taken over is durable: the store may have opened one.

@@ -18,6 +18,7 @@ mod late;
 mod lease;
 mod looks;
 mod needs;
+mod noting;
 mod operation;
 mod orphans;
 pub mod outbox;
@@ -80,7 +81,7 @@ use crate::id::{EscalationId, Tenant};
 use crate::ledger::{Basis, Decision, Key, Look, OperationKey, Record, RecordedFailure, State};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Retired, Store as _, Ticket};
-use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical, stable_key};
+use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
 const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -146,10 +147,7 @@ impl Executor {
             self.core.registry.find(&tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.clone() })?;
         let input = Payload::of(&input)?.within(&self.core.limits)?;
         let prepared = self.core.registry.untyped(unprepared, &input)?;
-        let key = match key {
-            Some(key) => key,
-            None => stable_key(&*prepared)?.ok_or(ExecError::NoKey { tool })?,
-        };
+        let key = given_or_stable(key, &*prepared)?.ok_or(ExecError::NoKey { tool })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
         let asker = Asker { owner, approval, ..Asker::default() };
         let op = Operation::prepare(&self.core, &tenant, prepared, &key, asker).await?;

@@ -10,9 +10,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 
 use super::LONG_WAIT;
-use super::attempt::{Ambiguous, Known, Permit, again, call, health, seal};
+use super::attempt::{Ambiguous, Known, Permit, again, health, seal};
 use super::core::{Core, failed};
 use super::escalate;
+use super::noting::call;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
 use super::throttle::{Pass, Turn};

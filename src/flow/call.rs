@@ -19,7 +19,7 @@ use crate::exec::{
 use crate::ledger::{Approval, Key, KeyError, OperationKey, Owner, Record, State, escaped};
 use crate::payload::Stored;
 use crate::store::{EscalationKind, Store as _};
-use crate::tool::{NeedsApproval, Prepared, Tool, effect, stable_key};
+use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
 
 /// The call has no approval (yet).
 #[derive(Debug)]
@@ -83,10 +83,7 @@ impl<T: Tool, A> ToolCall<T, A> {
             let Some(tool) = ctx.live.engine.core.registry.typed::<T>(input) else {
                 return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
             };
-            let key = match key {
-                Some(key) => Some(key),
-                None => stable_key(&*tool).map_err(|error| misuse(error.to_string()))?,
-            };
+            let key = given_or_stable(key, &*tool).map_err(|error| misuse(error.to_string()))?;
             let answer = call(&ctx, tool, key, id, approval).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })

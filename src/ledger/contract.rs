@@ -137,8 +137,8 @@ impl Contract {
     /// Kept back from a key's window, for clocks that differ and requests that dawdle.
     pub const WINDOW_MARGIN: Duration = Duration::from_mins(1);
 
-    /// The class with careful defaults: a settle time of 60 s or an attempt's timeout, whichever is longer, keys of 64 characters remembered for ever, a strong
-    /// lookup where the class cannot do without one and none elsewhere.
+    /// The class with careful defaults: a settle time of 60 s or an attempt's timeout, whichever is longer, keys of 64
+    /// characters remembered for ever, a strong lookup where the class cannot do without one and none elsewhere.
     pub const fn new(class: ContractClass) -> Self {
         Self {
             class,

@@ -188,15 +188,13 @@ impl<'a> Machine<'a> {
     /// The serving process was stopped.
     fn stopped(&mut self, stop: Stop) {
         let Some(process) = self.lives.last().map(|life| life.process.clone()) else { return };
-        match stop {
-            Stop::Pause | Stop::PauseFor { .. } => {
-                self.pauses(&process, stop.pause().unwrap_or_default());
-            }
-            Stop::Kill => {
+        match stop.pause() {
+            Some(pause) => self.pauses(&process, pause),
+            None if stop == Stop::Kill => {
                 self.disk.outlives(process.life, true);
                 self.lives.pop();
             }
-            Stop::Crash => {
+            None => {
                 for life in &self.lives {
                     self.disk.outlives(life.process.life, false);
                 }

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 
 use super::crash::cross;
 use super::schedule::Fault;
-use super::wire::{LATE, TOO_LATE, WAY};
+use super::wire::WAY;
 use super::world::World;
 use super::{CrashPoint, Watch};
 use crate::clock::Clock as _;
@@ -80,12 +80,7 @@ impl Sink for Listener {
             Some(Fault::Unauthorized | Fault::FailsBefore | Fault::RequestLost) => return Err(reset()),
             Some(late @ (Fault::Late | Fault::TooLate | Fault::Landing(_))) => {
                 let (listener, batch) = (self.clone(), batch.to_vec());
-                let late = match late {
-                    Fault::Late => LATE,
-                    Fault::Landing(seconds) => Duration::from_secs(seconds.into()),
-                    _ => TOO_LATE,
-                };
-                clock.later(late, move || listener.hears(&batch));
+                clock.later(late.dawdles().unwrap_or(WAY), move || listener.hears(&batch));
                 return Err(reset());
             }
             Some(Fault::Doubled | Fault::Twice) => self.hears(batch),

@@ -17,11 +17,23 @@ use crate::tool::{Call, Done, ToolError};
 /// How long a request takes to arrive, and its answer to come back.
 pub(super) const WAY: Duration = Duration::from_millis(10);
 /// A request that dawdles: longer than any patience, shorter than the settle time.
-pub(super) const LATE: Duration = Duration::from_secs(40);
+const LATE: Duration = Duration::from_secs(40);
 /// A request that dawdles beyond the settle time.
-pub(super) const TOO_LATE: Duration = Duration::from_secs(100);
+const TOO_LATE: Duration = Duration::from_secs(100);
 /// A proxy sends a second copy this much later.
 const COPY: Duration = Duration::from_secs(1);
+
+impl Fault {
+    /// How long a request with this fault takes to arrive; none if it arrives in time, or never.
+    pub(super) fn dawdles(self) -> Option<Duration> {
+        match self {
+            Self::Late => Some(LATE),
+            Self::TooLate => Some(TOO_LATE),
+            Self::Landing(seconds) => Some(Duration::from_secs(seconds.into())),
+            _ => None,
+        }
+    }
+}
 
 /// A request that has arrived: what a model of a provider goes by.
 #[derive(Debug)]
@@ -126,13 +138,10 @@ impl World {
             clock.sleep(WAY).await;
             return Err(error);
         }
-        let way = match fault {
-            Some(Fault::Late) => LATE,
+        let way = match fault.and_then(Fault::dawdles) {
             // The time counts from when its sender was taken for dead.
-            Some(Fault::TooLate) if self.is_zombie() => TOO_LATE.saturating_sub(PAUSE),
-            Some(Fault::TooLate) => TOO_LATE,
-            Some(Fault::Landing(seconds)) => Duration::from_secs(seconds.into()),
-            _ => WAY,
+            Some(late) if fault == Some(Fault::TooLate) && self.is_zombie() => late.saturating_sub(PAUSE),
+            late => late.unwrap_or(WAY),
         };
         let request = Request::of(self, call);
         let provider: Arc<dyn Fn() -> Answer<T> + Send + Sync> = Arc::new(move || provider(&request));

@@ -29,7 +29,7 @@ pub(crate) use dynamic::Once;
 pub use error::{Done, ToolError};
 pub use guarantee::Guarantee;
 pub use prepared::UnstableKey;
-pub(crate) use prepared::{Prepared, Typed, canonical, stable_key};
+pub(crate) use prepared::{Prepared, Typed, canonical, given_or_stable, stable_key};
 #[cfg(feature = "agent")]
 pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};

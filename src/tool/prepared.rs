@@ -39,6 +39,11 @@ pub struct UnstableKey {
     pub second: String,
 }
 
+/// The key that the caller gave, or else the tool's own.
+pub(crate) fn given_or_stable(given: Option<Key>, tool: &dyn Prepared) -> Result<Option<Key>, UnstableKey> {
+    given.map_or_else(|| stable_key(tool), |key| Ok(Some(key)))
+}
+
 /// The tool's own key for its input, computed twice. A key that holds a random number or a time is a new key in each life
 /// of the process, and each would be a new effect: it is refused before anything is recorded.
 pub(crate) fn stable_key(tool: &dyn Prepared) -> Result<Option<Key>, UnstableKey> {

@@ -138,15 +138,9 @@ pub(super) async fn unknown_workflow(
     after: EscalationId,
     limit: u32,
 ) -> Result<Vec<Escalation>, StoreError> {
-    let page = |after: i64| {
-        sqlx::query(
-            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
-             WHERE kind = 7 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2",
-        )
-        .bind(after)
-        .bind(i64::from(limit))
-    };
-    next_sound(pool, after.0, page, read).await
+    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+               WHERE kind = 7 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
+    open_of_all(pool, sql, after, limit).await
 }
 
 pub(super) async fn duplicated(
@@ -154,15 +148,19 @@ pub(super) async fn duplicated(
     after: EscalationId,
     limit: u32,
 ) -> Result<Vec<Escalation>, StoreError> {
-    let page = |after: i64| {
-        sqlx::query(
-            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
-             WHERE kind = 2 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2",
-        )
-        .bind(after)
-        .bind(i64::from(limit))
-    };
-    next_sound(pool, after.0, page, read).await
+    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+               WHERE kind = 2 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
+    open_of_all(pool, sql, after, limit).await
+}
+
+/// Open questions of one kind and of all tenants. The kind stands in the statement, as it stands in the kind's partial index.
+async fn open_of_all(
+    pool: &Pool,
+    sql: &'static str,
+    after: EscalationId,
+    limit: u32,
+) -> Result<Vec<Escalation>, StoreError> {
+    next_sound(pool, after.0, |after: i64| sqlx::query(sql).bind(after).bind(i64::from(limit)), read).await
 }
 
 /// Opens what follows from late answers, once all else of the change is written. A question that is there stands.

@@ -126,15 +126,9 @@ pub(super) async fn unknown_workflow(
     after: EscalationId,
     limit: u32,
 ) -> Result<Vec<Escalation>, StoreError> {
-    let page = |after: i64| {
-        sqlx::query(
-            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
-             WHERE kind = 7 AND answer IS NULL AND id > ? ORDER BY id LIMIT ?",
-        )
-        .bind(after)
-        .bind(limit)
-    };
-    next_sound(pool, after.0, page, read).await
+    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+               WHERE kind = 7 AND answer IS NULL AND id > ? ORDER BY id LIMIT ?";
+    open_of_all(pool, sql, after, limit).await
 }
 
 pub(super) async fn duplicated(
@@ -142,15 +136,19 @@ pub(super) async fn duplicated(
     after: EscalationId,
     limit: u32,
 ) -> Result<Vec<Escalation>, StoreError> {
-    let page = |after: i64| {
-        sqlx::query(
-            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
-             WHERE kind = 2 AND answer IS NULL AND id > ? ORDER BY id LIMIT ?",
-        )
-        .bind(after)
-        .bind(limit)
-    };
-    next_sound(pool, after.0, page, read).await
+    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+               WHERE kind = 2 AND answer IS NULL AND id > ? ORDER BY id LIMIT ?";
+    open_of_all(pool, sql, after, limit).await
+}
+
+/// Open questions of one kind and of all tenants. The kind stands in the statement, as it stands in the kind's partial index.
+async fn open_of_all(
+    pool: &SqlitePool,
+    sql: &'static str,
+    after: EscalationId,
+    limit: u32,
+) -> Result<Vec<Escalation>, StoreError> {
+    next_sound(pool, after.0, |after: i64| sqlx::query(sql).bind(after).bind(limit), read).await
 }
 
 /// Opens what follows from late answers, once all else of the change is written. A question that is there stands.

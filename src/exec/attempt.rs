@@ -71,16 +71,31 @@ impl Ambiguous {
     }
 }
 
-/// Makes the first `started` record durable. `None` if somebody else was first.
+/// What became of the intent to call.
+pub(super) enum Begun {
+    /// It is durable.
+    Durable(Permit),
+    /// Somebody else was first.
+    Exists,
+    /// The run's activation has ended: nothing is recorded.
+    TooLate,
+}
+
+/// Makes the first `started` record durable.
 ///
 /// # Crash
 /// Before: nothing happened. After: the call is ambiguous, until it is sealed.
-pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Option<Permit>, ExecError> {
+pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Begun, ExecError> {
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
+    // Nothing waits between this and the queue. So the record is queued ahead of the end of its run, whose row then says that
+    // a call may outlive it, or not at all: a record that comes later would be found by nobody after a crash.
+    if op.is_over() {
+        return Ok(Begun::TooLate);
+    }
     let (record, ticket) = first(core, op, used);
     let permit = Permit { key_since: record.created_at, record, unsettled: None, pass };
-    permit.durable(op, ticket).await
+    Ok(permit.durable(op, ticket).await?.map_or(Begun::Exists, Begun::Durable))
 }
 
 /// Records that nothing was sent, and until when it waits if it does. Whether nothing was recorded of it before.

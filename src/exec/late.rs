@@ -7,9 +7,9 @@ use tokio::sync::Notify;
 
 use super::core::{Core, admitted, failed};
 use super::outcome::ExecError;
-use super::{escalate, undo};
+use super::{escalate, looks, orphans, undo};
 use crate::id::{EscalationId, Fence, Ids};
-use crate::ledger::{ContractClass, Record, State};
+use crate::ledger::{ContractClass, Record, State, is_second_effect};
 use crate::store::{Change, Escalation, FIRST_LATE_QUESTION, Refusal, Store as _, StoreError, Verdict};
 
 /// So many questions are read at once.
@@ -78,7 +78,7 @@ async fn take_up(core: &Arc<Core>) -> Result<(), StoreError> {
             let core = core.clone();
             core.tracker.clone().spawn(async move {
                 let id = question.id;
-                if let Err(error) = undo_if_possible(&core, question).await {
+                if let Err(error) = answer_if_possible(&core, question).await {
                     tracing::error!(question = %id, %error, "a second effect is not undone, its question stays open");
                 }
             });
@@ -86,21 +86,39 @@ async fn take_up(core: &Arc<Core>) -> Result<(), StoreError> {
     }
 }
 
-/// Undoes the effect that a question is about, if its tool undoes what is beyond the first, and answers the question.
+/// Finds out whether the effect that a question is about is the record's own, or undoes it if its tool undoes what is beyond the
+/// first. Either answers the question.
 ///
 /// # Crash
 /// The undoing has a record under the effect's id: whoever comes back finds out what became of it.
-async fn undo_if_possible(core: &Arc<Core>, question: Escalation) -> Result<(), ExecError> {
+async fn answer_if_possible(core: &Arc<Core>, question: Escalation) -> Result<(), ExecError> {
     let tenant = &question.tenant;
     let read = |source| ExecError::Store { key: question.id.to_string(), source };
     let Some(id) = question.record else { return Ok(()) };
-    let Some(record) = core.group.record_at(tenant, id).await.map_err(read)? else { return Ok(()) };
+    let Some(mut record) = core.group.record_at(tenant, id).await.map_err(read)? else { return Ok(()) };
+    if record.awaited_by().is_some() {
+        if core.is_anothers(record.fence).await.map_err(read)? {
+            return Ok(()); // that worker looks at the question as well
+        }
+        // Its run is over, or the store would not have asked: nobody else reads the answer.
+        orphans::take_up(core, &record).await?;
+        match core.group.record_at(tenant, id).await.map_err(read)? {
+            Some(settled) => record = settled,
+            None => return Ok(()),
+        }
+    }
     let evidence =
         core.group.record_evidence(tenant, id).await.map_err(|source| failed(&record.key, source))?;
-    let late = evidence.into_iter().find(|late| late.question_id() == question.id);
+    let Some(late) = evidence.into_iter().find(|late| late.question_id() == question.id) else {
+        return Ok(());
+    };
+    if is_own(core, &record, late.external_ref.as_deref()) {
+        let answered = escalate::settled(core, question, serde_json::json!({ "kept": late.external_ref }));
+        return close(core, &record, answered).await;
+    }
     // Without an id of its own it cannot be told from the effect that is kept.
     let is_surplus = |id: &String| record.external_ref.as_ref().is_some_and(|kept| kept != id);
-    let Some(surplus) = late.and_then(|late| late.external_ref).filter(is_surplus) else { return Ok(()) };
+    let Some(surplus) = late.external_ref.filter(is_surplus) else { return Ok(()) };
     let happened = matches!(record.state, State::Committed { .. } | State::Compensated { .. });
     if !happened || !undo::undoes_surplus(core, &record) {
         return Ok(());
@@ -109,6 +127,16 @@ async fn undo_if_possible(core: &Arc<Core>, question: Escalation) -> Result<(), 
         return Ok(());
     }
     let answered = escalate::settled(core, question, serde_json::json!({ "undone": [surplus] }));
+    close(core, &record, answered).await
+}
+
+/// The record has been settled by this late answer: it tells of no other effect.
+fn is_own(core: &Core, record: &Record, external_ref: Option<&str>) -> bool {
+    let contract = looks::contract_of(core, record).class;
+    matches!(record.state, State::Committed { .. }) && !is_second_effect(record, external_ref, contract)
+}
+
+async fn close(core: &Core, record: &Record, answered: Escalation) -> Result<(), ExecError> {
     match core.group.commit_one(core.change(None).escalation(answered)).await {
         Ok(Verdict::Refused(Refusal::Stale)) => Ok(()), // a person was faster
         verdict => admitted(&record.key, verdict),

@@ -104,7 +104,7 @@ async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>,
 }
 
 /// What the tool declares; the usual, if it is not registered.
-fn contract_of(core: &Core, record: &Record) -> Contract {
+pub(super) fn contract_of(core: &Core, record: &Record) -> Contract {
     let tool = core.registry.find(record.operation.as_str());
     tool.map_or_else(|| Contract::new(ContractClass::Lookup), |tool| tool.spec().contract.clone())
 }

@@ -44,7 +44,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use attempt::{Ambiguous, Ended, Permit};
+use attempt::{Ambiguous, Begun, Ended, Permit};
 use inflight::Slot;
 use reconcile::Fate;
 use shield::Shield;
@@ -465,8 +465,11 @@ impl Carrier {
             Ok(pass) => pass,
             Err(instead) => return Ok(instead),
         };
-        let permit = attempt::begin(&self.core, &self.op, pass).await?;
-        Ok(permit.map_or(Step::Changed, Step::Send)) // changed: somebody else was first
+        match attempt::begin(&self.core, &self.op, pass).await? {
+            Begun::Durable(permit) => Ok(Step::Send(permit)),
+            Begun::Exists => Ok(Step::Changed),
+            Begun::TooLate => Ok(Step::Answered(Answered::of(Outcome::InProgress))),
+        }
     }
 
     /// There is a record.
@@ -590,7 +593,7 @@ impl Carrier {
     }
 
     fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Acquire)
+        self.abandoned.load(Ordering::Acquire) || self.op.is_over()
     }
 }
 

@@ -1,5 +1,6 @@
 //! One logical tool call, ready to be carried out: key, canonical request, hash, owner.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::core::{Core, failed};
@@ -29,6 +30,8 @@ pub(crate) struct Operation {
     pub(crate) lane: Option<Lane>,
     /// The budget of its run, if it has one.
     pub(super) purse: Option<Arc<Purse>>,
+    /// Set when the activation of its run has ended.
+    over: Option<Arc<AtomicBool>>,
     /// Put together again from what is stored, because its caller is gone.
     pub(super) rebuilt: bool,
     /// Rebuilt, and its tool could not be: only evidence or a person can settle it.
@@ -45,6 +48,8 @@ pub(crate) struct Asker {
     pub(crate) lane: Option<Lane>,
     /// The budget of the run, if it has one.
     pub(crate) purse: Option<Arc<Purse>>,
+    /// Set when the activation of the run has ended: nothing is begun for it from then on.
+    pub(crate) over: Option<Arc<AtomicBool>>,
 }
 
 impl Operation {
@@ -61,10 +66,10 @@ impl Operation {
             core.canonical(tenant, |digest_key| tool.request(digest_key)).await;
         let request = request?.within(&core.limits)?;
         let hash = RequestHash::of(tool.spec().name.as_str(), &request);
-        let Asker { owner, approval, lane, purse } = asker;
+        let Asker { owner, approval, lane, purse, over } = asker;
         let (tenant, slot) = (tenant.clone(), Mutex::default());
         let (rebuilt, gone) = (false, None);
-        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, purse, rebuilt, gone, slot })
+        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, purse, over, rebuilt, gone, slot })
     }
 
     /// What a record says of it, and no more.
@@ -79,10 +84,16 @@ impl Operation {
             approval: None,
             lane: None,
             purse: None,
+            over: None,
             rebuilt: true,
             gone: None,
             slot: Mutex::default(),
         }
+    }
+
+    /// The activation that asked for it has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.as_ref().is_some_and(|over| over.load(Ordering::Acquire))
     }
 
     /// Takes the right to carry it out; it is given back when the guard goes, or when what took it is durable.

@@ -90,7 +90,8 @@ fn in_background(core: &Arc<Core>, record: Record) {
     });
 }
 
-async fn take_up(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {
+/// Finds out what became of a started call whose process is gone or whose run is over.
+pub(super) async fn take_up(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {
     match recorded(core, record).await? {
         // Somebody wanted it done: it is carried to its end, as it would have been.
         Ok(op) if record.owner.run.is_none() => {

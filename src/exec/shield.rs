@@ -35,10 +35,11 @@ where
 impl<T: Send + 'static> Future for Shield<T> {
     type Output = T;
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let Some(rest) = self.rest.as_mut() else { return Poll::Pending };
+        // Taken out while it is polled: if it panics it is gone, and the drop does not poll it once more in a task.
+        let Some(mut rest) = self.rest.take() else { return Poll::Pending };
         let polled = rest.as_mut().poll(cx);
-        if polled.is_ready() {
-            self.rest = None;
+        if polled.is_pending() {
+            self.rest = Some(rest);
         }
         polled
     }
@@ -51,5 +52,31 @@ impl<T: Send + 'static> Drop for Shield<T> {
             self.abandoned.store(true, Ordering::Release);
             self.tracker.spawn_on(rest, &runtime);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::panic::AssertUnwindSafe;
+    use std::sync::atomic::AtomicU32;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_future_that_has_panicked_is_not_polled_again() {
+        let (tracker, polls) = (TaskTracker::new(), Arc::new(AtomicU32::new(0)));
+        let counted = polls.clone();
+        let panics = poll_fn(move |_| -> Poll<()> {
+            counted.fetch_add(1, Ordering::Relaxed);
+            panic!("as told")
+        });
+        let shield = Shield::new(Box::pin(panics), tracker.clone(), Arc::default());
+        assert!(AssertUnwindSafe(shield).catch_unwind().await.is_err());
+        tracker.close();
+        tracker.wait().await;
+        assert_eq!(polls.load(Ordering::Relaxed), 1);
     }
 }

@@ -145,7 +145,8 @@ pub(super) async fn call(
     let (open, key) = identify(ctx, name.as_str(), key, id)?;
     let step = Some(open.identity.id.clone());
     let owner = Owner { run: Some(live.id), turn: ctx.turn, step, call_id: None };
-    let asker = Asker { owner, approval, lane: Some(live.lane), purse: live.purse() };
+    let over = Some(live.over.clone());
+    let asker = Asker { owner, approval, lane: Some(live.lane), purse: live.purse(), over };
     let op = Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker).await;
     let op = match op.map(Arc::new) {
         Ok(op) => op,
@@ -347,6 +348,11 @@ async fn carried_out(
                 let _waiting = open.wait(live::Wait { answer: true, ..Default::default() });
                 return std::future::pending().await; // the answer starts the run over, from its records
             }
+            // It was left to a task of its own, and had not begun.
+            Outcome::InProgress if live.has_ended() => {
+                let message = "the run ended before this call began: nothing was sent";
+                return Err(open.failed(misuse(message)));
+            }
             Outcome::InProgress => {
                 expect = Expect::Anything;
                 continue;
@@ -371,7 +377,9 @@ async fn carried_out(
                 ),
             ),
         };
-        Box::pin(live.checkpoint(&open.identity, Some(op.hash), failure.payload())).await;
+        if !live.has_ended() {
+            Box::pin(live.checkpoint(&open.identity, Some(op.hash), failure.payload())).await;
+        }
         open.close();
         return Err(failure);
     }

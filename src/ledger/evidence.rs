@@ -6,7 +6,8 @@ use super::record::{Record, State};
 /// Whether a late answer with this provider's id, from a call under this contract, proves an effect beyond the one that
 /// the record is of.
 ///
-/// A started record settles its own evidence: whoever finds out what became of the call reads it first.
+/// A started record settles its own evidence: whoever finds out what became of the call reads it first. Where the run of that
+/// record is over, nobody may do so; the store asks about each late answer to it.
 ///
 /// Two ids tell two effects apart. Where one is missing, sends that collide at the provider have had one effect, and so
 /// has an operation that was sent once; otherwise the answer is taken for a second effect. A record that says that nothing

@@ -213,6 +213,15 @@ impl Record {
         *self == Self { kept_until, ..written.clone() }
     }
 
+    /// The run that has to find out what became of a started call, unless a person is asked. A run that is over does not: its
+    /// call was dropped and not there.
+    pub(crate) const fn awaited_by(&self) -> Option<RunId> {
+        match (&self.state, self.escalation) {
+            (State::Started, None) => self.owner.run,
+            _ => None,
+        }
+    }
+
     /// The stored first result, if there is one.
     pub const fn response(&self) -> Option<&Stored> {
         match &self.state {

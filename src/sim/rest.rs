@@ -38,7 +38,8 @@ pub(super) fn at_rest(
             rest.is_over(record.owner.run)
                 && (nothing || !record.class.leaves_mark() || rest.was_decided(record))
         };
-        if record.state == State::Started && rest.open_question(record).is_none() && !dropped() {
+        let asked = rest.open_question(record).is_some() || rest.asks_what_happened_late(record.id);
+        if record.state == State::Started && !asked && !dropped() {
             violated(Rule::NothingDropped, format!("{} may have happened, and nobody asks", record.key));
         }
     }

@@ -22,15 +22,22 @@ impl Change {
         }
     }
 
-    /// The question that a late answer raises about the record, as it is once this change is written.
-    pub(super) fn late_question(&self, record: &Record, late: &Evidence) -> Option<Escalation> {
+    /// The question that a late answer raises about the record, as it is once this change is written. `is_left`: the record is
+    /// started, and its run is over.
+    pub(super) fn late_question(
+        &self,
+        record: &Record,
+        is_left: bool,
+        late: &Evidence,
+    ) -> Option<Escalation> {
         let is_compared = match (&self.evidence, &self.taken_over) {
             (Some(this), _) => (this.fence, this.attempt) == (late.fence, late.attempt),
             (None, Some(known)) => !known.contains(&(late.fence, late.attempt)),
             (None, None) => false,
         };
         let is_second = is_second_effect(record, late.external_ref.as_deref(), self.contract?);
-        (is_compared && is_second).then(|| late.question(record))
+        let is_unread = is_left && !record.class.repeatable();
+        (is_compared && (is_second || is_unread)).then(|| late.question(record))
     }
 }
 
@@ -57,6 +64,7 @@ impl Evidence {
                 )
             }
             State::Compensated { .. } => "The operation was undone. Does this effect stand?".to_owned(),
+            State::Started => "Its run is over. It had dropped the call, and a lookup did not show the effect. What about it?".to_owned(),
             state => format!("The record says `{}`. What about this effect?", state.name()),
         };
         let question = format!(

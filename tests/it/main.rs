@@ -47,6 +47,7 @@ mod flow_guarantees;
 mod flow_keys;
 mod flow_lives;
 mod flow_other_path;
+mod flow_outlives;
 mod flow_pipeline;
 mod flow_postgres;
 mod flow_replay;

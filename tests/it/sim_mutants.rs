@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::flow_outlives::spawning;
 use crate::sim::{Blind, Looks, Naive, Replays, simulation, twice};
 use crate::sim_draft::{NaiveDraft, drafting};
 use crate::sim_permit::{Gated, forgetful};
@@ -56,6 +57,8 @@ enum Mutation {
     NoAnswered,
     /// A restart takes no call over whose run has ended.
     NoCallsLeft,
+    /// The end of a run forgets the calls that are still open.
+    NoUnsettled,
     /// Runs whose time has come are not woken.
     NoTimers,
     /// What a failed run leaves behind is not told.
@@ -107,6 +110,9 @@ impl Mutant {
                 change.fence = change.fence.and(*newest);
             }
             _ => {}
+        }
+        if let Some(run) = change.run.as_mut().filter(|_| self.mutation == M::NoUnsettled) {
+            run.unsettled = false;
         }
         if let Some(record) = &mut change.record {
             self.mutate(record);
@@ -382,6 +388,7 @@ fn mutants() -> Vec<(String, Simulation, Rule)> {
         (M::NoLink, blind(M::NoLink), Rule::NothingDropped),
         (M::NoAnswered, blind(M::NoAnswered).operator(truthful), Rule::NothingDropped),
         (M::NoCallsLeft, mutated(M::NoCallsLeft, of_one(hurries)), Rule::NothingDropped),
+        (M::NoUnsettled, mutated(M::NoUnsettled, spawning()), Rule::NothingDropped),
         (M::NoTimers, mutated(M::NoTimers, Simulation::of(waits, 3)), Rule::NothingDropped),
         (
             M::OneTenantForAll,
@@ -389,6 +396,7 @@ fn mutants() -> Vec<(String, Simulation, Rule)> {
             Rule::TenantsApart,
         ),
         (M::NoLateQuestion, looks(M::NoLateQuestion), Rule::EvidenceIgnored),
+        (M::NoLateQuestion, mutated(M::NoLateQuestion, spawning()), Rule::NothingDropped),
         (M::NoConfirming, looks(M::NoConfirming), Rule::SilentDuplicate),
         (M::NoDoubt, looks(M::NoDoubt), Rule::SilentDuplicate),
         (M::NoDuplicated, looks(M::NoDuplicated), Rule::SilentDuplicate),

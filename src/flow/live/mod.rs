@@ -6,6 +6,7 @@ mod waker;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Wake as _, Waker};
 
@@ -42,6 +43,8 @@ pub(super) struct Live {
     pub(super) check: Option<Check>,
     /// Its budget, if it has one. Filled before the body is polled.
     pub(super) purse: OnceLock<Arc<Purse>>,
+    /// The activation has ended: what its calls have not begun is not begun any more.
+    pub(super) over: Arc<AtomicBool>,
     state: Mutex<State>,
 }
 
@@ -70,7 +73,9 @@ pub(super) struct State {
     pub(super) ended: bool,
     /// A step's closure is running: the context must not be used in it.
     inside: bool,
-    /// Calls that user code dropped while they were pending: they may outlive the run.
+    /// Of the open futures, those that are calls.
+    open_calls: usize,
+    /// Calls that were pending when user code dropped them or when the body ended: they may outlive the run.
     dropped_calls: usize,
     /// What was said to the run, and it has not received.
     pub(super) inbox: Inbox,
@@ -202,6 +207,7 @@ impl Live {
             base: run.base,
             check: None,
             purse: OnceLock::new(),
+            over: Arc::default(),
             state: Mutex::new(State {
                 turn_of: replay.owner(run.turn).map(|(name, id)| (name.to_owned(), id.to_owned())),
                 run,
@@ -219,6 +225,7 @@ impl Live {
                 stop: None,
                 ended: false,
                 inside: false,
+                open_calls: 0,
                 dropped_calls: 0,
                 inbox,
                 cancelled: None,
@@ -503,7 +510,7 @@ impl Live {
         self.state().stop.take()
     }
 
-    /// A call may outlive the run, because its code dropped it.
+    /// A call may outlive the run, because its code dropped it, or left it to a task of its own.
     pub(super) fn has_dropped_call(&self) -> bool {
         self.state().dropped_calls > 0
     }
@@ -548,13 +555,18 @@ impl Live {
         if waits.values().filter_map(|wait| wait.signal.as_ref()).any(|wanted| inbox.has(wanted)) {
             return false;
         }
-        state.ended = true;
+        state.end(&self.over);
         true
     }
 
-    /// From here on dropped futures leave no mark, and the context is refused.
+    /// From here on dropped futures leave no mark, and the context is refused. A call that is open may outlive the run, whether
+    /// it is dropped later or never: nothing is begun for it any more.
     pub(super) fn end(&self) {
-        self.state().ended = true;
+        self.state().end(&self.over);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.state().ended
     }
 
     /// What has been asked of the context is allowed by it.
@@ -570,6 +582,13 @@ impl Live {
 }
 
 impl State {
+    fn end(&mut self, over: &AtomicBool) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.dropped_calls += self.open_calls;
+        }
+        over.store(true, Ordering::Release);
+    }
+
     /// This instant, or one that is later than all checkpoints so far: they stay in their order when the clock is set
     /// back, and when it is too coarse.
     fn later(&mut self, now: Timestamp) -> Timestamp {

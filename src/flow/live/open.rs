@@ -62,6 +62,7 @@ impl Drop for Open {
             let mut state = self.live.state();
             state.open -= 1;
             state.busy -= 1;
+            state.open_calls -= usize::from(self.identity.kind == Kind::Call);
             if let Some(scope) = state.scope(self.identity.turn, self.live.base) {
                 scope.open -= 1;
                 let names = scope.counters.get_mut(&self.identity.kind);
@@ -124,6 +125,7 @@ impl Live {
         scope.open += 1;
         state.open += 1;
         state.busy += 1;
+        state.open_calls += usize::from(kind == Kind::Call);
         drop(state);
         let identity = Identity { turn, kind, name: name.to_owned(), id };
         Ok(Open { live: self.clone(), identity, ordinal, done: false })

@@ -5,7 +5,7 @@ use super::sample::{self, HOSTILE, Sample, answered, payload};
 use crate::clock::Timestamp;
 use crate::id::EscalationId;
 use crate::ledger::{ContractClass, Record};
-use crate::store::{Change, Escalation, EscalationKind, Evidence, Store, WorkerChange};
+use crate::store::{Change, Escalation, EscalationKind, Evidence, RunState, Store, WorkerChange};
 
 fn left(evidence: &Evidence) -> Change {
     Change { evidence: Some(Box::new(evidence.clone())), ..Change::default() }
@@ -144,6 +144,38 @@ pub async fn is_compared_within_a_batch(store: &dyn Store) {
     let late = Late::started(store, "ch_2").await;
     admit(store, &[late.left(), late.seal(&[])]).await;
     assert_eq!(asked(store).await.len(), 1);
+}
+
+/// A late answer to a call whose run is over opens the question although the record is still started: nobody else reads it.
+pub async fn of_a_call_that_its_run_left_is_asked_about(store: &dyn Store) {
+    let old = Sample::leased(store, "old", 1_000).await;
+    let heir = Sample::leased(store, "heir", 9_000).await;
+    let run = old.run("start");
+    let (left_behind, parked) = (old.call(&run, "a", "a"), old.call(&run, "b", "b"));
+    let asked_about = Escalation { record: Some(parked.id), ..old.escalation("what became of it?") };
+    let parked = Record { escalation: Some(asked_about.id), ..parked };
+    let end = WorkerChange::End { fence: old.fence, at: Timestamp(2_000) };
+    let begun = [old.change().run(run.clone()), old.change().record(left_behind.clone())];
+    admit(store, &begun).await;
+    admit(store, &[old.change().record(parked.clone()).escalation(asked_about)]).await;
+    admit(store, &[sample::worker(Some(heir.fence), end)]).await;
+    let answer = |record: &Record, attempt| Change {
+        contract: Some(ContractClass::Lookup),
+        ..left(&old.evidence(record, attempt))
+    };
+
+    admit(store, &[answer(&left_behind, 1)]).await;
+    assert_eq!(asked(store).await, [], "its run goes on, and reads it");
+
+    admit(
+        store,
+        &[heir.change().run(heir.run_on(&run, RunState::Succeeded { output: sample::inline(1.into()) }))],
+    )
+    .await;
+    admit(store, &[answer(&left_behind, 2), answer(&parked, 1)]).await;
+    let [question] =
+        asked(store).await.try_into().expect("one question: about the other a person is asked already");
+    assert_eq!(question.record, Some(left_behind.id));
 }
 
 /// Nothing follows from an answer of the record's own effect, from one that the seal rests on, and where nobody says

@@ -101,6 +101,7 @@ macro_rules! conformance_cases {
                 comes_back_the_earliest_first,
                 the_first_of_an_attempt_stands,
                 of_a_second_effect_opens_one_question,
+                of_a_call_that_its_run_left_is_asked_about,
                 that_came_before_the_seal_is_compared_by_it,
                 is_compared_within_a_batch,
                 of_the_effect_of_its_record_asks_nothing,

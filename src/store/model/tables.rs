@@ -284,8 +284,10 @@ impl Tables {
     fn open_late_questions(&mut self, change: &Change) {
         let Some((tenant, id)) = change.compared() else { return };
         let Some(record) = self.record_at(tenant, id).cloned() else { return };
+        let run = record.awaited_by().and_then(|run| self.run_find(tenant, run));
+        let is_left = run.is_some_and(|run| run.state.is_final());
         for evidence in self.record_evidence(tenant, id) {
-            let Some(question) = change.late_question(&record, &evidence) else { continue };
+            let Some(question) = change.late_question(&record, is_left, &evidence) else { continue };
             self.each(|worker| worker.fence == evidence.fence, |worker| worker.settled = false);
             self.escalations.entry((question.tenant.clone(), question.id)).or_insert(question);
         }

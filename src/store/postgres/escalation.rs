@@ -4,7 +4,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
 use super::statement::{Batch, Insert, Kind};
-use super::{Columns, StoreError, escaped, next_sound, record};
+use super::{Columns, StoreError, escaped, next_sound, record, run};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::store::{Change, Escalation, EscalationKind, columns};
@@ -170,8 +170,12 @@ async fn open_of_all(
 pub(super) async fn open_late(connection: &mut PgConnection, change: &Change) -> Result<(), sqlx::Error> {
     let Some((tenant, id)) = change.compared() else { return Ok(()) };
     let Some(record) = record::held_at(connection, tenant, id).await? else { return Ok(()) };
+    let is_left = match record.awaited_by() {
+        Some(run) => run::is_over(connection, tenant, run).await?,
+        None => false,
+    };
     for evidence in record::sound_evidence(connection, tenant, id).await? {
-        let Some(question) = change.late_question(&record, &evidence) else { continue };
+        let Some(question) = change.late_question(&record, is_left, &evidence) else { continue };
         let opening = sqlx::query(
             "INSERT INTO escalation (tenant, id, record, run, kind, question, opened_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",

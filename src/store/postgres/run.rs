@@ -515,6 +515,17 @@ pub(super) async fn is_taken(connection: &mut PgConnection, run: &Run) -> Result
     .map(|row| row.is_some())
 }
 
+/// The run has ended, as the transaction that is under way sees it.
+pub(super) async fn is_over(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    id: RunId,
+) -> Result<bool, sqlx::Error> {
+    let query = sqlx::query("SELECT 1 FROM run WHERE tenant = $1 AND id = $2 AND state IN (3, 4)");
+    let query = query.bind(tenant.as_str()).bind(id.0).persistent(false);
+    Ok(query.fetch_optional(connection).await?.is_some())
+}
+
 /// The row stands as this change would have written it (see `record::is_written`).
 pub(super) async fn is_written(connection: &mut PgConnection, run: &Run) -> Result<bool, sqlx::Error> {
     let query = sqlx::query(AT).persistent(false).bind(run.tenant.as_str()).bind(run.id.0);

@@ -4,7 +4,7 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::statement::{Batch, Insert};
-use super::{Columns, StoreError, failure, next_sound, record};
+use super::{Columns, StoreError, failure, next_sound, record, run};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::store::{Change, Escalation, EscalationKind, columns};
@@ -157,8 +157,12 @@ pub(super) async fn open_late(connection: &mut SqliteConnection, change: &Change
                         VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
     let Some((tenant, id)) = change.compared() else { return Ok(()) };
     let Some(record) = record::sound_at(connection, tenant, id).await? else { return Ok(()) };
+    let is_left = match record.awaited_by() {
+        Some(run) => run::is_over(connection, tenant, run).await?,
+        None => false,
+    };
     for evidence in record::sound_evidence(connection, tenant, id).await? {
-        let Some(question) = change.late_question(&record, &evidence) else { continue };
+        let Some(question) = change.late_question(&record, is_left, &evidence) else { continue };
         let opening = sqlx::query(OPEN)
             .bind(question.tenant.text())
             .bind(question.id.0)

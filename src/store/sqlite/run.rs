@@ -324,6 +324,17 @@ fn used(row: &SqliteRow) -> Result<PastUse, StoreError> {
     })
 }
 
+/// The run has ended, as the transaction that is under way sees it.
+pub(super) async fn is_over(
+    connection: &mut SqliteConnection,
+    tenant: &Tenant,
+    id: RunId,
+) -> Result<bool, sqlx::Error> {
+    let query = sqlx::query("SELECT 1 FROM run WHERE id = ? AND tenant = ? AND state IN (3, 4)");
+    let row = query.bind(id.0).bind(tenant.text()).fetch_optional(connection).await?;
+    Ok(row.is_some())
+}
+
 /// The row stands as this change would have written it (see `record::is_written`).
 pub(super) async fn is_written(connection: &mut SqliteConnection, run: &Run) -> Result<bool, sqlx::Error> {
     let row = sqlx::query(select!("WHERE id = ?")).bind(run.id.0).fetch_optional(connection).await?;

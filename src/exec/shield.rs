@@ -35,10 +35,11 @@ where
 impl<T: Send + 'static> Future for Shield<T> {
     type Output = T;
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let Some(rest) = self.rest.as_mut() else { return Poll::Pending };
+        // Taken out while it is polled: what has panicked must not be polled again by the task that does the rest.
+        let Some(mut rest) = self.rest.take() else { return Poll::Pending };
         let polled = rest.as_mut().poll(cx);
-        if polled.is_ready() {
-            self.rest = None;
+        if polled.is_pending() {
+            self.rest = Some(rest);
         }
         polled
     }

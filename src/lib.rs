@@ -79,6 +79,7 @@ pub mod flow;
 pub mod guard;
 pub mod id;
 pub mod ledger;
+mod panics;
 pub mod payload;
 mod rim;
 #[cfg(feature = "sim")]

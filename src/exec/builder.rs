@@ -261,8 +261,8 @@ impl ExecutorBuilder {
     pub async fn open(mut self) -> Result<Executor, StartError> {
         let (publisher, sweeps) = (self.take_publisher(), self.sweeps());
         let core = Core::enrol(self.open_store().await?).await?;
-        tokio::spawn(run(Arc::downgrade(&core), None));
-        tokio::spawn(beat(Arc::downgrade(&core), None));
+        core.lasting("agenda", |core| run(core, None));
+        core.lasting("heartbeat", |core| beat(core, None));
         core.watch_late_answers();
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps);
@@ -317,13 +317,12 @@ impl ExecutorBuilder {
 impl Core {
     /// Whoever has no sink tells those who may have one.
     pub(crate) fn begin_publishing(self: &Arc<Self>, publisher: Option<Publisher>) {
-        let weak = Arc::downgrade(self);
         match publisher {
             Some(publisher) => {
                 self.publishing.becomes_able();
-                tokio::spawn(publish(weak, publisher));
+                self.lasting("publisher", move |core| publish(core, publisher.clone()));
             }
-            None if self.is_shared() => _ = tokio::spawn(announce(weak)),
+            None if self.is_shared() => self.lasting("announcer", announce),
             None => {}
         }
     }

@@ -46,7 +46,7 @@ impl Drop for LookWhenDropped {
 impl Core {
     /// Looks after second effects, now and whenever the store may have opened a question about one.
     pub(crate) fn watch_late_answers(self: &Arc<Self>) {
-        tokio::spawn(run(Arc::downgrade(self)));
+        self.lasting("late answers", run);
     }
 }
 

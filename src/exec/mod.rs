@@ -14,6 +14,7 @@ mod escalate;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub mod inbox;
 mod inflight;
+mod lasting;
 mod late;
 mod lease;
 mod looks;
@@ -57,6 +58,7 @@ pub(crate) use database::Shared;
 pub(crate) use escalate::{
     answer as answer_escalation, may_undo, note_use, orphaned as escalation_of_orphan, withdrawn,
 };
+pub(crate) use lasting::last;
 pub(crate) use operation::{Asker, Operation};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
 pub(crate) use pulse::beat;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::attempt::Ambiguous;
 use super::core::{Core, admitted, refused};
+use super::lasting::last;
 use super::operation::Operation;
 use super::outcome::ExecError;
 use super::reconcile::{self, Fate};
@@ -80,13 +81,16 @@ async fn settled(core: &Core, tenant: &Tenant, run: RunId) -> Result<(), StoreEr
 fn in_background(core: &Arc<Core>, record: Record) {
     let core = core.clone();
     core.tracker.clone().spawn(async move {
-        if let Err(error) = take_up(&core, &record).await {
-            tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
-        } else if let Some(run) = record.owner.run
-            && let Err(error) = settled(&core, &record.tenant, run).await
-        {
-            tracing::error!(tenant = %record.tenant, %run, %error, "looked at again by the next process");
-        }
+        let taking_up = || async {
+            if let Err(error) = take_up(&core, &record).await {
+                tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
+            } else if let Some(run) = record.owner.run
+                && let Err(error) = settled(&core, &record.tenant, run).await
+            {
+                tracing::error!(tenant = %record.tenant, %run, %error, "looked at again by the next process");
+            }
+        };
+        last(&Arc::downgrade(&core), "reconciliation", taking_up).await;
     });
 }
 

@@ -21,7 +21,7 @@ impl Core {
     /// Retires records from now on, if that is wanted.
     pub(crate) fn begin_sweeping(self: &Arc<Self>, sweeps: bool) {
         if sweeps {
-            tokio::spawn(sweep(Arc::downgrade(self)));
+            self.lasting("sweeper", sweep);
         }
     }
 }

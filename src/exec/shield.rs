@@ -35,7 +35,7 @@ where
 impl<T: Send + 'static> Future for Shield<T> {
     type Output = T;
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        // Taken out while it is polled: if it panics it is gone, and the drop does not poll it once more in a task.
+        // Taken out while it is polled: what has panicked must not be polled again by the task that does the rest.
         let Some(mut rest) = self.rest.take() else { return Poll::Pending };
         let polled = rest.as_mut().poll(cx);
         if polled.is_pending() {

@@ -42,24 +42,25 @@ pub(super) async fn compensate(core: &Arc<Core>, mut record: Box<Record>) -> Res
         let undone = core.load(&record.tenant, compensation).await?;
         return Ok(Compensated::Undone(undone.decode().unwrap_or_else(|_| Undone::whole())));
     }
-    match due_for(core, &record, record.owner.run, true).await? {
+    let family = record.owner.run.as_slice();
+    match due_for(core, &record, family, true).await? {
         Due::Nothing => Ok(Compensated::Nothing),
         Due::Settle(escalation) => Ok(Compensated::Parked { escalation }),
         Due::Leave(why) => Ok(Compensated::Stands(why)),
-        Due::Undo | Due::Ask => undo(core, &record).await,
+        Due::Undo | Due::Ask => undo(core, &record, family).await,
     }
 }
 
-/// What is to be done about an effect that `run` wants undone, or whoever asks for it if there is no run. `allowed`:
-/// somebody has said that it may be undone.
+/// What is to be done about an effect that a run wants undone. `family`: that run, and the children whose effects it undoes
+/// with its own; `allowed`: somebody has said that it may be undone.
 pub(crate) async fn due_for(
     core: &Core,
     record: &Record,
-    run: Option<RunId>,
+    family: &[RunId],
     allowed: bool,
 ) -> Result<Due, ExecError> {
     let policy = core.registry.policy_of(record.operation.as_str());
-    Ok(due(record, run, policy, &sharers(core, record).await?, allowed))
+    Ok(due(record, family, policy, &sharers(core, record, family).await?, allowed))
 }
 
 /// Undoes a committed effect, and says so on its record.
@@ -67,10 +68,14 @@ pub(crate) async fn due_for(
 /// # Crash
 /// The compensation has a record. Whoever comes back is answered from it, or finds out what became of it, and then marks the
 /// forward record.
-pub(crate) async fn undo(core: &Arc<Core>, record: &Record) -> Result<Compensated, ExecError> {
+pub(crate) async fn undo(
+    core: &Arc<Core>,
+    record: &Record,
+    family: &[RunId],
+) -> Result<Compensated, ExecError> {
     let came = carry_through(core, record, None).await?;
     if let Compensated::Undone(undone) = &came {
-        mark(core, record, undone).await?;
+        mark(core, record, undone, family).await?;
     }
     Ok(came)
 }
@@ -203,7 +208,7 @@ async fn request(core: &Core, record: &Record, surplus: Option<&str>) -> Result<
 
 /// Says on the forward record that its effect is undone; what is left of it, and who has come to rest on it meanwhile, is
 /// asked about in the same transaction.
-async fn mark(core: &Arc<Core>, record: &Record, undone: &Undone) -> Result<(), ExecError> {
+async fn mark(core: &Arc<Core>, record: &Record, undone: &Undone, family: &[RunId]) -> Result<(), ExecError> {
     let mut record = Box::new(record.clone());
     loop {
         let (compensation, large) = core.storable(Payload::of(undone)?);
@@ -215,7 +220,7 @@ async fn mark(core: &Arc<Core>, record: &Record, undone: &Undone) -> Result<(), 
         let marked = marked.map_err(|_| refused(&record.key, Refusal::Stale))?;
         let mut change = core.change(None).record(marked);
         change.payloads.extend(large.map(|payload| (record.tenant.clone(), payload)));
-        change.escalations.extend(left_over(core, &record, undone).await?);
+        change.escalations.extend(left_over(core, &record, undone, family).await?);
         match core.group.commit_one(change).await {
             Ok(Verdict::Refused(Refusal::Stale)) => record = again(core, &record).await?,
             verdict => return admitted(&record.key, verdict),
@@ -223,12 +228,17 @@ async fn mark(core: &Arc<Core>, record: &Record, undone: &Undone) -> Result<(), 
     }
 }
 
-async fn left_over(core: &Core, record: &Record, undone: &Undone) -> Result<Vec<Escalation>, ExecError> {
+async fn left_over(
+    core: &Core,
+    record: &Record,
+    undone: &Undone,
+    family: &[RunId],
+) -> Result<Vec<Escalation>, ExecError> {
     let mut questions = Vec::new();
     if let Some(rest) = undone.rest() {
         questions.push(escalate::left(core, record, &format!("was undone in part: {rest}")));
     }
-    let sharers = sharers(core, record).await?;
+    let sharers = sharers(core, record, family).await?;
     if !sharers.is_empty() {
         let runs: Vec<_> = sharers.iter().map(ToString::to_string).collect();
         let why = format!("was undone while other runs came to rest on it ({})", runs.join(", "));
@@ -237,12 +247,13 @@ async fn left_over(core: &Core, record: &Record, undone: &Undone) -> Result<Vec<
     Ok(questions)
 }
 
-/// Other runs that were answered from this record, and are under way or ended well: they rest on its effect (SAGA-6).
-async fn sharers(core: &Core, record: &Record) -> Result<Vec<RunId>, ExecError> {
+/// Runs outside of the family that were answered from this record, and are under way or ended well: they rest on its effect
+/// (SAGA-6).
+async fn sharers(core: &Core, record: &Record, family: &[RunId]) -> Result<Vec<RunId>, ExecError> {
     let store_failed = |source| failed(&record.key, source);
     let mut sharers = Vec::new();
     for used in core.group.record_uses(&record.tenant, record.id).await.map_err(store_failed)? {
-        if Some(used.run) == record.owner.run || sharers.contains(&used.run) {
+        if Some(used.run) == record.owner.run || family.contains(&used.run) || sharers.contains(&used.run) {
             continue;
         }
         let run = core.group.run_find(&record.tenant, used.run).await.map_err(store_failed)?;

@@ -56,13 +56,12 @@ impl Inner {
             // Its end is written with the answer: were it written after, a crash in between would leave a run
             // that somebody abandoned and that goes on all the same.
             Some(run) if resolution == Resolution::Abandon => {
-                let failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
+                let mut failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
                 undoing = saga::of_abandoned(self, &run, &failure).await?;
                 if undoing.is_some() {
                     Some(self.going_on(&run))
                 } else {
-                    self.end_children(tenant, run.id, &failure).await?;
-                    let (run, questions) = resume::abandoned(self, run, &failure).await?;
+                    let (run, questions) = resume::abandoned(self, run, &mut failure).await?;
                     left = questions;
                     said = farewell(&self.core, &run, Err(&failure));
                     Some(run)

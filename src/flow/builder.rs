@@ -253,8 +253,9 @@ impl EngineBuilder {
         inner.admit_waiting().await?;
         take_up_orphans(&core).await?;
         let due: Weak<dyn Due> = Arc::downgrade(&(inner.clone() as Arc<dyn Due>));
-        tokio::spawn(run_agenda(Arc::downgrade(&core), Some(due.clone())));
-        tokio::spawn(beat(Arc::downgrade(&core), Some(due)));
+        let engine = due.clone();
+        core.lasting("agenda", move |core| run_agenda(core, Some(engine.clone())));
+        core.lasting("heartbeat", move |core| beat(core, Some(due.clone())));
         core.watch_late_answers();
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps);

@@ -30,6 +30,9 @@ use crate::tool::canonical;
 /// The signal that a child sends its parent when it ends; its id is the child.
 pub(super) const ENDED: &str = "~child";
 
+/// Behind the id of a receipt of such a signal: the checkpoint of where it stands among what the run did.
+pub(super) const PLACE: &str = ":~place";
+
 /// What a child says at its end.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -273,6 +276,15 @@ impl Live {
             Verdict::Refused(refusal) => Err(ExecError::Refused { key: open.identity.to_string(), refusal }),
         }
     }
+}
+
+/// The turn in which a child was begun, or its parent's base. By its key, for the checkpoints of a turn may be pruned.
+pub(super) fn begun_in(child: &Run) -> u32 {
+    let turn = || {
+        let before = format!("{ENDED}/{}/{}/~turn:", child.parent?, child.workflow);
+        child.key.as_deref()?.strip_prefix(&before)?.split('/').next()?.parse().ok()
+    };
+    turn().unwrap_or(0)
 }
 
 impl Inner {

@@ -243,16 +243,26 @@ impl Inner {
         Ok(open.into_iter().find(|asked| kind(asked.kind)).map(|asked| asked.id))
     }
 
-    /// Cancels the children of a run that has failed: nobody waits for them any more.
-    pub(super) async fn end_children(
+    /// Cancels a child of a run that has failed: nobody waits for it any more.
+    pub(super) async fn end_child(
         self: &Arc<Self>,
         tenant: &Tenant,
         run: RunId,
+        child: RunId,
         failure: &Failure,
-    ) -> Result<(), ExecError> {
+    ) {
         let (by, reason) = (run.to_string(), format!("its parent failed: {failure}"));
         let until = Some(self.core.now().after(GRACE));
-        self.cancel_children(tenant, run, &Command { by, reason, until }).await
+        self.cancel_child(tenant, run, child, Command { by, reason, until }).await;
+    }
+
+    async fn cancel_child(self: &Arc<Self>, tenant: &Tenant, run: RunId, child: RunId, command: Command) {
+        // Made of what it is about: after a crash it is the same command.
+        let told = self.command(tenant, child, Verb::Cancel, format!("~{run}"), command).await;
+        // That it was cancelled before, for another reason, is as well.
+        if let Err(error) = told {
+            tracing::warn!(%tenant, run = %child, %error, "a child is not cancelled");
+        }
     }
 
     /// Cancels the children that a run has begun and that are to end with it.
@@ -269,13 +279,7 @@ impl Inner {
             let Some(last) = children.last() else { return Ok(()) };
             after = last.id;
             for child in children.iter().filter(|child| !child.state.is_final()) {
-                // Made of what it is about: after a crash it is the same command.
-                let told =
-                    self.command(tenant, child.id, Verb::Cancel, format!("~{run}"), command.clone()).await;
-                // That it was cancelled before, for another reason, is as well.
-                if let Err(error) = told {
-                    tracing::warn!(%tenant, run = %child.id, %error, "a child is not cancelled");
-                }
+                self.cancel_child(tenant, run, child.id, command.clone()).await;
             }
         }
     }

@@ -16,8 +16,9 @@ use super::resume;
 use super::run::{End, activate, unreadable};
 use super::workflow::Workflows;
 use crate::clock::Timestamp;
-use crate::exec::{Core, Due, ExecError, Executor, ExecutorBuilder, More};
-use crate::id::{EscalationId, IdError, RunId, Tenant};
+use crate::exec::{Core, Due, ExecError, Executor, ExecutorBuilder, More, last};
+use crate::id::{EscalationId, IdError, Name, RunId, Tenant};
+use crate::panics::{caught, quietly};
 use crate::store::{EscalationKind, Lane, Run, RunState, Signal, Store, StoreError, Verdict};
 use crate::tool::ToolSpec;
 
@@ -249,35 +250,63 @@ impl Inner {
         self.core.tracker.spawn(async move { inner.drive(run, fresh).await });
     }
 
-    /// One activation after the other, until the run is over, waits, or is somebody else's.
-    async fn drive(self: Arc<Self>, mut run: Box<Run>, mut fresh: Option<Lane>) {
+    /// Carries a run out until it is over, waits, or is somebody else's. A panic of what an activation calls beside the run's
+    /// own code (a clock, a subscriber of the log, a callback) ends that activation; the run goes on from what is durable.
+    async fn drive(self: Arc<Self>, run: Box<Run>, fresh: Option<Lane>) {
         let (tenant, id) = (run.tenant.clone(), run.id);
         let queue = run.queue.as_ref().map(|queue| queue.name.clone());
+        let (mut first, mut panics) = (Some((run, fresh)), 0);
+        loop {
+            let driven = Box::pin(self.drive_on(&tenant, id, first.take(), &mut panics));
+            let panic = match caught(driven).await {
+                Ok(None) => return,
+                Ok(Some((end, again))) => {
+                    let leaving = || self.leave(&tenant, id, queue.as_ref(), &end, again);
+                    return last(&Arc::downgrade(&self.core), "end of a run", leaving).await;
+                }
+                Err(panic) => panic,
+            };
+            panics += 1;
+            quietly(
+                || tracing::error!(%tenant, run = %id, panic, "an activation panicked, and the run is started over"),
+            );
+            if self.core.is_closing() {
+                self.active().remove(&id);
+                self.give_up(id);
+                return;
+            }
+            let _ = caught(async { self.core.clock.sleep(RETRY).await }).await; // the clock may be what panics
+        }
+    }
+
+    /// One activation after the other. `first`: what is known of the run without being read; `panics`: how many of its
+    /// activations have panicked, which counts as deaths of its process do. Says how the last one ended and whether something
+    /// came for the run meanwhile, if that is still to be told.
+    async fn drive_on(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        id: RunId,
+        first: Option<(Box<Run>, Option<Lane>)>,
+        panics: &mut u32,
+    ) -> Option<(End, bool)> {
+        let (mut run, mut fresh) = match first {
+            Some((run, fresh)) => (run, fresh),
+            None => (self.row_of(tenant, id).await?, None),
+        };
         let mut damage = None;
         loop {
             let halting = damage.is_some();
+            run.deaths = run.deaths.saturating_add(*panics);
             let end = match damage.take() {
-                Some(error) => Box::pin(unreadable(&self, run, error)).await,
+                Some(error) => Box::pin(unreadable(self, run, error)).await,
                 None if run.deaths > self.max_deaths => Box::pin(self.quarantine(run)).await,
-                None => activate(&self, run, fresh).await,
+                None => activate(self, run, fresh).await,
             };
-            fresh = None;
+            (fresh, *panics) = (None, 0);
             match end {
                 End::Over(_) | End::Parked => {
                     let again = self.active().remove(&id).is_some_and(|activity| activity.again);
-                    if let End::Over(state) = &end {
-                        self.deliver(id, state);
-                        self.tell_starter(id).await;
-                        if let Some(queue) = &queue {
-                            self.admit_soon(queue.as_str());
-                        }
-                    }
-                    if again {
-                        Box::pin(self.wake(&tenant, id)).await;
-                    } else if self.core.is_shared() && matches!(end, End::Parked) {
-                        Box::pin(self.take_up_if_answered(id)).await;
-                    }
-                    return;
+                    return Some((end, again));
                 }
                 End::Again => {}
                 End::Failed(error) => {
@@ -285,7 +314,7 @@ impl Inner {
                     if self.core.is_closing() || error.is_final() {
                         self.active().remove(&id);
                         self.give_up(id);
-                        return;
+                        return None;
                     }
                     match error {
                         // A damaged row does not mend itself: trying again would go on for ever, unasked.
@@ -296,32 +325,60 @@ impl Inner {
                     }
                 }
             }
-            run = loop {
-                match self.core.group.run_find(&tenant, id).await {
-                    // Its end was written, and the answer lost: it is over all the same.
-                    Ok(Some(run)) if run.state.is_final() => {
-                        self.active().remove(&id);
-                        self.deliver(id, &run.state);
-                        self.tell_starter(id).await;
-                        Box::pin(self.tell_parent(&run)).await;
-                        return;
-                    }
-                    Ok(Some(run)) if run.fence == self.core.fence => break Box::new(run),
-                    Ok(found) => {
-                        self.active().remove(&id);
-                        self.give_up(id);
-                        match found {
-                            Some(_) => tracing::warn!(%tenant, run = %id, "taken over by another process"),
-                            None => tracing::error!(%tenant, run = %id, "its row is gone"),
-                        }
-                        return;
-                    }
-                    Err(error) => {
-                        tracing::error!(%tenant, run = %id, %error, "cannot be read, tried again later");
-                        self.core.clock.sleep(RETRY).await;
-                    }
+            run = self.row_of(tenant, id).await?;
+        }
+    }
+
+    /// What follows when a run has no task here any more.
+    async fn leave(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        id: RunId,
+        queue: Option<&Name>,
+        end: &End,
+        again: bool,
+    ) {
+        if let End::Over(state) = end {
+            self.deliver(id, state);
+            self.tell_starter(id).await;
+            if let Some(queue) = queue {
+                self.admit_soon(queue.as_str());
+            }
+        }
+        if again {
+            Box::pin(self.wake(tenant, id)).await;
+        } else if self.core.is_shared() && matches!(end, End::Parked) {
+            Box::pin(self.take_up_if_answered(id)).await;
+        }
+    }
+
+    /// The row of a run that has a task here; nothing, and its task is at its end, if it is over or another worker's.
+    async fn row_of(self: &Arc<Self>, tenant: &Tenant, id: RunId) -> Option<Box<Run>> {
+        loop {
+            match self.core.group.run_find(tenant, id).await {
+                // Its end was written, and the answer lost: it is over all the same.
+                Ok(Some(run)) if run.state.is_final() => {
+                    self.active().remove(&id);
+                    self.deliver(id, &run.state);
+                    self.tell_starter(id).await;
+                    Box::pin(self.tell_parent(&run)).await;
+                    return None;
                 }
-            };
+                Ok(Some(run)) if run.fence == self.core.fence => return Some(Box::new(run)),
+                Ok(found) => {
+                    match found {
+                        Some(_) => tracing::warn!(%tenant, run = %id, "taken over by another process"),
+                        None => tracing::error!(%tenant, run = %id, "its row is gone"),
+                    }
+                    self.active().remove(&id);
+                    self.give_up(id);
+                    return None;
+                }
+                Err(error) => {
+                    tracing::error!(%tenant, run = %id, %error, "cannot be read, tried again later");
+                    self.core.clock.sleep(RETRY).await;
+                }
+            }
         }
     }
 

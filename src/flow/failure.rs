@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::exec::ExecError;
+use crate::id::RunId;
 use crate::ledger::{Diff, ErrorKind, Record, RecordedFailure};
 use crate::payload::{Payload, PayloadError};
 
@@ -19,9 +20,13 @@ pub struct Failure {
     /// More, as JSON: the diff of a conflict, say.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub detail: Value,
-    /// Of a run that undid what it could: what became of each of its effects, the last one first.
+    /// Of a run that undid what it could: what became of each of its effects, and of those of its children that succeeded;
+    /// the last one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectEnd>,
+    /// Children that the run began and that stand alone: what they do and did is not undone with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub detached: Vec<RunId>,
 }
 
 /// What became of an effect of a run that did not end well.
@@ -108,7 +113,7 @@ impl Failure {
 
     /// A failure of this code.
     pub fn coded(code: FailureCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), detail: Value::Null, effects: Vec::new() }
+        Self { code, message: message.into(), detail: Value::Null, effects: Vec::new(), detached: Vec::new() }
     }
 
     /// Adds detail.

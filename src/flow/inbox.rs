@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
-use crate::store::Signal;
+use crate::store::{COMMAND, Signal};
 
 /// So many of the last received are remembered: a signal may be told of twice, by the history and by its sender.
 const REMEMBERED: usize = 1024;
@@ -79,6 +79,17 @@ impl Inbox {
             Some(id) => named.places.get(id).map(|place| (*place, id.clone())),
             None => named.signals.keys().next().cloned(),
         }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.pending.values().map(|named| named.signals.len()).sum()
+    }
+
+    /// Takes the first command out.
+    pub(super) fn take_command(&mut self) -> Option<Signal> {
+        let name = self.pending.keys().find(|name| name.starts_with(COMMAND))?.clone();
+        self.take(&Wanted { name, id: None })
     }
 
     /// Takes the first that is wanted out.

@@ -19,6 +19,7 @@ mod emit;
 mod engine;
 mod error;
 mod failure;
+mod family;
 mod guarantees;
 mod guarded;
 mod handle;

@@ -12,6 +12,7 @@ use super::live::Live;
 use super::run::{End, cancel, pause, written};
 use super::workflow::Registered;
 use crate::clock::Timestamp;
+use crate::exec::last;
 use crate::id::{Name, checked};
 use crate::ledger::Key;
 use crate::store::{Admission, InQueue, Queue, QueueLoad, RunState, Store as _, StoreError, Verdict};
@@ -138,7 +139,10 @@ impl Inner {
         }
         self.queues.asking().insert(queue.to_owned(), false);
         let (inner, queue) = (self.clone(), queue.to_owned());
-        self.core.tracker.spawn(async move { inner.ask(queue).await });
+        let core = Arc::downgrade(&self.core);
+        self.core.tracker.spawn(async move {
+            last(&core, "queue", || inner.clone().ask(queue.clone())).await;
+        });
     }
 
     /// A run was queued here: where this worker may not take all, others are told.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::engine::Inner;
 use super::failure::Failure;
+use super::family;
 use super::live::{Live, Stop};
 use super::replay::{Identity, Kind, Replay};
 use super::run::{End, written};
@@ -16,11 +17,7 @@ use crate::ledger::{Divergence, Due, Record, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
     Escalation, EscalationKind, PastCall, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
-    Turns,
 };
-
-/// So many turns are read at once.
-const TURNS: u32 = 256;
 
 /// When the question is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +30,6 @@ pub(super) enum When {
     Continued,
     /// The run ended well.
     Succeeded,
-    /// The run failed.
-    Failed,
 }
 
 impl When {
@@ -85,10 +80,11 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
 /// Undoes what the resumed path does not ask for, where that takes nobody's word.
 async fn undone(live: &Live, record: &Record) -> Result<bool, ExecError> {
     let core = &live.engine.core;
-    if due_for(core, record, Some(live.id), false).await? != Due::Undo {
+    let family = &[live.id];
+    if due_for(core, record, family, false).await? != Due::Undo {
         return Ok(false);
     }
-    Ok(matches!(undo(core, record).await?, Compensated::Undone(undone) if undone.is_whole()))
+    Ok(matches!(undo(core, record, family).await?, Compensated::Undone(undone) if undone.is_whole()))
 }
 
 /// Children, signals and events as a person reads of them.
@@ -105,72 +101,54 @@ fn told(live: &Live, deeds: &[Identity]) -> String {
     deeds.iter().map(tell).collect::<Vec<_>>().join(", ")
 }
 
-/// The committed or started effects that a run leaves without an owner, as open questions.
-///
-/// `stands`: why effects stand that were to be undone.
-pub(super) async fn left_behind(
-    live: &Arc<Live>,
-    when: When,
-    stands: &HashMap<RecordId, String>,
-) -> Result<Vec<Escalation>, ExecError> {
-    let core = &live.engine.core;
-    let (ids, why) = match when {
-        When::Failed => {
-            // Everything the run has queued must be there to be listed.
-            live.flushed().await?;
-            (all_effects(live).await?, "its run failed")
-        }
-        _ => {
-            let ids: Vec<_> = unasked_calls(live, when).into_iter().map(|past| past.record).collect();
-            (ids, "its run ended without asking for it again")
-        }
-    };
-    let mut questions = Vec::new();
-    if when != When::Failed {
-        let deeds = unasked_deeds(live, when);
-        questions.extend(deeds.into_iter().map(|deed| {
+/// What a run that ended well, or a turn of it, has done before and did not ask for again, as open questions.
+pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Escalation>, ExecError> {
+    let why = "its run ended without asking for it again";
+    let deeds = unasked_deeds(live, when);
+    let mut questions: Vec<_> = deeds
+        .into_iter()
+        .map(|deed| {
             let question =
                 format!("run {}: {}, and {why}. Keep it, or undo it by hand?", live.id, told(live, &[deed]));
             about(live, EscalationKind::Orphaned, question, None)
-        }));
-    }
-    for id in ids {
-        if let Some(record) = settled(live, id).await? {
-            let why = stands.get(&id).map_or_else(|| why.to_owned(), |stands| format!("{why}: {stands}"));
-            questions.push(escalation_of_orphan(core, &record, &why));
+        })
+        .collect();
+    for past in unasked_calls(live, when) {
+        if let Some(record) = settled(live, past.record).await? {
+            questions.push(escalation_of_orphan(&live.engine.core, &record, why));
         }
     }
     Ok(questions)
 }
 
-/// Whatever the run did since its present input began, in all its turns: that a turn is over decides about its state,
-/// and not about what it did in the world.
-pub(super) async fn all_effects(live: &Arc<Live>) -> Result<Vec<RecordId>, ExecError> {
-    let (core, run) = (&live.engine.core, live.run());
-    let mut ids = Vec::new();
-    let mut first = run.base;
-    while first <= run.turn && first < u32::MAX {
-        let turns = Turns::between(first, first.saturating_add(TURNS - 1).min(run.turn));
-        let history = core.group.run_history(&live.tenant, live.id, turns).await;
-        let history = history.map_err(|source| store_failed(live, source))?;
-        ids.extend(history.calls.into_iter().map(|call| call.record));
-        for used in history.uses {
-            if owner_failed(live, used.record).await? {
-                ids.push(used.record);
-            }
+/// The committed or started effects that a failed run and its children leave without an owner, as open questions; and in
+/// its failure the children that it leaves alone.
+///
+/// `stands`: why effects stand that were to be undone.
+pub(super) async fn left_by_failed(
+    live: &Arc<Live>,
+    failure: &mut Failure,
+    stands: &HashMap<RecordId, String>,
+) -> Result<Vec<Escalation>, ExecError> {
+    live.flushed().await?; // everything that the run has queued must be there to be listed
+    let family = family::of(&live.engine.core, &live.run()).await?;
+    let mut questions = Vec::new();
+    for effect in &family.effects {
+        if let Some(record) = settled(live, effect.id).await? {
+            let why = match record.owner.run {
+                Some(owner) if owner != live.id && family.runs.contains(&owner) => {
+                    format!("its run {owner} is a child of {}, which failed", live.id)
+                }
+                _ => "its run failed".to_owned(),
+            };
+            let why = stands.get(&effect.id).map_or_else(|| why.clone(), |stands| format!("{why}: {stands}"));
+            // It is the failed run that the answer is about, whoever did it: a retry withdraws the question.
+            let question = escalation_of_orphan(&live.engine.core, &record, &why);
+            questions.push(Escalation { run: Some(live.id), ..question });
         }
-        first = turns.last.saturating_add(1);
     }
-    Ok(ids)
-}
-
-/// The run that owns this record has failed: perhaps before the effect happened for another run, which uses it.
-async fn owner_failed(live: &Arc<Live>, record: RecordId) -> Result<bool, ExecError> {
-    let (group, store_failed) = (&live.engine.core.group, |source| store_failed(live, source));
-    let record = group.record_at(&live.tenant, record).await.map_err(store_failed)?;
-    let Some(owner) = record.and_then(|record| record.owner.run) else { return Ok(false) };
-    let owner = group.run_find(&live.tenant, owner).await.map_err(store_failed)?;
-    Ok(owner.is_some_and(|run| matches!(run.state, RunState::Failed { .. })))
+    failure.detached = family.detached;
+    Ok(questions)
 }
 
 fn unasked_calls(live: &Live, when: When) -> Vec<PastCall> {
@@ -307,11 +285,11 @@ fn kept_mark(live: &Live, id: String) -> Step {
 pub(super) async fn abandoned(
     engine: &Arc<Inner>,
     run: Run,
-    failure: &Failure,
+    failure: &mut Failure,
 ) -> Result<(Run, Vec<Escalation>), ExecError> {
     let live = Live::new(engine.clone(), run, engine.core.new_lane(), Replay::default());
     live.end();
-    let left = left_behind(&live, When::Failed, &HashMap::new()).await;
+    let left = left_by_failed(&live, failure, &HashMap::new()).await;
     engine.core.group.end_lane(live.lane);
     let run = live.next_run(|run| {
         run.fence = engine.core.fence;

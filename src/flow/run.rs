@@ -13,7 +13,7 @@ use super::child::farewell;
 use super::command::{Command, Verb};
 use super::ctx::Ctx;
 use super::engine::Inner;
-use super::failure::{Failure, FailureCode};
+use super::failure::Failure;
 use super::live::{Live, Rest, Stop};
 use super::queue::without_place;
 use super::replay::{Identity, Kind, Replay};
@@ -23,6 +23,7 @@ use super::workflow::Body;
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, follow_dropped};
 use crate::id::RecordId;
+use crate::panics::message;
 use crate::payload::{Payload, Stored};
 use crate::store::{
     EscalationKind, Lane, Run, RunState, Signal, StepKind, Store as _, StoreError, Turns, Verdict, WaitsOn,
@@ -355,11 +356,6 @@ async fn command(live: &Arc<Live>, body: Option<&Stored>) -> Result<Command, Exe
     Ok(Command::of(&body).unwrap_or_else(|_| Command::unreadable()))
 }
 
-pub(super) fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
-}
-
 /// The run waits as a row: no task, no memory.
 ///
 /// # Crash
@@ -407,14 +403,12 @@ pub(super) async fn finish_leaving(
     result: Result<Payload, Failure>,
     stands: &HashMap<RecordId, String>,
 ) -> End {
-    if let Err(failure) = &result
-        && failure.code != FailureCode::Cancelled
-        && let Err(error) = live.engine.end_children(&live.tenant, live.id, failure).await
-    {
-        return End::Failed(error);
-    }
-    let when = if result.is_ok() { resume::When::Succeeded } else { resume::When::Failed };
-    let left = match resume::left_behind(live, when, stands).await {
+    let mut result = result;
+    let left = match &mut result {
+        Ok(_) => resume::left_unasked(live, resume::When::Succeeded).await,
+        Err(failure) => resume::left_by_failed(live, failure, stands).await,
+    };
+    let left = match left {
         Ok(left) => left,
         Err(error) => return End::Failed(error),
     };

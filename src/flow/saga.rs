@@ -1,38 +1,47 @@
-//! Undoing what a run did that did not end well: in reverse order, each effect by its own tool's policy (SAGA-1 to SAGA-6).
+//! Undoing what a run did that did not end well, and what its children did that succeeded: in reverse order, each effect by
+//! its own tool's policy.
 //!
 //! The run's failure is recorded first. From then on its code is not run again: whoever carries the run on undoes what is
 //! left to be undone, and ends it with what it failed with, and with what became of each effect.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::engine::Inner;
-use super::failure::{Became, EffectEnd, Failure};
+use super::failure::{Became, EffectEnd, Failure, FailureCode};
+use super::family::{self, Family};
 use super::live::Live;
 use super::replay::{Identity, Kind, Replay};
-use super::resume::{all_effects, settled};
+use super::resume::settled;
 use super::run::{End, finish_leaving, park, written};
 use crate::exec::{Compensated, ExecError, due_for, may_undo, undo};
-use crate::id::{EscalationId, RecordId};
+use crate::id::{EscalationId, RecordId, RunId};
 use crate::ledger::{Due, Record, State, Undone};
 use crate::payload::{Payload, Stored};
-use crate::store::{Resolution, Run, Step, StepKind, Store as _, StoreError, WaitsOn};
+use crate::store::{
+    Change, Escalation, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError, WaitsOn,
+};
 
 /// The checkpoint that a run is being undone.
 pub(super) const UNDO: &str = "undo";
 /// The checkpoint that somebody was asked whether an effect may be undone.
 const ASKED: &str = "asked";
+/// A run that waits for its children to end keeps its memory for so long: most end at once.
+const MOMENT: Duration = Duration::from_secs(1);
+/// How often a run looks again for what nobody tells it: the answer to a question about a child's effect, the end of a
+/// child's child.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
-/// Something that this run did can be undone.
+/// Something that this run or a child of it did can be undone, or a child has not ended.
 pub(super) async fn is_due(live: &Arc<Live>) -> Result<bool, ExecError> {
-    let registry = &live.engine.core.registry;
-    if !registry.can_undo() {
-        return Ok(false);
-    }
+    let core = &live.engine.core;
     live.flushed().await?; // everything that the run has queued must be there to be found
     let stands = |record: &Record| matches!(record.state, State::Started | State::Committed { .. });
-    let effects = effects(live).await?;
-    Ok(effects.iter().any(|record| stands(record) && registry.policy_of(record.operation.as_str()).is_some()))
+    let can_undo = |record: &Record| core.registry.policy_of(record.operation.as_str()).is_some();
+    let family = family::of(core, &live.run()).await?;
+    Ok(!family.unfinished.is_empty()
+        || family.effects.iter().any(|record| stands(record) && can_undo(record)))
 }
 
 /// The run has failed, and what it did is undone from now on.
@@ -85,6 +94,10 @@ struct Saga<'a> {
     stands: HashMap<RecordId, String>,
     /// Where somebody was asked whether an effect may be undone.
     asked: HashMap<RecordId, EscalationId>,
+    /// A question about a child's effect is open: its answer wakes the child, which has ended.
+    asks_for_child: bool,
+    /// It has waited in memory for the end of a child's child.
+    waited_for_far: bool,
 }
 
 /// How one effect stands.
@@ -103,18 +116,40 @@ impl<'a> Saga<'a> {
             let question = step.value.as_ref()?.inline()?.decode().ok()?;
             Some((RecordId(step.id.parse().ok()?), EscalationId(question)))
         });
-        Self { live, stands: HashMap::new(), asked: asked.collect() }
+        Self {
+            live,
+            stands: HashMap::new(),
+            asked: asked.collect(),
+            asks_for_child: false,
+            waited_for_far: false,
+        }
     }
 
     async fn undo(mut self, failure: &Stored) -> Result<End, ExecError> {
         let core = &self.live.engine.core;
         let failure = core.load(&self.live.tenant, failure).await?;
         let mut failure: Failure = failure.decode().unwrap_or_else(Failure::from);
+        self.obeyed().await?;
+        let mut told = false;
         loop {
+            let heard = self.live.heard();
+            let family = self.family().await?;
+            if !told && !family.unfinished.is_empty() {
+                self.end_children(&family, &failure).await?;
+                told = true;
+                continue; // they may have ended at once
+            }
+            // What a child does is behind what its parent did before: it is undone first.
+            if family.unfinished.iter().any(is_under_way) {
+                match self.rest(heard, WaitsOn::SIGNAL, &family).await? {
+                    Some(end) => return Ok(end),
+                    None => continue,
+                }
+            }
             let (mut ends, mut changed, mut asked) = (Vec::new(), false, false);
-            for record in effects(self.live).await? {
-                match Box::pin(self.one(&record)).await? {
-                    Stands::Over(became) => ends.extend(became.map(|became| EffectEnd::of(&record, became))),
+            for record in family.effects.iter().rev() {
+                match Box::pin(self.one(record, &family.runs)).await? {
+                    Stands::Over(became) => ends.extend(became.map(|became| EffectEnd::of(record, became))),
                     Stands::Changed => changed = true,
                     Stands::Asked => asked = true, // the others do not wait for it
                 }
@@ -122,15 +157,67 @@ impl<'a> Saga<'a> {
             if changed {
                 continue; // what was on its way meanwhile is found
             }
-            if asked {
-                return Ok(park(self.live, None, WaitsOn { answer: true, ..WaitsOn::default() }).await);
+            let on = WaitsOn { answer: asked, signal: !family.unfinished.is_empty() };
+            if on != WaitsOn::NOTHING {
+                match self.rest(heard, on, &family).await? {
+                    Some(end) => return Ok(end),
+                    None => continue,
+                }
             }
             failure.effects = ends;
             return Ok(finish_leaving(self.live, Err(failure), &self.stands).await);
         }
     }
 
-    async fn one(&mut self, record: &Record) -> Result<Stands, ExecError> {
+    async fn family(&self) -> Result<Family, ExecError> {
+        family::of(&self.live.engine.core, &self.live.run()).await
+    }
+
+    /// What the run was told to do before it failed, it has done: in a shared store a command that nobody has received would
+    /// wake it as often as it waits.
+    async fn obeyed(&self) -> Result<(), ExecError> {
+        while let Some(command) = self.live.take_command() {
+            let core = &self.live.engine.core;
+            let change = Change { received: Some(Box::new(command)), ..core.change(Some(self.live.lane)) };
+            written(self.live, core.group.commit_one(change).await)?;
+        }
+        Ok(())
+    }
+
+    /// Cancels the children that have not ended: nobody waits for them any more.
+    ///
+    /// # Crash
+    /// The commands are durable before anything is undone, and given again they are the same ones.
+    async fn end_children(&self, family: &Family, failure: &Failure) -> Result<(), ExecError> {
+        let live = self.live;
+        for child in &family.unfinished {
+            // Of a run that was cancelled, these were told by whom and why before it failed.
+            if failure.code != FailureCode::Cancelled || child.parent != Some(live.id) {
+                live.engine.end_child(&live.tenant, live.id, child.id, failure).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a child's end or an answer: for a moment in memory, then as a row. `None`: look again.
+    async fn rest(&mut self, heard: usize, on: WaitsOn, family: &Family) -> Result<Option<End>, ExecError> {
+        let (live, core) = (self.live, &self.live.engine.core);
+        if on.signal && live.hears_more(heard, MOMENT).await? {
+            return Ok(None);
+        }
+        // A child tells its own parent that it has ended, and that one may have succeeded before this run failed.
+        let far = family.unfinished.iter().any(|child| child.parent != Some(live.id));
+        if far && !std::mem::replace(&mut self.waited_for_far, true) || !live.end_unless_told(heard) {
+            return Ok(None);
+        }
+        // In a shared store a signal that nobody receives would wake the run as often as it waits. It is kept for a retry.
+        let deaf = on.signal && heard > 0 && core.is_shared();
+        let looks_again = self.asks_for_child || far || deaf;
+        let until = looks_again.then(|| core.now().after(LOOK_AGAIN));
+        Ok(Some(park(live, until, WaitsOn { signal: on.signal && !deaf, ..on }).await))
+    }
+
+    async fn one(&mut self, record: &Record, family: &[RunId]) -> Result<Stands, ExecError> {
         let (live, core) = (self.live, &self.live.engine.core);
         let record = match record.state {
             State::Started => settled(live, record.id).await?.unwrap_or_else(|| record.clone()),
@@ -149,13 +236,22 @@ impl<'a> Saga<'a> {
         if let Some(why) = self.stands.get(&record.id) {
             return Ok(Stands::Over(Some(Became::Stands { why: why.clone() })));
         }
-        match due_for(core, &record, Some(live.id), false).await? {
+        match due_for(core, &record, family, false).await? {
             Due::Nothing => Ok(Stands::Over(None)),
-            Due::Settle(_) => Ok(Stands::Asked),
+            Due::Settle(question) => Ok(self.waits_for(&record, question)),
             Due::Leave(why) => Ok(self.stays(&record, why)),
-            Due::Undo => self.undone(&record).await,
-            Due::Ask => self.ask(&record).await,
+            Due::Undo => self.undone(&record, family).await,
+            Due::Ask => self.ask(&record, family).await,
         }
+    }
+
+    /// Somebody is asked about the effect.
+    fn waits_for(&mut self, record: &Record, question: EscalationId) -> Stands {
+        if record.owner.run != Some(self.live.id) {
+            self.asks_for_child = true;
+            self.live.engine.wait_for_answer(question, self.live.id);
+        }
+        Stands::Asked
     }
 
     fn stays(&mut self, record: &Record, why: String) -> Stands {
@@ -163,9 +259,9 @@ impl<'a> Saga<'a> {
         Stands::Over(Some(Became::Stands { why }))
     }
 
-    async fn undone(&mut self, record: &Record) -> Result<Stands, ExecError> {
-        Ok(match undo(&self.live.engine.core, record).await? {
-            Compensated::Parked { .. } => Stands::Asked,
+    async fn undone(&mut self, record: &Record, family: &[RunId]) -> Result<Stands, ExecError> {
+        Ok(match undo(&self.live.engine.core, record, family).await? {
+            Compensated::Parked { escalation } => self.waits_for(record, escalation),
             Compensated::Stands(why) => self.stays(record, why),
             Compensated::Undone(_) | Compensated::Nothing => {
                 self.live.progressed();
@@ -178,18 +274,21 @@ impl<'a> Saga<'a> {
     ///
     /// # Crash
     /// The question, and that it was asked, are one transaction.
-    async fn ask(&mut self, record: &Record) -> Result<Stands, ExecError> {
+    async fn ask(&mut self, record: &Record, family: &[RunId]) -> Result<Stands, ExecError> {
         let (live, core) = (self.live, &self.live.engine.core);
         let store_failed = |source: StoreError| ExecError::Store { key: record.key.to_string(), source };
         if let Some(asked) = self.asked.get(&record.id) {
             let question = core.group.escalation_find(&live.tenant, *asked).await.map_err(store_failed)?;
             return match question.and_then(|question| question.answer) {
                 None => Ok(Stands::Asked),
-                Some(answer) if answer.resolution == Resolution::NotCommitted => self.undone(record).await,
+                Some(answer) if answer.resolution == Resolution::NotCommitted => {
+                    self.undone(record, family).await
+                }
                 Some(answer) => Ok(self.stays(record, format!("{} decided to leave it", answer.by))),
             };
         }
-        let question = may_undo(core, record);
+        // It is this run that waits for the answer, whoever did it.
+        let question = Escalation { run: Some(live.id), ..may_undo(core, record) };
         let (name, id) = (ASKED.to_owned(), record.id.0.to_string());
         let identity = Identity { turn: live.base, kind: Kind::Step, name, id };
         let asked = Payload::of(&question.id.0)?;
@@ -201,16 +300,11 @@ impl<'a> Saga<'a> {
     }
 }
 
-/// What the run did in the world, the last first; not what undoes it.
-async fn effects(live: &Arc<Live>) -> Result<Vec<Record>, ExecError> {
-    let mut effects = Vec::new();
-    for id in all_effects(live).await? {
-        let record = live.engine.core.group.record_at(&live.tenant, id).await;
-        effects.extend(record.map_err(|source| ExecError::Store { key: live.id.to_string(), source })?);
+/// A child that gets on without anybody's answer.
+fn is_under_way(child: &Run) -> bool {
+    match child.state {
+        RunState::Queued | RunState::Active => true,
+        RunState::Waiting { on, .. } => !on.answer,
+        _ => false,
     }
-    effects.retain(|record| record.class.needs_owner());
-    // The ids of a store's only worker rise from life to life, although its clock may be set back; those of several do not.
-    let by_clock = live.engine.core.is_shared();
-    effects.sort_by_key(|record| std::cmp::Reverse((by_clock.then_some(record.created_at), record.id)));
-    Ok(effects)
 }

@@ -12,6 +12,7 @@ use futures_util::future::{BoxFuture, try_join};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::child::{ENDED, PLACE};
 use super::command::is_command;
 use super::ctx::{Ctx, Label};
 use super::engine::Inner;
@@ -26,7 +27,7 @@ use crate::exec::{ExecError, to_the_end};
 use crate::id::{IdError, Name, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, Refusal, Run, RunState, Signal, Store as _, StoreError, Verdict};
+use crate::store::{Change, Refusal, Run, RunState, Signal, Step, Store as _, StoreError, Verdict};
 use crate::tool::canonical;
 
 /// Names that begin so are the engine's own.
@@ -174,13 +175,24 @@ impl Live {
                 let kind = open.identity.kind.checkpoint();
                 let step = self.step(&open.identity, kind, None, signal.body.clone());
                 let body = signal.body.clone();
+                let is_end = wanted.name == ENDED && !self.engine.core.is_shared();
+                let place = is_end.then(|| self.place_of_end(&step));
                 let mut change = self.engine.core.change(Some(self.lane)).step(step);
+                change.steps.extend(place);
                 change.received = Some(Box::new(signal));
                 drop(self.engine.core.group.submit(change));
                 self.progressed();
                 return body;
             }
         }
+    }
+
+    /// Where the end of a child stands among what this run does. The ids of records tell their order, and the clock of an
+    /// only worker, which may be set back, does not.
+    fn place_of_end(&self, received: &Step) -> Step {
+        let place = Payload::stored(self.engine.core.ids.next().to_string());
+        let (id, value) = (format!("{}{PLACE}", received.id), Some(Stored::Inline(place)));
+        Step { id, value, ..received.clone() }
     }
 
     async fn send(&self, open: &Open, to: RunId, body: Payload) -> Result<Told, ExecError> {

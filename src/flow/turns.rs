@@ -1,7 +1,6 @@
 //! A durable loop: its state is checkpointed at the end of each turn, and a resume begins with the last turn, however
 //! many there were (DESIGN 4.8).
 
-use std::collections::HashMap;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::sync::Arc;
 
@@ -323,7 +322,7 @@ impl<'a> Present<'a> {
     async fn settle(&self) -> Vec<Escalation> {
         let over = resume::When::TurnOver(self.number);
         let settled = match resume::unasked(self.live, over).await {
-            Ok(None) => resume::left_behind(self.live, over, &HashMap::new()).await,
+            Ok(None) => resume::left_unasked(self.live, over).await,
             Ok(Some(stop)) => return self.live.stop(stop).await,
             Err(error) => Err(error),
         };

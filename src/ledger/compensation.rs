@@ -97,11 +97,12 @@ pub enum Due {
     Leave(String),
 }
 
-/// Decides about an effect that `run` wants undone. `policy`: its tool's, if that can undo; `sharers`: other runs that used it and are under way, or
-/// ended well; `allowed`: somebody has said that it may be undone.
+/// Decides about an effect that a run wants undone. `family`: the run, and the children whose effects it is to undo with
+/// its own; `policy`: that of the effect's tool, if it can undo; `sharers`: runs outside of the family that used it and are
+/// under way, or ended well; `allowed`: somebody has said that it may be undone.
 pub fn due(
     record: &Record,
-    run: Option<RunId>,
+    family: &[RunId],
     policy: Option<&Compensation>,
     sharers: &[RunId],
     allowed: bool,
@@ -110,8 +111,9 @@ pub fn due(
         return Due::Nothing;
     }
     let leave = |why: &str| Due::Leave(why.to_owned());
+    let is_ours = record.owner.run.is_none_or(|owner| family.contains(&owner));
     match (&record.state, policy) {
-        (State::Started, Some(_)) if record.escalation.is_some() && record.owner.run == run => {
+        (State::Started, Some(_)) if record.escalation.is_some() && is_ours => {
             record.escalation.map_or(Due::Nothing, Due::Settle)
         }
         (State::Gone { was: Was::Committed, .. }, _) => {
@@ -123,7 +125,7 @@ pub fn due(
         ) => Due::Nothing,
         (State::Started, _) => leave("whether it happened is not known for certain"),
         (State::Committed { .. }, None) => leave("its tool cannot undo it"),
-        (State::Committed { .. }, Some(_)) if record.owner.run != run => leave("it is another run's"),
+        (State::Committed { .. }, Some(_)) if !is_ours => leave("it is another run's"),
         (State::Committed { .. }, Some(_)) if !sharers.is_empty() => {
             let runs: Vec<_> = sharers.iter().map(ToString::to_string).collect();
             Due::Leave(format!("it is shared: other runs rest on it ({})", runs.join(", ")))

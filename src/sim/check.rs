@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Touch;
 use super::clock::SimClock;
+use super::family::{did, family};
 use super::machine::Told;
 use crate::clock::{Clock as _, Timestamp};
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
@@ -115,7 +116,7 @@ struct Seen {
     places: BTreeMap<(Tenant, OperationKey), RecordId>,
     /// The attempts whose intent is durable, by the life that has it.
     intents: BTreeSet<(u32, RecordId, u32)>,
-    runs: BTreeMap<RunId, Tenant>,
+    runs: BTreeMap<RunId, Run>,
     /// Those that have failed.
     failed: BTreeSet<RunId>,
     questions: BTreeSet<EscalationId>,
@@ -246,7 +247,7 @@ impl Seen {
         }
         self.questions.extend(change.escalations.iter().map(|question| question.id));
         if let Some(run) = &change.run {
-            self.runs.insert(run.id, run.tenant.clone());
+            self.runs.insert(run.id, Run::clone(run));
         }
         if let Some(record) = &change.record {
             if record.state == State::Started {
@@ -264,13 +265,14 @@ impl Seen {
                 self.violated(Rule::OneTransaction, what);
             }
             let run = record.owner.run.and_then(|run| self.runs.get(&run));
-            if run.is_some_and(|tenant| *tenant != record.tenant) {
+            if run.is_some_and(|run| run.tenant != record.tenant) {
                 self.violated(Rule::TenantsApart, format!("{} is another tenant's run's", record.key));
             }
         }
         if let Some(used) = &change.used {
             let record = self.records.get(&used.record).map(|record| &record.tenant);
-            if record != Some(&used.tenant) || self.runs.get(&used.run) != Some(&used.tenant) {
+            let run = self.runs.get(&used.run).map(|run| &run.tenant);
+            if record != Some(&used.tenant) || run != Some(&used.tenant) {
                 let what = format!("a run of {} was answered by a record of {record:?}", used.tenant);
                 self.violated(Rule::TenantsApart, what);
             }
@@ -288,13 +290,11 @@ impl Seen {
                 change.escalations.iter().any(|question| question.record == Some(record.id))
                     || record.escalation.is_some()
             };
-            // What it did before it went on as new is finished history.
-            let done = self.records.values().filter(|r| {
-                r.owner.run == Some(run.id)
-                    && r.owner.turn >= run.base
-                    && r.class.needs_owner()
-                    && matches!(r.state, State::Committed { .. })
-            });
+            let family = family(run, &self.runs.values());
+            let done = self
+                .records
+                .values()
+                .filter(|r| did(&family, r) && matches!(r.state, State::Committed { .. }));
             let forgotten = done.filter(|record| !asks(record)).map(|record| record.key.to_string());
             if let Some(key) = forgotten.reduce(|all, key| format!("{all}, {key}")) {
                 let what = format!("run {} failed, and nothing in that transaction asks about {key}", run.id);

@@ -19,6 +19,7 @@ mod database;
 mod disk;
 mod end;
 mod explore;
+mod family;
 #[cfg(feature = "sqlite")]
 mod inbox;
 mod life;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{Checker, Rule, Violation};
+use super::family::{did, family};
 use super::machine::Told;
 use super::outbox;
 use super::world::World;
@@ -107,14 +108,35 @@ impl Rest {
 
     /// A run that ended well wanted it, whoever owns it.
     fn is_wanted(&self, record: &Record) -> bool {
-        let succeeded = |run: &&Run| matches!(run.state, RunState::Succeeded { .. });
-        self.runs.iter().filter(succeeded).any(|run| self.uses(run, record.id))
+        self.runs.iter().filter(|run| self.ended_well(run)).any(|run| self.uses(run, record.id))
+    }
+
+    /// It succeeded, and no run has failed that it was to be undone with.
+    fn ended_well(&self, run: &Run) -> bool {
+        let failed = |parent: &Run| {
+            matches!(parent.state, RunState::Failed { .. })
+                && family(parent, &self.runs.iter()).iter().any(|child| child.id == run.id)
+        };
+        matches!(run.state, RunState::Succeeded { .. }) && !self.runs.iter().any(failed)
+    }
+
+    /// A question is open about the run; or about a child that it waits for, or that it undoes.
+    fn is_asked_about(&self, run: &Run) -> bool {
+        let concerns =
+            |q: &Escalation| q.run == Some(run.id) || q.record.is_some_and(|record| self.uses(run, record));
+        let open = |run: &Run| {
+            let about = |q: &Escalation| EscalationKind::PARKING.contains(&q.kind) && q.run == Some(run.id);
+            self.questions.iter().any(|q| q.answer.is_none() && about(q))
+        };
+        let child_is_asked_about = |child: &Run| {
+            child.parent == Some(run.id)
+                && if child.state.is_final() { open(child) } else { self.is_asked_about(child) }
+        };
+        self.questions.iter().any(|q| q.answer.is_none() && concerns(q))
+            || self.runs.iter().any(child_is_asked_about)
     }
 
     fn check_run(&self, run: &Run, violated: &mut impl FnMut(Rule, String)) {
-        let concerns =
-            |q: &Escalation| q.run == Some(run.id) || q.record.is_some_and(|record| self.uses(run, record));
-        let asked = self.questions.iter().any(|q| q.answer.is_none() && concerns(q));
         match run.state {
             RunState::Active => {
                 violated(Rule::NothingDropped, format!("run {} is active and nobody has it", run.id));
@@ -122,18 +144,20 @@ impl Rest {
             RunState::Queued => {
                 violated(Rule::NothingDropped, format!("run {} is queued and nobody admits it", run.id));
             }
-            RunState::Waiting { .. } | RunState::Halted { .. } if !asked => {
+            RunState::Waiting { .. } | RunState::Halted { .. } if !self.is_asked_about(run) => {
                 violated(Rule::NothingDropped, format!("run {} waits and nobody asks", run.id));
             }
             _ => {}
         }
         // One that is halted has not ended: its own question is open, or that was found above.
         if matches!(run.state, RunState::Failed { .. }) {
-            let owned = self.records.iter().filter(|r| {
-                // What it did before it went on as new is finished history.
-                r.owner.run == Some(run.id) && r.owner.turn >= run.base && r.class.needs_owner()
-            });
-            for record in owned.filter(|r| matches!(r.state, State::Committed { .. })) {
+            let family = family(run, &self.runs.iter());
+            for record in self
+                .records
+                .iter()
+                .filter(|record| did(&family, record))
+                .filter(|r| matches!(r.state, State::Committed { .. }))
+            {
                 if !self.questions.iter().any(|q| q.record == Some(record.id)) && !self.is_wanted(record) {
                     let what = format!("{} happened for run {}, which did not end well", record.key, run.id);
                     violated(Rule::NoEffectForgotten, what);

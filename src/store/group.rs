@@ -14,6 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{Asked, Change, Lane, Refusal, Store, StoreError, Verdict};
 use crate::clock::SharedClock;
+use crate::panics::{caught, quietly};
 
 /// A change that nobody waits for goes out at the second tick that finds it: it is at most two ticks old then.
 /// One timer for all batches of a tick, because a timer for each costs as much as queueing its changes.
@@ -256,14 +257,33 @@ impl Shared {
     async fn write(self: Arc<Self>) {
         let _end = End(&self);
         let mut tick = None;
-        while let Some(batch) = self.next_batch(&mut tick).await {
+        loop {
+            let batch = match caught(self.next_batch(&mut tick)).await {
+                Ok(Some(batch)) => batch,
+                Ok(None) => return,
+                // The clock: what is queued is written at the next tick, or when somebody waits for it.
+                Err(panic) => {
+                    quietly(|| tracing::error!(panic, "the clock panicked"));
+                    tick = None;
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            };
             let (mut changes, mut waiting, mut held) = (Vec::with_capacity(batch.len()), vec![], vec![]);
             for entry in batch {
                 changes.push(entry.change);
                 waiting.push(entry.done);
                 held.extend(entry.held);
             }
-            self.commit(&changes, &mut waiting).await;
+            // Of the store, of the clock, or of a subscriber of the log. It ends the runs that wait for this batch where they
+            // are durable, and not the writer, for which all others wait.
+            if let Err(detail) = caught(self.commit(&changes, &mut waiting)).await {
+                self.stop_lanes(&changes, |_| true);
+                for done in waiting {
+                    let _ = done.send(Err(StoreError::Panicked { detail: detail.clone() })); // nobody may be waiting
+                }
+                quietly(|| tracing::error!(detail, changes = changes.len(), "a write panicked"));
+            }
             if changes.iter().any(|change| !change.events.is_empty()) {
                 self.events.notify_one(); // only now: who looks earlier finds nothing
             }

@@ -373,6 +373,15 @@ pub enum StoreError {
         /// The system's words.
         detail: String,
     },
+    /// The store's own code, or code that it called, panicked.
+    #[error(
+        "the store panicked: whether this write is durable is not known; nothing is sent that needs it, and its rows tell \
+         ({detail})"
+    )]
+    Panicked {
+        /// The panic's words.
+        detail: String,
+    },
     /// The database cannot be used at all.
     #[error(transparent)]
     Open(#[from] OpenError),

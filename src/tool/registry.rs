@@ -211,11 +211,6 @@ impl Registry {
         self.find(tool)?.spec().compensation.as_ref()
     }
 
-    /// Effects of some tool can be undone.
-    pub(crate) fn can_undo(&self) -> bool {
-        self.by_name.values().any(|tool| tool.spec().compensation.is_some())
-    }
-
     /// Everything that will touch the world passes here: the seam at which a simulator watches.
     #[cfg_attr(not(feature = "sim"), allow(clippy::unused_self, reason = "there is nothing to wrap it in"))]
     pub(crate) fn hand_out(&self, tool: Arc<dyn Prepared>) -> Arc<dyn Prepared> {

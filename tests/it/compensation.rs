@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::flow;
 use crate::flow_world::{Process, World};
+use crate::postgres::Schema;
 
 /// How a booking is undone.
 #[derive(Clone)]
@@ -178,6 +179,93 @@ fn what_a_failed_run_did_is_undone_the_last_first() {
         assert_eq!(world.effects("unbook"), ["hotel 2 b2", "train 1 b1"]);
         assert!(matches!(record(&process, "train").await, State::Compensated { whole: true, .. }));
         assert!(process.acme().escalations().await.unwrap().is_empty());
+    });
+}
+
+/// Books all that is said of it, beside a child that books two; and hears of its end before the last.
+async fn tour(ctx: Ctx, last: Vec<String>) -> Result<u32, Failure> {
+    ctx.call::<Book>("train".to_owned()).await?;
+    let child = ctx.child(trip, stops(&["hotel", "theatre"])).start().await?;
+    ctx.call::<Book>("boat".to_owned()).await?;
+    child.result().await?;
+    trip(ctx, last).await
+}
+
+const TOUR: [&str; 5] = ["book:taxi", "book:theatre", "book:hotel", "book:boat", "book:train"];
+
+fn agency(builder: EngineBuilder, world: &Arc<World>) -> Process {
+    Process::start(world, builder.workflow("trip", 1, trip).workflow("tour", 1, tour))
+}
+
+#[test]
+fn what_a_child_did_is_undone_where_its_end_was_received() {
+    let schema = Schema::new();
+    let world = World::new();
+    let postgres = Engine::postgres_with(crate::server::url(), schema.options())
+        .compensable(Book(world.clone(), Way::by(Compensation::Automatic)));
+    for builder in [engine(&world, Way::by(Compensation::Automatic)), postgres] {
+        let process = agency(builder, &world);
+        process.on(async {
+            let run = process.acme().run(tour, stops(&["taxi", "sold out"])).key("r").start().await.unwrap();
+            let failure = failure(run.result().await.unwrap_err());
+            let undone: Vec<_> = TOUR.map(|key| (key, &Became::Undone)).into();
+            assert_eq!(told(&failure), undone);
+            assert!(process.acme().escalations().await.unwrap().is_empty());
+        });
+        process.shut_down();
+    }
+    assert_eq!(world.effects("unbook").len(), 2 * TOUR.len());
+}
+
+#[test]
+fn what_a_child_did_and_nobody_can_undo_is_asked_about() {
+    let world = World::new();
+    let process = agency(engine(&world, Way::by(Compensation::Never { remedy: "call them".into() })), &world);
+    process.on(async {
+        let run = process.acme().run(tour, stops(&["taxi", "sold out"])).key("r").start().await.unwrap();
+        let failure = failure(run.result().await.unwrap_err());
+        let stands = stands("call them");
+        let all: Vec<_> = TOUR.map(|key| (key, &stands)).into();
+        assert_eq!(told(&failure), all);
+        let open = process.questions(EscalationKind::Orphaned).await;
+        assert_eq!(open.len(), TOUR.len());
+        assert!(open.iter().all(|question| question.run == Some(run.id())), "{open:#?}");
+        assert!(open.iter().any(|question| question.question.contains("is a child of")), "{open:#?}");
+    });
+}
+
+// A retry begins a child anew that was undone with it: its result would be that of something that is not there.
+#[test]
+fn a_child_that_was_undone_is_begun_anew_by_a_retry() {
+    let world = World::new();
+    let process = agency(engine(&world, Way::by(Compensation::Automatic)), &world);
+    process.on(async {
+        let run = process.acme().run(tour, stops(&["taxi", "sold out"])).key("r").start().await.unwrap();
+        assert_eq!(failure(run.result().await.unwrap_err()).code, FailureCode::ToolFailed);
+        let train = Key::of("book").target("train").render().unwrap();
+        let boat = Key::of("book").target("boat").render().unwrap();
+        run.retry("ann", "once more").anew(&train).anew(&boat).await.unwrap();
+        let failure = failure(run.result().await.unwrap_err());
+        assert_eq!(failure.code, FailureCode::ChildFailed, "{failure}");
+        assert!(failure.message.contains("was done and undone"), "{failure}");
+    });
+}
+
+#[test]
+fn a_child_that_stands_alone_is_listed_and_not_undone() {
+    async fn sends_off(ctx: Ctx, (): ()) -> Result<u32, Failure> {
+        ctx.child(trip, stops(&["hotel"])).detach().await?;
+        Err(Failure::new("no more"))
+    }
+    let world = World::new();
+    let builder = engine(&world, Way::by(Compensation::Automatic));
+    let process =
+        Process::start(&world, builder.workflow("trip", 1, trip).workflow("sends off", 1, sends_off));
+    process.on(async {
+        let failure = failure(process.acme().run(sends_off, ()).await.unwrap_err());
+        let [alone] = failure.detached[..] else { panic!("{failure:?}") };
+        process.acme().handle::<u32>(alone).result().await.unwrap();
+        assert_eq!((world.effects("book").len(), world.effects("unbook").len()), (1, 0));
     });
 }
 

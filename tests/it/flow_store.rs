@@ -33,6 +33,8 @@ pub(crate) struct Tapped {
     /// Every write fails so.
     fail: Option<StoreError>,
     pub(crate) failed: usize,
+    /// The next write panics.
+    panics: bool,
     /// Whose wall time the store tells as its own.
     time: Option<SharedClock>,
 }
@@ -85,6 +87,11 @@ impl Tap {
         self.0.send_modify(|tapped| tapped.fail = with);
     }
 
+    /// The next write panics.
+    pub(crate) fn panic_once(&self) {
+        self.0.send_modify(|tapped| tapped.panics = true);
+    }
+
     /// The store goes by this clock from now on.
     pub(crate) fn tells_time_of(&self, clock: impl Clock + 'static) {
         self.0.send_modify(|tapped| tapped.time = Some(Arc::new(clock)));
@@ -120,6 +127,9 @@ impl Drop for Held<'_> {
 impl TappedStore {
     async fn write(&self, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
         self.tap.ask();
+        let mut panics = false;
+        self.tap.0.send_modify(|tapped| panics = std::mem::take(&mut tapped.panics));
+        assert!(!panics, "a panic that was asked for");
         let held = |tapped: &Tapped| tapped.hold.is_some_and(|picks| changes.iter().any(picks));
         if self.tap.see(held) {
             self.tap.0.send_modify(|tapped| tapped.held += 1);

@@ -30,9 +30,9 @@ fn states() -> Vec<Record> {
 // SAGA-1, SAGA-2, SAGA-5, SAGA-6, DESIGN 4.12.
 #[test]
 fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
-    let (mine, theirs) = (RunId(1), RunId(2));
+    let (mine, child, theirs) = (RunId(1), RunId(3), RunId(2));
     for record in states() {
-        for owner in [Some(mine), Some(theirs), None] {
+        for owner in [Some(mine), Some(child), Some(theirs), None] {
             for class in EffectClass::ALL {
                 for policy in policies() {
                     for (sharers, allowed) in
@@ -40,8 +40,8 @@ fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
                     {
                         let owner = Owner { run: owner, ..Owner::default() };
                         let record = Record { owner, class, ..record.clone() };
-                        let due = due(&record, Some(mine), policy.as_ref(), &sharers, allowed);
-                        let own = record.owner.run == Some(mine);
+                        let due = due(&record, &[mine, child], policy.as_ref(), &sharers, allowed);
+                        let own = record.owner.run != Some(theirs);
                         let free =
                             own && sharers.is_empty() && matches!(record.state, State::Committed { .. });
                         let asks = policy == Some(Compensation::Approved) && !allowed;
@@ -63,11 +63,11 @@ fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
 // SAGA-5, H03: of unknown outcome, and asked about: by its own run it is waited for, never undone.
 #[test]
 fn what_may_have_happened_is_settled_first() {
-    let run = Some(RunId(1));
+    let (run, family) = (Some(RunId(1)), [RunId(1)]);
     let owner = Owner { run, ..Owner::default() };
     let parked = Record { escalation: Some(EscalationId(7)), owner, ..record(State::Started) };
     for policy in policies().iter().flatten() {
-        assert_eq!(due(&parked, run, Some(policy), &[], true), Due::Settle(EscalationId(7)));
+        assert_eq!(due(&parked, &family, Some(policy), &[], true), Due::Settle(EscalationId(7)));
     }
-    assert!(matches!(due(&parked, run, None, &[], true), Due::Leave(_)));
+    assert!(matches!(due(&parked, &family, None, &[], true), Due::Leave(_)));
 }

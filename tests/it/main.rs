@@ -94,6 +94,7 @@ mod outbox;
 mod outbox_http;
 #[path = "../own_server/mod.rs"]
 mod own_server;
+mod panics;
 mod payload;
 mod postgres;
 mod programs;
@@ -112,6 +113,7 @@ mod sim_case_notice;
 mod sim_chat;
 mod sim_command;
 mod sim_draft;
+mod sim_family;
 mod sim_found;
 mod sim_inbox;
 mod sim_late;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use counterfoil::ledger::{Compensation, EffectClass, Finding, Record, Retention, State, Undone};
 use counterfoil::sim::{Failing, Offer, Rule, Service, Simulation, truthful};
-use counterfoil::store::{Asked, Change, EscalationKind, StepKind, Store, Use, Verdict};
+use counterfoil::store::{Asked, Change, EscalationKind, Run, StepKind, Store, Use, Verdict};
 use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Failure, Key, RecordId, Tenant, Timestamp};
+use counterfoil::{Ctx, Failure, Key, RecordId, RunId, Tenant, Timestamp};
 use serde_json::Value;
 
 /// What is taken away.
@@ -25,6 +25,8 @@ enum Mutation {
     NoUndoSeal,
     /// Nobody rests on anything.
     NoSharers,
+    /// A run does not know its children.
+    NoChildren,
     /// Whether an effect may be undone is not asked.
     NoMayUndo,
     /// What could not be undone is not told.
@@ -114,6 +116,19 @@ impl Store for Mutant {
         }
     }
 
+    fn run_children<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        parent: RunId,
+        after: RunId,
+        limit: u32,
+    ) -> Asked<'a, Vec<Run>> {
+        match self.mutation {
+            M::NoChildren => Box::pin(async { Ok(Vec::new()) }),
+            _ => self.store.run_children(tenant, parent, after, limit),
+        }
+    }
+
     fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
         if self.mutation != M::RetiredEarly {
             return self.store.record_expired(after, until, limit);
@@ -134,7 +149,7 @@ impl Store for Mutant {
     }
 
     counterfoil::delegate_reads!(self => self.store; record_find record_at record_orphans looks record_evidence
-        run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues
+        run_find run_keyed run_history run_orphans run_answered run_signalled run_due next_due run_list queues
         documents memories signal_find signal_pending escalation_find escalation_open escalation_about
         escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
 }
@@ -229,6 +244,7 @@ fn mutants() -> Vec<(Mutation, Simulation, Rule)> {
         (M::NoUndoIntent, booked(), Rule::IntentBeforeEffect),
         (M::NoUndoSeal, booked(), Rule::NothingDropped),
         (M::NoSharers, shared(), Rule::UndoneTruly),
+        (M::NoChildren, crate::sim_family::simulation(), Rule::NoEffectForgotten),
         (M::NoMayUndo, booking(Compensation::Approved), Rule::NothingDropped),
         (M::NoLeftOver, booked(), Rule::OneTransaction),
         (M::NoEvents, outbox(), own("what is told is told of what happened")),

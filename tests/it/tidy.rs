@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The layers from the ground up. A file may import from its own layer and from those below.
 const LAYERS: [&[&str]; 7] = [
-    &["error", "id", "clock", "payload"],
+    &["error", "id", "clock", "panics", "payload"],
     &["ledger"],
     &["store"],
     &["tool"],

@@ -12,6 +12,7 @@ use crate::exec::outcome::ExecError;
 use crate::exec::peers::Peers;
 use crate::id::EscalationId;
 use crate::ledger::Backoff;
+use crate::panics::caught;
 use crate::store::{
     Due, Escalation, EscalationKind, Lane, OutboxEvent, Refusal, Store as _, StoreError, Verdict,
     WorkerChange,
@@ -307,7 +308,9 @@ impl Desk {
         let late = core.clock.sleep(self.publisher.timeout);
         tokio::select! {
             biased; // chance is drawn in one place only, or no simulation could be repeated
-            acked = self.publisher.sink.publish(batch) => acked,
+            acked = caught(async { self.publisher.sink.publish(batch).await }) => {
+                acked.unwrap_or_else(|panic| Err(SinkError::unavailable(format!("the sink panicked: {panic}"))))
+            }
             () = late => Err(SinkError::unavailable(format!("no answer within {:?}", self.publisher.timeout))),
         }
     }

@@ -16,11 +16,13 @@ use serde::de::DeserializeOwned;
 
 pub(super) use mark::{AGAIN, Again, Mark};
 use mark::{Anew, next_revision};
-use past::{Past, begun};
+use past::Past;
+pub(super) use past::{begun, ended};
 
 use super::ctx::Label;
 use super::engine::Inner;
 use super::error::RunError;
+use super::family;
 use super::handle::RunHandle;
 use super::signal::Sent;
 use crate::clock::Timestamp;
@@ -28,7 +30,7 @@ use crate::exec::{Core, ExecError, to_the_end};
 use crate::id::{RunId, Tenant, checked};
 use crate::ledger::{Key, OperationKey, Record, State};
 use crate::payload::Payload;
-use crate::store::{Change, History, Run, Step, StepKind, Store as _, StoreError, Turns};
+use crate::store::{Change, History, Run, RunState, Step, StepKind, Store as _, StoreError, Turns};
 
 /// A retry: the run itself goes on.
 #[derive(Debug)]
@@ -58,7 +60,7 @@ struct Plan {
 impl<O> RunHandle<O> {
     /// Lets a run that failed, or was halted, go on from a step: from what failed last, unless a step is
     /// [said](BeginAgain::from_step). What it computed from there on is done again; calls that failed are made again;
-    /// children that failed are begun again. Effects that are committed stand, and are not repeated: see
+    /// children that failed, or were undone with the run, are begun again. Effects that are committed stand, and are not repeated: see
     /// [`effects`](BeginAgain::effects) and [`anew`](BeginAgain::anew).
     ///
     /// # Errors
@@ -168,6 +170,13 @@ impl Plan {
         past.records.sort_by_key(|record| (record.created_at, record.id));
         for child in past.steps.iter().filter_map(begun).collect::<Vec<_>>() {
             past.children.extend(group.run_find(tenant, child).await?.map(|run| (child, run)));
+        }
+        let ended_well = |child: &&Run| matches!(child.state, RunState::Succeeded { .. });
+        for child in past.children.values().filter(ended_well).filter(|child| child.parent == Some(row.id)) {
+            let family = family::of(self.core(), child).await?;
+            if family.effects.iter().any(|record| matches!(record.state, State::Compensated { .. })) {
+                past.undone.insert(child.id);
+            }
         }
         Ok((row, again, past))
     }

@@ -23,6 +23,8 @@ pub(super) struct Past {
     pub(super) records: Vec<Record>,
     /// Those that its checkpoints tell of.
     pub(super) children: HashMap<RunId, Run>,
+    /// Those that succeeded and were undone with it.
+    pub(super) undone: HashSet<RunId>,
 }
 
 impl Past {
@@ -30,7 +32,7 @@ impl Past {
         let standing = |step: PastStep| again.standing(&step).map(|id| PastStep { id, ..step });
         let mut steps: Vec<_> = steps.into_iter().filter_map(standing).collect();
         steps.sort_by_key(|step| step.at);
-        Self { base, steps, records: Vec::new(), children: HashMap::new() }
+        Self { base, steps, records: Vec::new(), children: HashMap::new(), undone: HashSet::new() }
     }
 
     /// When this was recorded first, in the last turn that has it.
@@ -73,6 +75,8 @@ impl Past {
         let begun_later = |child| self.steps.iter().any(|step| step.at >= from && begun(step) == Some(child));
         let mut anew = self.failed_children();
         anew.retain(|child| begun_later(*child) || ends(*child).all(|end| end.at >= from));
+        // Of one that was undone with this run nothing is left, whenever it ended.
+        anew.extend(&self.undone);
         self.steps.iter().partition(|step| match step.kind {
             // What the run was told to do, it has done.
             StepKind::Signal if step.name.starts_with(COMMAND) => false,
@@ -131,13 +135,13 @@ pub(super) fn place(step: &PastStep) -> Place {
 }
 
 /// The child that was begun so.
-pub(super) fn begun(step: &PastStep) -> Option<RunId> {
+pub(in crate::flow) fn begun(step: &PastStep) -> Option<RunId> {
     let value = step.value.as_ref().filter(|_| step.kind == StepKind::Child)?;
     value.inline()?.decode().ok()
 }
 
 /// The child whose end was received so.
-pub(super) fn ended(step: &PastStep) -> Option<RunId> {
+pub(in crate::flow) fn ended(step: &PastStep) -> Option<RunId> {
     let id = Some(&step.id).filter(|_| step.kind == StepKind::Signal && step.name == ENDED)?;
     // A second wait for it has a number behind its name.
     id.split(':').next()?.parse().ok()

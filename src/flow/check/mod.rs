@@ -23,11 +23,11 @@ use super::engine::Inner;
 use super::error::RunError;
 use super::live::{Live, Rest, Stop};
 use super::replay::Replay;
-use super::run::message;
 use super::workflow::{Body, Workflow, erased};
 use crate::exec::{Core, StartError};
 use crate::id::{RunId, Tenant};
 use crate::ledger::State;
+use crate::panics::message;
 use crate::store::{EscalationKind, ReadOnly, Run, Store as _};
 
 /// A body that wakes itself so often without getting anywhere waits for somebody who does not come.

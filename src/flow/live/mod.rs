@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Wake as _, Waker};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
@@ -557,6 +558,47 @@ impl Live {
         }
         state.end(&self.over);
         true
+    }
+
+    /// How much was said to the run that it has not received.
+    pub(super) fn heard(&self) -> usize {
+        self.state().inbox.len()
+    }
+
+    /// Waits for at most so long until more is said to the run than this. False if nothing was.
+    pub(super) async fn hears_more(&self, heard: usize, at_most: Duration) -> Result<bool, ExecError> {
+        let mut limit = self.engine.core.clock.sleep(at_most);
+        poll_fn(|cx| {
+            self.waker.driven_by(cx.waker());
+            match self.take_stop() {
+                Some(Stop::Failed(error)) => return Poll::Ready(Err(error)),
+                Some(_) => return Poll::Ready(Ok(true)),
+                None => {}
+            }
+            let mut state = self.state();
+            if state.inbox.len() > heard {
+                return Poll::Ready(Ok(true));
+            }
+            state.inbox.listen(cx.waker());
+            drop(state);
+            limit.as_mut().poll(cx).map(|()| Ok(false))
+        })
+        .await
+    }
+
+    /// Ends the activation in order to park, unless more was said to the run than this.
+    pub(super) fn end_unless_told(&self, heard: usize) -> bool {
+        let mut state = self.state();
+        if state.inbox.len() > heard {
+            return false;
+        }
+        state.end(&self.over);
+        true
+    }
+
+    /// A command that the run has not received.
+    pub(super) fn take_command(&self) -> Option<Signal> {
+        self.state().inbox.take_command()
     }
 
     /// From here on dropped futures leave no mark, and the context is refused. A call that is open may outlive the run, whether

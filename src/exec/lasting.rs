@@ -1,0 +1,43 @@
+//! Tasks that are to last as long as their engine: a panic in one of them, whoever's code it was, costs a pause.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::core::Core;
+use crate::panics::{caught, quietly};
+
+/// After a panic a task is begun anew after so long, then after twice as long, and so on up to a limit.
+const SOON: Duration = Duration::from_millis(100);
+const LATEST: Duration = Duration::from_mins(1);
+
+impl Core {
+    /// Begins a task that ends with this worker, or by itself.
+    pub(crate) fn lasting<F>(
+        self: &Arc<Self>,
+        what: &'static str,
+        begin: impl Fn(Weak<Self>) -> F + Send + Sync + 'static,
+    ) where
+        F: Future<Output = ()> + Send,
+    {
+        let weak = Arc::downgrade(self);
+        tokio::spawn(async move { last(&weak, what, || begin(weak.clone())).await });
+    }
+}
+
+/// Carries something out, and after a panic again, until it ends or this worker does.
+pub(crate) async fn last<F: Future<Output = ()>>(
+    core: &Weak<Core>,
+    what: &'static str,
+    begin: impl Fn() -> F,
+) {
+    let mut pause = SOON;
+    while let Err(panic) = caught(begin()).await {
+        quietly(|| tracing::error!(what, panic, ?pause, "a task of the engine panicked, and is begun anew"));
+        let Some(strong) = core.upgrade().filter(|core| !core.is_closing()) else { return };
+        let clock = strong.clock.clone();
+        drop(strong); // a sleeper must not keep a closed database open
+        let _ = caught(async { clock.sleep(pause).await }).await; // the clock may be what panics
+        tokio::task::yield_now().await;
+        pause = (pause * 2).min(LATEST);
+    }
+}

@@ -1,0 +1,23 @@
+//! Which runs a failed run answers for: itself, and the children that ended well before it failed.
+
+use crate::ledger::Record;
+use crate::store::{Run, RunState};
+
+/// The run, the children that end with it and succeeded, and theirs.
+pub(super) fn family<'a, R>(run: &'a Run, runs: &R) -> Vec<&'a Run>
+where
+    R: Iterator<Item = &'a Run> + Clone,
+{
+    let mut family = vec![run];
+    let succeeded = |child: &&Run| matches!(child.state, RunState::Succeeded { .. });
+    for child in runs.clone().filter(|child| child.parent == Some(run.id)).filter(succeeded) {
+        family.extend(self::family(child, runs));
+    }
+    family
+}
+
+/// It is an effect of one of them. What a run did before it went on as new is finished history.
+pub(super) fn did(family: &[&Run], record: &Record) -> bool {
+    record.class.needs_owner()
+        && family.iter().any(|run| record.owner.run == Some(run.id) && record.owner.turn >= run.base)
+}

@@ -1,0 +1,234 @@
+//! Children in the simulator: what a child did that succeeded is undone with its parent, or asked about, wherever a process
+//! dies.
+
+use std::time::Duration;
+
+use counterfoil::ledger::{Finding, Undone};
+use counterfoil::sim::{End, Offer, Service, Simulation, World};
+use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::{Ctx, Engine, Failure, Key};
+use serde_json::Value;
+
+use crate::sim::quick;
+
+/// Writes a letter, and nobody can tell whether it was.
+struct Write(Service);
+
+impl Tool for Write {
+    const NAME: &'static str = "write";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::Blind;
+    type Input = String;
+    type Output = Value;
+
+    fn key(&self, what: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target(what))
+    }
+
+    async fn call(&self, call: &Call, what: &String) -> Result<Done<Value>, ToolError> {
+        self.0.create(call, what).await
+    }
+}
+
+async fn writes(ctx: Ctx, what: String) -> Result<Value, Failure> {
+    ctx.call::<Write>(what).await
+}
+
+async fn guarded(ctx: Ctx, what: String) -> Result<Value, Failure> {
+    ctx.child(writes, what).await
+}
+
+macro_rules! tool {
+    ($tool:ident, $name:literal, $system:literal) => {
+        struct $tool(World);
+
+        impl Tool for $tool {
+            const NAME: &'static str = $name;
+            type Effect = effect::InternalMutation;
+            type Contract = contract::WithLookup<contract::ReplaysKey>;
+            type Input = String;
+            type Output = String;
+
+            fn key(&self, what: &String) -> Option<Key> {
+                Some(Key::of(Self::NAME).target(what))
+            }
+
+            async fn call(&self, call: &Call, what: &String) -> Result<Done<String>, ToolError> {
+                let what = what.clone();
+                let send = self.0.send_keyed(call, move |request| {
+                    let id = request.happened($system).unwrap_or_else(|| request.happen($system, &what));
+                    Ok(Done::new(id))
+                });
+                send.await
+            }
+        }
+
+        impl Reconcile for $tool {
+            async fn reconcile(&self, call: &Call, what: &String) -> Result<Finding<String>, ToolError> {
+                self.0.find(call, $system, what).await
+            }
+        }
+
+        impl Compensate for $tool {
+            async fn compensate(
+                &self,
+                call: &Call,
+                forward: &Forward<String, String>,
+            ) -> Result<Done<Undone>, ToolError> {
+                let what = undone(forward);
+                let send = self.0.send_keyed(call, move |request| {
+                    let id = request.happened($system).unwrap_or_else(|| request.happen($system, &what));
+                    Ok(Done::new(Undone::whole().detail(id)))
+                });
+                send.await
+            }
+
+            async fn find_compensation(
+                &self,
+                call: &Call,
+                forward: &Forward<String, String>,
+            ) -> Result<Finding<Undone>, ToolError> {
+                let found = self.0.find(call, $system, &undone(forward)).await?;
+                found.try_map(|id| Ok(Undone::whole().detail(id)))
+            }
+        }
+    };
+}
+
+fn undone(forward: &Forward<String, String>) -> String {
+    format!("{} undone", forward.input().map_or("?", String::as_str))
+}
+
+tool!(Charge, "charge", "bank");
+tool!(Ship, "ship", "courier");
+tool!(Pack, "pack", "store");
+
+/// Ships it, and has a child of its own pack it.
+async fn ship(ctx: Ctx, id: String) -> Result<String, Failure> {
+    ctx.child(pack, id.clone()).await?;
+    ctx.call::<Ship>(id).await
+}
+
+async fn pack(ctx: Ctx, id: String) -> Result<String, Failure> {
+    ctx.call::<Pack>(id).await
+}
+
+/// What a parent does whose warehouse burns down.
+async fn order(ctx: Ctx, id: String) -> Result<String, Failure> {
+    ctx.call::<Charge>(format!("{id} deposit")).await?;
+    ctx.child(ship, id.clone()).await?;
+    ctx.call::<Charge>(id).await?;
+    Err(Failure::new("the warehouse burned down"))
+}
+
+/// The same with a child that is begun and not waited for.
+async fn hasty(ctx: Ctx, id: String) -> Result<String, Failure> {
+    let _parcel = ctx.child(ship, id.clone()).start().await?;
+    ctx.call::<Charge>(id).await?;
+    Err(Failure::new("the warehouse burned down"))
+}
+
+/// It waits for a customer who never comes, and is cancelled.
+async fn patient(ctx: Ctx, id: String) -> Result<String, Failure> {
+    ctx.child(ship, id).await?;
+    ctx.signal::<String>("fetched").await
+}
+
+/// Has the parcel shipped by a child of its own, and does not wait for it.
+async fn agent(ctx: Ctx, id: String) -> Result<String, Failure> {
+    ctx.child(picked_up, id.clone()).start().await?;
+    Ok(id)
+}
+
+/// Ships it, and waits for somebody who never comes.
+async fn picked_up(ctx: Ctx, id: String) -> Result<String, Failure> {
+    ctx.call::<Ship>(id).await?;
+    ctx.signal::<String>("fetched").await
+}
+
+/// Its child ends well, and leaves a child of its own under way.
+async fn through_an_agent(ctx: Ctx, id: String) -> Result<String, Failure> {
+    ctx.child(agent, id.clone()).await?;
+    ctx.call::<Charge>(id).await?;
+    Err(Failure::new("the warehouse burned down"))
+}
+
+async fn impatient(engine: Engine, world: World) -> String {
+    let shop = engine.tenant(Simulation::TENANT).unwrap();
+    let run = shop.run(patient, "o1".to_owned()).key(Simulation::KEY).start().await;
+    world.sleep(Duration::from_hours(1)).await;
+    match run {
+        Ok(run) => format!("{:?}", run.cancel("ann", "too late").key("c").await.is_ok()),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn family<W>(workflow: W) -> Simulation
+where
+    W: counterfoil::flow::Workflow<String, String> + Clone,
+{
+    Simulation::of(workflow, "o1".to_owned())
+        .fails(1)
+        .engine(|engine, world| {
+            let engine = engine.workflow("ship", 1, ship).workflow("pack", 1, pack);
+            let engine = engine.workflow("agent", 1, agent).workflow("picked up", 1, picked_up);
+            let engine = engine.compensable(Charge(world.clone()));
+            engine.compensable(Ship(world.clone())).compensable(Pack(world.clone()))
+        })
+        .check("nothing is left standing unasked", |end| {
+            for (system, tool) in [("bank", "charge"), ("courier", "ship"), ("store", "pack")] {
+                let (done, undone) = (end.count(system, "o1"), end.count(system, "o1 undone"));
+                let asked = end.questions().iter().any(|question| question.question.contains(tool));
+                if done > undone && !asked {
+                    return Err(format!("{tool}: done {done}, undone {undone}, and nobody is asked"));
+                }
+            }
+            Ok(())
+        })
+}
+
+/// Where everything went well on the way back, the last is undone first.
+fn in_reverse(end: &End<'_>) -> Result<(), String> {
+    let effects: Vec<_> = end.effects().into_iter().map(|effect| (effect.system, effect.reference)).collect();
+    let (done, undone): (Vec<_>, Vec<_>) = effects.iter().partition(|(_, what)| !what.ends_with("undone"));
+    let back: Vec<_> =
+        undone.iter().rev().map(|(system, what)| (system.clone(), what.replace(" undone", ""))).collect();
+    let done: Vec<_> = done.into_iter().cloned().collect();
+    if back.len() == done.len() && back != done && end.asked().is_empty() {
+        return Err(format!("done {done:?}, undone {undone:?}"));
+    }
+    Ok(())
+}
+
+/// A parent whose child ships.
+pub(crate) fn simulation() -> Simulation {
+    family(order)
+}
+
+#[test]
+fn what_a_child_did_is_undone_or_asked_about() {
+    quick(family(order).check("the last is undone first", in_reverse)).explore().assert_ok();
+}
+
+#[test]
+fn a_child_that_nobody_waited_for_is_undone_with_its_parent() {
+    quick(family(hasty)).explore().assert_ok();
+}
+
+#[test]
+fn a_run_that_fails_waits_for_the_children_of_its_children() {
+    quick(family(through_an_agent)).explore().assert_ok();
+}
+
+#[test]
+fn what_a_child_did_is_undone_when_its_parent_is_cancelled() {
+    quick(family(patient).beside("ann", impatient)).explore().assert_ok();
+}
+
+#[test]
+fn a_parent_that_waits_for_a_child_is_asked_about_through_its_child() {
+    let simulation = Simulation::of(guarded, "o1".to_owned()).engine(|engine, world| {
+        engine.workflow("writes", 1, writes).tool(Write(world.service("post", Offer::Blind)))
+    });
+    quick(simulation).explore().assert_ok();
+}

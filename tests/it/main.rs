@@ -43,6 +43,7 @@ mod flow_divergence;
 mod flow_dropped;
 mod flow_due;
 mod flow_engine;
+mod flow_errors;
 mod flow_guarantees;
 mod flow_keys;
 mod flow_lives;

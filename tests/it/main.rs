@@ -100,6 +100,8 @@ mod postgres;
 mod programs;
 mod questions;
 mod queue;
+mod restored;
+mod restored_postgres;
 mod retention;
 mod schedule;
 mod secrets;

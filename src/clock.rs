@@ -21,10 +21,14 @@ impl Timestamp {
     /// The end of time: farther than any timer can be set.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// This instant moved by `by` into the future, stopping at the end of time.
+    /// The last instant that JSON numbers hold exactly, in the year 2255. What is due then is due never.
+    pub(crate) const LAST: Self = Self((1 << 53) - 1);
+
+    /// This instant moved by `by` into the future. It stops in the year 2255, at the last instant that can be recorded.
     #[must_use]
     pub fn after(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
+        let at = self.0.saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX));
+        Self(at.min(Self::LAST.0).max(self.0))
     }
 
     /// How long it is from `self` until `later`; zero if `later` has passed.

@@ -31,6 +31,11 @@ impl Tenant {
         Ok(Self(checked("tenant", name.as_ref(), Self::MAX_BYTES)?))
     }
 
+    /// The tenant that questions about the ledger as a whole belong to.
+    pub fn ledger() -> Self {
+        Self(Arc::from("~counterfoil"))
+    }
+
     /// The name as given.
     pub fn as_str(&self) -> &str {
         &self.0

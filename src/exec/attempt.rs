@@ -98,6 +98,62 @@ pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Beg
     Ok(permit.durable(op, ticket).await?.map_or(Begun::Exists, Begun::Durable))
 }
 
+/// Makes a record durable of an operation that this ledger has not sent and whose fate it does not know: a ledger that is lost may
+/// have sent it, by a worker that has ceased to by `cut`. `None` if somebody else was first.
+///
+/// # Crash
+/// Before: nothing happened. After: it is ambiguous, like any other.
+pub(super) async fn unknown(
+    core: &Core,
+    op: &Operation,
+    found: Option<&Record>,
+    cut: Boot,
+) -> Result<Option<Ambiguous>, ExecError> {
+    core.group.room().await;
+    let (record, ticket) = {
+        let (record, large) = match found {
+            None => {
+                let (record, large) = unwritten(core, op);
+                (Record { attempts: 0, ..record }, large)
+            }
+            Some(found) => {
+                let scope = op.tool.spec().contract.scope.clone();
+                let event = Event::Again { fence: core.fence, basis: Basis::Answer, scope };
+                let Ok(record) = apply(found, event, core.fence, core.now()) else { return Ok(None) };
+                (record, None)
+            }
+        };
+        let mut change = core.change(op.lane).record(record.clone());
+        change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
+        (record, core.group.submit(change))
+    };
+    match ticket.durable().await {
+        Ok(Verdict::Refused(Refusal::Exists | Refusal::Stale)) if op.lane.is_none() => Ok(None),
+        Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
+        verdict => admitted(&op.key, verdict).map(|()| Some(Ambiguous::new(Box::new(record), cut))),
+    }
+}
+
+/// Records what was done before this ledger was: nothing is sent, and it is not done again.
+///
+/// # Crash
+/// Before: nothing is known of it. After: it is committed.
+pub(super) async fn import(
+    core: &Core,
+    op: &Operation,
+    output: Payload,
+    external_ref: Option<String>,
+) -> Result<(), ExecError> {
+    let (record, large) = unwritten(core, op);
+    let (response, large_response) = core.storable(output);
+    let state = State::Committed { response };
+    let record = Record { attempts: 0, basis: Basis::Decision, state, external_ref, ..record };
+    let mut change = core.change(None).record(record);
+    let payloads = large.into_iter().chain(large_response);
+    change.payloads.extend(payloads.map(|payload| (op.tenant.clone(), payload)));
+    core.commit(&op.key, change).await
+}
+
 /// Records that nothing was sent, and until when it waits if it does. Whether nothing was recorded of it before.
 ///
 /// # Crash
@@ -149,6 +205,9 @@ fn unwritten(core: &Core, op: &Operation) -> (Record, Option<Payload>) {
     let now = core.now();
     let spec = op.tool.spec();
     core.begun.notify_one();
+    if spec.effect.leaves_mark() {
+        core.raise_count();
+    }
     let (request, large) = op.stored_request(core);
     let record = Record {
         id: RecordId(core.ids.next()),

@@ -12,7 +12,8 @@ use super::orphans::take_up_orphans;
 use super::outbox::{Publisher, announce, publish};
 use super::peers::Peers;
 use super::pulse::beat;
-use crate::clock::{Clock, SharedClock, SystemClock};
+use super::restored::Declared;
+use crate::clock::{Clock, SharedClock, SystemClock, Timestamp};
 use crate::id::{Entropy, SystemEntropy};
 use crate::payload::Limits;
 use crate::store::{Group, Store, StoreError};
@@ -78,6 +79,7 @@ pub struct ExecutorBuilder {
     reviewers: SharedReviewers,
     publisher: Option<Publisher>,
     sweeps: bool,
+    restored: Option<Declared>,
 }
 
 impl ExecutorBuilder {
@@ -118,6 +120,7 @@ impl ExecutorBuilder {
             reviewers: Arc::new(Named),
             publisher: None,
             sweeps: false,
+            restored: None,
         }
     }
 
@@ -235,6 +238,18 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Says that the ledger may be older than the world: it was restored from a backup of this instant, or is new beside an older
+    /// system. The first send of each key is then preceded by its lookup, and a call that cannot be looked up asks a
+    /// person, until somebody [lifts](super::Executor::lift_restored) it. The age of a key counts from `as_of`; without
+    /// it nothing is known of a key's age.
+    ///
+    /// It is durable: say it at one start. Said again with the same `as_of`, it changes nothing; without `as_of` it begins
+    /// anew at each start.
+    pub fn restored(mut self, as_of: Option<Timestamp>) -> Self {
+        self.restored = Some(Declared { as_of });
+        self
+    }
+
     pub(crate) fn sweeps(&self) -> bool {
         self.sweeps
     }
@@ -268,6 +283,20 @@ impl ExecutorBuilder {
         core.begin_sweeping(sweeps);
         take_up_orphans(&core).await?;
         Ok(Executor::alone(core))
+    }
+
+    /// Opens the store, [lifts](Executor::lift_restored) what a restore has brought about, and closes the store. Nothing is taken
+    /// up: this process has no tools.
+    #[cfg(all(feature = "cli", any(feature = "sqlite", feature = "postgres")))]
+    pub(crate) async fn lift_restored(
+        self,
+        by: &str,
+        because: &str,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let executor = Executor::alone(Core::enrol(self.open_store().await?).await?);
+        let lifted = executor.lift_restored(by, because).await;
+        executor.close(std::time::Duration::ZERO).await;
+        Ok(lifted?)
     }
 
     /// Opens the store behind its queue; this worker is not yet enrolled.
@@ -310,6 +339,7 @@ impl ExecutorBuilder {
             lease: self.lease,
             database: database.map(Arc::new),
             reviewers: self.reviewers,
+            restored: self.restored,
         })
     }
 }

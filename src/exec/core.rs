@@ -16,6 +16,7 @@ use super::lease::{Lease, Moment};
 use super::outbox::Publishing;
 use super::outcome::ExecError;
 use super::peers::{Peers, Shared};
+use super::restored::{Declared, Restores};
 use super::store_clock::StoreClock;
 use super::throttle::Gates;
 use crate::clock::{SharedClock, Timestamp};
@@ -54,6 +55,8 @@ pub(crate) struct Core {
     /// What can be shared with the user's own tables.
     pub(crate) database: Option<Arc<Database>>,
     pub(crate) reviewers: SharedReviewers,
+    /// Whether the ledger may be older than the world.
+    pub(super) restores: Restores,
 }
 
 impl std::fmt::Debug for Core {
@@ -83,6 +86,8 @@ pub(crate) struct Parts {
     pub(crate) lease: Duration,
     pub(crate) database: Option<Arc<Database>>,
     pub(crate) reviewers: SharedReviewers,
+    /// The builder said that the ledger was restored, and of what instant it is.
+    pub(crate) restored: Option<Declared>,
 }
 
 impl Core {
@@ -101,7 +106,11 @@ impl Core {
             let asked = Moment::of(&**clock);
             let time = group.pulse().await?.time;
             let clock = Arc::new(StoreClock::measured(clock.clone(), asked.boot(), time, clock.boot()));
-            (Peers::Shared(Shared::new(Lease::new(lease, asked), clock)), time, Some(time.after(lease)))
+            (
+                Peers::Shared(Shared::new(Lease::new(lease, asked), clock, asked.boot())),
+                time,
+                Some(time.after(lease)),
+            )
         } else {
             let at = clock.now();
             changes.push(WorkerChange::FenceOthers { at });
@@ -123,7 +132,10 @@ impl Core {
         if let Peers::Shared(shared) = &peers {
             parts.clock = shared.clock.clone();
         }
-        Ok(Self::of(parts, fence, peers))
+        let restored = parts.restored;
+        let core = Self::of(parts, fence, peers);
+        core.recognise(restored).await?;
+        Ok(core)
     }
 
     /// Only looks on: it is no worker, and can write nothing.
@@ -157,6 +169,7 @@ impl Core {
             tenant_keys: Mutex::default(),
             database,
             reviewers,
+            restores: Restores::default(),
         })
     }
 

@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use crate::clock::Clock;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::id::EscalationId;
+use crate::ledger::Origin;
 use crate::payload::Payload;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::Postgres;
@@ -34,6 +35,55 @@ pub enum Database {
 }
 
 impl Database {
+    /// Why its rows may be older than the world, if there is a sign of it, and for a server where the rows are. `before`: where they
+    /// were when the ledger was opened last.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        allow(clippy::unused_async, reason = "only a server takes time to say")
+    )]
+    pub(super) async fn continuity(
+        &self,
+        before: Option<&Origin>,
+    ) -> Result<(Option<&'static str>, Option<Origin>), crate::store::StoreError> {
+        #[cfg(not(feature = "postgres"))]
+        let _ = before;
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(sqlite) => Ok((sqlite.doubt(), None)),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(postgres) => {
+                let origin = postgres.origin().await?;
+                let doubt = origin.as_ref().zip(before).and_then(|(origin, before)| origin.doubt(before));
+                Ok((doubt, origin))
+            }
+            #[allow(unreachable_patterns, reason = "as the features are")]
+            _ => Ok((None, None)),
+        }
+    }
+
+    /// It is marked from outside, so that an older state of it is told from this one.
+    pub(super) const fn keeps_mark(&self) -> bool {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => true,
+            #[allow(unreachable_patterns, reason = "as the features are")]
+            _ => false,
+        }
+    }
+
+    /// Marks it. `raise`: for what was written since it was opened.
+    #[cfg_attr(not(feature = "sqlite"), allow(clippy::unused_async, reason = "as the features are"))]
+    pub(super) async fn mark(&self, raise: bool) -> Result<(), crate::store::StoreError> {
+        #[cfg(not(feature = "sqlite"))]
+        let _ = raise;
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(sqlite) => sqlite.mark(raise).await,
+            #[allow(unreachable_patterns, reason = "as the features are")]
+            _ => Ok(()),
+        }
+    }
+
     /// Ends writing, and gives a file free.
     #[cfg_attr(
         not(any(feature = "sqlite", feature = "postgres")),

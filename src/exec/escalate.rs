@@ -250,6 +250,9 @@ pub(crate) async fn answer(
             let held = held.ok_or_else(|| unanswerable("its aggregate goes on already"))?;
             change.aggregates.push(answered(&held, &resolution, core.now()));
         }
+        (EscalationKind::Restored, _) if !matches!(resolution, Resolution::Committed(_)) => {
+            core.lifted(&mut change).await.map_err(store_failed)?;
+        }
         (EscalationKind::Missing, _) => {} // the record stays as it is, whatever the answer
         (_, _) if matches!(resolution, Resolution::Committed(_)) => {
             return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));

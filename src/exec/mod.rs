@@ -30,6 +30,7 @@ mod questions;
 mod reconcile;
 mod recorded;
 mod request;
+mod restored;
 mod retire;
 mod shield;
 mod store_clock;
@@ -144,15 +145,8 @@ impl Executor {
     /// # Crash
     /// After a crash the same request finds the record, and the outside world is asked before anything is sent.
     pub async fn execute(&self, request: ToolRequest) -> Result<Outcome, ExecError> {
-        let ToolRequest { tenant, tool, input, key, call_id, approval, wait } = request;
-        let unprepared =
-            self.core.registry.find(&tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.clone() })?;
-        let input = Payload::of(&input)?.within(&self.core.limits)?;
-        let prepared = self.core.registry.untyped(unprepared, &input)?;
-        let key = given_or_stable(key, &*prepared)?.ok_or(ExecError::NoKey { tool })?;
-        let owner = crate::ledger::Owner { call_id, ..Default::default() };
-        let asker = Asker { owner, approval, ..Asker::default() };
-        let op = Operation::prepare(&self.core, &tenant, prepared, &key, asker).await?;
+        let wait = request.wait;
+        let op = self.prepare(request).await?;
         self.durable(op, wait).await
     }
 
@@ -275,6 +269,21 @@ impl Executor {
         Ok(Some((*record, evidence)))
     }
 
+    /// Records what was done before this ledger was, by an older system: the request's key is answered with this outcome from now
+    /// on, and nothing is sent. The request is bound to the key as that of a later call will be.
+    ///
+    /// # Errors
+    /// [`ExecError::Refused`] if something is recorded under the key. Nothing was changed.
+    pub async fn import(
+        &self,
+        request: ToolRequest,
+        outcome: crate::tool::Done<serde_json::Value>,
+    ) -> Result<(), ExecError> {
+        let op = self.prepare(request).await?;
+        let output = Payload::of(&outcome.output)?.within(&self.core.limits)?;
+        attempt::import(&self.core, &op, output, outcome.external_ref).await
+    }
+
     /// Looks committed records of a tenant up once more that were written at `since` or later, and opens questions: about
     /// effects that are not there, and about those that happened more than once. To be called by hand or on a schedule.
     ///
@@ -335,6 +344,19 @@ impl Executor {
     /// yet, so the file stays locked until the call or the process ends. What is recorded can still be read.
     pub async fn close(self, drain: Duration) {
         self.core.close(drain).await;
+    }
+
+    /// The operation that a request means. Nothing is recorded or sent.
+    async fn prepare(&self, request: ToolRequest) -> Result<Operation, ExecError> {
+        let ToolRequest { tenant, tool, input, key, call_id, approval, wait: _ } = request;
+        let unprepared =
+            self.core.registry.find(&tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.clone() })?;
+        let input = Payload::of(&input)?.within(&self.core.limits)?;
+        let prepared = self.core.registry.untyped(unprepared, &input)?;
+        let key = given_or_stable(key, &*prepared)?.ok_or(ExecError::NoKey { tool })?;
+        let owner = crate::ledger::Owner { call_id, ..Default::default() };
+        let asker = Asker { owner, approval, ..Asker::default() };
+        Operation::prepare(&self.core, &tenant, prepared, &key, asker).await
     }
 
     /// Carries an operation out and lets its outcome leave when it is durable (invariant 2).
@@ -463,6 +485,9 @@ impl Carrier {
     /// Nothing is recorded of it.
     async fn begin(&self) -> Result<Step, ExecError> {
         tracing::trace!(tenant = %self.op.tenant, key = %self.op.key, "new");
+        if self.core.looks_first(&self.op, None).await? {
+            return Box::pin(self.look_first(None)).await;
+        }
         let pass = match self.turn(None).await? {
             Ok(pass) => pass,
             Err(instead) => return Ok(instead),
@@ -471,6 +496,15 @@ impl Carrier {
             Begun::Durable(permit) => Ok(Step::Send(permit)),
             Begun::Exists => Ok(Step::Changed),
             Begun::TooLate => Ok(Step::Answered(Answered::of(Outcome::InProgress))),
+        }
+    }
+
+    /// It may have been done by a ledger that is lost: the world is asked before anything is sent.
+    async fn look_first(&self, found: Option<&Record>) -> Result<Step, ExecError> {
+        let unknown = attempt::unknown(&self.core, &self.op, found, self.core.strangers_ceased()).await?;
+        match unknown {
+            Some(ambiguous) => self.settle(ambiguous).await,
+            None => Ok(Step::Changed),
         }
     }
 
@@ -491,6 +525,9 @@ impl Carrier {
                 }
                 if self.is_abandoned() {
                     return Ok(Step::Answered(Answered::of(Outcome::Failed(failure))));
+                }
+                if core.looks_first(op, Some(found)).await? {
+                    return self.look_first(Some(found)).await;
                 }
                 let pass = match self.turn(Some(found)).await? {
                     Ok(pass) => pass,

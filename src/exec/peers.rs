@@ -48,6 +48,8 @@ pub(crate) enum Peers {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// When this worker began.
+    pub(super) since: Boot,
     pub(super) lease: Arc<Lease>,
     pub(super) clock: Arc<StoreClock>,
     /// When this worker saw for the first time that another one had ended: by then it had ceased to send, for it
@@ -56,8 +58,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(lease: Lease, clock: Arc<StoreClock>) -> Self {
-        Self { lease: Arc::new(lease), clock, ended: Mutex::default() }
+    pub(super) fn new(lease: Lease, clock: Arc<StoreClock>, since: Boot) -> Self {
+        Self { since, lease: Arc::new(lease), clock, ended: Mutex::default() }
     }
 
     /// By this machine's clocks, which measure the lease.

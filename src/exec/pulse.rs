@@ -81,6 +81,8 @@ struct Memory {
     last: Option<Moment>,
     /// The first one after the store had been away for longer than a lease.
     back: Option<Moment>,
+    /// Until when the store has last said that this worker's lease is renewed.
+    renewed: Option<Timestamp>,
 }
 
 impl Memory {
@@ -102,11 +104,13 @@ impl Beat<'_> {
         if self.shared.clock.measure(asked.boot(), pulse.time, self.core.clock.boot()) {
             self.core.agenda.wake(); // it may have lain down for too long
         }
+        self.look_for_restore(&pulse).await?;
         let until = pulse.time.after(self.shared.lease.length());
         if !self.tell(WorkerChange::Renew { until }).await? {
             return Ok(None);
         }
         self.shared.lease.renewed(asked);
+        self.memory.renewed = Some(until);
         if let Some(due) = pulse.next_due {
             self.core.agenda.note(due);
         }
@@ -120,6 +124,20 @@ impl Beat<'_> {
             self.look_at(worker, pulse.time, may_end).await?;
         }
         Ok(Some(self.rest(&pulse, may_end)))
+    }
+
+    /// This worker's own row is what it wrote last, unless the store went back to an older state.
+    async fn look_for_restore(&mut self, pulse: &Pulse) -> Result<(), StoreError> {
+        let mine = pulse.workers.iter().find(|worker| worker.fence == self.core.fence);
+        let stored = mine.and_then(|worker| worker.lease_until);
+        if stored.zip(self.memory.renewed).is_some_and(|(stored, renewed)| stored < renewed) {
+            self.core.went_back().await?;
+            self.memory.renewed = None; // it is asked once
+        }
+        if pulse.restored {
+            self.core.note_restored();
+        }
+        Ok(())
     }
 
     /// Whoever can publish is told that there is something, if nobody else does it.

@@ -22,7 +22,7 @@ use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Fence};
 use crate::ledger::resolve::{self, Looked, Next, Why};
 use crate::ledger::{
-    Backoff, Basis, ErrorKind, Event, Finding, Health, Look, Record, apply, are_two_effects,
+    Backoff, Basis, ErrorKind, Event, Finding, Health, Look, Record, apply, are_two_effects, first_sent,
 };
 use crate::payload::Payload;
 use crate::store::{Escalation, EscalationKind, Evidence, Store as _, Ticket};
@@ -96,7 +96,11 @@ pub(super) async fn reconcile(
             Next::Resend { on_declaration: false } | Next::SendAndConfirm => Basis::Answer,
             Next::Repeat => Basis::Repeat,
             Next::Escalate(why) => {
-                let why = if why == Why::ApprovalExpired && op.rebuilt { Why::CallerGone } else { why };
+                let why = match why {
+                    Why::ApprovalExpired if op.rebuilt => Why::CallerGone,
+                    Why::Blind | Why::KeyExpired if search.record.attempts == 0 => Why::Restored,
+                    why => why,
+                };
                 let id = escalate::park(core, op, &search.record, why).await?;
                 return Ok(id.map_or(Fate::Changed, Fate::Parked));
             }
@@ -171,6 +175,8 @@ struct Search<'a> {
     refused_as_duplicate: bool,
     hopeless: bool,
     retry_after: Option<Duration>,
+    /// The earliest instant at which its key may have been sent.
+    first_sent: Timestamp,
     /// The late answers that were read, by worker and attempt.
     evidence: Box<[(Fence, u32)]>,
 }
@@ -184,6 +190,7 @@ impl<'a> Search<'a> {
         ambiguous: Ambiguous,
     ) -> Result<Option<Self>, ExecError> {
         let mut search = Self::of(core, op, ambiguous);
+        search.first_sent = core.first_sent(&search.record).await?;
         if search.record.fence != core.fence {
             let event = Event::Adopt { fence: core.fence };
             let adopted = apply(&search.record, event, core.fence, core.now());
@@ -196,8 +203,9 @@ impl<'a> Search<'a> {
 
     fn of(core: &'a Arc<Core>, op: &'a Operation, ambiguous: Ambiguous) -> Self {
         let Ambiguous { record, cut, refused_as_duplicate, hopeless, retry_after } = ambiguous;
+        let first_sent = first_sent(&record, None);
         let evidence = Box::default();
-        Self { core, op, record, cut, refused_as_duplicate, hopeless, retry_after, evidence }
+        Self { core, op, record, cut, refused_as_duplicate, hopeless, retry_after, first_sent, evidence }
     }
 
     fn remaining(&self) -> Duration {
@@ -209,7 +217,7 @@ impl<'a> Search<'a> {
         let now = self.core.now();
         resolve::Known {
             looked,
-            key_honoured: self.is_same_scope() && spec.contract.key_is_safe(self.record.created_at, now),
+            key_honoured: self.is_same_scope() && spec.contract.key_is_safe(self.first_sent, now),
             settled,
             refused_as_duplicate: self.refused_as_duplicate,
             may_send: leave || (self.op.is_whole() && self.op.check_approval(now).is_ok()),
@@ -340,7 +348,11 @@ impl<'a> Search<'a> {
     /// Makes the next attempt durable.
     async fn send(self, basis: Basis, pass: Pass) -> Result<Fate, ExecError> {
         let permit = again(self.core, self.op, &self.record, basis, Some(self.cut), pass).await?;
-        Ok(permit.map_or(Fate::Changed, Fate::Send))
+        let Some(mut permit) = permit else { return Ok(Fate::Changed) };
+        if basis == Basis::Declaration {
+            permit.key_since = self.first_sent;
+        }
+        Ok(Fate::Send(permit))
     }
 }
 

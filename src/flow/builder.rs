@@ -227,6 +227,12 @@ impl EngineBuilder {
         self.with(ExecutorBuilder::sweep)
     }
 
+    /// Says that the ledger may be older than the world: restored from a backup of this instant, or new beside an older system. See
+    /// [`ExecutorBuilder::restored`](crate::exec::ExecutorBuilder::restored).
+    pub fn restored(self, as_of: Option<crate::Timestamp>) -> Self {
+        self.with(|executor| executor.restored(as_of))
+    }
+
     /// A run whose process died more often than this, without the run getting anywhere in between, is quarantined.
     pub fn max_deaths(mut self, deaths: u32) -> Self {
         self.max_deaths = deaths;

@@ -150,7 +150,7 @@ pub(super) async fn call(
     let op = Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker).await;
     let op = match op.map(Arc::new) {
         Ok(op) => op,
-        Err(error) => return Err(open.failed(live.failure(error).await)),
+        Err(error) => return Err(live.told(open, error).await),
     };
     // Boxed because only a resumed run has a past: every call would have to carry the room for it.
     let past = if live.has_history() { Box::pin(past(live, &open, &op)).await? } else { Past::None };
@@ -190,7 +190,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
         settle_dropped(live, *record);
     }
     // A failure that was shown to the run stays what it was, even if the operation could be tried again.
-    if let Some(past) = live.recorded(open).await {
+    if let Some(past) = live.recorded(open).await? {
         if let Some(then) = past.input_hash
             && then != op.hash
         {
@@ -323,7 +323,7 @@ async fn carried_out(
         };
         let Answered { outcome, found, .. } = match carried {
             Ok(answered) => answered, // its ticket needs no waiting: whatever leaves the run comes behind it
-            Err(error) => return Err(open.failed(live.failure(error).await)),
+            Err(error) => return Err(live.told(open, error).await),
         };
         // A conflict uses nothing.
         let elsewhere = found

@@ -185,11 +185,11 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
             ));
         };
         let queue = live.engine.in_queue(&workflow, choice).map_err(|error| misuse(error.to_string()))?;
-        // Before it is open: a future that fails while it is open would leave the mark of one that was dropped.
-        let payload = live.canonical(&*input).await?.within(&live.engine.core.limits)?;
         let open = live.open(ctx.turn, Kind::Child, workflow.name.as_str(), id)?;
+        let past = live.recorded(&open).await?;
+        let (open, payload) = live.fitting(open, past.is_some(), &*input).await?;
         let hash = RequestHash::of(workflow.name.as_str(), &payload);
-        if let Some(past) = live.recorded(&open).await {
+        if let Some(past) = past {
             return ctx.replayed(open, Some(hash), past).await;
         }
         live.released(&open, None).await;
@@ -203,7 +203,7 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
                 open.close();
                 Ok(id)
             }
-            Err(error) => Err(open.failed(live.failure(error).await)),
+            Err(error) => Err(live.told(open, error).await),
         }
     }
 }

@@ -102,7 +102,7 @@ impl Ctx {
         T: Serialize + DeserializeOwned,
     {
         let (open, hash) = self.open_step(label.into(), input).await?;
-        if let Some(past) = self.live.recorded(&open).await {
+        if let Some(past) = self.live.recorded(&open).await? {
             return self.replayed(open, Some(hash), past).await;
         }
         if let Some(check) = &self.live.check {
@@ -132,7 +132,7 @@ impl Ctx {
         Fut: Future<Output = T>,
     {
         let (open, hash) = self.open_step(label.into(), input).await?;
-        if let Some(past) = self.live.recorded(&open).await {
+        if let Some(past) = self.live.recorded(&open).await? {
             return self.replayed(open, Some(hash), past).await;
         }
         self.live.released(&open, None).await;
@@ -151,7 +151,8 @@ impl Ctx {
         self.record(open, Some(hash), &output).await
     }
 
-    /// Waits, durably: a crash neither loses nor shortens the wait, and a long one holds no memory.
+    /// Waits, durably: a crash neither loses nor shortens the wait, and a long one holds no memory. `Duration::MAX` is for
+    /// ever.
     pub async fn sleep(&self, duration: Duration) -> Result<(), Failure> {
         self.sleep_named("sleep", duration).await
     }
@@ -162,12 +163,16 @@ impl Ctx {
     }
 
     /// Waits, durably, until this instant (UTC): a deadline that was computed elsewhere, or one that several waits share.
+    /// An instant after the year 2254 never comes.
     pub async fn sleep_until(&self, label: impl Into<Label>, at: Timestamp) -> Result<(), Failure> {
         let open = self.open(Kind::Timer, label)?;
-        let due = match self.live.recorded(&open).await {
+        let due = match self.live.recorded(&open).await? {
             Some(past) => self.value(&open.identity, past).await?,
             None => {
-                self.live.checkpoint(&open.identity, None, Payload::of(&at)?).await;
+                // A later instant could not be recorded, and is as good as never.
+                let at = Timestamp(at.0.clamp(-Timestamp::LAST.0, Timestamp::LAST.0));
+                let due = Payload::stored(at.0.to_string());
+                self.live.checkpoint(&open.identity, None, due).await;
                 at
             }
         };
@@ -178,6 +183,10 @@ impl Ctx {
 
     pub(super) async fn wait_until(&self, open: &Open, due: Timestamp) {
         let core = &self.live.engine.core;
+        if due >= Timestamp::LAST {
+            let _waiting = open.wait(Wait::default());
+            return std::future::pending().await;
+        }
         loop {
             let left = core.now().until(due);
             if left.is_zero() {
@@ -213,7 +222,7 @@ impl Ctx {
         draw: impl FnOnce() -> T,
     ) -> Result<T, Failure> {
         let open = self.open(Kind::Drawn, name)?;
-        match self.live.recorded(&open).await {
+        match self.live.recorded(&open).await? {
             Some(past) => self.replayed(open, None, past).await,
             None => self.record(open, None, &draw()).await,
         }
@@ -246,13 +255,13 @@ impl Ctx {
         hash: Option<RequestHash>,
         output: &T,
     ) -> Result<T, Failure> {
-        let recordable = || {
+        let recordable = || -> Result<(T, Payload), Failure> {
             let payload = Payload::of(output)?.within(&self.live.engine.core.limits)?;
             Ok((payload.decode()?, payload))
         };
         let (value, payload) = match recordable() {
             Ok(recordable) => recordable,
-            Err(error) => return Err(open.failed(error)),
+            Err(error) => return Err(self.live.shown(open, error).await),
         };
         self.live.checkpoint(&open.identity, hash, payload).await;
         open.close();

@@ -11,6 +11,7 @@ use crate::id::{IdError, checked};
 use crate::ledger::RequestHash;
 use crate::payload::Payload;
 use crate::store::OutboxEvent;
+use crate::tool::canonical;
 
 /// No longer than this, in bytes.
 const LONGEST: usize = 255;
@@ -45,10 +46,11 @@ impl Ctx {
         let (aggregate, kind) = (aggregate.into(), kind.into());
         checked("aggregate", &aggregate, LONGEST).map_err(|error| unfit(&error))?;
         checked("kind of an event", &kind.name, LONGEST).map_err(|error| unfit(&error))?;
-        let payload = self.canonical(payload).await?.within(&self.live.engine.core.limits)?;
-        let hash = RequestHash::of(&aggregate, &payload);
         let open = self.open(Kind::Emitted, kind)?;
-        if let Some(past) = self.live.recorded(&open).await {
+        let past = self.live.recorded(&open).await?;
+        let (open, payload) = self.live.fitting(open, past.is_some(), |key| canonical(payload, key)).await?;
+        let hash = RequestHash::of(&aggregate, &payload);
+        if let Some(past) = past {
             return self.replayed(open, Some(hash), past).await;
         }
         // Not while the run replays: what was emitted on another path is to be found first.

@@ -122,7 +122,7 @@ impl Ctx {
     ) -> Result<G::Answer, Failure> {
         let hash = RequestHash::of(&label.name, &self.canonical(bound_to).await?);
         let open = self.open(Kind::Guard, label)?;
-        if let Some(past) = self.live.recorded(&open).await {
+        if let Some(past) = self.live.recorded(&open).await? {
             return self.replayed(open, Some(hash), past).await;
         }
         self.live.released(&open, None).await;
@@ -139,10 +139,10 @@ impl Ctx {
                 Ok(answer)
             }
             Ok(Done { answer, before: true }) => self.record(open, Some(hash), &answer).await,
-            Err(error) => Err(open.failed(match G::in_run(error) {
-                Ok(failure) => failure,
-                Err(error) => self.live.failure(error).await,
-            })),
+            Err(error) => Err(match G::in_run(error) {
+                Ok(failure) => self.live.shown(open, failure).await,
+                Err(error) => self.live.told(open, error).await,
+            }),
         }
     }
 
@@ -159,7 +159,7 @@ impl Ctx {
     {
         let hash = RequestHash::of(&label.name, &self.canonical(bound_to).await?);
         let open = self.open(Kind::Step, label)?;
-        if let Some(past) = self.live.recorded(&open).await {
+        if let Some(past) = self.live.recorded(&open).await? {
             return self.replayed(open, Some(hash), past).await;
         }
         self.live.released(&open, None).await;
@@ -169,8 +169,8 @@ impl Ctx {
         };
         match found.map_err(in_run) {
             Ok(found) => self.record(open, Some(hash), &found).await,
-            Err(Ok(failure)) => Err(open.failed(failure)),
-            Err(Err(error)) => Err(open.failed(self.live.failure(error).await)),
+            Err(Ok(failure)) => Err(self.live.shown(open, failure).await),
+            Err(Err(error)) => Err(self.live.told(open, error).await),
         }
     }
 }

@@ -133,6 +133,21 @@ impl Identity {
         format!("~{}/{}", self.kind.name(), self.place())
     }
 
+    /// The identity of the error that the run's code was given in place of a result.
+    pub(super) fn failed(&self) -> Self {
+        match self.kind {
+            Kind::Call => self.clone(),
+            kind => {
+                Self { kind: Kind::Call, name: format!("~{}/{}", kind.name(), self.name), ..self.clone() }
+            }
+        }
+    }
+
+    /// The name of what failed so, if it is no call.
+    pub(super) fn of_failed(name: &str) -> Option<&str> {
+        Some(name.strip_prefix('~')?.split_once('/')?.1)
+    }
+
     /// The name of the mark that its dropped future left.
     pub(super) fn abandoned_name(&self) -> String {
         format!("{}/{}", self.kind.name(), self.name)
@@ -256,6 +271,13 @@ impl Replay {
     /// The checkpoint of this identity.
     pub(super) fn step(&self, identity: &Identity) -> Option<&PastStep> {
         self.find(identity.turn, identity.kind.checkpoint(), &identity.name, &identity.id)
+    }
+
+    /// The error that the run's code was given in place of a result of this identity.
+    pub(super) fn failure(&self, identity: &Identity) -> Option<&PastStep> {
+        // Most runs have none, and need not build its name.
+        self.turns.get(&identity.turn)?.steps.get(&StepKind::CallFailed)?;
+        self.step(&identity.failed())
     }
 
     /// Its future was dropped while it was pending.

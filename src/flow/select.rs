@@ -87,7 +87,7 @@ impl Ctx {
             let _waiting = open.wait(Wait::default());
             return std::future::pending().await;
         }
-        let winner: Option<usize> = match self.live.recorded(&open).await {
+        let winner: Option<usize> = match self.live.recorded(&open).await? {
             Some(past) => {
                 let stored = past.value;
                 match stored {

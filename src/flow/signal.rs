@@ -71,7 +71,7 @@ impl Ctx {
     /// Receives a signal under an identity of its own.
     pub(super) async fn receive(&self, label: Label, wanted: Wanted) -> Result<Stored, Failure> {
         let open = self.open(Kind::Signal, label)?;
-        let past = self.live.recorded(&open).await;
+        let past = self.live.recorded(&open).await?;
         let body = match past.and_then(|past| past.value) {
             Some(body) => body,
             None => self.live.next_signal(&open, &wanted).await,
@@ -95,12 +95,12 @@ impl Ctx {
     ) -> Result<(), Failure> {
         let label = label.into();
         usable(&label.name).map_err(|error| unfit(&error))?;
-        let body = self.canonical(body).await?.within(&self.live.engine.core.limits)?;
         let open = self.open(Kind::Sent, label)?;
-        if self.live.recorded(&open).await.is_some() {
+        if self.live.recorded(&open).await?.is_some() {
             open.close();
             return Ok(());
         }
+        let (open, body) = self.live.fitting(open, false, |key| canonical(body, key)).await?;
         self.live.released(&open, None).await;
         let sent = {
             let _resting = open.rest();
@@ -114,16 +114,16 @@ impl Ctx {
             }
             Ok(Told::Nobody) => {
                 let nobody = format!("there is no {to} to send a signal to");
-                Err(open.failed(Failure::coded(FailureCode::Invalid, nobody)))
+                Err(self.live.shown(open, Failure::coded(FailureCode::Invalid, nobody)).await)
             }
             Ok(Told::Another) => {
                 let another = format!(
                     "{to} was sent another signal {:?} by the run that this one was forked from: the first one stands",
                     open.identity.name
                 );
-                Err(open.failed(Failure::coded(FailureCode::Conflict, another)))
+                Err(self.live.shown(open, Failure::coded(FailureCode::Conflict, another)).await)
             }
-            Err(error) => Err(open.failed(self.live.failure(error).await)),
+            Err(error) => Err(self.live.told(open, error).await),
         }
     }
 }

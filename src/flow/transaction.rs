@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use super::ctx::{Ctx, Label};
 use super::failure::{Failure, FailureCode};
-use super::live::{Stop, misuse};
-use super::replay::Kind;
+use super::live::Stop;
+use super::replay::{Identity, Kind};
 use crate::exec::{ExecError, OwnConnection, Shared};
 use crate::payload::Payload;
 use crate::store::{EscalationKind, TransactionError};
@@ -24,7 +24,8 @@ impl Ctx {
     /// Runs a closure on the ledger's own database, in one transaction with the record of its result.
     ///
     /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` as the engine's store is, and must leave the transaction open: no COMMIT, no ROLLBACK. It has five
-    /// seconds, and no context. An error it returns rolls its changes back, and is recorded.
+    /// seconds, and no context. An error it returns rolls its changes back, and is recorded. A connection of another kind of
+    /// database halts the run with a question.
     ///
     /// # Crash
     /// Changes and record are both there, or neither.
@@ -35,14 +36,14 @@ impl Ctx {
         F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, Failure>>,
     {
         let open = self.open(Kind::Transaction, label)?;
-        if let Some(past) = self.live.recorded(&open).await {
+        if let Some(past) = self.live.recorded(&open).await? {
             let outcome: Result<T, Failure> = self.replayed(open, None, past).await?;
             return outcome;
         }
-        let Some(database) = &self.live.engine.core.database else {
-            return Err(open.failed(misuse(NO_DATABASE)));
-        };
         self.live.released(&open, None).await;
+        let Some(database) = &self.live.engine.core.database else {
+            return self.misused(&open.identity).await;
+        };
         if let Err(error) = self.live.flushed().await {
             return Err(self.live.failure(error).await);
         }
@@ -75,7 +76,7 @@ impl Ctx {
             })
             .await
         };
-        let Some(committed) = committed else { return Err(misuse(NO_DATABASE)) };
+        let Some(committed) = committed else { return self.misused(&open.identity).await };
         let failure = match committed {
             Ok(output) => {
                 #[cfg(feature = "sim")]
@@ -104,8 +105,20 @@ impl Ctx {
                 return self.live.stop(Stop::Failed(ExecError::Store { key, source })).await;
             }
         };
-        self.live.checkpoint(&open.identity, None, Payload::of(&Err::<(), _>(&failure))?).await;
+        let Ok(payload) = Payload::of(&Err::<(), _>(&failure)) else {
+            return Err(self.live.shown(open, failure).await); // its detail cannot be recorded, and is left out
+        };
+        self.live.checkpoint(&open.identity, None, payload).await;
         open.close();
         Err(failure)
+    }
+
+    /// The code asks for what only another build or another database can give: the run waits for that.
+    async fn misused<T>(&self, identity: &Identity) -> T {
+        let question = format!(
+            "run {}: the {identity}: {NO_DATABASE}. Nothing was done. Mend the code and go on, or abandon?",
+            self.live.id
+        );
+        self.halt(EscalationKind::Quarantined, question).await
     }
 }

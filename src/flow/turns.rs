@@ -165,7 +165,7 @@ where
         }
         let open = ctx.open(Kind::Turns, label)?;
         skip(&live, &open.identity);
-        if let Some(past) = live.recorded(&open).await {
+        if let Some(past) = live.recorded(&open).await? {
             let outcome: Result<O, Failure> = ctx.replayed(open, None, past).await?;
             return outcome;
         }

@@ -126,6 +126,8 @@ pub struct Contract {
     pub scope: Option<String>,
     /// Repeat a call of unknown outcome although nothing can be asked: an explicit opt-in.
     pub repeat_blindly: bool,
+    /// The first send of a key is preceded by its lookup: what this ledger does not know may have been done before it.
+    pub look_first: bool,
     /// What its lookup cannot know, for the guarantee report.
     pub blind_spots: &'static [&'static str],
 }
@@ -153,6 +155,7 @@ impl Contract {
             removed_by: Vec::new(),
             scope: None,
             repeat_blindly: false,
+            look_first: false,
             blind_spots: &[],
         }
     }
@@ -267,6 +270,14 @@ impl Contract {
         self
     }
 
+    /// Looks up the first send of each key before it is made, as on the first day beside an older system. A call that cannot be
+    /// looked up asks a person.
+    #[must_use]
+    pub const fn look_first(mut self) -> Self {
+        self.look_first = true;
+        self
+    }
+
     /// How long a request may still be on its way after its sender was fenced: 60 s, or the timeout of an attempt if that is
     /// longer, unless it was [set](Self::settle).
     pub fn settle_time(&self) -> Duration {
@@ -306,7 +317,7 @@ impl Contract {
     /// The provider still honours a key first sent at `first_sent`: before its *last safe instant*.
     pub fn key_is_safe(&self, first_sent: Timestamp, now: Timestamp) -> bool {
         // A clock that went backwards says nothing about how long ago the key was sent.
-        self.key_safe_from(first_sent).is_none_or(|safe| safe.contains(&now))
+        first_sent != Timestamp::MIN && self.key_safe_from(first_sent).is_none_or(|safe| safe.contains(&now))
     }
 
     /// From the first send of a key to its last safe instant; `None` if the provider remembers keys for ever.

@@ -81,6 +81,8 @@ pub enum Why {
     AttemptsUsedUp,
     /// It would have to be sent again, and nobody wants it any more: its run dropped it.
     Unwanted,
+    /// This ledger has not sent it, but may be older than the world, and nothing else can tell.
+    Restored,
 }
 
 impl Why {
@@ -108,6 +110,10 @@ impl Why {
                 "The call may have happened. To send it again takes what its caller had: an approval, a secret. Did it?"
             }
             Self::AttemptsUsedUp => "The call may have happened, and its attempts are used up. Did it?",
+            Self::Restored => {
+                "This ledger has not sent the call, but it may be older than the world: a restored backup, or a new ledger beside an \
+                 older system. Nothing else can tell whether it happened. Did it?"
+            }
             Self::Unwanted => {
                 "The call may have happened. Its run dropped it, so it is not sent again, and nothing else can tell. Did it?"
             }

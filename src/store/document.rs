@@ -4,6 +4,11 @@
 use crate::clock::Timestamp;
 use crate::id::{Name, Tenant};
 
+/// The kind and the id of the ledger's document about itself, of [`Tenant::ledger`]. It is open while the ledger is taken for
+/// older than the world; a heartbeat asks for that.
+pub(crate) const LEDGER_KIND: &str = "ledger";
+pub(crate) const LEDGER_ID: &str = "restored";
+
 /// A guard's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {

@@ -446,6 +446,8 @@ pub enum EscalationKind {
     Missing,
     /// May an effect be undone? Its run, which did not end well, waits for the answer.
     Compensation,
+    /// The ledger may be older than the world. Of [`Tenant::ledger`](crate::Tenant::ledger).
+    Restored,
 }
 
 impl EscalationKind {
@@ -477,6 +479,7 @@ impl EscalationKind {
             Self::Unprocessed => "unprocessed",
             Self::Compensation => "compensation",
             Self::Missing => "missing",
+            Self::Restored => "restored",
         }
     }
 
@@ -497,6 +500,7 @@ impl EscalationKind {
             Self::Unprocessed => 22,
             Self::Compensation => 23,
             Self::Missing => 24,
+            Self::Restored => 25,
         }
     }
 
@@ -517,6 +521,7 @@ impl EscalationKind {
             Self::Unprocessed,
             Self::Compensation,
             Self::Missing,
+            Self::Restored,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)
@@ -601,6 +606,8 @@ pub struct Pulse {
     pub queued: bool,
     /// Some event waits to be published.
     pub unpublished: bool,
+    /// The ledger is taken for older than the world.
+    pub restored: bool,
 }
 
 /// Whose history is read: what was recorded under one number, and under a range of others.

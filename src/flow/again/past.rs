@@ -40,7 +40,7 @@ impl Past {
         let is = |name: &str, id: &str| {
             name == label.name && label.id.as_deref().is_none_or(|asked| Identity::is_called(id, asked))
         };
-        let named = |step: &&PastStep| step.kind.is_asked_for() && is(&step.name, &step.id);
+        let named = |step: &&PastStep| step.kind.is_asked_for() && is(failed_name(step), &step.id);
         // A loop is outside of its turns, whatever it has recorded in them.
         let turn = |step: &PastStep| if step.kind == StepKind::Turns { self.base } else { step.turn };
         let steps = self.steps.iter().filter(named).map(|step| (turn(step), step.at));
@@ -127,6 +127,12 @@ impl Past {
             record.created_at >= from && record.class.needs_owner() && stands
         })
     }
+}
+
+/// The name of what failed so, if it is no call; else the checkpoint's own.
+fn failed_name(step: &PastStep) -> &str {
+    let of = Some(&step.name).filter(|_| step.kind == StepKind::CallFailed);
+    of.and_then(|name| Identity::of_failed(name)).unwrap_or(&step.name)
 }
 
 /// Where a checkpoint is.

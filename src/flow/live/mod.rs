@@ -256,17 +256,72 @@ impl Live {
     }
 
     /// The checkpoint of an identity; pends for ever if its future was dropped in an earlier life.
-    pub(super) async fn recorded(&self, open: &Open) -> Option<PastStep> {
-        let (step, abandoned) = {
+    ///
+    /// # Errors
+    /// The error that the run's code was given in its place.
+    pub(super) async fn recorded(&self, open: &Open) -> Result<Option<PastStep>, Failure> {
+        let (step, abandoned, failed) = {
             let mut state = self.state();
             state.replay.ask(&open.identity);
-            (state.replay.step(&open.identity).cloned(), state.replay.is_abandoned(&open.identity))
+            let replay = &state.replay;
+            let step = replay.step(&open.identity).cloned();
+            let failed = step.is_none() && replay.failure(&open.identity).is_some();
+            (step, replay.is_abandoned(&open.identity), failed)
         };
         if abandoned {
             let _waiting = open.wait(Wait::default());
             std::future::pending::<()>().await;
         }
-        step
+        if failed && let Some(failure) = self.shown_before(open).await {
+            return Err(failure);
+        }
+        Ok(step)
+    }
+
+    /// The error that the run's code was given in an earlier life. Of a call it is the checkpoint itself.
+    ///
+    /// Boxed because it is rare: every operation would have to carry the room for it.
+    fn shown_before<'a>(&'a self, open: &'a Open) -> BoxFuture<'a, Option<Failure>> {
+        Box::pin(async move {
+            let past = self.with_replay(|replay| replay.failure(&open.identity)?.value.clone())?;
+            let failure = match self.engine.core.load(&self.tenant, &past).await {
+                Ok(failure) => failure.decode().unwrap_or_else(Failure::from),
+                Err(error) => self.failure(error).await,
+            };
+            open.settled();
+            Some(failure)
+        })
+    }
+
+    /// An error that the run's code is given. It is recorded first, so that every resume gives the same one, whatever has
+    /// changed meanwhile.
+    pub(super) fn shown(&self, open: Open, failure: Failure) -> BoxFuture<'_, Failure> {
+        // Boxed because it is rare.
+        Box::pin(async move {
+            if self.check.is_some() {
+                return open.failed(failure);
+            }
+            if let Some(before) = self.shown_before(&open).await {
+                return before;
+            }
+            let payload = failure.payload();
+            let shown = payload.decode().unwrap_or(failure); // as a resume reads it
+            self.checkpoint(&open.identity.failed(), None, payload).await;
+            open.failed(shown)
+        })
+    }
+
+    /// The same of an executor's error; one that ends this activation is given to nobody.
+    pub(super) fn told(&self, open: Open, error: ExecError) -> BoxFuture<'_, Failure> {
+        Box::pin(async move {
+            match meaning(error) {
+                Meaning::Failure(failure) => self.shown(open, failure).await,
+                Meaning::Stop(error) => {
+                    open.close();
+                    self.stop(Stop::Failed(error)).await
+                }
+            }
+        })
     }
 
     /// The identity under which its checkpoint is recorded: another one if it is done again.
@@ -480,6 +535,21 @@ impl Live {
             Ok(payload) => Ok(payload),
             Err(ExecError::Payload(error)) => Err(error.into()),
             Err(error) => Err(self.failure(error).await),
+        }
+    }
+
+    /// What an open future is about, as it is recorded. What is recorded already fits, whatever the limits are now.
+    pub(super) async fn fitting(
+        &self,
+        open: Open,
+        recorded: bool,
+        write: impl Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError>,
+    ) -> Result<(Open, Payload), Failure> {
+        let limits = &self.engine.core.limits;
+        let fits = |payload: Payload| if recorded { Ok(payload) } else { Ok(payload.within(limits)?) };
+        match self.canonical(write).await.and_then(fits) {
+            Ok(payload) => Ok((open, payload)),
+            Err(failure) => Err(self.shown(open, failure).await),
         }
     }
 

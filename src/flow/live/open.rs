@@ -1,6 +1,7 @@
 //! An open future of a run: at work, or waiting for something; and the mark that it leaves when user code drops it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Counter, Live, Wait, misuse};
 use crate::flow::again::AGAIN;
@@ -16,13 +17,18 @@ pub(in crate::flow) struct Open {
     live: Arc<Live>,
     pub(in crate::flow) identity: Identity,
     ordinal: bool,
-    done: bool,
+    done: AtomicBool,
 }
 
 impl Open {
     /// It has its result.
-    pub(in crate::flow) fn close(mut self) {
-        self.done = true;
+    pub(in crate::flow) fn close(self) {
+        self.settled();
+    }
+
+    /// It has its result, and is closed by whoever holds it.
+    pub(super) fn settled(&self) {
+        self.done.store(true, Ordering::Relaxed);
     }
 
     /// It ended with this error, and was not dropped: a resume comes to it again.
@@ -73,7 +79,10 @@ impl Drop for Open {
                 }
             }
             // Dropping by parking, by a crash or by a panic leaves no mark.
-            !self.done && !state.ended && state.stop.is_none() && !std::thread::panicking()
+            !self.done.load(Ordering::Relaxed)
+                && !state.ended
+                && state.stop.is_none()
+                && !std::thread::panicking()
         };
         if mark {
             self.live.abandon(&self.identity);
@@ -128,7 +137,7 @@ impl Live {
         state.open_calls += usize::from(kind == Kind::Call);
         drop(state);
         let identity = Identity { turn, kind, name: name.to_owned(), id };
-        Ok(Open { live: self.clone(), identity, ordinal, done: false })
+        Ok(Open { live: self.clone(), identity, ordinal, done: AtomicBool::new(false) })
     }
 
     /// User code dropped a pending future: on replay it must never become ready, or another branch would win.

@@ -13,7 +13,7 @@ use crate::exec::{Core, ExecError};
 use crate::flow::{Ctx, Failure, FailureCode, Guarded, Label, Proposal, exec_in_run};
 use crate::id::{Name, Tenant};
 use crate::ledger::{Approval, Package, Review, ReviewOutcome};
-use crate::payload::hex;
+use crate::payload::{MAX_EXACT_INTEGER, hex};
 use crate::store::{Change, Document};
 
 /// Something to be approved. Nothing happens before it is awaited; then the run waits until it is decided.
@@ -218,7 +218,9 @@ impl Question {
             quorum: ask.quorum,
             requested_by: ask.requested_by.clone(),
             expires_at: ask.expires_in.map(|limit| now.after(limit)),
-            valid_ms: ask.valid_for.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            valid_ms: ask
+                .valid_for
+                .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).min(MAX_EXACT_INTEGER)),
             single_use: ask.single_use,
             votes: Vec::new(),
             outcome: None,

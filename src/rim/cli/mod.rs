@@ -2,6 +2,8 @@
 //! [`main`], for a library knows none.
 
 mod guarantees;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod lift;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod move_;
 mod simulate;
@@ -29,6 +31,9 @@ enum Command {
     /// Moves everything from a SQLite file to an empty PostgreSQL database, checks it, and gives the file up
     #[cfg(all(feature = "sqlite", feature = "postgres"))]
     Move(move_::Options),
+    /// Ends what a restore has brought about: first sends of a key are no longer preceded by a lookup
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    LiftRestored(lift::Options),
 }
 
 /// Does what the arguments of this process say, for a program that knows these workflows.
@@ -38,5 +43,7 @@ pub fn main(suite: Suite) -> ExitCode {
         Command::Guarantees(options) => guarantees::run(&suite, &options),
         #[cfg(all(feature = "sqlite", feature = "postgres"))]
         Command::Move(options) => move_::run(options),
+        #[cfg(any(feature = "sqlite", feature = "postgres"))]
+        Command::LiftRestored(options) => lift::run(&options),
     }
 }

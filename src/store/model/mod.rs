@@ -21,8 +21,8 @@ use tokio::sync::Notify;
 use self::tables::Tables;
 use super::{
     Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
-    Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store,
-    StoreError, Turns, Use, Verdict, Worker,
+    LEDGER_ID, LEDGER_KIND, Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule,
+    Shelf, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
@@ -574,6 +574,9 @@ impl Store for Model {
             next_due: tables.next_due(Timestamp::MIN),
             queued: !tables.queue_waiting().is_empty(),
             unpublished: tables.is_unpublished(),
+            restored: tables
+                .document_find(&Tenant::ledger(), LEDGER_KIND, LEDGER_ID)
+                .is_some_and(|row| row.open),
         })
     }
 

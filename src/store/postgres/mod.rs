@@ -8,6 +8,7 @@
 
 mod commit;
 mod connect;
+mod continuity;
 mod cut;
 mod document;
 mod erase;

@@ -5,8 +5,8 @@ use sqlx::postgres::{PgConnection, PgRow};
 use super::pool::{Pool, Statement};
 use super::{Columns, StoreError};
 use crate::clock::Timestamp;
-use crate::id::Fence;
-use crate::store::{Pulse, Refusal, Worker, WorkerChange};
+use crate::id::{Fence, Tenant};
+use crate::store::{LEDGER_ID, LEDGER_KIND, Pulse, Refusal, Worker, WorkerChange};
 
 /// Workers come and go rarely: each change is a statement of its own, inside the change's savepoint. Returns how many
 /// rows it wrote.
@@ -175,16 +175,20 @@ async fn one(pool: &Pool, query: impl Fn() -> Statement) -> Result<Option<Worker
 pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
     let query = || {
         sqlx::query(
-            "SELECT p.time, p.due, p.queued, p.unpublished, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled, \
+            "SELECT p.time, p.due, p.queued, p.unpublished, p.restored, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled, \
              w.publishes FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
              least((SELECT min(wake_at) FROM run WHERE wake_at IS NOT NULL), \
              (SELECT min(due_at) FROM queue WHERE due_at IS NOT NULL), \
              (SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL), \
              (SELECT min(due_at) FROM look)) AS due, \
              (SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) IS NOT NULL AS queued, \
-             EXISTS (SELECT FROM outbox_aggregate WHERE published < last AND escalation IS NULL) AS unpublished) p \
+             EXISTS (SELECT FROM outbox_aggregate WHERE published < last AND escalation IS NULL) AS unpublished, \
+             EXISTS (SELECT FROM document WHERE open AND tenant = $1 AND kind = $2 AND id = $3) AS restored) p \
              LEFT JOIN worker w ON NOT w.settled ORDER BY w.fence",
         )
+        .bind(Tenant::ledger().to_string())
+        .bind(LEDGER_KIND)
+        .bind(LEDGER_ID)
     };
     let rows = pool.all(query).await?;
     let mut pulse = Pulse {
@@ -193,6 +197,7 @@ pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
         next_due: None,
         queued: false,
         unpublished: false,
+        restored: false,
     };
     for row in &rows {
         let mut c = Columns::of("pulse", row);
@@ -200,6 +205,7 @@ pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
         pulse.next_due = c.take::<Option<i64>>()?.map(Timestamp);
         pulse.queued = c.take()?;
         pulse.unpublished = c.take()?;
+        pulse.restored = c.take()?;
         if c.is_some::<i64>() {
             pulse.workers.push(worker(&mut c)?);
         }

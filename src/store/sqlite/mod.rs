@@ -5,6 +5,7 @@
 //! polls. A file per table; `commit` puts their rows into one transaction.
 
 mod commit;
+mod continuity;
 mod document;
 mod erase;
 mod escalation;
@@ -50,7 +51,8 @@ use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 pub use super::transaction::TransactionError;
-#[cfg(all(feature = "cli", feature = "postgres"))]
+use continuity::Continuity;
+#[cfg(feature = "cli")]
 pub(crate) use named::file_named;
 pub use open::Options;
 pub(crate) use outbox::add_event;
@@ -83,6 +85,7 @@ pub struct Sqlite {
     /// Writes what a crash may take back: the tries of messages, and retired records. Opened when it is first needed.
     aside: Mutex<Option<SqliteConnection>>,
     readers: SqlitePool,
+    continuity: Continuity,
 }
 
 /// The one connection that writes.

@@ -10,6 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, Sq
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqlitePool};
 use tokio::sync::Mutex;
 
+use super::continuity::{self, Continuity};
 use super::log::Log;
 use super::named::{file_named, refuse_network_filesystem};
 use super::place::Place;
@@ -107,11 +108,16 @@ async fn open_unless(
         migrate(&mut writer).await.map_err(|e| unusable(path, &e))?;
     }
     place.check()?; // SQLite opened it by its name
+    let (file, inode) = place.file();
+    let continuity = continuity::judge(file, inode, &mut writer).await?;
     let readers = readers(&place, connect, options.readers);
     let statements = Statements::default();
     let log = Log::of(&place, options.large_log);
     let writer = Writer { connection: writer, statements, unfinished: false, place: place.clone(), log };
-    Ok((Sqlite { place, writer: Mutex::new(Some(writer)), aside: Mutex::default(), readers }, version))
+    Ok((
+        Sqlite { place, writer: Mutex::new(Some(writer)), aside: Mutex::default(), readers, continuity },
+        version,
+    ))
 }
 
 /// Neither lock nor writer: whoever works on the file goes on doing so.
@@ -135,7 +141,8 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
         return Err(OpenError::Unusable { path: path.display().to_string(), detail }.into());
     }
     let readers = readers(&place, connect, options.readers);
-    Ok(Sqlite { place, writer: Mutex::new(None), aside: Mutex::default(), readers })
+    let continuity = Continuity::Unknown; // and it is left so
+    Ok(Sqlite { place, writer: Mutex::new(None), aside: Mutex::default(), readers, continuity })
 }
 
 fn readers(place: &Arc<Place>, connect: SqliteConnectOptions, count: u32) -> SqlitePool {

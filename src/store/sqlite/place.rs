@@ -118,6 +118,12 @@ impl Place {
         &self.path
     }
 
+    /// The descriptor and the number of the file.
+    #[allow(clippy::expect_used, reason = "`drop` takes it, and nobody else")]
+    pub(super) fn file(&self) -> (&File, u64) {
+        (self.file.file.as_ref().expect("it is taken in `drop` only"), self.file.id.inode)
+    }
+
     /// Takes the lock. `false`: another process has it.
     fn lock(&self) -> Result<bool, OpenError> {
         if self.file.owned.swap(true, Ordering::AcqRel) {

@@ -82,7 +82,14 @@ const HOT: [(&str, &[&str]); 62] = [
     ),
     (
         "p.time, p.due",
-        &["run_due on run", "queue_due on queue", "run_queued on run", "look_due on look", "worker_open"],
+        &[
+            "run_due on run",
+            "queue_due on queue",
+            "run_queued on run",
+            "look_due on look",
+            "document_open on document",
+            "worker_open",
+        ],
     ),
     (
         "FROM use u JOIN record r",

@@ -169,6 +169,7 @@ fn may_be_scanned(what: &str) -> bool {
         || what.starts_with("outbox_aggregate USING INDEX outbox_due") // one row of it
         || what.starts_with("outbox_aggregate USING COVERING INDEX outbox_due")
         || what == "sqlite_master"
+        || what == "sqlite_sequence" // it has one row
         || what == "worker"
         || what == "worker USING INDEX worker_open"
         || what == "record USING INDEX record_orphan"

@@ -1,0 +1,291 @@
+//! A ledger that may be older than the world: noted durably, asked about once, and lifted by a person. Until then each first
+//! send of a key is preceded by its lookup (`ledger::restored`).
+//!
+//! Note and question belong to a tenant of their own, [`Tenant::ledger`]: they are the whole ledger's.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Executor;
+use super::core::Core;
+use super::operation::Operation;
+use super::outcome::ExecError;
+use super::peers::Peers;
+use crate::clock::{Boot, Timestamp};
+use crate::id::{EscalationId, Name, Tenant};
+use crate::ledger::{Origin, Record, Restored, first_sent, looks_first};
+use crate::store::{
+    Change, Document, Escalation, EscalationKind, LEDGER_ID, LEDGER_KIND, Resolution, Store as _, StoreError,
+    Verdict,
+};
+
+/// Effects mark the file at most this often.
+const EVERY: Duration = Duration::from_mins(1);
+
+/// The ledger's document about itself. It is open while the ledger is taken for older than the world.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Note {
+    /// The last time that it was taken so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    restored: Option<Noted>,
+    /// The database of a shared store in which the ledger was opened last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<Origin>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Noted {
+    since: i64,
+    as_of: Option<i64>,
+    question: i64,
+}
+
+impl Noted {
+    fn restored(self) -> Restored {
+        Restored { since: Timestamp(self.since), as_of: self.as_of.map(Timestamp) }
+    }
+}
+
+/// The document as it was read; a new one if there is none.
+#[derive(Default)]
+struct Read {
+    row: Option<Document>,
+    note: Note,
+}
+
+impl Read {
+    /// What is in force.
+    fn in_force(&self) -> Option<Noted> {
+        self.note.restored.filter(|_| self.row.as_ref().is_some_and(|row| row.open))
+    }
+}
+
+/// The builder says that the ledger was restored, and of what instant its rows are, if that is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Declared {
+    pub(crate) as_of: Option<Timestamp>,
+}
+
+/// What this worker knows of it.
+#[derive(Debug, Default)]
+pub(crate) struct Restores {
+    /// Until it is lifted. Read before each first send, so it must cost nothing.
+    is_on: AtomicBool,
+    /// When this worker learned of it.
+    since: Mutex<Option<Boot>>,
+    /// When an effect last raised the ledger's count.
+    raised: Mutex<Option<Boot>>,
+}
+
+impl Core {
+    /// Notes that the ledger is older than the world, if the builder said so or its database tells, and asks one question.
+    /// Called before anything is taken up.
+    ///
+    /// # Crash
+    /// Note and question are one transaction. A file is marked after that: a crash before it leaves it in doubt.
+    pub(super) async fn recognise(&self, declared: Option<Declared>) -> Result<(), StoreError> {
+        let read = self.read_note().await?;
+        let as_of = declared.and_then(|declared| declared.as_of);
+        let noted = read.note.restored.map(|noted| noted.as_of);
+        // Said before with this instant, and perhaps lifted since.
+        let said = declared.is_some() && !(as_of.is_some() && noted == Some(as_of.map(|at| at.0)));
+        let (doubt, origin) = match &self.database {
+            Some(database) => database.continuity(read.note.origin.as_ref()).await?,
+            None => (None, None),
+        };
+        let why = if said { Some("`restored` was said when it was opened") } else { doubt };
+        let is_on = read.in_force().is_some() || why.is_some();
+        let why = why.filter(|_| read.in_force().is_none());
+        if why.is_some() || (origin.is_some() && origin != read.note.origin) {
+            self.write_note(read, origin, why, as_of).await?;
+        }
+        if is_on {
+            self.note_restored();
+        }
+        match &self.database {
+            Some(database) => database.mark(false).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Rows that this worker has written are older than what it wrote: a shared store went back under it.
+    pub(super) async fn went_back(&self) -> Result<(), StoreError> {
+        let read = self.read_note().await?;
+        if read.in_force().is_none() {
+            let why = "the database went back to an older state while this worker was working on it";
+            self.write_note(read, None, Some(why), None).await?;
+        }
+        self.note_restored();
+        Ok(())
+    }
+
+    /// A restore is noted, by this worker or by another one.
+    pub(super) fn note_restored(&self) {
+        let mut since = self.restores.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.restores.is_on.swap(true, Ordering::AcqRel) {
+            *since = Some(self.clock.boot());
+        }
+    }
+
+    /// By when whoever may have sent what this ledger lacks had ceased to send. Beside other workers: a lease after this worker
+    /// learned of the restore; if there was none, when this worker began.
+    pub(super) fn strangers_ceased(&self) -> Boot {
+        match &self.peers {
+            Peers::Alone { since } => *since,
+            Peers::Shared(shared) => {
+                let noted = *self.restores.since.lock().unwrap_or_else(PoisonError::into_inner);
+                noted.map_or(shared.since, |noted| Boot(noted.0 + shared.lease.length()))
+            }
+        }
+    }
+
+    async fn read_note(&self) -> Result<Read, StoreError> {
+        let found = self.group.document_find(&Tenant::ledger(), LEDGER_KIND, LEDGER_ID).await?;
+        let Some(row) = found else { return Ok(Read::default()) };
+        let note = serde_json::from_str(&row.body).map_err(|error| StoreError::Corrupt {
+            row: format!("document {LEDGER_KIND} {LEDGER_ID}"),
+            detail: error.to_string(),
+        })?;
+        Ok(Read { row: Some(row), note })
+    }
+
+    /// Writes where the ledger is, and with `why` that it is older than the world, with the question about that.
+    async fn write_note(
+        &self,
+        read: Read,
+        origin: Option<Origin>,
+        why: Option<&str>,
+        as_of: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        let (now, tenant) = (self.now(), Tenant::ledger());
+        let mut open = read.in_force().is_some();
+        let mut note = Note { origin: origin.or(read.note.origin), ..read.note };
+        let mut change = self.change(None);
+        if let Some(why) = why {
+            let question = EscalationId(self.ids.next());
+            tracing::warn!(%question, why, "this ledger may be older than the world: first sends are looked up");
+            note.restored = Some(Noted { since: now.0, as_of: as_of.map(|at| at.0), question: question.0 });
+            open = true;
+            change.escalations.push(asked(question, why, now));
+        }
+        let invalid = |error: &dyn std::fmt::Display| StoreError::Io { detail: error.to_string() };
+        change.documents.push(Document {
+            tenant,
+            kind: Name::new(LEDGER_KIND).map_err(|error| invalid(&error))?,
+            id: LEDGER_ID.to_owned(),
+            revision: read.row.as_ref().map_or(1, |row| row.revision + 1),
+            open,
+            body: serde_json::to_string(&note).map_err(|error| invalid(&error))?,
+            created_at: read.row.map_or(now, |row| row.created_at),
+            updated_at: now,
+        });
+        if let Verdict::Refused(refusal) = self.group.commit_one(change).await? {
+            tracing::debug!(%refusal, "another worker has noted it first");
+        }
+        Ok(())
+    }
+
+    /// The first send of this operation's key is to be preceded by its lookup. `None`: it is not.
+    pub(super) async fn looks_first(
+        &self,
+        op: &Operation,
+        found: Option<&Record>,
+    ) -> Result<bool, ExecError> {
+        let (spec, is_on) = (op.tool.spec(), self.restores.is_on.load(Ordering::Acquire));
+        if !is_on {
+            return Ok(found.is_none() && looks_first(spec.effect, &spec.contract, false));
+        }
+        // Boxed because it is rare: every call would have to carry the room for it.
+        let restored = Box::pin(self.restored()).await?;
+        let may_lack = restored.is_some_and(|restored| restored.may_lack(found));
+        Ok(looks_first(spec.effect, &spec.contract, may_lack) && (may_lack || found.is_none()))
+    }
+
+    /// The earliest instant at which the record's key may have been sent.
+    pub(super) async fn first_sent(&self, record: &Record) -> Result<Timestamp, ExecError> {
+        let restored =
+            if self.restores.is_on.load(Ordering::Acquire) { Box::pin(self.restored()).await? } else { None };
+        Ok(first_sent(record, restored.as_ref()))
+    }
+
+    /// Read anew each time: another worker may have lifted it.
+    async fn restored(&self) -> Result<Option<Restored>, ExecError> {
+        let read = self.read_note().await;
+        let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
+        self.restores.is_on.store(read.in_force().is_some(), Ordering::Release);
+        Ok(read.in_force().map(Noted::restored))
+    }
+
+    /// What is written with the answer to the question: that it is lifted.
+    pub(super) async fn lifted(&self, change: &mut Change) -> Result<(), StoreError> {
+        if let Some(row) = self.read_note().await?.row.filter(|row| row.open) {
+            let (revision, updated_at) = (row.revision + 1, self.now());
+            change.documents.push(Document { revision, open: false, updated_at, ..row });
+        }
+        Ok(())
+    }
+
+    /// An effect begins: now and then the file is marked, so that a copy of its state before is told from it.
+    pub(super) fn raise_count(&self) {
+        let Some(database) = self.database.as_ref().filter(|database| database.keeps_mark()) else { return };
+        let now = self.clock.boot();
+        {
+            let mut raised = self.restores.raised.lock().unwrap_or_else(PoisonError::into_inner);
+            if raised.is_some_and(|last| last.until(now) < EVERY) {
+                return;
+            }
+            *raised = Some(now);
+        }
+        let database = database.clone();
+        self.tracker.spawn(async move {
+            if let Err(error) = database.mark(true).await {
+                tracing::warn!(%error, "the database could not be marked: an older state of it may not be recognised");
+            }
+        });
+    }
+}
+
+impl Executor {
+    /// Since when this ledger is taken for older than the world; `None` if it is not, or not any more.
+    pub async fn restored(&self) -> Result<Option<Restored>, ExecError> {
+        self.core.restored().await
+    }
+
+    /// Lifts what a restore has brought about: first sends are no longer preceded by a lookup. Answers the question, too.
+    ///
+    /// # Errors
+    /// [`ExecError::Unanswerable`] if it is not in force. Nothing was changed.
+    pub async fn lift_restored(&self, by: &str, because: &str) -> Result<(), ExecError> {
+        let read = self.core.read_note().await;
+        let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
+        let Some(noted) = read.in_force() else {
+            let reason = "this ledger is not taken for older than the world: there is nothing to be lifted";
+            return Err(ExecError::Unanswerable { escalation: EscalationId(0), reason: reason.to_owned() });
+        };
+        let by = if because.is_empty() { by.to_owned() } else { format!("{by}: {because}") };
+        self.resolve(&Tenant::ledger(), EscalationId(noted.question), Resolution::NotCommitted, &by).await?;
+        self.core.restored().await.map(drop)
+    }
+}
+
+fn asked(id: EscalationId, why: &str, now: Timestamp) -> Escalation {
+    let question = format!(
+        "This ledger may be older than the world: {why}. Until this is lifted, each first send of a key is preceded by its lookup, \
+         and a call that cannot be looked up asks. A restore also takes back: answers to questions, approvals, signals, \
+         published events and processed messages since then; see to these by hand. If nothing was lost, or when all is seen \
+         to, lift it: `counterfoil lift-restored`, `executor.lift_restored(by, because)`, or answer `not_committed`."
+    );
+    Escalation {
+        id,
+        tenant: Tenant::ledger(),
+        record: None,
+        run: None,
+        kind: EscalationKind::Restored,
+        question,
+        opened_at: now,
+        answer: None,
+    }
+}

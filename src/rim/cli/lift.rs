@@ -1,0 +1,65 @@
+//! `counterfoil lift-restored`: a ledger that was taken for older than the world is trusted again.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::exec::ExecutorBuilder;
+
+/// Which ledger, and who says so.
+#[derive(Args)]
+pub(super) struct Options {
+    /// `sqlite:ledger.db`, whose engine must be shut down, or `postgres://user@host/database`
+    ledger: String,
+    /// The schema of a PostgreSQL database that engines are told to use
+    #[arg(long, default_value = "counterfoil")]
+    schema: String,
+    /// Who lifts it
+    #[arg(long)]
+    by: String,
+    /// Why: what was seen to
+    #[arg(long)]
+    because: String,
+}
+
+impl Options {
+    fn builder(&self) -> Result<ExecutorBuilder, String> {
+        #[cfg(feature = "sqlite")]
+        if self.ledger.starts_with("sqlite:") {
+            let path = crate::store::sqlite::file_named(self.ledger.as_ref()).map_err(|e| e.to_string())?;
+            let found = path.exists().then(|| ExecutorBuilder::sqlite(&path));
+            return found.ok_or_else(|| format!("there is no file {}", path.display()));
+        }
+        #[cfg(feature = "postgres")]
+        if self.ledger.starts_with("postgres:") || self.ledger.starts_with("postgresql:") {
+            let options = crate::store::postgres::Options {
+                schema: Some(self.schema.clone()),
+                ..crate::store::postgres::Options::default()
+            };
+            return Ok(ExecutorBuilder::postgres_with(&self.ledger, options));
+        }
+        Err(format!("{:?} is neither a `sqlite:` file nor a `postgres:` database", self.ledger))
+    }
+}
+
+pub(super) fn run(options: &Options) -> ExitCode {
+    let lifting = async {
+        let lifted = options.builder()?.lift_restored(&options.by, &options.because).await;
+        lifted.map_err(|error| error.to_string())
+    };
+    let lifted = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(lifting),
+        Err(error) => Err(error.to_string()),
+    };
+    match lifted {
+        Ok(()) => {
+            let _ = writeln!(std::io::stdout(), "lifted: first sends are no longer preceded by a lookup");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::agenda::Agenda;
 use super::approval::SharedReviewers;
 use super::database::Database;
+use super::declared::Declarations;
 use super::inflight::InFlight;
 use super::lease::{Lease, Moment};
 use super::outbox::Publishing;
@@ -57,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) reviewers: SharedReviewers,
     /// Whether the ledger may be older than the world.
     pub(super) restores: Restores,
+    /// What tools declared when their calls went out.
+    pub(super) declarations: Declarations,
 }
 
 impl std::fmt::Debug for Core {
@@ -135,6 +138,7 @@ impl Core {
         let restored = parts.restored;
         let core = Self::of(parts, fence, peers);
         core.recognise(restored).await?;
+        core.declare_all().await?;
         Ok(core)
     }
 
@@ -170,6 +174,7 @@ impl Core {
             database,
             reviewers,
             restores: Restores::default(),
+            declarations: Declarations::default(),
         })
     }
 

@@ -1,5 +1,7 @@
 //! Open questions: opened where nobody can know, listed until they are answered (invariant 8).
 
+use std::fmt::Write as _;
+
 use super::core::{Core, admitted};
 use super::late;
 use super::operation::Operation;
@@ -7,7 +9,7 @@ use super::outbox::answered;
 use super::outcome::ExecError;
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::resolve::Why;
-use crate::ledger::{ContractClass, Event, Look, Record, State, apply};
+use crate::ledger::{Event, Look, Record, State, apply};
 use crate::payload::Payload;
 use crate::store::{
     Answer, Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Use, Verdict,
@@ -35,7 +37,12 @@ pub(super) async fn park(
         Some(gone) => (EscalationKind::UnknownTool, gone.question(spec.name.as_str())),
         None => (EscalationKind::Ambiguous, why.question().to_owned()),
     };
-    let question = format!("{} ({}, attempt {}): {asked}", op.key, spec.effect.name(), record.attempts);
+    let class = record.class.name();
+    let mut question = format!("{} ({class}, attempt {}): {asked}", op.key, record.attempts);
+    let changes = core.bound(op, record).await?.changes(core, op).filter(|_| op.gone.is_none());
+    if let Some(changes) = changes {
+        let _ = write!(question, " Since it went out, its tool has changed what it declares: {changes}.");
+    }
     tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, gone = ?op.gone, "escalated");
     let escalation = about(core, record, id, kind, question);
     core.commit(&op.key, core.change(op.lane).record(parked).escalation(escalation)).await?;
@@ -226,9 +233,8 @@ pub(crate) async fn answer(
             // The record no longer waits for this answer.
             let record = apply(&record, event, core.fence, core.now())
                 .map_err(|_| unanswerable("it has been answered meanwhile"))?;
-            let tool = core.registry.find(record.operation.as_str());
+            let class = core.declaration(&record).await.map_err(store_failed)?.class;
             change = change.record(record);
-            let class = tool.map_or(ContractClass::Blind, |tool| tool.spec().contract.class);
             late::compare(core, &mut change, class, Box::default());
         }
         // Somebody has undone it, or the rest of it, by hand.

@@ -9,6 +9,7 @@ mod attempt;
 mod builder;
 mod core;
 mod database;
+mod declared;
 mod erase;
 mod escalate;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

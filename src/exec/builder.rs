@@ -280,6 +280,7 @@ impl ExecutorBuilder {
         core.lasting("agenda", |core| run(core, None));
         core.lasting("heartbeat", |core| beat(core, None));
         core.watch_late_answers();
+        core.attend();
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps);
         take_up_orphans(&core).await?;

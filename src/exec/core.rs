@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::agenda::Agenda;
 use super::approval::SharedReviewers;
+use super::attendance::Attendance;
 use super::database::Database;
 use super::declared::Declarations;
 use super::inflight::InFlight;
@@ -46,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) publishing: Publishing,
     /// Something has begun whose time will be over one day.
     pub(super) begun: Arc<Notify>,
+    /// Calls whose callers were woken.
+    pub(super) attendance: Arc<Attendance>,
     /// The store may have opened a question about a late answer.
     pub(super) late: Arc<Notify>,
     /// Calls whose callers went away, and background lookups.
@@ -74,6 +77,7 @@ impl Drop for Core {
         self.group.events().notify_one(); // and so does the publisher
         self.begun.notify_one(); // and whoever sweeps
         self.late.notify_one();
+        self.attendance.end();
     }
 }
 
@@ -166,6 +170,7 @@ impl Core {
             agenda: Arc::default(),
             publishing: Publishing::default(),
             begun: Arc::default(),
+            attendance: Arc::default(),
             late: Arc::default(),
             tracker: TaskTracker::new(),
             lanes: AtomicU64::new(1),

@@ -6,6 +6,7 @@
 mod agenda;
 pub(crate) mod approval;
 mod attempt;
+mod attendance;
 mod builder;
 mod core;
 mod database;
@@ -403,7 +404,8 @@ pub(crate) async fn carry_out(
     let carrier =
         Carrier { core: core.clone(), op, abandoned: abandoned.clone(), wait, since: core.clock.boot() };
     let holder = slot.holder();
-    let shield = Shield::new(carrying(carrier, slot, expect), core.tracker.clone(), abandoned);
+    let (tracker, attendance) = (core.tracker.clone(), Some(core.attendance.clone()));
+    let shield = Shield::attended(carrying(carrier, slot, expect), tracker, abandoned, attendance);
     let work: Weak<Work<_>> = Arc::downgrade(shield.work());
     holder.is(work);
     shield.await

@@ -5,15 +5,18 @@ use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use futures_util::task::AtomicWaker;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
+
+use super::attendance::Attendance;
 
 /// Runs in its caller's task, without a hop, as long as the caller polls it. When the caller drops it
 /// unfinished, the rest goes on in a task of its own, so that its outcome is still recorded.
@@ -22,16 +25,23 @@ pub(crate) struct Shield<T: Send + 'static> {
     abandoned: Arc<AtomicBool>,
 }
 
-/// What a shield stands before. Whoever waits for its outcome can have it go on without its caller.
+/// What a shield stands before. It stands between the work and the caller's waker, so that it knows whether the caller was woken and
+/// has not polled it since.
 pub(super) struct Work<T> {
     rest: Mutex<Rest<T>>,
     tracker: TaskTracker,
+    caller: AtomicWaker,
+    woken: AtomicBool,
+    polls: AtomicU32,
+    /// Where it is looked after, and whether it is listed there.
+    attendance: Option<Arc<Attendance>>,
+    listed: AtomicBool,
 }
 
 /// Where the rest of the work is.
 enum Rest<T> {
-    /// With its caller, whose task is woken if that changes.
-    Here(BoxFuture<'static, T>, Waker),
+    /// With its caller.
+    Here(BoxFuture<'static, T>),
     /// Nowhere: it is being polled, has panicked, or is done. What has panicked must not be polled again.
     Taken,
     /// In a task of its own, which tells what came of it.
@@ -40,8 +50,26 @@ enum Rest<T> {
 
 impl<T: Send + 'static> Shield<T> {
     pub(crate) fn new(rest: BoxFuture<'static, T>, tracker: TaskTracker, abandoned: Arc<AtomicBool>) -> Self {
-        let rest = Mutex::new(Rest::Here(rest, Waker::noop().clone()));
-        Self { work: Arc::new(Work { rest, tracker }), abandoned }
+        Self::attended(rest, tracker, abandoned, None)
+    }
+
+    /// The same, and it goes on by itself when its caller was woken and does not poll it.
+    pub(super) fn attended(
+        rest: BoxFuture<'static, T>,
+        tracker: TaskTracker,
+        abandoned: Arc<AtomicBool>,
+        attendance: Option<Arc<Attendance>>,
+    ) -> Self {
+        let work = Work {
+            rest: Mutex::new(Rest::Here(rest)),
+            tracker,
+            caller: AtomicWaker::new(),
+            woken: AtomicBool::new(false),
+            polls: AtomicU32::new(0),
+            attendance,
+            listed: AtomicBool::new(false),
+        };
+        Self { work: Arc::new(work), abandoned }
     }
 
     /// What can be told to go on without its caller.
@@ -63,6 +91,10 @@ where
 pub(super) trait Unattended: Send + Sync {
     /// Goes on in a task of its own, unless its caller polls it at this moment.
     fn go_on(&self);
+    /// Its caller was woken and has not polled it since it had polled it so often.
+    fn is_kept(&self, polls: u32) -> bool;
+    /// It is listed no more, until its caller is woken once more.
+    fn unlist(self: Arc<Self>);
 }
 
 impl<T: Send + 'static> Unattended for Work<T> {
@@ -70,16 +102,51 @@ impl<T: Send + 'static> Unattended for Work<T> {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut place = self.rest();
         match std::mem::replace(&mut *place, Rest::Taken) {
-            Rest::Here(rest, caller) => {
+            Rest::Here(rest) => {
                 let (tell, told) = oneshot::channel();
                 *place = Rest::There(told);
                 drop(place);
                 let told = async move { drop(tell.send(AssertUnwindSafe(rest).catch_unwind().await)) };
                 self.tracker.spawn_on(told, &runtime);
-                caller.wake(); // the rest knows its new task only: the caller has to learn where it is
+                self.caller.wake(); // the rest knows its new task only: the caller has to learn where it is
             }
             other => *place = other,
         }
+    }
+
+    fn is_kept(&self, polls: u32) -> bool {
+        self.woken.load(Ordering::Acquire) && self.polls.load(Ordering::Acquire) == polls
+    }
+
+    fn unlist(self: Arc<Self>) {
+        self.listed.store(false, Ordering::SeqCst);
+        // Woken between the look at it and here: whoever woke it found it listed.
+        if self.woken.load(Ordering::SeqCst) {
+            self.list();
+        }
+    }
+}
+
+impl<T: Send + 'static> Work<T> {
+    fn list(self: &Arc<Self>) {
+        if let Some(attendance) = &self.attendance
+            && !self.listed.swap(true, Ordering::SeqCst)
+        {
+            let work: Weak<Self> = Arc::downgrade(self);
+            attendance.list(work, self.polls.load(Ordering::Acquire));
+        }
+    }
+}
+
+impl<T: Send + 'static> Wake for Work<T> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        self.list();
+        self.caller.wake();
     }
 }
 
@@ -92,13 +159,17 @@ impl<T> Work<T> {
 impl<T: Send + 'static> Future for Shield<T> {
     type Output = T;
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let taken = std::mem::replace(&mut *self.work.rest(), Rest::Taken);
+        let work = &self.work;
+        work.caller.register(cx.waker());
+        work.polls.fetch_add(1, Ordering::AcqRel);
+        work.woken.store(false, Ordering::SeqCst);
+        let taken = std::mem::replace(&mut *work.rest(), Rest::Taken);
         match taken {
-            Rest::Here(mut rest, mut caller) => {
-                let polled = rest.as_mut().poll(cx);
+            Rest::Here(mut rest) => {
+                let waker = Waker::from(work.clone());
+                let polled = rest.as_mut().poll(&mut Context::from_waker(&waker));
                 if polled.is_pending() {
-                    caller.clone_from(cx.waker());
-                    *self.work.rest() = Rest::Here(rest, caller);
+                    *work.rest() = Rest::Here(rest);
                 }
                 polled
             }
@@ -107,7 +178,7 @@ impl<T: Send + 'static> Future for Shield<T> {
                 Poll::Ready(Ok(Err(panic))) => resume_unwind(panic),
                 Poll::Ready(Err(_)) => Poll::Pending, // the runtime is going down, and this task with it
                 Poll::Pending => {
-                    *self.work.rest() = Rest::There(told);
+                    *work.rest() = Rest::There(told);
                     Poll::Pending
                 }
             },
@@ -120,7 +191,7 @@ impl<T: Send + 'static> Drop for Shield<T> {
     fn drop(&mut self) {
         match std::mem::replace(&mut *self.work.rest(), Rest::Taken) {
             // Without a runtime the process is ending: the record stays `started`, which means ambiguous.
-            Rest::Here(rest, _) => {
+            Rest::Here(rest) => {
                 if let Ok(runtime) = Handle::try_current() {
                     self.abandoned.store(true, Ordering::Release);
                     self.work.tracker.spawn_on(rest, &runtime);
@@ -135,7 +206,6 @@ impl<T: Send + 'static> Drop for Shield<T> {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::sync::atomic::AtomicU32;
 
     use super::*;
 

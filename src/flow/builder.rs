@@ -264,6 +264,7 @@ impl EngineBuilder {
         core.lasting("agenda", move |core| run_agenda(core, Some(engine.clone())));
         core.lasting("heartbeat", move |core| beat(core, Some(due.clone())));
         core.watch_late_answers();
+        core.attend();
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps);
         Ok(Engine { inner })

@@ -121,6 +121,24 @@ async fn a_call_that_is_kept_and_not_polled_goes_on_when_another_caller_waits_fo
     assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
 }
 
+// The same, and nobody else asks.
+#[tokio::test]
+async fn a_call_that_is_kept_and_not_polled_goes_on_by_itself() {
+    let scene = Scene::new();
+    let executor = scene.open(ContractClass::Blind).await;
+    let mut kept = Box::pin(executor.execute(request("pay_out")));
+    assert!(kept.as_mut().now_or_never().is_none(), "its intent is on its way to the disk");
+    for _ in 0..2 {
+        let look = Duration::from_millis(500);
+        scene.clock.slept(look).await;
+        assert_eq!(scene.world.requests(), 0, "nobody polls it");
+        scene.clock.advance(look);
+    }
+    scene.world.requested(1).await;
+    assert!(kept.await.unwrap().answer().unwrap().first);
+    assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
+}
+
 // A13: the caller goes away, the call does not.
 #[tokio::test]
 async fn a_dropped_call_goes_on_and_is_recorded() {

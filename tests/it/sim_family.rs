@@ -1,12 +1,15 @@
 //! Children in the simulator: what a child did that succeeded is undone with its parent, or asked about, wherever a process
 //! dies.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::{Finding, Undone};
-use counterfoil::sim::{End, Offer, Service, Simulation, World};
+use counterfoil::sim::{End, Offer, Rule, Service, Simulation, World};
+use counterfoil::store::{Asked, Change, Store, Verdict};
 use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Engine, Failure, Key};
+use counterfoil::{Ctx, Engine, Failure, Key, RunId, Tenant};
 use serde_json::Value;
 
 use crate::sim::quick;
@@ -163,6 +166,8 @@ async fn impatient(engine: Engine, world: World) -> String {
     }
 }
 
+const UNASKED: &str = "nothing is left standing unasked";
+
 fn family<W>(workflow: W) -> Simulation
 where
     W: counterfoil::flow::Workflow<String, String> + Clone,
@@ -175,7 +180,7 @@ where
             let engine = engine.compensable(Charge(world.clone()));
             engine.compensable(Ship(world.clone())).compensable(Pack(world.clone()))
         })
-        .check("nothing is left standing unasked", |end| {
+        .check(UNASKED, |end| {
             for (system, tool) in [("bank", "charge"), ("courier", "ship"), ("store", "pack")] {
                 let (done, undone) = (end.count(system, "o1"), end.count(system, "o1 undone"));
                 let asked = end.questions().iter().any(|question| question.question.contains(tool));
@@ -231,4 +236,37 @@ fn a_parent_that_waits_for_a_child_is_asked_about_through_its_child() {
         engine.workflow("writes", 1, writes).tool(Write(world.service("post", Offer::Blind)))
     });
     quick(simulation).explore().assert_ok();
+}
+
+/// A store that says of no run that it has children.
+#[derive(Debug)]
+struct Childless(Arc<dyn Store>);
+
+impl Store for Childless {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        self.0.commit(changes)
+    }
+
+    fn run_children<'a>(
+        &'a self,
+        _: &'a Tenant,
+        _: RunId,
+        _: RunId,
+        _: u32,
+    ) -> Asked<'a, Vec<counterfoil::store::Run>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    counterfoil::delegate_reads!(self => self.0;
+        record_find record_at record_orphans looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans
+        run_answered run_signalled run_due next_due run_list queues documents memories signal_find signal_pending escalation_find
+        escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
+}
+
+#[test]
+fn an_engine_that_forgets_its_children_is_found_out() {
+    let forgetful = |engine: EngineBuilder, _: &World| engine.wrap_store(|store| Arc::new(Childless(store)));
+    let report = quick(family(order).engine(forgetful)).explore();
+    let found = report.failures().iter().flat_map(|failing| &failing.violations);
+    assert!(found.into_iter().any(|found| found.rule == Rule::Own(UNASKED.to_owned())), "{report:?}");
 }

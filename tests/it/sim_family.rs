@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::EngineBuilder;
-use counterfoil::ledger::{Finding, Undone};
+use counterfoil::ledger::{EffectClass, Finding, Record, Undone};
 use counterfoil::sim::{End, Offer, Rule, Service, Simulation, World};
-use counterfoil::store::{Asked, Change, Store, Verdict};
+use counterfoil::store::{Asked, Change, Run, RunState, Store, Verdict};
 use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, RunId, Tenant};
 use serde_json::Value;
@@ -181,6 +181,10 @@ where
             engine.compensable(Ship(world.clone())).compensable(Pack(world.clone()))
         })
         .check(UNASKED, |end| {
+            let waits = |run: &Run| matches!(run.state, RunState::Waiting { .. }) && run.parent.is_none();
+            if end.runs().iter().any(waits) {
+                return Ok(()); // somebody is asked, and then it goes on
+            }
             for (system, tool) in [("bank", "charge"), ("courier", "ship"), ("store", "pack")] {
                 let (done, undone) = (end.count(system, "o1"), end.count(system, "o1 undone"));
                 let asked = end.questions().iter().any(|question| question.question.contains(tool));
@@ -199,7 +203,9 @@ fn in_reverse(end: &End<'_>) -> Result<(), String> {
     let back: Vec<_> =
         undone.iter().rev().map(|(system, what)| (system.clone(), what.replace(" undone", ""))).collect();
     let done: Vec<_> = done.into_iter().cloned().collect();
-    if back.len() == done.len() && back != done && end.asked().is_empty() {
+    let is_way_back = |record: &Record| record.class == EffectClass::Compensation;
+    let tried_again = end.records().iter().any(|record| is_way_back(record) && record.attempts > 1);
+    if back.len() == done.len() && back != done && end.asked().is_empty() && !tried_again {
         return Err(format!("done {done:?}, undone {undone:?}"));
     }
     Ok(())
@@ -247,13 +253,7 @@ impl Store for Childless {
         self.0.commit(changes)
     }
 
-    fn run_children<'a>(
-        &'a self,
-        _: &'a Tenant,
-        _: RunId,
-        _: RunId,
-        _: u32,
-    ) -> Asked<'a, Vec<counterfoil::store::Run>> {
+    fn run_children<'a>(&'a self, _: &'a Tenant, _: RunId, _: RunId, _: u32) -> Asked<'a, Vec<Run>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 

@@ -125,6 +125,7 @@ CREATE TABLE escalation (
     question  TEXT COLLATE "C" NOT NULL,
     opened_at BIGINT NOT NULL,
     answer    TEXT COLLATE "C",
+    waiting   TEXT COLLATE "C",                             -- an answer that takes effect when a lookup has answered
     PRIMARY KEY (tenant, id)
 );
 CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;

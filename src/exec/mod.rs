@@ -5,6 +5,7 @@
 
 mod agenda;
 pub(crate) mod approval;
+mod asked;
 mod attempt;
 mod builder;
 mod core;
@@ -30,6 +31,7 @@ mod questions;
 mod reconcile;
 mod recorded;
 mod request;
+mod resolve;
 mod restored;
 mod retire;
 mod shield;
@@ -57,7 +59,7 @@ pub(crate) use agenda::{Due, More, run as run_agenda};
 pub(crate) use database::Database;
 pub(crate) use database::Shared;
 pub(crate) use escalate::{
-    answer as answer_escalation, may_undo, note_use, orphaned as escalation_of_orphan, withdrawn,
+    Said, answer as answer_escalation, may_undo, note_use, orphaned as escalation_of_orphan, withdrawn,
 };
 pub(crate) use lasting::last;
 pub(crate) use operation::{Asker, Operation};
@@ -73,6 +75,7 @@ pub use looks::Audit;
 pub use outcome::{Answer, ExecError, Outcome};
 pub use questions::Questions;
 pub use request::ToolRequest;
+pub use resolve::Resolve;
 pub(crate) use shield::to_the_end;
 pub(crate) use throttle::Purse;
 pub use throttle::{BreakerState, GateReport};
@@ -106,8 +109,7 @@ pub(crate) trait Answers: Send + Sync {
         self: Arc<Self>,
         tenant: Tenant,
         escalation: EscalationId,
-        resolution: Resolution,
-        by: String,
+        said: Said,
     ) -> BoxFuture<'static, Result<(), ExecError>>;
 }
 
@@ -239,21 +241,23 @@ impl Executor {
     /// Answers an open question: it happened with this result, it did not happen, or leave it. Runs of the
     /// executor's engine that wait for the answer go on.
     ///
+    /// About a call that can be looked up, "it did not happen" takes effect once its lookup has answered and shows nothing. Until then
+    /// the question stays open and says that an answer [waits](Escalation::waiting).
+    ///
     /// # Errors
     /// Among others, if the question is about a halted run and this executor belongs to no engine that could
     /// let the run go on.
-    pub async fn resolve(
+    pub fn resolve(
         &self,
         tenant: &Tenant,
         escalation: EscalationId,
         resolution: Resolution,
         by: &str,
-    ) -> Result<(), ExecError> {
+    ) -> Resolve {
+        let said = Said::new(resolution, by);
         match &self.engine {
-            Some(engine) => {
-                engine.clone().resolve(tenant.clone(), escalation, resolution, by.to_owned()).await
-            }
-            None => escalate::answer_alone(&self.core, tenant, escalation, resolution, by).await,
+            Some(engine) => Resolve::by_engine(engine.clone(), tenant.clone(), escalation, said),
+            None => Resolve::alone(self.core.clone(), tenant.clone(), escalation, said),
         }
     }
 

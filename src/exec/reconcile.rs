@@ -145,7 +145,7 @@ pub(super) async fn unpark(
     if search.evidence().await?.is_empty() && matches!(next(), Next::Escalate(_)) {
         return Ok(false); // it would only be asked again
     }
-    escalate::withdraw(core, op, record, asked).await?;
+    let _ = escalate::withdraw(core, op, record, asked).await?;
     Ok(true)
 }
 
@@ -156,7 +156,7 @@ pub(super) fn unsettled(core: &Core, op: &Operation, cut: Boot) -> Duration {
 
 /// The tool has the account, the credential or the region that the call was sent under; under another one, neither
 /// its key nor a miss of its lookup says anything.
-fn is_same_scope(op: &Operation, record: &Record) -> bool {
+pub(super) fn is_same_scope(op: &Operation, record: &Record) -> bool {
     record.scope == op.tool.spec().contract.scope
 }
 
@@ -378,6 +378,47 @@ async fn ask(core: &Core, op: &Operation, call: &Call) -> Option<Result<Finding<
         }),
         () = limit => Some(Err(ToolError::new(ErrorKind::TimeoutBeforeEffect, "the lookup timed out"))),
     }
+}
+
+/// What a look at a record has shown whose fate is an open question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// It happened: at least one effect, or the late answer of a fenced worker.
+    Effect,
+    /// No effect.
+    Nothing,
+    /// It had no answer, or could not be made.
+    Unanswered,
+}
+
+/// Looks a record up whose fate is an open question.
+pub(super) async fn show(
+    core: &Arc<Core>,
+    op: &Operation,
+    record: &Record,
+    patience: Option<Duration>,
+) -> Result<Shown, ExecError> {
+    let evidence = core.group.record_evidence(&op.tenant, record.id).await;
+    if !evidence.map_err(|source| failed(&op.key, source))?.is_empty() {
+        return Ok(Shown::Effect);
+    }
+    let call = call(core, op, record, None);
+    let pass = match core.queue_up(op, patience).await? {
+        Turn::Go(pass) => pass,
+        Turn::Later(_) => return Ok(Shown::Unanswered),
+    };
+    let found = ask(core, op, &call).await;
+    if let (Some(passed), Some(found)) = (pass, &found) {
+        passed.tell(health(found), core.clock.boot());
+    }
+    Ok(match found {
+        Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. })) => Shown::Effect,
+        Some(Ok(Finding::NotFound)) => Shown::Nothing,
+        unanswered => {
+            tracing::info!(tenant = %op.tenant, key = %op.key, ?unanswered, "lookup failed");
+            Shown::Unanswered
+        }
+    })
 }
 
 /// What a look at a committed record has shown.

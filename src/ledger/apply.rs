@@ -52,6 +52,8 @@ pub enum Event {
     },
     /// The question was withdrawn unanswered: there is another way to find out by now.
     Unpark,
+    /// A person's answer to the open question waits for a lookup.
+    AnswerWaits,
     /// A person or a policy answered the open question: it happened.
     ResolveCommitted {
         /// The result to record.
@@ -63,6 +65,8 @@ pub enum Event {
     ResolveNotCommitted {
         /// Who says so.
         message: String,
+        /// There is a lookup: what is sent after this is looked up once more, for the answer may be wrong.
+        in_doubt: bool,
     },
     /// The answer: leave it.
     ResolveAbandoned {
@@ -119,9 +123,12 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         // Retries end by decision while the record waits for its next attempt.
         (State::Failed { .. }, Event::Fail { failure, not_before: None }) if !parked => {
             next.fail(failure, None);
+            next.in_doubt = record.in_doubt;
         }
         (State::Started, Event::Park { escalation }) if !parked => next.escalation = Some(escalation),
         (State::Started, Event::Unpark) if parked => next.escalation = None,
+        // Whoever decides at the same moment sees that the record has changed.
+        (State::Started, Event::AnswerWaits) if parked => {}
         (State::Started, Event::ResolveCommitted { response, external_ref }) if parked => {
             next.state = State::Committed { response };
             next.external_ref = external_ref.or(next.external_ref);
@@ -129,10 +136,11 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.in_doubt = false;
             next.escalation = None;
         }
-        (State::Started, Event::ResolveNotCommitted { message }) if parked => {
+        (State::Started, Event::ResolveNotCommitted { message, in_doubt }) if parked => {
             let detail = serde_json::Value::Null;
             next.escalation = None;
             next.fail(RecordedFailure { kind: ErrorKind::Unknown, message, detail }, None);
+            next.in_doubt = in_doubt;
         }
         (State::Started, Event::ResolveAbandoned { reason }) if parked => {
             next.state = State::Abandoned { reason };
@@ -186,6 +194,7 @@ impl Event {
             Self::Fail { .. } => "fail",
             Self::Park { .. } => "park",
             Self::Unpark => "unpark",
+            Self::AnswerWaits => "answer waits",
             Self::ResolveCommitted { .. } => "resolve committed",
             Self::ResolveNotCommitted { .. } => "resolve not committed",
             Self::ResolveAbandoned { .. } => "resolve abandoned",

@@ -180,8 +180,8 @@ pub struct Record {
     pub state: State,
     /// What a committed state rests on; of a started one, what it will rest on if its answer comes.
     pub basis: Basis,
-    /// The present attempt was dispatched while the fate of an earlier one was open. That it fails for certain
-    /// then says nothing about the earlier one, and a success is looked at once more.
+    /// The present attempt was dispatched while the fate of an earlier one was open, or rested on a person's word alone. That it
+    /// fails for certain then says nothing about the earlier one, and a success is looked at once more.
     pub in_doubt: bool,
     /// The provider's id, noted as soon as it was known.
     pub external_ref: Option<String>,

@@ -61,7 +61,11 @@ pub(super) async fn lookable(core: &Arc<Core>, record: &Record) -> Result<Option
 }
 
 /// Makes a look that is due and was postponed. What becomes of its row, if it is to be written here.
-pub(super) async fn follow(core: &Arc<Core>, look: &Look, record: &Record) -> Result<Option<Look>, ExecError> {
+pub(super) async fn follow(
+    core: &Arc<Core>,
+    look: &Look,
+    record: &Record,
+) -> Result<Option<Look>, ExecError> {
     let asked = match record.escalation {
         Some(question) => find(core, record, question).await?,
         None => None,

@@ -228,7 +228,6 @@ impl Said {
         let Self { resolution, by, because } = self;
         Answer { by, resolution, because, at }
     }
-
 }
 
 /// As it stands in a record: who has decided what, and why.
@@ -270,7 +269,9 @@ pub(crate) async fn answer(
             return about_call(core, escalation, record, said).await;
         }
         _ if asked::is_about_calls(resolution) => {
-            return Err(unanswerable("it does not ask what became of a call: there is nothing to be looked up or sent"));
+            return Err(unanswerable(
+                "it does not ask what became of a call: there is nothing to be looked up or sent",
+            ));
         }
         // Somebody has undone it, or the rest of it, by hand.
         (EscalationKind::Orphaned | EscalationKind::Compensation, Some(record))
@@ -338,7 +339,9 @@ async fn about_call(
             }
             (Resolution::LookNow, Some(op)) => asked::look_now(core, op, &record, asked.clone()).await?,
             (Resolution::LookNow, None) => {
-                return Err(unanswerable("it cannot be looked up: its tool is not here, or its contract has no lookup"));
+                return Err(unanswerable(
+                    "it cannot be looked up: its tool is not here, or its contract has no lookup",
+                ));
             }
             _ => decided(core, asked, &record, said.clone().at(core.now()), op.is_some()).await?,
         };
@@ -407,9 +410,10 @@ fn event(
             message: words(answer, "that it is sent without a look"),
             in_doubt: can_look,
         },
-        Resolution::NotCommitted | Resolution::LookNow => {
-            Event::ResolveNotCommitted { message: words(answer, "that it did not happen"), in_doubt: can_look }
-        }
+        Resolution::NotCommitted | Resolution::LookNow => Event::ResolveNotCommitted {
+            message: words(answer, "that it did not happen"),
+            in_doubt: can_look,
+        },
         Resolution::Abandon | Resolution::Withdrawn => {
             Event::ResolveAbandoned { reason: words(answer, "to leave it") }
         }

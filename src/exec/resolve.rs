@@ -68,7 +68,8 @@ impl<E: From<ExecError> + 'static> IntoFuture for Resolve<E> {
                 By::Engine(engine) => engine.resolve(tenant, question, said).await?,
                 By::Alone(core) => {
                     let tracker = core.tracker.clone();
-                    to_the_end(&tracker, async move { answer_alone(&core, &tenant, question, said).await }).await?
+                    to_the_end(&tracker, async move { answer_alone(&core, &tenant, question, said).await })
+                        .await?
                 }
             })
         })

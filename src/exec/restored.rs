@@ -267,7 +267,11 @@ impl Executor {
         };
         let answer =
             self.resolve(&Tenant::ledger(), EscalationId(noted.question), Resolution::NotCommitted, by);
-        if because.is_empty() { answer.await? } else { answer.because(because).await? }
+        if because.is_empty() {
+            answer.await?
+        } else {
+            answer.because(because).await?
+        }
         self.core.restored().await.map(drop)
     }
 }

@@ -69,28 +69,27 @@ impl Inner {
             Some(run) => Some(self.going_on(&run)),
             None => None,
         };
-        let answered =
-            answer_escalation(&self.core, tenant, escalation, answer, |change, answered| {
-                change.run = next.clone().map(Box::new);
-                change.escalations.extend(left);
-                change.steps.extend(undoing);
-                if let Some((signal, large)) = said.clone() {
-                    change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
-                    change.signal = Some(Box::new(signal));
-                }
-                change.steps.extend(answered.record.zip(next.as_ref()).map(|(record, run)| Step {
-                    tenant: tenant.clone(),
-                    run: run.id,
-                    turn: run.base,
-                    kind: StepKind::Kept,
-                    name: "kept".into(),
-                    id: record.to_string(),
-                    input_hash: None,
-                    value: Some(Stored::Inline(Payload::stored("null"))),
-                    at: run.updated_at,
-                }));
-            })
-            .await;
+        let answered = answer_escalation(&self.core, tenant, escalation, answer, |change, answered| {
+            change.run = next.clone().map(Box::new);
+            change.escalations.extend(left);
+            change.steps.extend(undoing);
+            if let Some((signal, large)) = said.clone() {
+                change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+                change.signal = Some(Box::new(signal));
+            }
+            change.steps.extend(answered.record.zip(next.as_ref()).map(|(record, run)| Step {
+                tenant: tenant.clone(),
+                run: run.id,
+                turn: run.base,
+                kind: StepKind::Kept,
+                name: "kept".into(),
+                id: record.to_string(),
+                input_hash: None,
+                value: Some(Stored::Inline(Payload::stored("null"))),
+                at: run.updated_at,
+            }));
+        })
+        .await;
         if let Err(ExecError::Store { .. } | ExecError::Refused { .. }) = &answered {
             match (&next, &said) {
                 (Some(_), Some((signal, _))) => self.perhaps_sent(signal.clone()),

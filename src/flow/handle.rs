@@ -14,9 +14,9 @@ use super::queue::Choice;
 use super::run::output;
 use super::start::StartRun;
 use super::workflow::Workflow;
-use crate::exec::{Questions, Resolve, Said};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
+use crate::exec::{Questions, Resolve, Said};
 use crate::id::{EscalationId, RunId, Tenant};
 use crate::payload::{Payload, Stored};
 use crate::store::{

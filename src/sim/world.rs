@@ -14,7 +14,7 @@ use crate::clock::Clock as _;
 use crate::exec::outbox;
 use crate::id::Tenant;
 use crate::ledger::{ContractClass, OperationKey};
-use crate::tool::{Call, ToolSpec};
+use crate::tool::{Call, ToolError, ToolSpec};
 
 /// Something that happened out there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,11 @@ struct State {
     services: BTreeMap<String, Arc<Mutex<ServiceState>>>,
     faults: BTreeMap<u32, Fault>,
     requests: u32,
+    /// From which lookup on, and for how long.
+    lookups_down: BTreeMap<u32, Duration>,
+    lookups: u32,
+    /// Until when lookups have no answer.
+    down_until: Duration,
     requested: BTreeSet<(Tenant, OperationKey)>,
     contracts: BTreeMap<String, ContractClass>,
     log: Vec<Event>,
@@ -73,7 +78,14 @@ impl World {
             Incident::Fault { request, fault } => Some((*request, *fault)),
             _ => None,
         });
-        let state = State { faults: faults.collect(), ..State::default() };
+        let lookups_down = schedule.incidents().iter().filter_map(|incident| match incident {
+            Incident::LookupDown { lookup, seconds } => {
+                Some((*lookup, Duration::from_secs(u64::from(*seconds))))
+            }
+            _ => None,
+        });
+        let lookups_down = lookups_down.collect();
+        let state = State { faults: faults.collect(), lookups_down, ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), clock }
     }
 
@@ -162,6 +174,27 @@ impl World {
         state.requests += 1;
         let number = state.requests;
         state.faults.get(&number).copied()
+    }
+
+    /// Numbers a request of a lookup.
+    ///
+    /// # Errors
+    /// While lookups have no answer.
+    pub(super) fn is_looked_up(&self) -> Result<(), ToolError> {
+        let now = self.clock.elapsed();
+        let mut state = self.state();
+        state.lookups += 1;
+        let number = state.lookups;
+        if let Some(down) = state.lookups_down.get(&number).copied() {
+            state.down_until = state.down_until.max(now + down);
+        }
+        let is_down = now < state.down_until;
+        drop(state);
+        if is_down {
+            self.note(Happened::NotLookedUp);
+            return Err(ToolError::http(503, "simulated"));
+        }
+        Ok(())
     }
 
     pub(super) fn is_published_to(&self) {

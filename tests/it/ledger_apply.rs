@@ -60,8 +60,12 @@ fn again_by(fence: Fence, basis: Basis) -> Event {
     Event::Again { fence, basis, scope: Some("account 2".into()) }
 }
 
+fn not_committed(message: &str, in_doubt: bool) -> Event {
+    Event::ResolveNotCommitted { message: message.into(), in_doubt }
+}
+
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
-fn events(fence: Fence) -> [(&'static str, Event); 12] {
+fn events(fence: Fence) -> [(&'static str, Event); 13] {
     [
         ("again", again_by(fence, Basis::Answer)),
         ("adopt", Event::Adopt { fence }),
@@ -71,8 +75,9 @@ fn events(fence: Fence) -> [(&'static str, Event); 12] {
         ("fail, give up", Event::Fail { failure: failure("no"), not_before: None }),
         ("park", Event::Park { escalation: EscalationId(9) }),
         ("unpark", Event::Unpark),
+        ("answer waits", Event::AnswerWaits),
         ("resolve committed", Event::ResolveCommitted { response: json("said"), external_ref: None }),
-        ("resolve not committed", Event::ResolveNotCommitted { message: "ann: no".into() }),
+        ("resolve not committed", not_committed("ann: no", false)),
         ("resolve abandoned", Event::ResolveAbandoned { reason: "ann: leave it".into() }),
         ("compensate", Event::Compensate { compensation: json("undone"), whole: true }),
     ]
@@ -84,7 +89,8 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
-    let resolutions: &[_] = &["unpark", "resolve committed", "resolve not committed", "resolve abandoned"];
+    let resolutions: &[_] =
+        &["unpark", "answer waits", "resolve committed", "resolve not committed", "resolve abandoned"];
     [
         (
             "started",
@@ -220,9 +226,13 @@ fn each_resolution_closes_the_question() {
     let yes = resolve(Event::ResolveCommitted { response: json("said"), external_ref: Some("r".into()) });
     assert_eq!((yes.response(), yes.basis, yes.escalation), (Some(&json("said")), Basis::Decision, None));
     assert_eq!(yes.external_ref.as_deref(), Some("r"));
-    let no = resolve(Event::ResolveNotCommitted { message: "ann: no".into() });
+    let no = resolve(not_committed("ann: no", false));
     assert!(matches!(&no.state, State::Failed { failure } if failure.message == "ann: no"));
-    assert_eq!((no.escalation, no.tries()), (None, 0));
+    assert_eq!((no.escalation, no.tries(), no.in_doubt), (None, 0, false));
+    // Where there is a lookup, what is sent after the answer is looked up once more.
+    let unsure = resolve(not_committed("ann: no", true));
+    let given_up = applied(&unsure, Event::Fail { failure: failure("no"), not_before: None });
+    assert!(applied(&given_up, again_by(MINE, Basis::Answer)).in_doubt);
     let left = resolve(Event::ResolveAbandoned { reason: "ann: leave it".into() });
     assert_eq!(left.state, State::Abandoned { reason: "ann: leave it".into() });
     assert_eq!(left.escalation, None);
@@ -281,7 +291,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Unpark),
         1 => (stored(), reference())
             .prop_map(|(response, external_ref)| Event::ResolveCommitted { response, external_ref }),
-        1 => Just(Event::ResolveNotCommitted { message: "no".into() }),
+        1 => Just(Event::AnswerWaits),
+        1 => any::<bool>().prop_map(|in_doubt| not_committed("no", in_doubt)),
         1 => Just(Event::ResolveAbandoned { reason: "left".into() }),
         1 => (stored(), any::<bool>())
             .prop_map(|(compensation, whole)| Event::Compensate { compensation, whole }),
@@ -350,7 +361,9 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
         Event::ResolveCommitted { .. } | Event::ResolveNotCommitted { .. } | Event::ResolveAbandoned { .. }
     );
     let withdrawn = *event == Event::Unpark;
-    prop_assert_eq!(before.escalation.is_some(), answer || withdrawn);
+    let waits = *event == Event::AnswerWaits;
+    prop_assert_eq!(before.escalation.is_some(), answer || withdrawn || waits);
+    prop_assert!(!waits || after.escalation == before.escalation, "an answer that waits closes nothing");
     prop_assert!(!withdrawn || after.state == State::Started, "withdrawn is not settled");
     // Nothing is sent for what is settled, and nothing settled comes undone but by undoing.
     prop_assert!(!again || matches!(before.state, State::Started | State::Failed { .. }), "settled");

@@ -43,7 +43,8 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         };
         let because = (i % 3 == 0).then(|| text.to_owned());
         let answer = Answer { by: text.to_owned(), resolution, because, at: Timestamp(-1) };
-        let waiting = Escalation { waiting: Some(answer.clone()), question: format!("{text}, waits"), ..open };
+        let waiting =
+            Escalation { waiting: Some(answer.clone()), question: format!("{text}, waits"), ..open };
         admit(store, &[sample.change().escalation(waiting.clone())]).await;
         assert_eq!(store.escalation_find(&sample.tenant, waiting.id).await.unwrap(), Some(waiting.clone()));
         let closed = Escalation { answer: Some(answer), ..waiting };

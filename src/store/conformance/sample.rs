@@ -285,7 +285,12 @@ impl Sample {
 /// The question with an answer.
 #[must_use]
 pub fn answered(escalation: &Escalation, by: &str) -> Escalation {
-    let answer = Answer { by: by.to_owned(), resolution: Resolution::NotCommitted, because: None, at: Timestamp(5_000) };
+    let answer = Answer {
+        by: by.to_owned(),
+        resolution: Resolution::NotCommitted,
+        because: None,
+        at: Timestamp(5_000),
+    };
     Escalation { answer: Some(answer), ..escalation.clone() }
 }
 

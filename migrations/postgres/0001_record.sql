@@ -77,7 +77,7 @@ CREATE INDEX record_run ON record (tenant, run, turn) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (loose) WHERE loose IS NOT NULL;
 CREATE INDEX record_kept ON record (kept_until, id) WHERE kept_until IS NOT NULL;
 
--- Committed records that are looked up again: a row of its own for each, so that the record is not written again when all is
+-- Records that are looked up again, committed or asked about: a row of its own for each, so that the record is not written again when all is
 -- as it should be.
 CREATE TABLE look (
     tenant   TEXT COLLATE "C" NOT NULL,

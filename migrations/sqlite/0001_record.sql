@@ -60,7 +60,7 @@ CREATE TABLE record (
     created_at    INTEGER NOT NULL,
     updated_at    INTEGER NOT NULL,
     in_doubt      INTEGER NOT NULL,            -- an earlier attempt of unknown fate went before this one
-    CHECK (in_doubt = 0 OR status = 1),
+    CHECK (in_doubt = 0 OR status IN (1, 3)),
     CHECK ((status = 1) = (outcome IS NULL)),
     CHECK ((status IN (4, 6)) = (compensation IS NOT NULL))
 ) STRICT;
@@ -69,7 +69,7 @@ CREATE INDEX record_run ON record (run, turn) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (fence) WHERE status = 1 AND run IS NULL;
 CREATE INDEX record_kept ON record (kept_until) WHERE kept_until IS NOT NULL;
 
--- Committed records that are looked up again: a row of its own for each, so that the record is not written again when all is
+-- Records that are looked up again, committed or asked about: a row of its own for each, so that the record is not written again when all is
 -- as it should be.
 CREATE TABLE look (
     tenant   TEXT NOT NULL,

@@ -60,7 +60,7 @@ CREATE TABLE record (
     created_at    INTEGER NOT NULL,
     updated_at    INTEGER NOT NULL,
     in_doubt      INTEGER NOT NULL,            -- an earlier attempt of unknown fate went before this one
-    CHECK (in_doubt = 0 OR status IN (1, 3)),
+    CHECK (in_doubt = 0 OR status = 1),
     CHECK ((status = 1) = (outcome IS NULL)),
     CHECK ((status IN (4, 6)) = (compensation IS NOT NULL))
 ) STRICT;

@@ -175,7 +175,7 @@ async fn look_up(
             if !left.is_zero() {
                 return Ok(Some(look.too_early(left, core.now())));
             }
-            if let Some(answered) = escalate::decided(core, asked, record, answer, true).await? {
+            if let Some(answered) = escalate::decided(core, asked, record, answer).await? {
                 core.tell_answered(answered).await;
             }
             Ok(None)

@@ -343,7 +343,7 @@ async fn about_call(
                     "it cannot be looked up: its tool is not here, or its contract has no lookup",
                 ));
             }
-            _ => decided(core, asked, &record, said.clone().at(core.now()), op.is_some()).await?,
+            _ => decided(core, asked, &record, said.clone().at(core.now())).await?,
         };
         if let Some(answered) = answered {
             return Ok(answered);
@@ -365,12 +365,11 @@ pub(super) async fn decided(
     mut asked: Escalation,
     record: &Record,
     answer: Answer,
-    can_look: bool,
 ) -> Result<Option<Escalation>, ExecError> {
     let id = asked.id;
     let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
     let mut change = core.change(None);
-    let event = event(core, &asked.tenant, &answer, can_look, &mut change)?;
+    let event = event(core, &asked.tenant, &answer, &mut change)?;
     // The record no longer waits for this answer.
     let record = apply(record, event, core.fence, core.now()).map_err(|_| unanswerable(MEANWHILE))?;
     change.look = asked::to_come(core, &record).await?.map(|look| Box::new(look.done()));
@@ -392,13 +391,7 @@ pub(super) async fn decided(
     }
 }
 
-fn event(
-    core: &Core,
-    tenant: &Tenant,
-    answer: &Answer,
-    can_look: bool,
-    change: &mut Change,
-) -> Result<Event, ExecError> {
+fn event(core: &Core, tenant: &Tenant, answer: &Answer, change: &mut Change) -> Result<Event, ExecError> {
     Ok(match &answer.resolution {
         Resolution::Committed(result) => {
             let payload = Payload::of(result)?.within(&core.limits)?;
@@ -406,14 +399,12 @@ fn event(
             change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
             Event::ResolveCommitted { response, external_ref: None }
         }
-        Resolution::SendWithoutLooking { .. } => Event::ResolveNotCommitted {
-            message: words(answer, "that it is sent without a look"),
-            in_doubt: can_look,
-        },
-        Resolution::NotCommitted | Resolution::LookNow => Event::ResolveNotCommitted {
-            message: words(answer, "that it did not happen"),
-            in_doubt: can_look,
-        },
+        Resolution::SendWithoutLooking { .. } => {
+            Event::ResolveNotCommitted { message: words(answer, "that it is sent without a look") }
+        }
+        Resolution::NotCommitted | Resolution::LookNow => {
+            Event::ResolveNotCommitted { message: words(answer, "that it did not happen") }
+        }
         Resolution::Abandon | Resolution::Withdrawn => {
             Event::ResolveAbandoned { reason: words(answer, "to leave it") }
         }

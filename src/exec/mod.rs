@@ -84,7 +84,9 @@ pub(crate) use undo::{due_for, undo};
 
 use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Tenant};
-use crate::ledger::{Basis, Decision, Key, Look, OperationKey, Record, RecordedFailure, State};
+use crate::ledger::{
+    Basis, Decision, Key, Look, OperationKey, Record, RecordedFailure, State, undoing_looks_first,
+};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Retired, Store as _, Ticket};
 use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
@@ -492,6 +494,9 @@ impl Carrier {
         if self.core.looks_first(&self.op, None).await? {
             return Box::pin(self.look_first(None)).await;
         }
+        if self.is_undoing_to_be_settled().await? {
+            return Box::pin(self.look_first(None)).await;
+        }
         let pass = match self.turn(None).await? {
             Ok(pass) => pass,
             Err(instead) => return Ok(instead),
@@ -512,6 +517,22 @@ impl Carrier {
         }
     }
 
+    /// It is an undoing, and its lookup shows that somebody else has undone the effect, or does not answer: then it is not sent, but
+    /// settled like a call of unknown outcome.
+    ///
+    /// # Race
+    /// Whoever undoes the effect between this look and the send is not seen. The provider alone could prevent that.
+    async fn is_undoing_to_be_settled(&self) -> Result<bool, ExecError> {
+        let spec = self.op.tool.spec();
+        if !undoing_looks_first(spec.effect, &spec.contract) {
+            return Ok(false);
+        }
+        // Boxed because it is rare: every call would have to carry the room for it.
+        let shown = Box::pin(reconcile::show_unsent(&self.core, &self.op)).await?;
+        tracing::info!(tenant = %self.op.tenant, key = %self.op.key, ?shown, "looked up before it is undone");
+        Ok(shown != reconcile::Shown::Nothing)
+    }
+
     /// There is a record.
     async fn take_up(&self, found: &Record) -> Result<Step, ExecError> {
         let Self { core, op, .. } = self;
@@ -530,7 +551,7 @@ impl Carrier {
                 if self.is_abandoned() {
                     return Ok(Step::Answered(Answered::of(Outcome::Failed(failure))));
                 }
-                if core.looks_first(op, Some(found)).await? {
+                if core.looks_first(op, Some(found)).await? || self.is_undoing_to_be_settled().await? {
                     return self.look_first(Some(found)).await;
                 }
                 let pass = match self.turn(Some(found)).await? {

@@ -73,14 +73,19 @@ impl Noting for Arc<Note> {
 
 /// What a tool is told.
 pub(super) fn call(core: &Core, op: &Operation, record: &Record, noting: Option<Box<dyn Noting>>) -> Call {
+    Call { attempt: record.attempts, external_ref: record.external_ref.clone(), noting, ..unsent(core, op) }
+}
+
+/// What a tool's lookup is told before anything is sent.
+pub(super) fn unsent(core: &Core, op: &Operation) -> Call {
     Call {
         tenant: op.tenant.clone(),
         operation_key: op.key.clone(),
         namespace: core.namespace.clone(),
         key_max_len: op.tool.spec().contract.key_max_len,
         wire_key: OnceLock::new(),
-        attempt: record.attempts,
-        external_ref: record.external_ref.clone(),
-        noting,
+        attempt: 0,
+        external_ref: None,
+        noting: None,
     }
 }

@@ -13,7 +13,7 @@ use super::LONG_WAIT;
 use super::attempt::{Ambiguous, Known, Permit, again, health, seal};
 use super::core::{Core, failed};
 use super::escalate;
-use super::noting::call;
+use super::noting::{call, unsent};
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
 use super::throttle::{Pass, Turn};
@@ -402,12 +402,25 @@ pub(super) async fn show(
     if !evidence.map_err(|source| failed(&op.key, source))?.is_empty() {
         return Ok(Shown::Effect);
     }
-    let call = call(core, op, record, None);
+    show_to(core, op, &call(core, op, record, None), patience).await
+}
+
+/// Looks an operation up before anything is sent for it.
+pub(super) async fn show_unsent(core: &Arc<Core>, op: &Operation) -> Result<Shown, ExecError> {
+    show_to(core, op, &unsent(core, op), patience(op)).await
+}
+
+async fn show_to(
+    core: &Arc<Core>,
+    op: &Operation,
+    call: &Call,
+    patience: Option<Duration>,
+) -> Result<Shown, ExecError> {
     let pass = match core.queue_up(op, patience).await? {
         Turn::Go(pass) => pass,
         Turn::Later(_) => return Ok(Shown::Unanswered),
     };
-    let found = ask(core, op, &call).await;
+    let found = ask(core, op, call).await;
     if let (Some(passed), Some(found)) = (pass, &found) {
         passed.tell(health(found), core.clock.boot());
     }

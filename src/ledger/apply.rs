@@ -65,8 +65,6 @@ pub enum Event {
     ResolveNotCommitted {
         /// Who says so.
         message: String,
-        /// There is a lookup: what is sent after this is looked up once more, for the answer may be wrong.
-        in_doubt: bool,
     },
     /// The answer: leave it.
     ResolveAbandoned {
@@ -104,7 +102,10 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         }
         (State::Failed { .. }, Event::Again { fence, basis, scope }) if !parked => {
             next.again(fence);
-            next.basis = basis;
+            // The person may be wrong, however often it is tried.
+            if record.basis != Basis::Denial || basis != Basis::Answer {
+                next.basis = basis;
+            }
             next.scope = scope; // of what went out under another one, nothing happened
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
@@ -123,7 +124,6 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         // Retries end by decision while the record waits for its next attempt.
         (State::Failed { .. }, Event::Fail { failure, not_before: None }) if !parked => {
             next.fail(failure, None);
-            next.in_doubt = record.in_doubt;
         }
         (State::Started, Event::Park { escalation }) if !parked => next.escalation = Some(escalation),
         (State::Started, Event::Unpark) if parked => next.escalation = None,
@@ -136,11 +136,11 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.in_doubt = false;
             next.escalation = None;
         }
-        (State::Started, Event::ResolveNotCommitted { message, in_doubt }) if parked => {
+        (State::Started, Event::ResolveNotCommitted { message }) if parked => {
             let detail = serde_json::Value::Null;
             next.escalation = None;
             next.fail(RecordedFailure { kind: ErrorKind::Unknown, message, detail }, None);
-            next.in_doubt = in_doubt;
+            next.basis = Basis::Denial;
         }
         (State::Started, Event::ResolveAbandoned { reason }) if parked => {
             next.state = State::Abandoned { reason };

@@ -194,10 +194,14 @@ fn random(chance: &Seeded, clean: &Trial) -> Schedule {
             0 => Incident::StoreFails { commit: 1 + chance.below(clean.disk.commits() * 2) },
             _ => Incident::StoreAnswerLost { commit: 1 + chance.below(clean.disk.commits() * 2) },
         },
-        _ => match chance.below(3) {
+        _ => match chance.below(2) {
             0 => Incident::ClockJumps { life: 2, seconds: i64::from(chance.below(20_000)) - 10_000 },
-            1 => Incident::Down { life: 2, seconds: chance.below(100_000) },
-            _ => Incident::LookupDown { lookup: 1 + chance.below(4), seconds: chance.below(20_000) },
+            _ => match chance.below(100_000) {
+                seconds if seconds % 3 == 0 => {
+                    Incident::LookupDown { lookup: 1 + seconds % 4, seconds: seconds / 5 }
+                }
+                seconds => Incident::Down { life: 2, seconds },
+            },
         },
     });
     let drawn: Vec<_> = drawn.collect();

@@ -60,10 +60,6 @@ fn again_by(fence: Fence, basis: Basis) -> Event {
     Event::Again { fence, basis, scope: Some("account 2".into()) }
 }
 
-fn not_committed(message: &str, in_doubt: bool) -> Event {
-    Event::ResolveNotCommitted { message: message.into(), in_doubt }
-}
-
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
 fn events(fence: Fence) -> [(&'static str, Event); 13] {
     [
@@ -77,7 +73,7 @@ fn events(fence: Fence) -> [(&'static str, Event); 13] {
         ("unpark", Event::Unpark),
         ("answer waits", Event::AnswerWaits),
         ("resolve committed", Event::ResolveCommitted { response: json("said"), external_ref: None }),
-        ("resolve not committed", not_committed("ann: no", false)),
+        ("resolve not committed", Event::ResolveNotCommitted { message: "ann: no".into() }),
         ("resolve abandoned", Event::ResolveAbandoned { reason: "ann: leave it".into() }),
         ("compensate", Event::Compensate { compensation: json("undone"), whole: true }),
     ]
@@ -226,13 +222,14 @@ fn each_resolution_closes_the_question() {
     let yes = resolve(Event::ResolveCommitted { response: json("said"), external_ref: Some("r".into()) });
     assert_eq!((yes.response(), yes.basis, yes.escalation), (Some(&json("said")), Basis::Decision, None));
     assert_eq!(yes.external_ref.as_deref(), Some("r"));
-    let no = resolve(not_committed("ann: no", false));
+    let no = resolve(Event::ResolveNotCommitted { message: "ann: no".into() });
     assert!(matches!(&no.state, State::Failed { failure } if failure.message == "ann: no"));
-    assert_eq!((no.escalation, no.tries(), no.in_doubt), (None, 0, false));
-    // Where there is a lookup, what is sent after the answer is looked up once more.
-    let unsure = resolve(not_committed("ann: no", true));
-    let given_up = applied(&unsure, Event::Fail { failure: failure("no"), not_before: None });
-    assert!(applied(&given_up, again_by(MINE, Basis::Answer)).in_doubt);
+    assert_eq!((no.escalation, no.tries()), (None, 0));
+    // What is sent after the answer rests on it, until it is known what became of it; and it can fail for certain.
+    let again = applied(&no, again_by(MINE, Basis::Answer));
+    assert_eq!((again.basis, again.in_doubt), (Basis::Denial, false));
+    let failed = applied(&again, Event::Fail { failure: failure("no"), not_before: Some(Timestamp(50)) });
+    assert_eq!(applied(&failed, again_by(MINE, Basis::Answer)).basis, Basis::Denial);
     let left = resolve(Event::ResolveAbandoned { reason: "ann: leave it".into() });
     assert_eq!(left.state, State::Abandoned { reason: "ann: leave it".into() });
     assert_eq!(left.escalation, None);
@@ -292,7 +289,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (stored(), reference())
             .prop_map(|(response, external_ref)| Event::ResolveCommitted { response, external_ref }),
         1 => Just(Event::AnswerWaits),
-        1 => any::<bool>().prop_map(|in_doubt| not_committed("no", in_doubt)),
+        1 => Just(Event::ResolveNotCommitted { message: "no".into() }),
         1 => Just(Event::ResolveAbandoned { reason: "left".into() }),
         1 => (stored(), any::<bool>())
             .prop_map(|(compensation, whole)| Event::Compensate { compensation, whole }),

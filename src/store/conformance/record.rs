@@ -54,8 +54,6 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             new.spent += 1;
             new.external_ref = Some(format!("ch_{}", new.revision));
             new.scope = (new.revision % 2 == 1).then(|| format!("account {}", new.revision));
-            new.in_doubt =
-                new.revision % 2 == 0 && matches!(new.state, State::Started | State::Failed { .. });
             new.escalation = (new.revision % 2 == 0).then_some(EscalationId(i64::MAX));
             new.not_before = (new.revision % 3 == 0).then_some(Timestamp(i64::MIN));
             new.updated_at = new.updated_at.after(std::time::Duration::from_secs(1));

@@ -494,7 +494,7 @@ impl Carrier {
         if self.core.looks_first(&self.op, None).await? {
             return Box::pin(self.look_first(None)).await;
         }
-        if self.is_undoing_to_be_settled().await? {
+        if self.is_undoing_to_be_settled(None).await? {
             return Box::pin(self.look_first(None)).await;
         }
         let pass = match self.turn(None).await? {
@@ -522,9 +522,11 @@ impl Carrier {
     ///
     /// # Race
     /// Whoever undoes the effect between this look and the send is not seen. The provider alone could prevent that.
-    async fn is_undoing_to_be_settled(&self) -> Result<bool, ExecError> {
+    async fn is_undoing_to_be_settled(&self, found: Option<&Record>) -> Result<bool, ExecError> {
         let spec = self.op.tool.spec();
-        if !undoing_looks_first(spec.effect, &spec.contract) {
+        // Looked up before a person's word was believed, or it is to be sent without a look.
+        let is_decided = found.is_some_and(|found| found.basis == Basis::Denial);
+        if is_decided || !undoing_looks_first(spec.effect, &spec.contract) {
             return Ok(false);
         }
         // Boxed because it is rare: every call would have to carry the room for it.
@@ -551,7 +553,9 @@ impl Carrier {
                 if self.is_abandoned() {
                     return Ok(Step::Answered(Answered::of(Outcome::Failed(failure))));
                 }
-                if core.looks_first(op, Some(found)).await? || self.is_undoing_to_be_settled().await? {
+                if core.looks_first(op, Some(found)).await?
+                    || self.is_undoing_to_be_settled(Some(found)).await?
+                {
                     return self.look_first(Some(found)).await;
                 }
                 let pass = match self.turn(Some(found)).await? {

@@ -97,6 +97,17 @@ impl World {
 
     /// An effect happens. Returns the provider's id for it.
     pub(super) fn happened(&self, request: &Request, system: &str, account: &str, reference: &str) -> String {
+        self.add(request.tenant(), request.operation(), system, account, reference)
+    }
+
+    fn add(
+        &self,
+        tenant: &Tenant,
+        operation: &OperationKey,
+        system: &str,
+        account: &str,
+        reference: &str,
+    ) -> String {
         let at = self.clock.elapsed();
         let id = {
             let mut state = self.state();
@@ -105,8 +116,8 @@ impl World {
                 system: system.to_owned(),
                 reference: reference.to_owned(),
                 id: id.clone(),
-                tenant: request.tenant().clone(),
-                operation: request.operation().clone(),
+                tenant: tenant.clone(),
+                operation: operation.clone(),
                 account: account.to_owned(),
                 at,
             });
@@ -115,6 +126,12 @@ impl World {
         let system = if account.is_empty() { system.to_owned() } else { format!("{system} ({account})") };
         self.note(Happened::Effect { system, reference: reference.to_owned(), id: id.clone() });
         id
+    }
+
+    /// Somebody does it by hand: an effect that no operation of the engine is behind. Returns the provider's id for it.
+    pub fn by_hand(&self, tenant: &Tenant, system: &str, reference: &str) -> String {
+        let operation = OperationKey::stored(format!("~hand:{system}:{reference}"));
+        self.add(tenant, &operation, system, "", reference)
     }
 
     /// The last effect of an operation is lost.

@@ -136,6 +136,7 @@ mod sim_scenarios;
 mod sim_signal;
 mod sim_suite;
 mod sim_transaction;
+mod sim_undo;
 mod sim_versions;
 mod sim_world;
 mod source;

@@ -135,11 +135,12 @@ async fn look_at_once(
     asked: Escalation,
     change: Change,
 ) -> Result<Option<Escalation>, ExecError> {
-    match core.group.commit_one(change).await {
-        Ok(Verdict::Refused(Refusal::Stale)) => return Ok(None),
-        verdict => admitted(&op.key, verdict)?,
+    let written = core.group.commit_one(change).await;
+    if let Ok(Verdict::Refused(Refusal::Stale)) = written {
+        return Ok(None);
     }
-    note(core, look);
+    note(core, look); // also if the write has failed: it may be there all the same
+    admitted(&op.key, written)?;
     if let Some(next) = look_up(core, op, record, look, asked.clone(), Some(LONG_WAIT)).await? {
         match core.group.commit_one(core.change(None).look(next.clone())).await {
             Ok(Verdict::Refused(Refusal::Stale)) => {} // somebody else has looked

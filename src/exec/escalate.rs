@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::asked;
-use super::core::{Core, admitted, failed};
+use super::core::{Core, admitted};
 use super::late;
 use super::operation::Operation;
 use super::outbox::answered;
@@ -47,11 +47,12 @@ pub(super) async fn park(
     core.quiet.since(id, core.clock.boot());
     let mut change = core.change(op.lane).record(parked).escalation(escalation);
     change.look = look.map(Box::new);
-    core.commit(&op.key, change).await?;
+    let written = core.commit(&op.key, change).await;
+    // Also if it has failed: it may be there all the same.
     if let Some(at) = due_at {
         core.agenda.note(at);
     }
-    Ok(Some(id))
+    written.map(|()| Some(id))
 }
 
 /// Withdraws a question that there is another way to answer by now. That it was answered meanwhile, or that the
@@ -375,7 +376,6 @@ pub(super) async fn decided(
     change.look = asked::to_come(core, &record).await?.map(|look| Box::new(look.done()));
     let tool = core.registry.find(record.operation.as_str());
     let class = tool.map_or(ContractClass::Blind, |tool| tool.spec().contract.class);
-    let key = record.key.clone();
     change = change.record(record);
     late::compare(core, &mut change, class, Box::default());
     (asked.answer, asked.waiting) = (Some(answer), None);
@@ -387,7 +387,7 @@ pub(super) async fn decided(
         }
         Ok(Verdict::Refused(Refusal::Stale)) => Ok(None),
         Ok(Verdict::Refused(refusal)) => Err(unanswerable(&refusal.to_string())),
-        Err(source) => Err(failed(&key, source)),
+        Err(source) => Err(ExecError::Store { key: id.to_string(), source }),
     }
 }
 

@@ -97,7 +97,8 @@ pub trait Compensate: Tool {
 
     /// Asks the external system whether it is undone: by this compensation or by anybody else. Asked if the contract offers a
     /// lookup: when the outcome of a compensation is unknown, or was refused as done before, and before it is sent where a second
-    /// undoing would not collide with that of somebody else.
+    /// undoing would not collide with that of somebody else. Of a [surplus](Forward::is_surplus) effect it says whether that one is
+    /// undone.
     fn find_compensation(
         &self,
         call: &Call,

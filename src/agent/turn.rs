@@ -76,7 +76,7 @@ impl<'a> Conversation<'a> {
 
     /// All calls of a turn at once; the results in the order in which they were asked for.
     async fn carry_out(&self, calls: &[Proposal], turn: u32) -> Result<Vec<Message>, Failure> {
-        let run = (self.agent.ctx.run_name(), self.agent.ctx.scope());
+        let run = (self.agent.ctx.effect_name(), self.agent.ctx.scope());
         let read = calls.iter().map(|call| self.tools.ready(call, run, &self.name, turn));
         let (once, places) = without_repeats(read.collect());
         let told: Result<Vec<Told>, Failure> =

@@ -11,13 +11,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::again::{self, Mark, Place, child_begun_again};
 use super::ctx::{Ctx, Label};
 use super::engine::Inner;
 use super::failure::{Failure, FailureCode};
 use super::inbox::Wanted;
 use super::live::{Live, Open, misuse};
 use super::queue::Choice;
-use super::replay::Kind;
+use super::replay::{Identity, Kind};
 use super::start::Canonical;
 use super::workflow::{Registered, Workflow};
 use crate::exec::{Core, ExecError, to_the_end};
@@ -218,6 +219,15 @@ impl<O: DeserializeOwned + Send + 'static> IntoFuture for ChildRun<O> {
 }
 
 impl Live {
+    /// The run that was begun here before this one was begun again, and how that was done.
+    fn former(&self, identity: &Identity) -> Option<(RunId, Vec<Mark>)> {
+        self.with_replay(|replay| {
+            let Identity { turn, kind, name, id } = identity;
+            let place: Place = (*turn, kind.checkpoint().code(), name.clone(), id.clone());
+            Some((replay.again.former(&place)?, replay.again.marks().to_vec()))
+        })
+    }
+
     async fn begin_child(
         &self,
         open: &Open,
@@ -229,13 +239,20 @@ impl Live {
     ) -> Result<RunId, ExecError> {
         let core = &self.engine.core;
         let failed = |source| ExecError::Store { key: open.identity.to_string(), source };
+        // Boxed because it is rare.
+        let (number, mark) = match self.former(&open.identity) {
+            None => (None, None),
+            Some((former, marks)) => {
+                Box::pin(child_begun_again(core, &self.tenant, former, marks)).await?.unzip()
+            }
+        };
         core.group.room().await;
         let (input, large) = core.storable(input);
         let now = core.now();
         let run = Run {
             id: RunId(core.ids.next()),
             tenant: self.tenant.clone(),
-            number: RunNumber::draw(&*core.entropy),
+            number: number.unwrap_or_else(|| RunNumber::draw(&*core.entropy)),
             workflow: workflow.name.clone(),
             version: workflow.version,
             // Its parent's checkpoint tells it apart; this is for people, and for a store that is looked at by hand.
@@ -260,6 +277,12 @@ impl Live {
         let step = self.step(identity, identity.kind.checkpoint(), Some(input_hash), Stored::Inline(value));
         let mut change = core.change(Some(self.lane)).step(step).run(run.clone());
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
+        if let Some(mark) = mark {
+            let (step, large) =
+                again::checkpoint(core, (&run.tenant, run.id, run.base), "begun again", &mark)?;
+            change.steps.push(step);
+            change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
+        }
         let engine = self.engine.clone();
         // Dropped between the row and the task, as what loses a select is, this would leave a child that nobody has.
         let begun = to_the_end(&core.tracker, async move {

@@ -103,7 +103,13 @@ impl Ctx {
         self.live.named_after().id
     }
 
-    /// The name of the run in keys.
+    /// The name in keys of effects: of the run that it is, or was forked from, or is begun again for.
+    #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "agents make such keys"))]
+    pub(crate) fn effect_name(&self) -> crate::id::RunName {
+        self.live.named_after()
+    }
+
+    /// The run's own name in keys.
     #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "agents make such keys"))]
     pub(crate) fn run_name(&self) -> crate::id::RunName {
         self.live.name()

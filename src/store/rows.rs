@@ -14,7 +14,8 @@ pub struct Run {
     pub id: RunId,
     /// Whose it is.
     pub tenant: Tenant,
-    /// The number that it drew when it began. A fork has the number of its origin.
+    /// The number that it drew when it began. A fork has the number of its origin, and a child that is begun again that of the run
+    /// that was begun in its place before.
     pub number: RunNumber,
     /// The workflow's name.
     pub workflow: Name,

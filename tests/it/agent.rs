@@ -72,6 +72,20 @@ fn recorded_model_calls_are_not_made_again() {
     assert!(matches!(process.on(async { other.usage(run).await }), Err(RunError::Unknown { .. })));
 }
 
+// FLOW-9, A12: a fork asks the model again, and what it proposes again is answered from what its origin did.
+#[test]
+fn a_fork_of_an_agent_repeats_no_call() {
+    let world = World::new();
+    let process = resume(&world, &[posts(["a"]), done(), posts(["a"]), done()]);
+    process.on(async {
+        let run = process.acme().run(clerk, "go".to_owned()).start().await.unwrap();
+        run.result().await.unwrap();
+        let fork = run.fork("ann", "once more").await.unwrap();
+        assert_eq!(fork.result().await.unwrap().text, "done");
+    });
+    assert_eq!((world.counted("asked"), world.effects("post")), (4, vec!["a".to_owned()]));
+}
+
 // FLOW-6: one that was under way is made again: it costs, and does no harm.
 #[test]
 fn a_model_call_of_unknown_fate_is_made_again() {

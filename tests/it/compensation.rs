@@ -304,6 +304,59 @@ fn a_child_that_was_undone_is_begun_anew_by_a_retry() {
     });
 }
 
+/// Rides somewhere, and back; a ride has no key.
+struct Ride(Arc<World>);
+
+impl Tool for Ride {
+    const NAME: &'static str = "ride";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::ReplaysKey;
+    type Input = ();
+    type Output = ();
+
+    async fn call(&self, call: &Call, (): &()) -> Result<Done<()>, ToolError> {
+        self.0.happen("ride", call.key(), "there");
+        Ok(Done::new(()))
+    }
+}
+
+impl Compensate for Ride {
+    async fn compensate(&self, call: &Call, _: &Forward<(), ()>) -> Result<Done<Undone>, ToolError> {
+        self.0.happen("ride", call.key(), "back");
+        Ok(Undone::whole().into())
+    }
+
+    async fn find_compensation(&self, _: &Call, _: &Forward<(), ()>) -> Result<Finding<Undone>, ToolError> {
+        Ok(Finding::Unknown)
+    }
+}
+
+// What was undone is not there any more: a child that is begun again does it again, as often as it was undone.
+#[test]
+fn what_a_child_did_without_a_key_and_was_undone_is_done_again_with_it() {
+    async fn rides(ctx: Ctx, (): ()) -> Result<(), Failure> {
+        ctx.call::<Ride>(()).await
+    }
+    async fn visits(ctx: Ctx, (): ()) -> Result<(), Failure> {
+        ctx.child(rides, ()).await?;
+        Err(Failure::new("nobody is at home"))
+    }
+    let world = World::new();
+    let builder = engine(&world, Way::by(Compensation::Automatic)).compensable(Ride(world.clone()));
+    let builder = builder.workflow("rides", 1, rides).workflow("visits", 1, visits);
+    let process = Process::start(&world, builder);
+    process.on(async {
+        let run = process.acme().run(visits, ()).key("r").start().await.unwrap();
+        for time in 1..=3 {
+            let failure = failure(run.result().await.unwrap_err());
+            assert_eq!(failure.message, "nobody is at home");
+            assert_eq!(world.effects("ride"), ["there", "back"].repeat(time));
+            run.retry("ann", "perhaps now").await.unwrap();
+        }
+    });
+    process.shut_down();
+}
+
 #[test]
 fn a_child_that_stands_alone_is_listed_and_not_undone() {
     async fn sends_off(ctx: Ctx, (): ()) -> Result<u32, Failure> {

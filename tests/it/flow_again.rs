@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{RunError, RunHandle, Sent, Turn, Workflow};
+use counterfoil::flow::{EngineBuilder, RunError, RunHandle, Sent, Turn, Workflow};
 use counterfoil::ledger::OperationKey;
 use counterfoil::store::{EscalationKind, RunState};
 use counterfoil::{Ctx, Engine, Failure, Key, RunId};
@@ -203,6 +203,95 @@ fn a_child_that_failed_is_begun_again_and_one_that_ended_well_is_not() {
         (world.counted("begun"), world.effects("post")),
         (3, vec!["well".into(), "broke twice".into()])
     );
+    process.shut_down();
+}
+
+/// Sends a letter.
+fn inner(world: &Arc<World>) -> impl Workflow<String, u32> + Clone {
+    flow!(world, |ctx, to: String| post(&ctx, &format!("first to {to}")).await)
+}
+
+/// Has a child of its own send a letter, sends another one, and fails the first time.
+fn posts(world: &Arc<World>) -> impl Workflow<String, u32> + Clone {
+    let (world, first) = (world.clone(), inner(world));
+    move |ctx: Ctx, to: String| {
+        let (world, first) = (world.clone(), first.clone());
+        async move {
+            let number = ctx.child(first, to.clone()).await?;
+            post(&ctx, &format!("second to {to}")).await?;
+            match world.count("tries") {
+                1 => Err(Failure::new("the printer jams")),
+                _ => Ok(number),
+            }
+        }
+    }
+}
+
+/// Has such a child write to somebody, where that one lives now.
+fn writes(world: &Arc<World>) -> impl Workflow<(), u32> + Clone {
+    let (world, child) = (world.clone(), posts(world));
+    move |ctx: Ctx, _n: ()| {
+        let (world, child) = (world.clone(), child.clone());
+        async move {
+            let moved = world.counted("moved") > 0;
+            let to = ctx.step("address", &(), |&()| if moved { "bob" } else { "ann" }.to_owned()).await?;
+            ctx.child(child, to).await
+        }
+    }
+}
+
+fn postal(world: &Arc<World>, engine: EngineBuilder) -> Process {
+    let engine = engine.workflow("inner", 1, inner(world)).workflow("child", 1, posts(world));
+    Process::start(world, engine.workflow(NAME, 1, writes(world)))
+}
+
+// A12, S10: a child that its parent begins again meets what was done in its place before, although its calls have no key.
+#[test]
+fn what_a_child_did_without_a_key_is_not_done_again_when_it_is_begun_again() {
+    for (postgres, fork) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (world, schema) = (World::new(), Schema::new());
+        let engine = if postgres {
+            world.equip(Engine::postgres_with(crate::server::url(), schema.options()), &world.tap)
+        } else {
+            world.engine()
+        };
+        let process = postal(&world, engine);
+        let run = failed(&process, writes(&world));
+        process.on(async {
+            assert_eq!(run.retry("ann", "look").effects().await.unwrap().len(), 2, "they are not repeated");
+            let again = if fork {
+                run.fork("ann", "the printer works").await.unwrap()
+            } else {
+                run.retry("ann", "the printer works").await.unwrap();
+                run
+            };
+            again.result().await.unwrap();
+        });
+        assert_eq!(world.effects("post"), ["first to ann", "second to ann"], "{postgres} {fork}");
+        process.shut_down();
+    }
+}
+
+// What stands of it is bound to what was sent: another content is a conflict, and is sent only if somebody says so.
+#[test]
+fn a_child_that_is_begun_again_with_another_input_sends_nothing_unless_somebody_says_so() {
+    let world = World::new();
+    let process = postal(&world, world.engine());
+    let run = failed(&process, writes(&world));
+    world.count("moved");
+    process.on(async {
+        run.retry("ann", "she has moved").from_step("address").await.unwrap();
+        let refused = run.result().await.unwrap_err().to_string();
+        assert!(refused.contains("with another payload"), "{refused}");
+        assert_eq!(world.effects("post").len(), 2, "nothing was sent");
+        let mut again = run.retry("ann", "send them once more").from_step("address");
+        for effect in again.effects().await.unwrap() {
+            again = again.anew(&effect.key);
+        }
+        again.await.unwrap();
+        run.result().await.unwrap();
+    });
+    assert_eq!(world.effects("post")[2..], ["first to bob", "second to bob"]);
     process.shut_down();
 }
 

@@ -1,7 +1,7 @@
 //! Fork: a new run goes on from a step of another one, and is given what stands of that.
 
 use super::mark::{Again, Mark};
-use super::past::{Past, begun, ended};
+use super::past::{Past, begun, children, ended};
 use super::{Plan, RunError};
 use crate::flow::child::ENDED;
 use crate::id::RunId;
@@ -17,7 +17,7 @@ impl Plan {
         let workflow =
             self.inner.workflows.find(row.workflow.as_str(), row.version).ok_or(RunError::Unregistered)?;
         let point = self.point(&past)?;
-        let (standing, _) = past.split(point);
+        let (standing, void) = past.split(point);
         let turn = past.turn(&standing);
         let core = self.core();
         let now = core.now();
@@ -39,8 +39,11 @@ impl Plan {
         run.give_place_free(); // it queues up, if its origin was in a queue
         let origin = again.origin().unwrap_or(row.id);
         let until = standing.iter().map(|step| step.turn).max().unwrap_or(turn);
-        let mark = Mark { origin: Some(origin), until, ..self.mark(&again, &past, point)? };
-        let (step, large) = self.checkpoint(run.id, run.base, id, &mark)?;
+        let mut former = again.all_former();
+        former.extend(children(&void));
+        let former = former.into_iter().collect();
+        let mark = Mark { origin: Some(origin), until, former, ..self.mark(&again, &past, point)? };
+        let (step, large) = self.checkpoint(run.id, run.base, &id, &mark)?;
         let lane = core.new_lane();
         // In its lane and before its row: until that is there they are nobody's.
         for end in self.ends_to_come(&row, &past, &standing).await? {
@@ -89,7 +92,7 @@ impl Plan {
     async fn given_before(&self, run: &Run, again: &Again) -> Result<Vec<Step>, RunError> {
         let mut steps = Vec::new();
         for (n, mark) in again.marks().iter().enumerate() {
-            let (step, large) = self.checkpoint(run.id, run.base, format!("~{n}"), &mark.carried_on())?;
+            let (step, large) = self.checkpoint(run.id, run.base, &format!("~{n}"), &mark.carried_on())?;
             if let Some(large) = large {
                 // On its own: content, which may be there before anything names it.
                 drop(self.core().group.submit_with_room(self.change(Some(large))).await);

@@ -25,14 +25,21 @@ pub(in crate::flow) struct Mark {
     pub(super) later: Vec<String>,
     /// Operations that are to be done again, under another revision of their keys.
     pub(super) anew: Vec<Anew>,
-    /// Of a fork: the run after which calls without a key of their own are named, so that what it did is not done again.
+    /// Of a fork, or of a child that is begun again: the run after which calls without a key of their own are named, so that
+    /// what it did is not done again.
     pub(super) origin: Option<RunId>,
     /// Of a fork: it may have been given something of all turns up to this one.
     pub(super) until: u32,
+    /// Of a child that is begun again: the runs that were begun in its place before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) before: Vec<RunId>,
+    /// Children that are begun again: where, and which run was begun there before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) former: Vec<(Place, RunId)>,
 }
 
 /// Turn, kind, name and id.
-pub(super) type Place = (u32, i64, String, String);
+pub(in crate::flow) type Place = (u32, i64, String, String);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Anew {
@@ -44,9 +51,9 @@ pub(super) struct Anew {
 }
 
 impl Mark {
-    /// The same without what was void: for a run that goes on as new.
+    /// The same without what it says of checkpoints: for a run that goes on as new, and for a fork.
     pub(in crate::flow) fn carried_on(&self) -> Self {
-        Self { void: Vec::new(), ..self.clone() }
+        Self { void: Vec::new(), former: Vec::new(), ..self.clone() }
     }
 }
 
@@ -119,7 +126,23 @@ impl Again {
         self.anew().find(revised).map_or(recorded, |anew| &anew.key)
     }
 
-    fn anew(&self) -> impl Iterator<Item = &Anew> {
+    /// The child that was begun last where one is begun now.
+    pub(in crate::flow) fn former(&self, place: &Place) -> Option<RunId> {
+        let all = self.marks.iter().rev().flat_map(|mark| &mark.former);
+        all.filter(|(at, _)| at == place).map(|(_, child)| *child).next()
+    }
+
+    /// The runs that were begun in its place before.
+    pub(super) fn before(&self) -> impl Iterator<Item = RunId> {
+        self.marks.iter().flat_map(|mark| mark.before.iter().copied())
+    }
+
+    /// Every place at which a child is begun again, and which was begun there last.
+    pub(super) fn all_former(&self) -> HashMap<Place, RunId> {
+        self.marks.iter().flat_map(|mark| mark.former.iter().cloned()).collect()
+    }
+
+    pub(super) fn anew(&self) -> impl Iterator<Item = &Anew> {
         self.marks.iter().flat_map(|mark| &mark.anew)
     }
 
@@ -135,7 +158,7 @@ impl Again {
 }
 
 /// A key without its revision.
-fn bare(key: &str) -> &str {
+pub(super) fn bare(key: &str) -> &str {
     key.rsplit_once(":~revision:").map_or(key, |(bare, _)| bare)
 }
 

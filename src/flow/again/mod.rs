@@ -3,6 +3,7 @@
 //! (DESIGN 4.11).
 
 mod fork;
+mod former;
 mod mark;
 mod past;
 mod retry;
@@ -14,8 +15,9 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
-pub(super) use mark::{AGAIN, Again, Mark};
-use mark::{Anew, next_revision};
+pub(super) use former::child_begun_again;
+pub(super) use mark::{AGAIN, Again, Mark, Place};
+use mark::{Anew, bare, next_revision};
 use past::Past;
 pub(super) use past::{begun, ended};
 
@@ -29,7 +31,7 @@ use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError, to_the_end};
 use crate::id::{RunId, Tenant, checked};
 use crate::ledger::{Key, OperationKey, Record, State};
-use crate::payload::Payload;
+use crate::payload::{Payload, PayloadError};
 use crate::store::{Change, History, Run, RunState, Step, StepKind, Store as _, StoreError, Turns};
 
 /// A retry: the run itself goes on.
@@ -60,7 +62,8 @@ struct Plan {
 impl<O> RunHandle<O> {
     /// Lets a run that failed, or was halted, go on from a step: from what failed last, unless a step is
     /// [said](BeginAgain::from_step). What it computed from there on is done again; calls that failed are made again;
-    /// children that failed, or were undone with the run, are begun again. Effects that are committed stand, and are not repeated: see
+    /// children that failed, or were undone with the run, are begun again. Effects that are committed stand, and are not repeated, nor
+    /// are those of a child that is begun again: see
     /// [`effects`](BeginAgain::effects) and [`anew`](BeginAgain::anew).
     ///
     /// # Errors
@@ -178,6 +181,12 @@ impl Plan {
                 past.undone.insert(child.id);
             }
         }
+        for child in past.children.values() {
+            // Only such a child is begun again.
+            if matches!(child.state, RunState::Failed { .. }) || past.undone.contains(&child.id) {
+                past.theirs.insert(child.id, former::records(self.core(), child).await?);
+            }
+        }
         Ok((row, again, past))
     }
 
@@ -195,11 +204,16 @@ impl Plan {
     fn mark(&self, again: &Again, past: &Past, point: Timestamp) -> Result<Mark, RunError> {
         let mut anew = Vec::new();
         for key in &self.anew {
-            let record = past.records.iter().find(|record| record.key == *key);
+            let record = past.record(key);
             let Some(record) = record.filter(|record| record.state != State::Started) else {
                 return Err(RunError::NoSuchEffect { run: self.run, key: key.to_string() });
             };
-            let given = again.given_key(key.as_str()).to_owned();
+            let given = if former::is_named_after_a_run(key) {
+                bare(key.as_str()) // no code gives it a revision
+            } else {
+                again.given_key(key.as_str())
+            };
+            let given = given.to_owned();
             anew.push(Anew { key: given, revision: next_revision(key.as_str()), record: record.id });
         }
         let from = self.from.as_ref().map(|label| label.name.clone());
@@ -212,22 +226,10 @@ impl Plan {
         &self,
         run: RunId,
         base: u32,
-        id: String,
+        id: &str,
         mark: &Mark,
     ) -> Result<(Step, Option<Payload>), RunError> {
-        let (value, large) = self.core().storable(Payload::of(mark)?);
-        let step = Step {
-            tenant: self.tenant.clone(),
-            run,
-            turn: base,
-            kind: StepKind::Again,
-            name: "again".into(),
-            id,
-            input_hash: None,
-            value: Some(value),
-            at: self.core().now(),
-        };
-        Ok((step, large))
+        Ok(checkpoint(self.core(), (&self.tenant, run, base), id, mark)?)
     }
 
     /// The id of the command.
@@ -246,6 +248,28 @@ impl Plan {
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
         change
     }
+}
+
+/// A mark as a checkpoint of a run: of which tenant, which run, and under which base.
+pub(super) fn checkpoint(
+    core: &Core,
+    (tenant, run, base): (&Tenant, RunId, u32),
+    id: &str,
+    mark: &Mark,
+) -> Result<(Step, Option<Payload>), PayloadError> {
+    let (value, large) = core.storable(Payload::of(mark)?);
+    let step = Step {
+        tenant: tenant.clone(),
+        run,
+        turn: base,
+        kind: StepKind::Again,
+        name: "again".into(),
+        id: id.to_owned(),
+        input_hash: None,
+        value: Some(value),
+        at: core.now(),
+    };
+    Ok((step, large))
 }
 
 /// How a run was begun again, by its history.

@@ -11,7 +11,7 @@ use crate::flow::child::ENDED;
 use crate::flow::ctx::Label;
 use crate::flow::replay::Identity;
 use crate::id::RunId;
-use crate::ledger::{Record, State};
+use crate::ledger::{OperationKey, Record, State};
 use crate::store::{COMMAND, PastStep, Run, RunState, StepKind};
 
 /// A run's past since its present input began, without what is void already.
@@ -25,6 +25,8 @@ pub(super) struct Past {
     pub(super) children: HashMap<RunId, Run>,
     /// Those that succeeded and were undone with it.
     pub(super) undone: HashSet<RunId>,
+    /// What children did that failed or were undone, and what their own children did.
+    pub(super) theirs: HashMap<RunId, Vec<Record>>,
 }
 
 impl Past {
@@ -32,7 +34,8 @@ impl Past {
         let standing = |step: PastStep| again.standing(&step).map(|id| PastStep { id, ..step });
         let mut steps: Vec<_> = steps.into_iter().filter_map(standing).collect();
         steps.sort_by_key(|step| step.at);
-        Self { base, steps, records: Vec::new(), children: HashMap::new(), undone: HashSet::new() }
+        let (records, children) = (Vec::new(), HashMap::new());
+        Self { base, steps, records, children, undone: HashSet::new(), theirs: HashMap::new() }
     }
 
     /// When this was recorded first, in the last turn that has it.
@@ -120,12 +123,21 @@ impl Past {
         records.map(|record| record.id.to_string()).chain(deeds.map(|deed| deed.kept_id())).collect()
     }
 
-    /// The effects from there on that stand in the world, or may.
+    /// The effects from there on that stand in the world, or may: of the run, and of the children that it begins again.
     pub(super) fn effects(&self, from: Timestamp) -> impl Iterator<Item = &Record> {
-        self.records.iter().filter(move |record| {
+        let own = self.records.iter().filter(move |record| record.created_at >= from);
+        let (_, void) = self.split(from);
+        let again = void.into_iter().filter_map(begun).filter_map(|child| self.theirs.get(&child));
+        own.chain(again.flatten()).filter(|record| {
             let stands = matches!(record.state, State::Started | State::Committed { .. });
-            record.created_at >= from && record.class.needs_owner() && stands
+            record.class.needs_owner() && stands
         })
+    }
+
+    /// The record of an effect of the run, or of a child that it may begin again.
+    pub(super) fn record(&self, key: &OperationKey) -> Option<&Record> {
+        let mut all = self.records.iter().chain(self.theirs.values().flatten());
+        all.find(|record| record.key == *key)
     }
 }
 
@@ -138,6 +150,11 @@ fn failed_name(step: &PastStep) -> &str {
 /// Where a checkpoint is.
 pub(super) fn place(step: &PastStep) -> Place {
     (step.turn, step.kind.code(), step.name.clone(), step.id.clone())
+}
+
+/// The children that these checkpoints tell of, each with its place.
+pub(super) fn children(steps: &[&PastStep]) -> Vec<(Place, RunId)> {
+    steps.iter().filter_map(|step| Some((place(step), begun(step)?))).collect()
 }
 
 /// The child that was begun so.

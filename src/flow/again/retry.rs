@@ -1,7 +1,7 @@
 //! Retry: a run that failed or was halted goes on from a step.
 
 use super::mark::Mark;
-use super::past::{Past, place};
+use super::past::{Past, children, place};
 use super::{Plan, RunError, Sent};
 use crate::exec::withdrawn;
 use crate::flow::command::is_command;
@@ -25,9 +25,10 @@ impl Plan {
             if past.turn(&standing) != row.turn {
                 return Err(self.not_retryable("would have to go back to a turn that is over"));
             }
-            let mark =
-                Mark { void: void.into_iter().map(place).collect(), ..self.mark(&again, &past, point)? };
-            let (step, large) = self.checkpoint(row.id, row.base, id.clone(), &mark)?;
+            let former = children(&void);
+            let void = void.into_iter().map(place).collect();
+            let mark = Mark { void, former, ..self.mark(&again, &past, point)? };
+            let (step, large) = self.checkpoint(row.id, row.base, &id, &mark)?;
             let run = self.inner.going_on(&row);
             let mut change = self.change(large).step(step).run(run.clone());
             change.escalations = self.void_questions().await?;

@@ -336,8 +336,8 @@ impl Live {
         RunName { id: self.id, number: self.number }
     }
 
-    /// The name of the run after which what has no key of its own is named, so that a fork does not do it again. A fork
-    /// has the number of its origin.
+    /// The name of the run after which what has no key of its own is named, so that a fork does not do it again, nor a child that
+    /// is begun again. Both have the number of their origin.
     pub(super) fn named_after(&self) -> RunName {
         let origin = self.state().replay.again.origin();
         RunName { id: origin.unwrap_or(self.id), ..self.name() }

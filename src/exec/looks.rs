@@ -180,7 +180,7 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
             // By itself: undoing takes its time, and the other looks must not wait for it.
             let (core, record, done) = (core.clone(), record.clone(), look.done());
             core.tracker.clone().spawn(async move {
-                if let Err(error) = more_than_one(&core, &op, &record, Some(done), question, &surplus).await {
+                if let Err(error) = more_than_one(&core, &op, &record, Some(done), *question, &surplus).await {
                     tracing::error!(tenant = %op.tenant, key = %op.key, %error, "a duplicate could not be recorded");
                 }
             });
@@ -269,7 +269,7 @@ async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Resu
         Seen::More { question, surplus } => {
             audit.duplicated += 1;
             let done = to_come().await?.map(|look| look.done());
-            more_than_one(core, &op, record, done, question, &surplus).await?;
+            more_than_one(core, &op, record, done, *question, &surplus).await?;
         }
         Seen::Nothing if may_miss(core, record, &contract, record.updated_at).await? => {}
         Seen::Nothing => {

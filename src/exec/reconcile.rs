@@ -443,7 +443,7 @@ pub(super) enum Seen {
     /// More than one effect, or another one after it was undone.
     More {
         /// The question about it.
-        question: Escalation,
+        question: Box<Escalation>,
         /// The effects that are not the one that its record is of.
         surplus: Vec<String>,
     },
@@ -464,14 +464,14 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
     }
     Ok(match found {
         Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More {
-            question: escalate::duplicated(core, op, record, &external_refs),
+            question: Box::new(escalate::duplicated(core, op, record, &external_refs)),
             surplus: undo::surplus(record, external_refs),
         },
         // It was undone, and there is one of another id: the first request has arrived after that.
         Some(Ok(Finding::Committed { external_ref: Some(late), .. }))
             if is_same_scope(op, record) && undo::is_late(record, &late) =>
         {
-            Seen::More { question: escalate::late(core, record, &late), surplus: vec![late] }
+            Seen::More { question: Box::new(escalate::late(core, record, &late)), surplus: vec![late] }
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
         Some(Ok(Finding::Committed { .. })) if is_same_scope(op, record) => Seen::One,

@@ -64,14 +64,15 @@ impl<E: From<ExecError> + 'static> IntoFuture for Resolve<E> {
     fn into_future(self) -> Self::IntoFuture {
         let Self { by, tenant, question, said, .. } = self;
         Box::pin(async move {
-            Ok(match by {
+            match by {
                 By::Engine(engine) => engine.resolve(tenant, question, said).await?,
                 By::Alone(core) => {
                     let tracker = core.tracker.clone();
-                    to_the_end(&tracker, async move { answer_alone(&core, &tenant, question, said).await })
-                        .await?
+                    let answering = async move { answer_alone(&core, &tenant, question, said).await };
+                    to_the_end(&tracker, answering).await?;
                 }
-            })
+            }
+            Ok(())
         })
     }
 }

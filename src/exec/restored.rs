@@ -268,9 +268,9 @@ impl Executor {
         let answer =
             self.resolve(&Tenant::ledger(), EscalationId(noted.question), Resolution::NotCommitted, by);
         if because.is_empty() {
-            answer.await?
+            answer.await?;
         } else {
-            answer.because(because).await?
+            answer.because(because).await?;
         }
         self.core.restored().await.map(drop)
     }

@@ -210,7 +210,7 @@ async fn it_did_not_happen_waits_for_the_lookup_and_is_confirmed_afterwards() {
     let executor = process.executor();
     scene.falls_due(&executor, FIRST * 2).await;
     scene.world.looked_up(6).await;
-    scene.falls_due(&executor, SETTLE - FIRST * 2).await;
+    scene.falls_due(&executor, SETTLE.saturating_sub(FIRST * 2)).await;
     until("the answer has not taken effect".to_owned(), async || open(&executor).await.is_empty()).await;
     let failed = record(&executor).await;
     assert!(

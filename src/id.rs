@@ -201,6 +201,10 @@ number_id!(
     RunId, "run-", "run id"
 );
 number_id!(
+    /// The number of a tool's declaration in this ledger, from 1. Of what no tool declared, such as a person's decision, it is 0.
+    DeclarationId, "dec-", "declaration id"
+);
+number_id!(
     /// Where a record stands in its table. Not a key: keys are semantic.
     RecordId, "rec-", "record id"
 );

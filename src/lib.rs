@@ -92,7 +92,9 @@ pub use clock::{Clock, SystemClock, Timestamp};
 pub use exec::inbox;
 pub use exec::{Executor, Outcome, ToolRequest, outbox};
 pub use flow::{Ctx, Engine, Failure, Turn};
-pub use id::{EscalationId, Fence, IdError, MemoryId, Name, RecordId, RunId, Tenant, client_key};
+pub use id::{
+    DeclarationId, EscalationId, Fence, IdError, MemoryId, Name, RecordId, RunId, Tenant, client_key,
+};
 pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};
 #[cfg(feature = "cli")]

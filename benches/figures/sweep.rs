@@ -27,13 +27,13 @@ pub(crate) fn postgres(options: &Options) -> Result<Vec<Finding>, String> {
     noticed::<sqlx::PgConnection>(options, Database::Postgres, "postgres-sweep", POSTGRES)
 }
 
-const SQLITE: &str = "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, \
+const SQLITE: &str = "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, declaration, \
     fence, revision, born, attempts, spent, status, basis, outcome, kept_until, created_at, updated_at, in_doubt) \
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) \
     SELECT i, 'acme', 'touch:' || i, 'touch', 4, '\"x\"', zeroblob(33), 1, 1, 2, 1, 1, 0, 2, 0, '\"x\"', i, i, i, 0 FROM n";
 
 #[cfg(feature = "postgres")]
-const POSTGRES: &str = "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, \
+const POSTGRES: &str = "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, declaration, \
     fence, revision, attempts, status, basis, outcome, kept_until, created_at, updated_at) \
     SELECT i, 'acme', 'touch:' || i, 'touch', 4, '\"x\"', decode(repeat('00', 33), 'hex'), 1, 1, 2, 1, 2, 0, '\"x\"', \
     i, i, i FROM generate_series(1, 1000000) i; ANALYZE record";

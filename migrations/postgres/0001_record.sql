@@ -46,7 +46,7 @@ CREATE TABLE record (
     class         BIGINT NOT NULL,
     request       TEXT COLLATE "C" NOT NULL,   -- canonical JSON, or '@' and a digest in the payload table
     request_hash  BYTEA NOT NULL,
-    input_version BIGINT NOT NULL,
+    declaration   BIGINT NOT NULL,             -- of its tool, when it went out: a document of the ledger's own tenant
     run           BIGINT,
     turn          BIGINT NOT NULL DEFAULT 0,   -- of the run's loops
     step          TEXT COLLATE "C",
@@ -61,7 +61,6 @@ CREATE TABLE record (
     outcome       TEXT COLLATE "C",            -- response, failure or reason, by status
     compensation  TEXT COLLATE "C",
     external_ref  TEXT COLLATE "C",
-    scope         TEXT COLLATE "C",
     escalation    BIGINT,
     not_before    BIGINT,
     kept_until    BIGINT,              -- absent: for ever, or what is left of it

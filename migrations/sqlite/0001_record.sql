@@ -38,7 +38,7 @@ CREATE TABLE record (
     class         INTEGER NOT NULL,
     request       TEXT NOT NULL,               -- canonical JSON, or '@' and a digest in the payload table
     request_hash  BLOB NOT NULL CHECK (length(request_hash) = 33),
-    input_version INTEGER NOT NULL,
+    declaration   INTEGER NOT NULL,            -- of its tool, when it went out: a document of the ledger's own tenant
     run           INTEGER,
     turn          INTEGER NOT NULL DEFAULT 0,  -- of the run's loops
     step          TEXT,
@@ -53,7 +53,6 @@ CREATE TABLE record (
     outcome       TEXT,                        -- response, failure or reason, by status
     compensation  TEXT,
     external_ref  TEXT,
-    scope         TEXT,
     escalation    INTEGER,
     not_before    INTEGER,
     kept_until    INTEGER,             -- absent: for ever, or what is left of it

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::LONG_WAIT;
 use super::core::{Core, admitted, failed};
+use super::declared::Bound;
 use super::escalate;
 use super::looks::contract_of;
 use super::operation::Operation;
@@ -20,7 +21,7 @@ use super::recorded::recorded;
 use crate::clock::Boot;
 use crate::id::EscalationId;
 use crate::ledger::resolve::Why;
-use crate::ledger::{Event, Look, LookupOffer, Reason, Record, State, apply};
+use crate::ledger::{Contract, Event, Look, LookupOffer, Reason, Record, State, apply};
 use crate::store::{Answer, Change, Escalation, Refusal, Resolution, Store as _, Verdict};
 
 /// What stands in a question before the words about an answer that waits.
@@ -43,21 +44,34 @@ impl Quiet {
 }
 
 /// Why a record is looked up beside the question; nothing if it cannot be.
-pub(super) fn reason(op: &Operation, why: Why) -> Option<Reason> {
-    can_look(op).then_some(match why {
+pub(super) fn reason(op: &Operation, bound: &Bound, why: Why) -> Option<Reason> {
+    can_look(op, bound).then_some(match why {
         Why::LookupUnanswered | Why::OtherScope => Reason::Unanswered,
         _ => Reason::Asked,
     })
 }
 
-fn can_look(op: &Operation) -> bool {
-    let spec = op.tool.spec();
-    op.gone.is_none() && spec.contract.lookup != LookupOffer::None && spec.effect.leaves_mark()
+fn can_look(op: &Operation, bound: &Bound) -> bool {
+    op.gone.is_none() && bound.contract(op).lookup != LookupOffer::None && bound.effect(op).leaves_mark()
+}
+
+/// The operation of a record that can be looked up.
+pub(super) struct Lookable {
+    op: Operation,
+    bound: Bound,
+}
+
+impl Lookable {
+    fn contract(&self) -> &Contract {
+        self.bound.contract(&self.op)
+    }
 }
 
 /// The operation of a record that a person is asked about, if it can be looked up.
-pub(super) async fn lookable(core: &Arc<Core>, record: &Record) -> Result<Option<Operation>, ExecError> {
-    Ok(recorded(core, record).await?.ok().filter(can_look))
+pub(super) async fn lookable(core: &Arc<Core>, record: &Record) -> Result<Option<Lookable>, ExecError> {
+    let Ok(op) = recorded(core, record).await? else { return Ok(None) };
+    let bound = core.bound(&op, record).await?;
+    Ok(can_look(&op, &bound).then_some(Lookable { op, bound }))
 }
 
 /// Makes a look that is due and was postponed. What becomes of its row, if it is to be written here.
@@ -71,8 +85,11 @@ pub(super) async fn follow(
         None => None,
     };
     match (asked, lookable(core, record).await?) {
-        (Some(asked), Some(op)) => look_up(core, &op, record, look, asked, None).await,
-        (Some(_), None) => Ok(given_up(core, record, look)),
+        (Some(asked), Some(lookable)) => look_up(core, &lookable, record, look, asked, None).await,
+        (Some(_), None) => {
+            let contract = contract_of(core, record).await.map_err(|source| failed(&record.key, source))?;
+            Ok(given_up(&contract, record, look))
+        }
         (None, _) => Ok(Some(look.done())),
     }
 }
@@ -84,52 +101,52 @@ pub(super) async fn follow(
 /// The answer and the look that it waits for are one transaction. Whoever comes next makes the look.
 pub(super) async fn deny(
     core: &Arc<Core>,
-    op: &Operation,
+    lookable: &Lookable,
     record: &Record,
     mut asked: Escalation,
     answer: Answer,
 ) -> Result<Option<Escalation>, ExecError> {
     let Ok(record) = apply(record, Event::AnswerWaits, core.fence, core.now()) else { return Ok(None) };
-    let look = at_once(core, op, &record, to_come(core, &record).await?);
+    let look = at_once(core, lookable, &record, to_come(core, &record).await?);
     asked.question = waits(&asked.question, &answer);
     asked.waiting = Some(answer);
     let change = core.change(None).record(record.clone()).escalation(asked.clone());
-    look_at_once(core, op, &record, &look, asked, change.look(look.clone())).await
+    look_at_once(core, lookable, &record, &look, asked, change.look(look.clone())).await
 }
 
 /// Somebody wants it looked up now. `None` if a row has changed meanwhile.
 pub(super) async fn look_now(
     core: &Arc<Core>,
-    op: &Operation,
+    lookable: &Lookable,
     record: &Record,
     asked: Escalation,
 ) -> Result<Option<Escalation>, ExecError> {
     let there = to_come(core, record).await?;
     if there.is_none() {
         if let Some(answer) = asked.waiting.clone() {
-            return deny(core, op, record, asked, answer).await; // the look that it waits for was given up
+            return deny(core, lookable, record, asked, answer).await; // the look that it waits for was given up
         }
-        let look = at_once(core, op, record, None);
-        look_up(core, op, record, &look, asked.clone(), Some(LONG_WAIT)).await?;
+        let look = at_once(core, lookable, record, None);
+        look_up(core, lookable, record, &look, asked.clone(), Some(LONG_WAIT)).await?;
         return Ok(Some(asked));
     }
-    let look = at_once(core, op, record, there);
+    let look = at_once(core, lookable, record, there);
     let change = core.change(None).look(look.clone());
-    look_at_once(core, op, record, &look, asked, change).await
+    look_at_once(core, lookable, record, &look, asked, change).await
 }
 
 /// The look that is made now, postponed as one that was due. Without an answer, the pauses begin anew.
-fn at_once(core: &Core, op: &Operation, record: &Record, there: Option<Look>) -> Look {
+fn at_once(core: &Core, lookable: &Lookable, record: &Record, there: Option<Look>) -> Look {
     let revision = there.as_ref().map_or(0, |look| look.revision);
     let reason = there.map_or(Reason::Unanswered, |look| look.reason);
     let first = Look::beside_question(record, reason, core.now());
-    Look { revision: revision + 1, ..first.taken_up(&op.tool.spec().contract, core.now()) }
+    Look { revision: revision + 1, ..first.taken_up(lookable.contract(), core.now()) }
 }
 
 /// Looks once the change with the postponed look is durable.
 async fn look_at_once(
     core: &Arc<Core>,
-    op: &Operation,
+    lookable: &Lookable,
     record: &Record,
     look: &Look,
     asked: Escalation,
@@ -140,11 +157,11 @@ async fn look_at_once(
         return Ok(None);
     }
     note(core, look); // also if the write has failed: it may be there all the same
-    admitted(&op.key, written)?;
-    if let Some(next) = look_up(core, op, record, look, asked.clone(), Some(LONG_WAIT)).await? {
+    admitted(&record.key, written)?;
+    if let Some(next) = look_up(core, lookable, record, look, asked.clone(), Some(LONG_WAIT)).await? {
         match core.group.commit_one(core.change(None).look(next.clone())).await {
             Ok(Verdict::Refused(Refusal::Stale)) => {} // somebody else has looked
-            verdict => admitted(&op.key, verdict)?,
+            verdict => admitted(&record.key, verdict)?,
         }
         note(core, &next);
     }
@@ -160,19 +177,20 @@ fn note(core: &Core, look: &Look) {
 /// Looks, and does what follows. The next look, if it is not the one that is due already.
 async fn look_up(
     core: &Arc<Core>,
-    op: &Operation,
+    lookable: &Lookable,
     record: &Record,
     look: &Look,
     asked: Escalation,
     patience: Option<Duration>,
 ) -> Result<Option<Look>, ExecError> {
-    let shown = reconcile::show(core, op, record, patience).await?;
+    let Lookable { op, bound } = lookable;
+    let shown = reconcile::show(core, op, bound, record, patience).await?;
     tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, ?shown, "looked up beside its question");
-    let believed = reconcile::is_same_scope(op, record);
+    let believed = reconcile::is_same_scope(op, bound);
     match (shown, asked.waiting.clone()) {
         (Shown::Effect, _) => withdraw(core, op, record, asked).await.map(|()| None),
         (Shown::Nothing, Some(answer)) => {
-            let left = unsettled(core, op, record, asked.id).await?;
+            let left = unsettled(core, lookable.contract(), record, asked.id).await?;
             if !left.is_zero() {
                 return Ok(Some(look.too_early(left, core.now())));
             }
@@ -184,13 +202,13 @@ async fn look_up(
         (Shown::Nothing, None) if believed && look.reason == Reason::Unanswered => {
             withdraw(core, op, record, asked).await.map(|()| None)
         }
-        _ => Ok(given_up(core, record, look)),
+        _ => Ok(given_up(lookable.contract(), record, look)),
     }
 }
 
 /// The last look had no answer either: no further one is made by itself.
-fn given_up(core: &Core, record: &Record, look: &Look) -> Option<Look> {
-    let is_last = look.is_last_try(&contract_of(core, record));
+fn given_up(contract: &Contract, record: &Record, look: &Look) -> Option<Look> {
+    let is_last = look.is_last_try(contract);
     if is_last {
         tracing::warn!(tenant = %record.tenant, key = %record.key, "not looked up any more, its question stays open");
     }
@@ -200,17 +218,17 @@ fn given_up(core: &Core, record: &Record, look: &Look) -> Option<Look> {
 /// How much is left of the settle time since something may have been sent under the record.
 async fn unsettled(
     core: &Core,
-    op: &Operation,
+    contract: &Contract,
     record: &Record,
     asked: EscalationId,
 ) -> Result<Duration, ExecError> {
-    let is_anothers = core.is_anothers(record.fence).await.map_err(|source| failed(&op.key, source))?;
+    let is_anothers = core.is_anothers(record.fence).await.map_err(|source| failed(&record.key, source))?;
     let since = if record.fence == core.fence || is_anothers {
         core.quiet.since(asked, core.clock.boot())
     } else {
         core.cut(record.fence)
     };
-    Ok(reconcile::unsettled(core, op, since))
+    Ok(reconcile::unsettled(core, contract, since))
 }
 
 /// Withdraws the question, for the lookup answers; whoever wants the call goes on with it.

@@ -12,6 +12,7 @@ use futures_util::FutureExt as _;
 use super::agenda::NoteWhenDropped;
 use super::approval::approved;
 use super::core::{Core, admitted, failed, refused};
+use super::declared::Bound;
 use super::late::{self, LookWhenDropped};
 use super::needs::{needs, withheld};
 use super::noting::Note;
@@ -19,7 +20,7 @@ use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
 use super::throttle::Pass;
 use crate::clock::{Boot, Timestamp};
-use crate::id::{Fence, RecordId};
+use crate::id::{DeclarationId, Fence, RecordId};
 use crate::ledger::{
     Basis, ErrorKind, Event, Health, Illegal, Look, LookupOffer, Need, Reason, Record, RecordedFailure,
     RetryDecision, State, apply,
@@ -39,6 +40,8 @@ pub(super) struct Permit {
     /// From when the age of the key counts: from the first send under it if nothing but the key prevents a duplicate, else from
     /// this attempt's own beginning.
     pub(super) key_since: Timestamp,
+    /// By what it is settled.
+    pub(super) bound: Bound,
 }
 
 /// How an attempt ended.
@@ -86,6 +89,7 @@ pub(super) enum Begun {
 /// # Crash
 /// Before: nothing happened. After: the call is ambiguous, until it is sealed.
 pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Begun, ExecError> {
+    let bound = core.declare(op).await?;
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
     // Nothing waits between this and the queue. So the record is queued ahead of the end of its run, whose row then says that
@@ -93,8 +97,8 @@ pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Beg
     if op.is_over() {
         return Ok(Begun::TooLate);
     }
-    let (record, ticket) = first(core, op, used);
-    let permit = Permit { key_since: record.created_at, record, unsettled: None, pass };
+    let (record, ticket) = first(core, op, bound.id, used);
+    let permit = Permit { key_since: record.created_at, record, unsettled: None, pass, bound };
     Ok(permit.durable(op, ticket).await?.map_or(Begun::Exists, Begun::Durable))
 }
 
@@ -109,16 +113,16 @@ pub(super) async fn unknown(
     found: Option<&Record>,
     cut: Boot,
 ) -> Result<Option<Ambiguous>, ExecError> {
+    let declaration = core.declare(op).await?.id;
     core.group.room().await;
     let (record, ticket) = {
         let (record, large) = match found {
             None => {
-                let (record, large) = unwritten(core, op);
+                let (record, large) = unwritten(core, op, declaration);
                 (Record { attempts: 0, ..record }, large)
             }
             Some(found) => {
-                let scope = op.tool.spec().contract.scope.clone();
-                let event = Event::Again { fence: core.fence, basis: Basis::Answer, scope };
+                let event = Event::Again { fence: core.fence, basis: Basis::Answer, declaration };
                 let Ok(record) = apply(found, event, core.fence, core.now()) else { return Ok(None) };
                 (record, None)
             }
@@ -144,7 +148,7 @@ pub(super) async fn import(
     output: Payload,
     external_ref: Option<String>,
 ) -> Result<(), ExecError> {
-    let (record, large) = unwritten(core, op);
+    let (record, large) = unwritten(core, op, core.declare(op).await?.id);
     let (response, large_response) = core.storable(output);
     let state = State::Committed { response };
     let record = Record { attempts: 0, basis: Basis::Decision, state, external_ref, ..record };
@@ -164,9 +168,10 @@ pub(super) async fn unsent(
     failure: RecordedFailure,
     not_before: Option<Timestamp>,
 ) -> Result<bool, ExecError> {
+    let declaration = core.declare(op).await?.id;
     core.group.room().await;
     let ticket = {
-        let (record, large) = unwritten(core, op);
+        let (record, large) = unwritten(core, op, declaration);
         let state = State::Failed { failure };
         let mut change = core.change(op.lane).record(Record { attempts: 0, state, not_before, ..record });
         change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
@@ -191,8 +196,13 @@ pub(super) async fn give_up(
 }
 
 /// Queues the first `started` record. Not in the future that waits for it, which would hold all of this.
-fn first(core: &Core, op: &Operation, used: Option<Document>) -> (Box<Record>, Ticket) {
-    let (record, large) = unwritten(core, op);
+fn first(
+    core: &Core,
+    op: &Operation,
+    declaration: DeclarationId,
+    used: Option<Document>,
+) -> (Box<Record>, Ticket) {
+    let (record, large) = unwritten(core, op, declaration);
     let record = Box::new(record);
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
@@ -201,7 +211,7 @@ fn first(core: &Core, op: &Operation, used: Option<Document>) -> (Box<Record>, T
 }
 
 /// The first record of an operation, and the payload row that it needs if its request is large.
-fn unwritten(core: &Core, op: &Operation) -> (Record, Option<Payload>) {
+fn unwritten(core: &Core, op: &Operation, declaration: DeclarationId) -> (Record, Option<Payload>) {
     let now = core.now();
     let spec = op.tool.spec();
     core.begun.notify_one();
@@ -217,7 +227,7 @@ fn unwritten(core: &Core, op: &Operation) -> (Record, Option<Payload>) {
         class: spec.effect,
         request,
         request_hash: op.hash,
-        input_version: spec.input_version,
+        declaration,
         owner: op.owner.clone(),
         fence: core.fence,
         revision: 1,
@@ -227,7 +237,6 @@ fn unwritten(core: &Core, op: &Operation) -> (Record, Option<Payload>) {
         basis: Basis::Answer,
         in_doubt: false,
         external_ref: None,
-        scope: spec.contract.scope.clone(),
         escalation: None,
         not_before: None,
         kept_until: spec.retention.until(now),
@@ -247,16 +256,17 @@ pub(super) async fn again(
     unsettled: Option<Boot>,
     pass: Pass,
 ) -> Result<Option<Permit>, ExecError> {
+    let bound =
+        if record.state == State::Started { core.bound(op, record).await? } else { core.declare(op).await? };
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
-    let scope = op.tool.spec().contract.scope.clone();
-    let (now, event) = (core.now(), Event::Again { fence: core.fence, basis, scope });
+    let (now, event) = (core.now(), Event::Again { fence: core.fence, basis, declaration: bound.id });
     let Ok(record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
     let mut change = core.change(op.lane).record(record.clone());
     change.documents.extend(used);
     let ticket = core.group.submit(change);
     let key_since = if basis == Basis::Declaration { record.created_at } else { now };
-    Permit { record, unsettled, pass, key_since }.durable(op, ticket).await
+    Permit { record, unsettled, pass, key_since, bound }.durable(op, ticket).await
 }
 
 /// What is to be written with the attempt: that its approval is used up, where it is for one effect.
@@ -299,16 +309,16 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
     core.hold_lease().await.map_err(|why| why.of(&op.key))?;
     // Directly before the call, behind everything that waits: each need is looked at in one place.
     let (now, needs) = (core.now(), needs(core, op, &permit));
-    let Permit { record, unsettled, pass, .. } = permit;
+    let Permit { record, unsettled, pass, bound, .. } = permit;
     if may_go.is_ok()
         && let Some(need) = needs.lapsed(now)
     {
         // Boxed because it is rare: every call would have to carry the room for it.
-        return Box::pin(withheld(core, op, record, need, unsettled)).await;
+        return Box::pin(withheld(core, op, &bound, record, need, unsettled)).await;
     }
     let (record, result) = match may_go {
         Ok(_) => {
-            let (record, result) = send(core, op, record, now, needs.cut_off()).await;
+            let (record, result) = send(core, op, &bound, record, now, needs.cut_off()).await;
             if let Some(passed) = pass {
                 passed.tell(health(&result), core.clock.boot());
             }
@@ -321,9 +331,9 @@ pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -
         Err(error) => (record, Err(ToolError::new(ErrorKind::Unreachable, error.to_string()))),
     };
     match result {
-        Ok(done) => committed(core, op, &record, done).await,
+        Ok(done) => committed(core, op, &bound, &record, done).await,
         // Boxed because it is rare: every call would have to carry the room for it.
-        Err(error) => Box::pin(failed_attempt(core, op, record, error, unsettled)).await,
+        Err(error) => Box::pin(failed_attempt(core, op, &bound, record, error, unsettled)).await,
     }
 }
 
@@ -336,14 +346,15 @@ pub(super) fn health<T>(result: &Result<T, ToolError>) -> Health {
 async fn send(
     core: &Arc<Core>,
     op: &Operation,
+    bound: &Bound,
     record: Box<Record>,
     now: Timestamp,
     needed: Option<(Timestamp, Need)>,
 ) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
     let timeout = op.tool.spec().retry.attempt_timeout;
     let until = needed.map_or(now.after(timeout), |(at, _)| at.min(now.after(timeout)));
-    let note = Note::of(core, op, record, until);
-    let call = note.call(core, op);
+    let note = Note::of(core, op, bound, record, until);
+    let call = note.call(op);
     tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
     let result = {
         let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
@@ -395,18 +406,19 @@ async fn woke_fenced(core: &Core, since: Boot, limit: Duration) -> bool {
 async fn failed_attempt(
     core: &Core,
     op: &Operation,
+    bound: &Bound,
     record: Box<Record>,
     error: ToolError,
     unsettled: Option<Boot>,
 ) -> Result<Ended, ExecError> {
-    let spec = op.tool.spec();
-    let decision = error.kind.decision(spec.effect, spec.contract.class);
+    let effect = bound.effect(op);
+    let decision = error.kind.decision(effect, bound.contract(op).class);
     // That the first one is still being worked on is no proof that it will not happen.
-    let uncertain = error.kind == ErrorKind::InProgress && spec.effect.leaves_mark();
+    let uncertain = error.kind == ErrorKind::InProgress && effect.leaves_mark();
     let nothing_happened = decision != RetryDecision::Reconcile && !uncertain;
     let hopeless = nothing_happened && decision != RetryDecision::Retry;
     if nothing_happened && !record.in_doubt {
-        return fail(core, op, &record, error).await;
+        return fail(core, op, bound, &record, error).await;
     }
     let earlier = unsettled.filter(|_| nothing_happened);
     let cut = earlier.unwrap_or_else(|| core.clock.boot());
@@ -421,12 +433,13 @@ async fn failed_attempt(
 async fn committed(
     core: &Core,
     op: &Operation,
+    bound: &Bound,
     record: &Record,
     done: Done<Payload>,
 ) -> Result<Ended, ExecError> {
     core.group.room().await;
     let known = Known { external_ref: done.external_ref, ..Known::of(record.basis) };
-    let (answer, ticket) = seal(core, op, record, done.output, known)?;
+    let (answer, ticket) = seal(core, op, bound, record, done.output, known)?;
     Ok(Ended::Committed(answer, ticket))
 }
 
@@ -454,6 +467,7 @@ impl Known {
 pub(super) fn seal(
     core: &Core,
     op: &Operation,
+    bound: &Bound,
     record: &Record,
     response: Payload,
     known: Known,
@@ -466,7 +480,7 @@ pub(super) fn seal(
     };
     let (stored, large) = core.storable(response.clone());
     let Known { basis, external_ref, duplicated, surplus, evidence } = known;
-    let contract = &op.tool.spec().contract;
+    let contract = bound.contract(op);
     // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
     // it happened: a lookup after a crash may have seen the second one before the first has arrived.
     let is_doubtful = record.in_doubt || record.basis == Basis::Denial;
@@ -509,11 +523,13 @@ pub(super) fn seal(
 pub(super) async fn fail(
     core: &Core,
     op: &Operation,
+    bound: &Bound,
     record: &Record,
     error: ToolError,
 ) -> Result<Ended, ExecError> {
     let spec = op.tool.spec();
-    let may_retry = error.kind.decision(spec.effect, spec.contract.class) == RetryDecision::Retry;
+    let class = bound.contract(op).class;
+    let may_retry = error.kind.decision(bound.effect(op), class) == RetryDecision::Retry;
     let delay = may_retry
         .then(|| spec.retry.next_delay(record.tries(), error.kind, error.retry_after, core.entropy.bits()))
         .flatten();
@@ -524,7 +540,7 @@ pub(super) async fn fail(
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let record = Box::new(record);
     let mut change = core.change(op.lane).record(record.clone());
-    late::compare(core, &mut change, spec.contract.class, Box::default());
+    late::compare(core, &mut change, class, Box::default());
     admitted(&op.key, core.group.commit_one(change).await)?;
     Ok(Ended::Failed(record))
 }

@@ -210,7 +210,8 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Keeps the keys of two deployments that share a provider account apart.
+    /// Keeps the keys of two deployments that share a provider account apart. A change holds for calls that begin after it: one of
+    /// unknown outcome is settled under the key that went out.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self

@@ -12,6 +12,7 @@ use super::agenda::{Agenda, Due};
 use super::approval::SharedReviewers;
 use super::asked::Quiet;
 use super::database::Database;
+use super::declared::Declarations;
 use super::inflight::InFlight;
 use super::lease::{Lease, Moment};
 use super::outbox::Publishing;
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     pub(super) quiet: Quiet,
     /// The engine whose runs wait for answers, if there is one.
     engine: OnceLock<Weak<dyn Due>>,
+    /// What tools declared when their calls went out.
+    pub(super) declarations: Declarations,
 }
 
 impl std::fmt::Debug for Core {
@@ -140,6 +143,7 @@ impl Core {
         let restored = parts.restored;
         let core = Self::of(parts, fence, peers);
         core.recognise(restored).await?;
+        core.declare_all().await?;
         Ok(core)
     }
 
@@ -177,6 +181,7 @@ impl Core {
             restores: Restores::default(),
             quiet: Quiet::default(),
             engine: OnceLock::new(),
+            declarations: Declarations::default(),
         })
     }
 

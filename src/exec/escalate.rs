@@ -1,5 +1,6 @@
 //! Open questions: opened where nobody can know, listed until they are answered (invariant 8).
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::asked;
@@ -11,7 +12,7 @@ use super::outcome::ExecError;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::resolve::Why;
-use crate::ledger::{ContractClass, Event, Look, Record, State, apply};
+use crate::ledger::{Event, Look, Record, State, apply};
 use crate::payload::Payload;
 use crate::store::{
     Answer, Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Use, Verdict,
@@ -39,10 +40,17 @@ pub(super) async fn park(
         Some(gone) => (EscalationKind::UnknownTool, gone.question(spec.name.as_str())),
         None => (EscalationKind::Ambiguous, why.question().to_owned()),
     };
-    let question = format!("{} ({}, attempt {}): {asked}", op.key, spec.effect.name(), record.attempts);
+    let class = record.class.name();
+    let mut question = format!("{} ({class}, attempt {}): {asked}", op.key, record.attempts);
+    let bound = core.bound(op, record).await?;
+    let changes = bound.changes(core, op).filter(|_| op.gone.is_none());
+    if let Some(changes) = changes {
+        let _ = write!(question, " Since it went out, its tool has changed what it declares: {changes}.");
+    }
     tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, gone = ?op.gone, "escalated");
     let escalation = about(core, record, id, kind, question);
-    let look = asked::reason(op, why).map(|reason| Look::beside_question(&parked, reason, core.now()));
+    let look =
+        asked::reason(op, &bound, why).map(|reason| Look::beside_question(&parked, reason, core.now()));
     let due_at = look.as_ref().and_then(|look| look.due_at);
     core.quiet.since(id, core.clock.boot());
     let mut change = core.change(op.lane).record(parked).escalation(escalation);
@@ -333,12 +341,14 @@ async fn about_call(
         if asked.answer.is_some() || record.escalation != Some(id) {
             return Err(unanswerable(MEANWHILE));
         }
-        let op = asked::lookable(core, &record).await?;
-        let answered = match (&said.resolution, &op) {
-            (Resolution::NotCommitted, Some(op)) => {
-                asked::deny(core, op, &record, asked.clone(), said.clone().at(core.now())).await?
+        let lookable = asked::lookable(core, &record).await?;
+        let answered = match (&said.resolution, &lookable) {
+            (Resolution::NotCommitted, Some(lookable)) => {
+                asked::deny(core, lookable, &record, asked.clone(), said.clone().at(core.now())).await?
             }
-            (Resolution::LookNow, Some(op)) => asked::look_now(core, op, &record, asked.clone()).await?,
+            (Resolution::LookNow, Some(lookable)) => {
+                asked::look_now(core, lookable, &record, asked.clone()).await?
+            }
             (Resolution::LookNow, None) => {
                 return Err(unanswerable(
                     "it cannot be looked up: its tool is not here, or its contract has no lookup",
@@ -374,8 +384,8 @@ pub(super) async fn decided(
     // The record no longer waits for this answer.
     let record = apply(record, event, core.fence, core.now()).map_err(|_| unanswerable(MEANWHILE))?;
     change.look = asked::to_come(core, &record).await?.map(|look| Box::new(look.done()));
-    let tool = core.registry.find(record.operation.as_str());
-    let class = tool.map_or(ContractClass::Blind, |tool| tool.spec().contract.class);
+    let declaration = core.declaration(&record).await;
+    let class = declaration.map_err(|source| ExecError::Store { key: id.to_string(), source })?.class;
     change = change.record(record);
     late::compare(core, &mut change, class, Box::default());
     (asked.answer, asked.waiting) = (Some(answer), None);

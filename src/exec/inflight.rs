@@ -2,11 +2,15 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
+use super::shield::Unattended;
 use crate::clock::Clock;
 use crate::id::Tenant;
 use crate::ledger::OperationKey;
@@ -24,27 +28,62 @@ pub enum Wait {
     ForOutcome,
 }
 
+/// After so long, whoever waits for a call has it go on without its caller, who may keep it and not poll it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The operations in hand.
 #[derive(Debug, Default)]
-pub(super) struct InFlight(Mutex<HashMap<Place, Arc<Notify>>>);
+pub(super) struct InFlight(Mutex<HashMap<Place, Arc<Busy>>>);
+
+/// An operation in hand.
+#[derive(Default)]
+struct Busy {
+    /// Rung when it is free again.
+    freed: Notify,
+    /// The work, if it is done in its caller's task.
+    work: OnceLock<Weak<dyn Unattended>>,
+}
+
+impl fmt::Debug for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Busy").finish_non_exhaustive()
+    }
+}
 
 /// The right to carry out one operation; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     place: Place,
     all: Arc<InFlight>,
+    busy: Arc<Busy>,
+}
+
+/// Says of a slot who uses it.
+pub(super) struct Holder(Arc<Busy>);
+
+impl Holder {
+    /// What is done with the slot is done here.
+    pub(super) fn is(self, work: Weak<dyn Unattended>) {
+        let _ = self.0.work.set(work);
+    }
+}
+
+impl Slot {
+    pub(super) fn holder(&self) -> Holder {
+        Holder(self.busy.clone())
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(waiting) = self.all.lock().remove(&self.place) {
-            waiting.notify_waiters();
+        if let Some(busy) = self.all.lock().remove(&self.place) {
+            busy.freed.notify_waiters();
         }
     }
 }
 
 impl InFlight {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Arc<Notify>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Arc<Busy>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,11 +104,11 @@ impl InFlight {
     }
 
     /// Takes the slot, or says who has it.
-    fn take(self: &Arc<Self>, place: &Place) -> Result<Slot, Arc<Notify>> {
+    fn take(self: &Arc<Self>, place: &Place) -> Result<Slot, Arc<Busy>> {
         match self.lock().entry(place.clone()) {
             Entry::Vacant(free) => {
-                free.insert(Arc::default());
-                Ok(Slot { place: place.clone(), all: self.clone() })
+                let busy = free.insert(Arc::default()).clone();
+                Ok(Slot { place: place.clone(), all: self.clone(), busy })
             }
             Entry::Occupied(busy) => Err(busy.get().clone()),
         }
@@ -83,7 +122,7 @@ impl InFlight {
                 Ok(slot) => return Some(slot),
                 Err(busy) => busy,
             };
-            let freed = busy.notified();
+            let freed = busy.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
             // Freed between the two looks, and perhaps taken by another caller since: whoever waits for the former
@@ -93,16 +132,32 @@ impl InFlight {
             }
             match wait {
                 Wait::No => return None,
-                Wait::ForOutcome => freed.await,
+                Wait::ForOutcome => busy.freed(freed, clock).await,
                 Wait::AtMost(at_most) => {
                     let limit = limit.get_or_insert_with(|| clock.sleep(at_most));
                     tokio::select! {
                         biased; // chance is drawn in one place only, or no simulation could be repeated
-                        () = freed => {}
+                        () = busy.freed(freed, clock) => {}
                         () = limit => return None,
                     }
                 }
             }
         }
+    }
+}
+
+impl Busy {
+    /// Waits until it is free, and has the work go on if its caller takes too long.
+    async fn freed(&self, freed: Pin<&mut Notified<'_>>, clock: &dyn Clock) {
+        let mut freed = freed;
+        tokio::select! {
+            biased;
+            () = freed.as_mut() => return,
+            () = clock.sleep(PATIENCE) => {}
+        }
+        if let Some(work) = self.work.get().and_then(Weak::upgrade) {
+            work.go_on();
+        }
+        freed.await;
     }
 }

@@ -112,7 +112,8 @@ async fn answer_if_possible(core: &Arc<Core>, question: Escalation) -> Result<()
     let Some(late) = evidence.into_iter().find(|late| late.question_id() == question.id) else {
         return Ok(());
     };
-    if is_own(core, &record, late.external_ref.as_deref()) {
+    let contract = looks::contract_of(core, &record).await.map_err(read)?.class;
+    if is_own(&record, late.external_ref.as_deref(), contract) {
         let answered = escalate::settled(core, question, serde_json::json!({ "kept": late.external_ref }));
         return close(core, &record, answered).await;
     }
@@ -131,8 +132,7 @@ async fn answer_if_possible(core: &Arc<Core>, question: Escalation) -> Result<()
 }
 
 /// The record has been settled by this late answer: it tells of no other effect.
-fn is_own(core: &Core, record: &Record, external_ref: Option<&str>) -> bool {
-    let contract = looks::contract_of(core, record).class;
+fn is_own(record: &Record, external_ref: Option<&str>, contract: ContractClass) -> bool {
     matches!(record.state, State::Committed { .. }) && !is_second_effect(record, external_ref, contract)
 }
 

@@ -95,7 +95,7 @@ pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
 /// clocks tell when the settle time is over.
 async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>, StoreError> {
     let Some(record) = core.group.record_at(&look.tenant, look.record).await? else { return Ok(None) };
-    let contract = contract_of(core, &record);
+    let contract = contract_of(core, &record).await?;
     let early = if look.reason.is_beside_question() {
         // Nobody sends what a person is asked about: whoever has the tool may look.
         if core.is_shared() && core.registry.find(record.operation.as_str()).is_none() {
@@ -111,10 +111,14 @@ async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>,
     Ok(Some(Taken { look, record: Box::new(record), contract, early }))
 }
 
-/// What the tool declares; the usual, if it is not registered.
-pub(super) fn contract_of(core: &Core, record: &Record) -> Contract {
-    let tool = core.registry.find(record.operation.as_str());
-    tool.map_or_else(|| Contract::new(ContractClass::Lookup), |tool| tool.spec().contract.clone())
+/// What binds the tool: what it declared when the call went out, and what it declares now. The usual stands in for the latter if
+/// it is not registered.
+pub(super) async fn contract_of(core: &Core, record: &Record) -> Result<Contract, StoreError> {
+    let declaration = core.declaration(record).await?;
+    Ok(match core.registry.find(record.operation.as_str()) {
+        Some(tool) => declaration.binding(&tool.spec().contract),
+        None => declaration.binding(&Contract::new(ContractClass::Lookup)),
+    })
 }
 
 /// An earlier process has written the instant by the wall clock, which may have been set forward since: what is certain is
@@ -249,8 +253,8 @@ pub(super) async fn audit(core: &Arc<Core>, tenant: &Tenant, since: Timestamp) -
 }
 
 async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Result<(), ExecError> {
-    let contract = contract_of(core, record);
     let Ok(op) = recorded(core, record).await? else { return Ok(()) };
+    let contract = contract_of(core, record).await.map_err(|source| failed(&record.key, source))?;
     if contract.lookup == LookupOffer::None || !record.class.leaves_mark() {
         return Ok(());
     }

@@ -10,6 +10,7 @@ mod attempt;
 mod builder;
 mod core;
 mod database;
+mod declared;
 mod erase;
 mod escalate;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -40,8 +41,8 @@ mod throttle;
 mod undo;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -51,7 +52,7 @@ use serde::de::DeserializeOwned;
 use attempt::{Ambiguous, Begun, Ended, Permit};
 use inflight::Slot;
 use reconcile::Fate;
-use shield::Shield;
+use shield::{Shield, Work};
 
 pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, More, run as run_agenda};
@@ -407,7 +408,11 @@ pub(crate) async fn carry_out(
     let abandoned = Arc::new(AtomicBool::new(false));
     let carrier =
         Carrier { core: core.clone(), op, abandoned: abandoned.clone(), wait, since: core.clock.boot() };
-    Shield::new(carrying(carrier, slot, expect), core.tracker.clone(), abandoned).await
+    let holder = slot.holder();
+    let shield = Shield::new(carrying(carrier, slot, expect), core.tracker.clone(), abandoned);
+    let work: Weak<Work<_>> = Arc::downgrade(shield.work());
+    holder.is(work);
+    shield.await
 }
 
 /// Tracked although it runs in its caller's task: closing waits for it. Boxed here, so that its size is not also

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::attempt::{Ambiguous, Ended, Permit, fail, give_up};
 use super::core::{Core, refused};
+use super::declared::Bound;
 use super::operation::Operation;
 use super::outcome::ExecError;
 use crate::clock::Boot;
@@ -13,7 +14,7 @@ use crate::tool::ToolError;
 
 /// What a permit needs from now on.
 pub(super) fn needs(core: &Core, op: &Operation, permit: &Permit) -> Needs {
-    let contract = &op.tool.spec().contract;
+    let contract = permit.bound.contract(op);
     let collides = contract.class.collides();
     Needs {
         key: if collides { contract.key_safe_from(permit.key_since) } else { None },
@@ -29,6 +30,7 @@ pub(super) fn needs(core: &Core, op: &Operation, permit: &Permit) -> Needs {
 pub(super) async fn withheld(
     core: &Core,
     op: &Operation,
+    bound: &Bound,
     record: Box<Record>,
     need: Need,
     unsettled: Option<Boot>,
@@ -49,7 +51,7 @@ pub(super) async fn withheld(
             let approval = need == Need::Approval;
             let kind = if approval { ErrorKind::ApprovalMissing } else { ErrorKind::TimeoutBeforeEffect };
             let error = ToolError::new(kind, format!("nothing was sent: {}", need.words()));
-            return fail(core, op, &record, error).await;
+            return fail(core, op, bound, &record, error).await;
         }
     };
     let failed = give_up(core, op, &record, used_up.failure()).await?;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::core::Core;
+use super::declared::Bound;
 use super::operation::Operation;
 use crate::clock::Timestamp;
-use crate::ledger::{Event, Record, apply};
+use crate::ledger::{Declaration, Event, Record, apply};
 use crate::store::{Lane, StoreError, Verdict};
 use crate::tool::{Call, Noting};
 
@@ -18,18 +19,27 @@ pub(super) struct Note {
     lane: Option<Lane>,
     /// When the attempt is cut off.
     until: Timestamp,
+    declaration: Arc<Declaration>,
     record: Mutex<Box<Record>>,
 }
 
 impl Note {
-    pub(super) fn of(core: &Arc<Core>, op: &Operation, record: Box<Record>, until: Timestamp) -> Arc<Self> {
-        Arc::new(Self { core: core.clone(), lane: op.lane, until, record: Mutex::new(record) })
+    pub(super) fn of(
+        core: &Arc<Core>,
+        op: &Operation,
+        bound: &Bound,
+        record: Box<Record>,
+        until: Timestamp,
+    ) -> Arc<Self> {
+        let (declaration, record) = (bound.declaration.clone(), Mutex::new(record));
+        Arc::new(Self { core: core.clone(), lane: op.lane, until, declaration, record })
     }
 
     /// What the tool is told about the attempt.
-    pub(super) fn call(self: &Arc<Self>, core: &Core, op: &Operation) -> Call {
+    pub(super) fn call(self: &Arc<Self>, op: &Operation) -> Call {
         let noting: Box<dyn Noting> = Box::new(self.clone());
-        call(core, op, &self.record.lock().unwrap_or_else(PoisonError::into_inner), Some(noting))
+        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        call(op, &self.declaration, &record, Some(noting))
     }
 
     /// The record with what the tool has noted.
@@ -72,17 +82,22 @@ impl Noting for Arc<Note> {
 }
 
 /// What a tool is told.
-pub(super) fn call(core: &Core, op: &Operation, record: &Record, noting: Option<Box<dyn Noting>>) -> Call {
-    Call { attempt: record.attempts, external_ref: record.external_ref.clone(), noting, ..unsent(core, op) }
+pub(super) fn call(
+    op: &Operation,
+    declaration: &Arc<Declaration>,
+    record: &Record,
+    noting: Option<Box<dyn Noting>>,
+) -> Call {
+    let (attempt, external_ref) = (record.attempts, record.external_ref.clone());
+    Call { attempt, external_ref, noting, ..unsent(op, declaration) }
 }
 
 /// What a tool's lookup is told before anything is sent.
-pub(super) fn unsent(core: &Core, op: &Operation) -> Call {
+pub(super) fn unsent(op: &Operation, declaration: &Arc<Declaration>) -> Call {
     Call {
         tenant: op.tenant.clone(),
         operation_key: op.key.clone(),
-        namespace: core.namespace.clone(),
-        key_max_len: op.tool.spec().contract.key_max_len,
+        declaration: declaration.clone(),
         wire_key: OnceLock::new(),
         attempt: 0,
         external_ref: None,

@@ -117,7 +117,7 @@ impl Operation {
             request.stored_rehashed = (record.request_hash == self.hash.keyed(&key)).then_some(self.hash);
         } else if let Some(record) = record
             && record.request_hash != self.hash
-            && record.input_version != self.tool.spec().input_version
+            && self.was_rewritten(core, record).await?
         {
             let stored = core.load(&self.tenant, &record.request).await?;
             let rewritten = self.tool.rewrite(&stored);
@@ -132,6 +132,12 @@ impl Operation {
             _ => false,
         };
         Ok(decide(record, &request, &Facts { attempt_alive }))
+    }
+
+    /// The record's request was written with another version of its input type.
+    async fn was_rewritten(&self, core: &Core, record: &Record) -> Result<bool, ExecError> {
+        let declaration = core.declaration(record).await.map_err(|source| failed(&self.key, source))?;
+        Ok(declaration.input_version != self.tool.spec().input_version)
     }
 
     /// Its tool would get what its caller gave: what was rebuilt has digests in place of secrets, and must not

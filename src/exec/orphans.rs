@@ -140,9 +140,11 @@ async fn settle(core: &Arc<Core>, op: &Operation) -> Result<(), ExecError> {
                 core.clock.sleep(wait).await;
             }
             // It may still be on its way. Nobody is kept from the key while it settles.
-            Fate::Left(_, Looked::MissedEarly) => {
+            Fate::Left(record, Looked::MissedEarly) => {
                 drop(slot);
-                core.clock.sleep(reconcile::unsettled(core, op, cut)).await;
+                let bound = core.bound(op, &record).await?;
+                let contract = bound.contract(op);
+                core.clock.sleep(reconcile::unsettled(core, contract, cut)).await;
             }
             Fate::Left(record, looked) => return unsent(core, op, &record, looked).await,
         }

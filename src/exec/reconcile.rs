@@ -12,6 +12,7 @@ use futures_util::FutureExt as _;
 use super::LONG_WAIT;
 use super::attempt::{Ambiguous, Known, Permit, again, health, seal};
 use super::core::{Core, failed};
+use super::declared::Bound;
 use super::escalate;
 use super::noting::{call, unsent};
 use super::operation::Operation;
@@ -22,7 +23,8 @@ use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Fence};
 use crate::ledger::resolve::{self, Looked, Next, Why};
 use crate::ledger::{
-    Backoff, Basis, ErrorKind, Event, Finding, Health, Look, Record, apply, are_two_effects, first_sent,
+    Backoff, Basis, Contract, ErrorKind, Event, Finding, Health, Look, Record, apply, are_two_effects,
+    first_sent,
 };
 use crate::payload::Payload;
 use crate::store::{Escalation, EscalationKind, Evidence, Store as _, Ticket};
@@ -140,7 +142,8 @@ pub(super) async fn unpark(
     if asked.kind != EscalationKind::UnknownTool {
         return Ok(false);
     }
-    let search = Search::of(core, op, Ambiguous::new(Box::new(record.clone()), core.cut(record.fence)));
+    let ambiguous = Ambiguous::new(Box::new(record.clone()), core.cut(record.fence));
+    let search = Search::of(core, op, ambiguous).await?;
     let next = || search.next(search.known(Looked::NotYet, search.remaining().is_zero(), false));
     if search.evidence().await?.is_empty() && matches!(next(), Next::Escalate(_)) {
         return Ok(false); // it would only be asked again
@@ -150,14 +153,14 @@ pub(super) async fn unpark(
 }
 
 /// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
-pub(super) fn unsettled(core: &Core, op: &Operation, cut: Boot) -> Duration {
-    op.tool.spec().contract.settle_time().saturating_sub(cut.until(core.clock.boot()))
+pub(super) fn unsettled(core: &Core, contract: &Contract, cut: Boot) -> Duration {
+    contract.settle_time().saturating_sub(cut.until(core.clock.boot()))
 }
 
 /// The tool has the account, the credential or the region that the call was sent under; under another one, neither
 /// its key nor a miss of its lookup says anything.
-pub(super) fn is_same_scope(op: &Operation, record: &Record) -> bool {
-    record.scope == op.tool.spec().contract.scope
+pub(super) fn is_same_scope(op: &Operation, bound: &Bound) -> bool {
+    bound.declaration.scope == op.tool.spec().contract.scope
 }
 
 enum Missed {
@@ -177,6 +180,8 @@ struct Search<'a> {
     retry_after: Option<Duration>,
     /// The earliest instant at which its key may have been sent.
     first_sent: Timestamp,
+    /// By what it is settled: what its tool declared when it went out, as far as that counts.
+    bound: Bound,
     /// The late answers that were read, by worker and attempt.
     evidence: Box<[(Fence, u32)]>,
 }
@@ -189,8 +194,11 @@ impl<'a> Search<'a> {
         op: &'a Operation,
         ambiguous: Ambiguous,
     ) -> Result<Option<Self>, ExecError> {
-        let mut search = Self::of(core, op, ambiguous);
+        let mut search = Self::of(core, op, ambiguous).await?;
         search.first_sent = core.first_sent(&search.record).await?;
+        if let Some(changes) = search.bound.changes(core, op) {
+            tracing::warn!(tenant = %op.tenant, key = %op.key, changes, "its tool has changed what it declares");
+        }
         if search.record.fence != core.fence {
             let event = Event::Adopt { fence: core.fence };
             let adopted = apply(&search.record, event, core.fence, core.now());
@@ -201,23 +209,39 @@ impl<'a> Search<'a> {
         Ok(Some(search))
     }
 
-    fn of(core: &'a Arc<Core>, op: &'a Operation, ambiguous: Ambiguous) -> Self {
+    async fn of(core: &'a Arc<Core>, op: &'a Operation, ambiguous: Ambiguous) -> Result<Self, ExecError> {
         let Ambiguous { record, cut, refused_as_duplicate, hopeless, retry_after } = ambiguous;
         let first_sent = first_sent(&record, None);
+        let bound = core.bound(op, &record).await?;
         let evidence = Box::default();
-        Self { core, op, record, cut, refused_as_duplicate, hopeless, retry_after, first_sent, evidence }
+        let search = Self {
+            core,
+            op,
+            record,
+            cut,
+            refused_as_duplicate,
+            hopeless,
+            retry_after,
+            first_sent,
+            bound,
+            evidence,
+        };
+        Ok(search)
+    }
+
+    fn contract(&self) -> &Contract {
+        self.bound.contract(self.op)
     }
 
     fn remaining(&self) -> Duration {
-        unsettled(self.core, self.op, self.cut)
+        unsettled(self.core, self.contract(), self.cut)
     }
 
     fn known(&self, looked: Looked, settled: bool, leave: bool) -> resolve::Known {
-        let spec = self.op.tool.spec();
         let now = self.core.now();
         resolve::Known {
             looked,
-            key_honoured: self.is_same_scope() && spec.contract.key_is_safe(self.first_sent, now),
+            key_honoured: self.is_same_scope() && self.contract().key_is_safe(self.first_sent, now),
             settled,
             refused_as_duplicate: self.refused_as_duplicate,
             may_send: leave || (self.op.is_whole() && self.op.check_approval(now).is_ok()),
@@ -226,12 +250,11 @@ impl<'a> Search<'a> {
     }
 
     fn next(&self, known: resolve::Known) -> Next {
-        let spec = self.op.tool.spec();
-        resolve::next(spec.effect, &spec.contract, &known)
+        resolve::next(self.bound.effect(self.op), self.contract(), &known)
     }
 
     fn is_same_scope(&self) -> bool {
-        is_same_scope(self.op, &self.record)
+        is_same_scope(self.op, &self.bound)
     }
 
     fn has_attempts_left(&self, now: Timestamp) -> bool {
@@ -243,7 +266,7 @@ impl<'a> Search<'a> {
     async fn by_evidence(&mut self) -> Result<Option<Fate>, ExecError> {
         let evidence = self.evidence().await?;
         let Some(first) = evidence.first().cloned() else { return Ok(None) };
-        let class = self.op.tool.spec().contract.class;
+        let class = self.contract().class;
         let is_another = |late: &Evidence| {
             are_two_effects(first.external_ref.as_deref(), late.external_ref.as_deref(), class)
         };
@@ -267,7 +290,7 @@ impl<'a> Search<'a> {
 
     /// Asks the external system, as often as its policy allows.
     async fn look(&mut self) -> Result<Result<Fate, Missed>, ExecError> {
-        let call = call(self.core, self.op, &self.record, None);
+        let call = call(self.op, &self.bound.declaration, &self.record, None);
         let mut lookup = 1;
         while lookup <= LOOKUPS {
             let passed = match self.core.queue_up(self.op, patience(self.op)).await? {
@@ -324,7 +347,7 @@ impl<'a> Search<'a> {
             }
         };
         self.core.group.room().await;
-        let (answer, ticket) = seal(self.core, self.op, &self.record, output, known)?;
+        let (answer, ticket) = seal(self.core, self.op, &self.bound, &self.record, output, known)?;
         Ok(Ok(Fate::Committed(answer, ticket)))
     }
 
@@ -395,6 +418,7 @@ pub(super) enum Shown {
 pub(super) async fn show(
     core: &Arc<Core>,
     op: &Operation,
+    bound: &Bound,
     record: &Record,
     patience: Option<Duration>,
 ) -> Result<Shown, ExecError> {
@@ -402,12 +426,13 @@ pub(super) async fn show(
     if !evidence.map_err(|source| failed(&op.key, source))?.is_empty() {
         return Ok(Shown::Effect);
     }
-    show_to(core, op, &call(core, op, record, None), patience).await
+    show_to(core, op, &call(op, &bound.declaration, record, None), patience).await
 }
 
 /// Looks an operation up before anything is sent for it.
 pub(super) async fn show_unsent(core: &Arc<Core>, op: &Operation) -> Result<Shown, ExecError> {
-    show_to(core, op, &unsent(core, op), patience(op)).await
+    let declared = core.declare(op).await?;
+    show_to(core, op, &unsent(op, &declared.declaration), patience(op)).await
 }
 
 async fn show_to(
@@ -453,7 +478,8 @@ pub(super) enum Seen {
 
 /// Looks a committed record up.
 pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Result<Seen, ExecError> {
-    let call = call(core, op, record, None);
+    let bound = core.bound(op, record).await?;
+    let call = call(op, &bound.declaration, record, None);
     let pass = match core.queue_up(op, None).await? {
         Turn::Go(pass) => pass,
         Turn::Later(_) => return Ok(Seen::Unanswered),
@@ -469,13 +495,13 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
         },
         // It was undone, and there is one of another id: the first request has arrived after that.
         Some(Ok(Finding::Committed { external_ref: Some(late), .. }))
-            if is_same_scope(op, record) && undo::is_late(record, &late) =>
+            if is_same_scope(op, &bound) && undo::is_late(record, &late) =>
         {
             Seen::More { question: Box::new(escalate::late(core, record, &late)), surplus: vec![late] }
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
-        Some(Ok(Finding::Committed { .. })) if is_same_scope(op, record) => Seen::One,
-        Some(Ok(Finding::NotFound)) if is_same_scope(op, record) => Seen::Nothing,
+        Some(Ok(Finding::Committed { .. })) if is_same_scope(op, &bound) => Seen::One,
+        Some(Ok(Finding::NotFound)) if is_same_scope(op, &bound) => Seen::Nothing,
         unanswered => {
             tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed");
             Seen::Unanswered

@@ -83,7 +83,7 @@ pub(super) fn without_tool(record: &Record, gone: Gone) -> Operation {
         retention: Retention::default(),
         quota: Quota::default(),
         divergence: Divergence::Escalate,
-        input_version: record.input_version,
+        input_version: 1,
         compensation: None,
     };
     let mut op = Operation::rebuilt(record, Arc::new(Absent(spec)));

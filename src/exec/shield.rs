@@ -1,25 +1,52 @@
-//! Shields a call from its caller: a dropped future must not cut a request off halfway (HAZARDS A13).
+//! Shields a call from its caller: a future that is dropped, or kept and not polled, must not leave a request halfway
+//! (HAZARDS A13).
 
+use std::any::Any;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 /// Runs in its caller's task, without a hop, as long as the caller polls it. When the caller drops it
 /// unfinished, the rest goes on in a task of its own, so that its outcome is still recorded.
 pub(crate) struct Shield<T: Send + 'static> {
-    rest: Option<BoxFuture<'static, T>>,
-    tracker: TaskTracker,
+    work: Arc<Work<T>>,
     abandoned: Arc<AtomicBool>,
+}
+
+/// What a shield stands before. Whoever waits for its outcome can have it go on without its caller.
+pub(super) struct Work<T> {
+    rest: Mutex<Rest<T>>,
+    tracker: TaskTracker,
+}
+
+/// Where the rest of the work is.
+enum Rest<T> {
+    /// With its caller, whose task is woken if that changes.
+    Here(BoxFuture<'static, T>, Waker),
+    /// Nowhere: it is being polled, has panicked, or is done. What has panicked must not be polled again.
+    Taken,
+    /// In a task of its own, which tells what came of it.
+    There(oneshot::Receiver<Result<T, Box<dyn Any + Send>>>),
 }
 
 impl<T: Send + 'static> Shield<T> {
     pub(crate) fn new(rest: BoxFuture<'static, T>, tracker: TaskTracker, abandoned: Arc<AtomicBool>) -> Self {
-        Self { rest: Some(rest), tracker, abandoned }
+        let rest = Mutex::new(Rest::Here(rest, Waker::noop().clone()));
+        Self { work: Arc::new(Work { rest, tracker }), abandoned }
+    }
+
+    /// What can be told to go on without its caller.
+    pub(super) fn work(&self) -> &Arc<Work<T>> {
+        &self.work
     }
 }
 
@@ -32,25 +59,75 @@ where
     Shield::new(Box::pin(work), tracker.clone(), Arc::default())
 }
 
+/// Work whose caller may have ceased to poll it.
+pub(super) trait Unattended: Send + Sync {
+    /// Goes on in a task of its own, unless its caller polls it at this moment.
+    fn go_on(&self);
+}
+
+impl<T: Send + 'static> Unattended for Work<T> {
+    fn go_on(&self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut place = self.rest();
+        match std::mem::replace(&mut *place, Rest::Taken) {
+            Rest::Here(rest, caller) => {
+                let (tell, told) = oneshot::channel();
+                *place = Rest::There(told);
+                drop(place);
+                let told = async move { drop(tell.send(AssertUnwindSafe(rest).catch_unwind().await)) };
+                self.tracker.spawn_on(told, &runtime);
+                caller.wake(); // the rest knows its new task only: the caller has to learn where it is
+            }
+            other => *place = other,
+        }
+    }
+}
+
+impl<T> Work<T> {
+    fn rest(&self) -> MutexGuard<'_, Rest<T>> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl<T: Send + 'static> Future for Shield<T> {
     type Output = T;
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        // Taken out while it is polled: what has panicked must not be polled again by the task that does the rest.
-        let Some(mut rest) = self.rest.take() else { return Poll::Pending };
-        let polled = rest.as_mut().poll(cx);
-        if polled.is_pending() {
-            self.rest = Some(rest);
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let taken = std::mem::replace(&mut *self.work.rest(), Rest::Taken);
+        match taken {
+            Rest::Here(mut rest, mut caller) => {
+                let polled = rest.as_mut().poll(cx);
+                if polled.is_pending() {
+                    caller.clone_from(cx.waker());
+                    *self.work.rest() = Rest::Here(rest, caller);
+                }
+                polled
+            }
+            Rest::There(mut told) => match told.poll_unpin(cx) {
+                Poll::Ready(Ok(Ok(done))) => Poll::Ready(done),
+                Poll::Ready(Ok(Err(panic))) => resume_unwind(panic),
+                Poll::Ready(Err(_)) => Poll::Pending, // the runtime is going down, and this task with it
+                Poll::Pending => {
+                    *self.work.rest() = Rest::There(told);
+                    Poll::Pending
+                }
+            },
+            Rest::Taken => Poll::Pending,
         }
-        polled
     }
 }
 
 impl<T: Send + 'static> Drop for Shield<T> {
     fn drop(&mut self) {
-        // Without a runtime the process is ending: the record stays `started`, which means ambiguous.
-        if let (Some(rest), Ok(runtime)) = (self.rest.take(), tokio::runtime::Handle::try_current()) {
-            self.abandoned.store(true, Ordering::Release);
-            self.tracker.spawn_on(rest, &runtime);
+        match std::mem::replace(&mut *self.work.rest(), Rest::Taken) {
+            // Without a runtime the process is ending: the record stays `started`, which means ambiguous.
+            Rest::Here(rest, _) => {
+                if let Ok(runtime) = Handle::try_current() {
+                    self.abandoned.store(true, Ordering::Release);
+                    self.work.tracker.spawn_on(rest, &runtime);
+                }
+            }
+            Rest::There(_) => self.abandoned.store(true, Ordering::Release), // it goes on by itself
+            Rest::Taken => {}
         }
     }
 }
@@ -58,10 +135,7 @@ impl<T: Send + 'static> Drop for Shield<T> {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::panic::AssertUnwindSafe;
     use std::sync::atomic::AtomicU32;
-
-    use futures_util::FutureExt as _;
 
     use super::*;
 
@@ -78,5 +152,19 @@ mod tests {
         tracker.close();
         tracker.wait().await;
         assert_eq!(polls.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_panic_without_its_caller_reaches_the_caller() {
+        let (go, gone) = oneshot::channel::<()>();
+        let panics = async move {
+            drop(gone.await);
+            panic!("as told")
+        };
+        let mut shield: Shield<()> = Shield::new(Box::pin(panics), TaskTracker::new(), Arc::default());
+        assert!((&mut shield).now_or_never().is_none());
+        shield.work().go_on();
+        go.send(()).unwrap();
+        assert!(AssertUnwindSafe(shield).catch_unwind().await.is_err());
     }
 }

@@ -187,8 +187,10 @@ pub(super) async fn key_of(core: &Arc<Core>, record: &Record) -> Result<Option<O
 
 /// What the compensation is told: the same whoever asks, for it is what its key is bound to. The forward key is always there.
 async fn request(core: &Core, record: &Record, surplus: Option<&str>) -> Result<Undoing, ExecError> {
+    let declaration = core.declaration(record).await.map_err(|source| failed(&record.key, source))?;
     let bare = Undoing {
         key: record.key.as_str().to_owned(),
+        wire_key: declaration.wire_key(&record.key, &record.tenant),
         external_ref: surplus.map_or_else(|| record.external_ref.clone(), |effect| Some(effect.to_owned())),
         surplus: surplus.is_some(),
         input: None,

@@ -204,7 +204,8 @@ impl EngineBuilder {
         self.with(|executor| executor.limits(limits))
     }
 
-    /// Keeps the keys of two deployments that share a provider account apart.
+    /// Keeps the keys of two deployments that share a provider account apart. A change holds for calls that begin after it: one of
+    /// unknown outcome is settled under the key that went out.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         self.with(|executor| executor.namespace(namespace))
     }

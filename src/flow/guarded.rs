@@ -110,7 +110,6 @@ impl Ctx {
     }
 
     /// The run's own name in keys.
-    #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "agents make such keys"))]
     pub(crate) fn run_name(&self) -> crate::id::RunName {
         self.live.name()
     }
@@ -132,7 +131,7 @@ impl Ctx {
             return self.replayed(open, Some(hash), past).await;
         }
         self.live.released(&open, None).await;
-        let own = || format!("~{}/{}", self.live.id, self.live.recorded_as(&open.identity).place());
+        let own = || format!("~{}/{}", self.live.name(), self.live.recorded_as(&open.identity).place());
         let key = key.unwrap_or_else(own);
         let done = {
             let _resting = open.rest();

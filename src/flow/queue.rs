@@ -211,7 +211,9 @@ impl Inner {
         {
             core.agenda.note(due);
         }
-        let begun = runs.len();
+        // Not those that this worker had before: after a clock was set back they are read each time, and whoever counted them would
+        // ask for ever.
+        let begun = runs.iter().filter(|run| !carried.contains(&run.id)).count();
         for run in runs {
             // One that was under way before, and is no more, may have ended since it was read: begun from what was read, it
             // would be carried out once more.

@@ -3,7 +3,7 @@
 use super::record::{Basis, Record, State};
 use super::retry::{ErrorKind, RecordedFailure};
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence};
+use crate::id::{DeclarationId, EscalationId, Fence};
 use crate::payload::Stored;
 
 /// Something that happened to an operation.
@@ -15,8 +15,8 @@ pub enum Event {
         fence: Fence,
         /// What its answer will rest on.
         basis: Basis,
-        /// What its key is scoped to.
-        scope: Option<String>,
+        /// The declaration of its tool.
+        declaration: DeclarationId,
     },
     /// A worker takes a dead attempt over in order to find out what became of it. From here on the dead
     /// worker's answer is refused: it is a zombie, and may only leave evidence.
@@ -91,7 +91,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
     let parked = record.escalation.is_some();
     let mine = record.fence == fence;
     match (&record.state, event) {
-        // Its scope stays that of the attempt whose fate is open.
+        // Its declaration stays that of the attempt whose fate is open: it goes out under the same wire key.
         (State::Started, Event::Again { fence, basis, .. }) if !parked => {
             next.again(fence);
             next.in_doubt = record.class.leaves_mark();
@@ -100,13 +100,13 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
                 next.basis = basis;
             }
         }
-        (State::Failed { .. }, Event::Again { fence, basis, scope }) if !parked => {
+        (State::Failed { .. }, Event::Again { fence, basis, declaration }) if !parked => {
             next.again(fence);
             // The person may be wrong, however often it is tried.
             if record.basis != Basis::Denial || basis != Basis::Answer {
                 next.basis = basis;
             }
-            next.scope = scope; // of what went out under another one, nothing happened
+            next.declaration = declaration; // of what went out under another one, nothing happened
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
         (State::Started, Event::Note { external_ref }) if mine && !parked => {

@@ -253,6 +253,10 @@ impl OperationKey {
     /// The fewest characters that a provider must take: 25 of base 36 hold 129 bits.
     pub const WIRE_MIN: usize = 25;
 
+    /// The rule by which [`wire`](Self::wire) makes keys. A record's declaration names the rule under which its key went out;
+    /// a new rule gets a new number, and the old one stays.
+    pub const WIRE_RULE: u32 = 1;
+
     /// The same, for a length that was checked when the tool was registered.
     pub(crate) fn wire_within(&self, namespace: &str, tenant: &Tenant, max: usize) -> String {
         let mut hasher = Sha256::new_with_prefix(b"counterfoil/wire/1\0");

@@ -5,7 +5,7 @@ use super::hash::RequestHash;
 use super::key::OperationKey;
 use super::retry::RecordedFailure;
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::payload::Stored;
 
 /// Who asked for the operation first, and so owns its effect.
@@ -169,8 +169,9 @@ pub struct Record {
     pub request: Stored,
     /// What the key is bound to.
     pub request_hash: RequestHash,
-    /// The version of the input type that the request was written with.
-    pub input_version: u32,
+    /// The declaration of its tool under which it went out. While the fate of an attempt is open it stays that of the first
+    /// attempt that may have had an effect.
+    pub declaration: DeclarationId,
     /// Who asked first.
     pub owner: Owner,
     /// The worker whose attempt this is. A worker with another fence can change nothing.
@@ -190,9 +191,6 @@ pub struct Record {
     pub in_doubt: bool,
     /// The provider's id, noted as soon as it was known.
     pub external_ref: Option<String>,
-    /// What the key was scoped to at the provider when it was first sent: of the attempts that may have had an
-    /// effect.
-    pub scope: Option<String>,
     /// The open question about it.
     pub escalation: Option<EscalationId>,
     /// A failed operation goes again not before this instant. Absent: its execution has ended.

@@ -161,7 +161,6 @@ fn tombstone(record: &Record, key: &DigestKey) -> Option<Record> {
         request_hash: record.request_hash.keyed(key),
         owner: Owner { run, turn, step: None, call_id: None },
         external_ref: None,
-        scope: None,
         not_before: None,
         ..kept_until(record, None)
     })

@@ -8,7 +8,7 @@ use super::crash::cross;
 use super::{CrashPoint, Watch};
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
-use crate::store::{Asked, Change, RunState, StepKind, Store, Verdict, WorkerChange};
+use crate::store::{Asked, Change, DECLARATION_KIND, RunState, StepKind, Store, Verdict, WorkerChange};
 
 /// A store, watched. It changes nothing, and passes the suite of the store behind it.
 pub(super) struct Watched {
@@ -63,7 +63,8 @@ impl Watched {
         if change.retired.iter().any(|retired| !retired.is_kept()) {
             return Some(boundary!(BeforeForgetting, AfterForgetting));
         }
-        if !change.documents.is_empty() {
+        // A declaration that is written and not used yet changes nothing for anybody.
+        if change.documents.iter().any(|document| document.kind.as_str() != DECLARATION_KIND) {
             return Some(boundary!(BeforeDocument, AfterDocument));
         }
         if change.admission.is_some() {

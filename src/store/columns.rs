@@ -58,7 +58,6 @@ pub(super) fn record_state(
 pub(super) fn is_usual(record: &Record) -> bool {
     record.spent == 0
         && !matches!(record.state, State::Compensated { .. })
-        && record.scope.is_none()
         && record.escalation.is_none()
         && record.not_before.is_none()
         && !record.in_doubt

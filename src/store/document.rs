@@ -9,6 +9,9 @@ use crate::id::{Name, Tenant};
 pub(crate) const LEDGER_KIND: &str = "ledger";
 pub(crate) const LEDGER_ID: &str = "restored";
 
+/// The kind of the ledger's documents that hold what tools declared, of [`Tenant::ledger`].
+pub(crate) const DECLARATION_KIND: &str = "declaration";
+
 /// A guard's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {

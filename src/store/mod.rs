@@ -38,7 +38,7 @@ use futures_util::future::BoxFuture;
 
 pub use change::{Change, Lane, Refusal, Retired, UnderWay, Verdict, WorkerChange};
 pub use document::Document;
-pub(crate) use document::{LEDGER_ID, LEDGER_KIND};
+pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

@@ -7,15 +7,15 @@ use futures_util::future::BoxFuture;
 
 use crate::clock::Timestamp;
 use crate::id::Tenant;
-use crate::ledger::OperationKey;
+use crate::ledger::{Declaration, OperationKey};
 use crate::store::StoreError;
 
 /// One attempt, or one lookup.
 pub struct Call {
     pub(crate) tenant: Tenant,
     pub(crate) operation_key: OperationKey,
-    pub(crate) namespace: Arc<str>,
-    pub(crate) key_max_len: usize,
+    /// What the wire key is made of.
+    pub(crate) declaration: Arc<Declaration>,
     /// Derived when it is asked for: not every tool sends it.
     pub(crate) wire_key: OnceLock<String>,
     pub(crate) attempt: u32,
@@ -37,8 +37,7 @@ impl Call {
     /// The key as it goes downstream: the same in every attempt, `[0-9a-z]`, within the length that the
     /// contract declares. For an `Idempotency-Key` header, a client reference, or the provider's own field.
     pub fn key(&self) -> &str {
-        self.wire_key
-            .get_or_init(|| self.operation_key.wire_within(&self.namespace, &self.tenant, self.key_max_len))
+        self.wire_key.get_or_init(|| self.declaration.wire_key(&self.operation_key, &self.tenant))
     }
 
     /// The readable key, for metadata and for people.

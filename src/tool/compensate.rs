@@ -154,6 +154,8 @@ impl<I, O> Forward<I, O> {
 pub(crate) struct Undoing {
     /// The forward call's key.
     pub(crate) key: String,
+    /// The same as it went downstream: a later build of the tool may make it in another way.
+    pub(crate) wire_key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) external_ref: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -175,15 +177,10 @@ impl Undoing {
         .hashed()
     }
 
-    fn forward<I: DeserializeOwned, O: DeserializeOwned>(
-        &self,
-        call: &Call,
-        key_max_len: usize,
-    ) -> Forward<I, O> {
-        let operation_key = OperationKey::stored(self.key.as_str());
+    fn forward<I: DeserializeOwned, O: DeserializeOwned>(&self) -> Forward<I, O> {
         Forward {
-            key: operation_key.wire_within(&call.namespace, &call.tenant, key_max_len),
-            operation_key,
+            key: self.wire_key.clone(),
+            operation_key: OperationKey::stored(self.key.as_str()),
             external_ref: self.external_ref.clone(),
             surplus: self.surplus,
             input: self.input.as_ref().and_then(|value| I::deserialize(value).ok()),
@@ -209,7 +206,6 @@ pub(crate) trait Undoes: Send + Sync {
 /// A typed tool that can undo.
 pub(super) struct ByTool<T> {
     pub(super) tool: Arc<T>,
-    pub(super) key_max_len: usize,
 }
 
 impl<T: Compensate> Undoes for ByTool<T>
@@ -221,7 +217,7 @@ where
         call: &'a Call,
         undoing: &'a Undoing,
     ) -> BoxFuture<'a, Result<Done<Undone>, ToolError>> {
-        Box::pin(async move { self.tool.compensate(call, &undoing.forward(call, self.key_max_len)).await })
+        Box::pin(async move { self.tool.compensate(call, &undoing.forward()).await })
     }
 
     fn find<'a>(
@@ -229,9 +225,7 @@ where
         call: &'a Call,
         undoing: &'a Undoing,
     ) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>> {
-        Box::pin(
-            async move { self.tool.find_compensation(call, &undoing.forward(call, self.key_max_len)).await },
-        )
+        Box::pin(async move { self.tool.find_compensation(call, &undoing.forward()).await })
     }
 }
 
@@ -248,7 +242,6 @@ pub(super) type FindFn = dyn for<'a> Fn(&'a Call, Forward) -> BoxFuture<'a, Resu
 pub(super) struct ByFunctions {
     pub(super) undo: Arc<UndoFn>,
     pub(super) find: Option<Arc<FindFn>>,
-    pub(super) key_max_len: usize,
 }
 
 impl Undoes for ByFunctions {
@@ -257,7 +250,7 @@ impl Undoes for ByFunctions {
         call: &'a Call,
         undoing: &'a Undoing,
     ) -> BoxFuture<'a, Result<Done<Undone>, ToolError>> {
-        (self.undo)(call, undoing.forward(call, self.key_max_len))
+        (self.undo)(call, undoing.forward())
     }
 
     fn find<'a>(
@@ -266,7 +259,7 @@ impl Undoes for ByFunctions {
         undoing: &'a Undoing,
     ) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>> {
         match &self.find {
-            Some(find) => find(call, undoing.forward(call, self.key_max_len)),
+            Some(find) => find(call, undoing.forward()),
             None => Box::pin(async { Ok(Finding::Unknown) }),
         }
     }

@@ -220,7 +220,7 @@ impl DynamicTool {
         let Some((policy, undo)) = self.compensation.zip(undo) else { return Ok(()) };
         let offer = if find.is_some() { LookupOffer::Strong } else { LookupOffer::None };
         let contract = spec.contract.clone().lookup(offer);
-        let undoes = ByFunctions { undo, find, key_max_len: contract.key_max_len };
+        let undoes = ByFunctions { undo, find };
         let surplus = policy == Compensation::Automatic;
         registry.add(Arc::new(Undo::of(&spec, contract, Arc::new(undoes), surplus)?))
     }

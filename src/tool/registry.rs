@@ -118,7 +118,7 @@ impl Registry {
         let spec = self.typed_tool(tool.clone(), Some(policy))?;
         let surplus = tool.undoes_surplus();
         let contract = tool.compensation_contract();
-        let undoes = ByTool { tool, key_max_len: spec.contract.key_max_len };
+        let undoes = ByTool { tool };
         self.add(Arc::new(Undo::of(&spec, contract, Arc::new(undoes), surplus)?))
     }
 

@@ -7,6 +7,7 @@ use counterfoil::exec::{ExecError, Wait};
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, Key, OperationKey, State};
 use counterfoil::store::{EscalationKind, Resolution};
 use counterfoil::{EscalationId, Executor, Outcome};
+use futures_util::FutureExt as _;
 use serde_json::json;
 
 use crate::world::{Keys, Process, Reply, TestClock, World, acme, brief, executor, request};
@@ -95,6 +96,28 @@ async fn a_caller_chooses_how_long_it_waits() {
     let first = first.await.unwrap().unwrap();
     let patient = executor.execute(request("pay_out").wait(Wait::No)).await.unwrap();
     assert_eq!(patient.answer().unwrap().response, first.answer().unwrap().response);
+    assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
+}
+
+// S3: a caller keeps its call and does not poll it, although its answer is there. It blocks nobody else on its key.
+#[tokio::test]
+async fn a_call_that_is_kept_and_not_polled_goes_on_when_another_caller_waits_for_its_key() {
+    let scene = Scene::new();
+    let executor = scene.open(ContractClass::Blind).await;
+    let mut kept = Box::pin(executor.execute(request("pay_out")));
+    assert!(kept.as_mut().now_or_never().is_none(), "its intent is on its way to the disk");
+    let other = executor.clone();
+    let call = tokio::spawn(async move { other.execute(request("pay_out")).await.unwrap() });
+    let patience = Duration::from_secs(1);
+    scene.clock.slept(patience).await;
+    assert_eq!(scene.world.requests(), 0, "nobody polls it");
+    scene.clock.advance(patience);
+    let outcome = call.await.unwrap();
+    let answer = outcome.answer().unwrap();
+    assert!(!answer.first, "it is answered from the record of the one that was kept");
+    let kept = kept.await.unwrap();
+    assert!(kept.answer().unwrap().first);
+    assert_eq!(kept.answer().unwrap().response, answer.response);
     assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
 }
 

@@ -4,7 +4,7 @@ use counterfoil::ledger::{
     Basis, EffectClass, ErrorKind, Event, Illegal, Owner, Record, RecordedFailure, RequestHash, State, apply,
 };
 use counterfoil::payload::Stored;
-use counterfoil::{EscalationId, Fence, Key, Name, Payload, RecordId, Tenant, Timestamp};
+use counterfoil::{DeclarationId, EscalationId, Fence, Key, Name, Payload, RecordId, Tenant, Timestamp};
 use proptest::prelude::*;
 
 const MINE: Fence = Fence(1);
@@ -28,7 +28,7 @@ pub(crate) fn started() -> Record {
         class: EffectClass::Notification,
         request: json("request"),
         request_hash: RequestHash { version: 1, digest: [1; 32] },
-        input_version: 1,
+        declaration: DeclarationId(1),
         owner: Owner { call_id: Some("call 1".into()), ..Owner::default() },
         fence: MINE,
         revision: 1,
@@ -37,7 +37,6 @@ pub(crate) fn started() -> Record {
         state: State::Started,
         basis: Basis::Answer,
         external_ref: None,
-        scope: Some("account 1".into()),
         escalation: None,
         not_before: None,
         in_doubt: false,
@@ -57,7 +56,7 @@ fn commit(response: &str) -> Event {
 
 /// Under another account than the first attempt.
 fn again_by(fence: Fence, basis: Basis) -> Event {
-    Event::Again { fence, basis, scope: Some("account 2".into()) }
+    Event::Again { fence, basis, declaration: DeclarationId(2) }
 }
 
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
@@ -299,7 +298,7 @@ fn event() -> impl Strategy<Value = Event> {
 /// What never changes, whatever happens.
 fn same_operation(a: &Record, b: &Record) -> bool {
     (&a.id, &a.tenant, &a.key, &a.operation, &a.class) == (&b.id, &b.tenant, &b.key, &b.operation, &b.class)
-        && (&a.request, &a.request_hash, &a.input_version) == (&b.request, &b.request_hash, &b.input_version)
+        && (&a.request, &a.request_hash) == (&b.request, &b.request_hash)
         && (&a.owner, &a.created_at) == (&b.owner, &b.created_at)
 }
 
@@ -324,9 +323,12 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     prop_assert!(after.spent >= before.spent);
     // HAZARDS 0.5: what may have happened, happened under the account that is recorded.
     let failed = matches!(before.state, State::Failed { .. });
-    prop_assert!(after.scope == before.scope || failed, "its attempt went out under another account");
+    prop_assert!(
+        after.declaration == before.declaration || failed,
+        "its attempt went out under another account"
+    );
     let again = matches!(event, Event::Again { .. });
-    prop_assert!(!failed || !again || after.scope.as_deref() == Some("account 2"));
+    prop_assert!(!failed || !again || after.declaration == DeclarationId(2));
     prop_assert_eq!(after.attempts, before.attempts + u32::from(again));
 
     // Invariant 4: the first result wins.

@@ -137,7 +137,7 @@ impl AskApproval {
         let id = self.id.as_ref().map(|id| format!("{id}@{}", self.version));
         let label = Label::of(&format!("~approval/{what}"), id);
         // All versions of one id are one row.
-        let row = self.id.as_ref().map(|id| format!("{}/{what}/{id}", ctx.run_id()));
+        let row = self.id.as_ref().map(|id| format!("{}/{what}/{id}", ctx.run_name()));
         let asked: Asked = ctx.guarded(label, &digest.clone(), row, Question { ask: self, digest }).await?;
         outcome(&ctx, &what, asked).await
     }

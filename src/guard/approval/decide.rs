@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 use crate::exec::Core;
 use crate::exec::approval::{next, read, review_of};
 use crate::flow::{ForTenant, RunError};
-use crate::id::{IdError, Name, RecordId, Tenant, checked};
+use crate::id::{DeclarationId, IdError, Name, RecordId, Tenant, checked};
 use crate::ledger::{
     Basis, EffectClass, Key, KeyError, OperationKey, Owner, Record, RequestHash, Review, ReviewOutcome,
     State, Vote, VoteRefused,
@@ -221,7 +221,7 @@ fn decision(
         class: EffectClass::InternalMutation,
         request_hash: RequestHash::of(Review::KIND, &request),
         request: Stored::Inline(request),
-        input_version: 1,
+        declaration: DeclarationId(0),
         owner: Owner::default(),
         fence: core.fence,
         revision: 1,
@@ -231,7 +231,6 @@ fn decision(
         basis: Basis::Decision,
         in_doubt: false,
         external_ref: None,
-        scope: None,
         escalation: None,
         not_before: None,
         kept_until: None, // what a person decided is kept

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::sample::{self, HOSTILE, Sample, fence_others, inline, name, payload};
 use super::{admit, one, refused};
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, RecordId};
+use crate::id::{DeclarationId, EscalationId, RecordId};
 use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, State};
 use crate::payload::Stored;
 use crate::store::{
@@ -53,7 +53,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             new.attempts += 1;
             new.spent += 1;
             new.external_ref = Some(format!("ch_{}", new.revision));
-            new.scope = (new.revision % 2 == 1).then(|| format!("account {}", new.revision));
+            new.declaration = DeclarationId(i64::from(new.revision));
             new.escalation = (new.revision % 2 == 0).then_some(EscalationId(i64::MAX));
             new.not_before = (new.revision % 3 == 0).then_some(Timestamp(i64::MIN));
             new.updated_at = new.updated_at.after(std::time::Duration::from_secs(1));
@@ -62,7 +62,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         }
     }
     let mut extreme = sample.record("extreme");
-    (extreme.input_version, extreme.attempts, extreme.spent) = (u32::MAX, u32::MAX, u32::MAX);
+    (extreme.declaration, extreme.attempts, extreme.spent) = (DeclarationId(i64::MAX), u32::MAX, u32::MAX);
     (extreme.created_at, extreme.updated_at) = (Timestamp(i64::MIN), Timestamp(i64::MAX));
     admit(store, &[sample.change().record(extreme.clone())]).await;
     assert_found(store, &extreme).await;
@@ -82,7 +82,6 @@ pub async fn hostile_text_is_text(store: &dyn Store) {
         record.owner = Owner { step: Some(text.into()), call_id: Some(text.into()), ..Owner::default() };
         record.state = State::Committed { response: inline(json!(text)) };
         record.external_ref = Some(text.into());
-        record.scope = Some(text.into());
         admit(store, &[sample.change().record(record.clone())]).await;
         assert_found(store, &record).await;
     }

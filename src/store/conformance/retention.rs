@@ -126,7 +126,6 @@ pub async fn a_tombstone_keeps_its_key(store: &dyn Store) {
     record.owner.call_id = Some("call-1".into());
     record.owner.step = Some("pay/1".into());
     record.external_ref = Some("ch_1".into());
-    record.scope = Some("eu".into());
     let committed = committed_as(store, &sample, record).await;
     admit(store, &[Change { evidence: Some(Box::new(sample.evidence(&committed, 1))), ..Change::default() }])
         .await;

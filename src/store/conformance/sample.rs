@@ -6,7 +6,9 @@ use serde_json::json;
 
 use super::admit;
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, Ids, MemoryId, Name, RecordId, RunId, RunNumber, Tenant};
+use crate::id::{
+    DeclarationId, EscalationId, Fence, Ids, MemoryId, Name, RecordId, RunId, RunNumber, Tenant,
+};
 use crate::ledger::{Basis, EffectClass, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
@@ -81,7 +83,7 @@ impl Sample {
             class: EffectClass::Payment,
             request_hash: hash(target),
             request,
-            input_version: 1,
+            declaration: DeclarationId(1),
             owner: Owner::default(),
             fence: self.fence,
             revision: 1,
@@ -90,7 +92,6 @@ impl Sample {
             state: State::Started,
             basis: Basis::Answer,
             external_ref: None,
-            scope: None,
             escalation: None,
             not_before: None,
             kept_until: None,

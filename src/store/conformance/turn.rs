@@ -100,7 +100,7 @@ pub async fn a_record_keeps_its_turn(store: &dyn Store) {
     admit(store, &[sample.change().record(committed.clone())]).await;
     assert_eq!(store.record_at(&run.tenant, started.id).await.unwrap(), Some(committed));
     let mut unusual = call(&sample, &run, 4, "b");
-    unusual.scope = Some("account 7".into());
+    unusual.owner.call_id = Some("call-1".into());
     admit(store, &[sample.change().record(unusual.clone())]).await;
     assert_eq!(store.record_at(&run.tenant, unusual.id).await.unwrap(), Some(unusual));
     let used = Use { turn: 5, ..sample.used(&started, &run) };

@@ -346,8 +346,7 @@ fn record_key(record: &Record) -> (Tenant, OperationKey) {
 }
 
 fn is_same_operation(a: &Record, b: &Record) -> bool {
-    let asked =
-        |r: &Record| (r.operation.clone(), r.class, r.request.clone(), r.request_hash, r.input_version);
+    let asked = |r: &Record| (r.operation.clone(), r.class, r.request.clone(), r.request_hash);
     asked(a) == asked(b) && (&a.owner, a.created_at) == (&b.owner, b.created_at)
 }
 

@@ -6,7 +6,7 @@ use super::pool::Pool;
 use super::statement::{Batch, Insert, Kind, Row};
 use super::{Columns, StoreError, next_sound, sound};
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{Change, EscalationKind, Evidence, Use, columns};
@@ -23,7 +23,7 @@ pub(super) static INSERT: Insert = Insert {
         ("class", Kind::Number),
         ("request", Kind::Text),
         ("request_hash", Kind::Bytes),
-        ("input_version", Kind::Number),
+        ("declaration", Kind::Number),
         ("run", Kind::Number),
         ("step", Kind::Text),
         ("turn", Kind::Number),
@@ -40,7 +40,6 @@ pub(super) static INSERT: Insert = Insert {
         ("updated_at", Kind::Number),
         ("spent", Kind::Number),
         ("compensation", Kind::Text),
-        ("scope", Kind::Text),
         ("escalation", Kind::Number),
         ("not_before", Kind::Number),
         ("in_doubt", Kind::Flag),
@@ -66,7 +65,7 @@ pub(super) static INSERT_USUAL: Insert = Insert {
         ("class", Kind::Number),
         ("request", Kind::Text),
         ("request_hash", Kind::Bytes),
-        ("input_version", Kind::Number),
+        ("declaration", Kind::Number),
         ("run", Kind::Number),
         ("step", Kind::Text),
         ("created_at", Kind::Number),
@@ -92,7 +91,7 @@ pub(super) static INSERT_IN_TURN: Insert = Insert {
         ("class", Kind::Number),
         ("request", Kind::Text),
         ("request_hash", Kind::Bytes),
-        ("input_version", Kind::Number),
+        ("declaration", Kind::Number),
         ("run", Kind::Number),
         ("step", Kind::Text),
         ("created_at", Kind::Number),
@@ -109,6 +108,24 @@ pub(super) static INSERT_IN_TURN: Insert = Insert {
 
 /// The code of [`Basis::Answer`], with which records begin.
 const FIRST_BASIS: &str = "0";
+
+/// All that a later revision may change; until when it is kept is changed by `retention` alone. A usual row's unbound columns
+/// arrive here as their defaults, except for what is named first.
+macro_rules! move_on {
+    ($first:literal) => {
+        concat!(
+            "ON CONFLICT (tenant, id) DO UPDATE SET ",
+            $first,
+            "fence = excluded.fence, loose = excluded.loose, \
+             revision = -excluded.revision, attempts = excluded.attempts, spent = excluded.spent, \
+             status = excluded.status, basis = excluded.basis, outcome = excluded.outcome, \
+             compensation = excluded.compensation, external_ref = excluded.external_ref, \
+             escalation = excluded.escalation, in_doubt = excluded.in_doubt, not_before = excluded.not_before, \
+             updated_at = excluded.updated_at \
+             WHERE record.revision = -excluded.revision - 1 AND record.key = excluded.key"
+        )
+    };
+}
 
 /// Moves a record on by exactly one revision, by way of a row that is never meant to be inserted: that is the one form
 /// of an update whose plan cannot go wrong, for the conflict is found by the key. Its revision comes with the sign
@@ -131,13 +148,13 @@ pub(super) static MOVE: Insert = Insert {
         ("updated_at", Kind::Number),
         ("spent", Kind::Number),
         ("compensation", Kind::Text),
-        ("scope", Kind::Text),
         ("escalation", Kind::Number),
         ("not_before", Kind::Number),
         ("in_doubt", Kind::Flag),
+        ("declaration", Kind::Number),
     ],
     constants: NEVER_STORED,
-    tail: MOVE_ON,
+    tail: move_on!("declaration = excluded.declaration, "),
     holds: Some("revision > 0"),
 };
 
@@ -159,29 +176,21 @@ pub(super) static MOVE_USUAL: Insert = Insert {
         ("external_ref", Kind::Text),
         ("updated_at", Kind::Number),
     ],
-    constants: NEVER_STORED,
-    tail: MOVE_ON,
+    constants: &[
+        ("operation", "''"),
+        ("class", "0"),
+        ("request", "''"),
+        ("request_hash", "''"),
+        ("declaration", "0"),
+        ("created_at", "0"),
+    ],
+    tail: move_on!(""),
     holds: Some("revision > 0"),
 };
 
 /// What an update cannot change, and the way over an insert asks for.
-const NEVER_STORED: &[(&str, &str)] = &[
-    ("operation", "''"),
-    ("class", "0"),
-    ("request", "''"),
-    ("request_hash", "''"),
-    ("input_version", "0"),
-    ("created_at", "0"),
-];
-
-/// All that a later revision may change; until when it is kept is changed by `retention` alone. A usual row's unbound columns arrive here as their defaults.
-const MOVE_ON: &str = "ON CONFLICT (tenant, id) DO UPDATE SET fence = excluded.fence, loose = excluded.loose, \
-    revision = -excluded.revision, attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, \
-    basis = excluded.basis, outcome = excluded.outcome, compensation = excluded.compensation, \
-    external_ref = excluded.external_ref, scope = excluded.scope, escalation = excluded.escalation, \
-    in_doubt = excluded.in_doubt, not_before = excluded.not_before, \
-    updated_at = excluded.updated_at \
-    WHERE record.revision = -excluded.revision - 1 AND record.key = excluded.key";
+const NEVER_STORED: &[(&str, &str)] =
+    &[("operation", "''"), ("class", "0"), ("request", "''"), ("request_hash", "''"), ("created_at", "0")];
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let mut rows: Vec<_> = changes.iter().filter_map(|change| change.record.as_deref()).collect();
@@ -203,12 +212,18 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
         bind_unusual(record, row);
         row.some_number(record.kept_until.map(|at| at.0));
     });
-    let (usual, others): (Vec<_>, Vec<_>) = old.into_iter().partition(|record| columns::is_usual(record));
+    let (usual, others): (Vec<_>, Vec<_>) = old.into_iter().partition(|record| is_usual_move(record));
     batch.insert(&MOVE_USUAL, &usual, |record, row| bind_move(record, row));
     batch.insert(&MOVE, &others, |record, row| {
         bind_move(record, row);
         bind_unusual(record, row);
+        row.number(record.declaration.0);
     });
+}
+
+/// Another attempt may go out under another declaration than the one before it.
+fn is_usual_move(record: &Record) -> bool {
+    columns::is_usual(record) && !(record.state == State::Started && record.attempts > 1)
 }
 
 fn is_usual_start(record: &Record) -> bool {
@@ -228,7 +243,7 @@ fn bind_request(record: &Record, row: &mut Row<'_>) {
         .number(record.class.code())
         .text(&record.request.column())
         .bytes(&record.request_hash.column())
-        .number(i64::from(record.input_version))
+        .number(record.declaration.0)
         .some_number(record.owner.run.map(|run| run.0))
         .some_text(record.owner.step.as_deref());
 }
@@ -266,7 +281,6 @@ fn bind_unusual(record: &Record, row: &mut Row<'_>) {
     let (_, _, compensation) = columns::of_record(&record.state);
     row.number(i64::from(record.spent))
         .some_text(compensation.as_deref())
-        .some_text(record.scope.as_deref())
         .some_number(record.escalation.map(|id| id.0))
         .some_number(record.not_before.map(|at| at.0))
         .flag(record.in_doubt);
@@ -282,7 +296,7 @@ pub(super) fn read(row: &PgRow) -> Result<Record, StoreError> {
         class: c.parse(EffectClass::from_code)?,
         request: c.parse_text(Stored::from_column)?,
         request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
-        input_version: c.count()?,
+        declaration: DeclarationId(c.take()?),
         owner: Owner {
             run: c.take::<Option<i64>>()?.map(RunId),
             turn: c.count()?,
@@ -297,7 +311,6 @@ pub(super) fn read(row: &PgRow) -> Result<Record, StoreError> {
         basis: Basis::Answer,
         in_doubt: false,
         external_ref: None,
-        scope: None,
         escalation: None,
         not_before: None,
         kept_until: None,
@@ -310,7 +323,6 @@ pub(super) fn read(row: &PgRow) -> Result<Record, StoreError> {
     record.state = columns::record_state(status, outcome, compensation)
         .ok_or_else(|| c.damaged(format!("status {status} does not fit its outcome")))?;
     record.external_ref = c.some_text()?;
-    record.scope = c.some_text()?;
     record.escalation = c.take::<Option<i64>>()?.map(EscalationId);
     record.not_before = c.take::<Option<i64>>()?.map(Timestamp);
     record.kept_until = c.take::<Option<i64>>()?.map(Timestamp);
@@ -324,9 +336,9 @@ pub(super) fn read(row: &PgRow) -> Result<Record, StoreError> {
 macro_rules! select {
     ($tail:literal) => {
         concat!(
-            "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, turn, step, \
+            "SELECT id, tenant, key, operation, class, request, request_hash, declaration, run, turn, step, \
              call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
-             scope, escalation, not_before, kept_until, created_at, updated_at, in_doubt FROM record ",
+             escalation, not_before, kept_until, created_at, updated_at, in_doubt FROM record ",
             $tail
         )
     };

@@ -6,7 +6,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use super::statement::{Batch, Insert, Row};
 use super::{Columns, StoreError, failure, next_sound, sound};
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{Change, EscalationKind, Evidence, Use, columns};
@@ -15,22 +15,22 @@ use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 /// revision on the way in, a stale change one on the way over the old row; both abort (see `statement`).
 /// The whole row is bound each time, so that no change can leave half a record behind.
 static UPSERT: Insert = Insert {
-    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
+    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, declaration, run, \
            step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
-           kept_until, turn, call_id, spent, compensation, scope, escalation, not_before, in_doubt) \
+           kept_until, turn, call_id, spent, compensation, escalation, not_before, in_doubt) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
            column11, \
            (SELECT column12 FROM worker WHERE worker.fence = column20 AND worker.ended_at IS NULL), column12, \
            column13, column14, column15, column16, column17, column18, column19, \
-           column21, column22, column23, column24, column25, column26, column27, column28, column29",
-    columns: 29,
+           column21, column22, column23, column24, column25, column26, column27, column28",
+    columns: 28,
     tail: MOVE_ON,
 };
 
 /// The same for a record with nothing unusual about it, as nearly all are: the columns that it leaves at their
-/// defaults are not bound. Of the 29, each costs a fiftieth of writing the row.
+/// defaults are not bound. Of the 28, each costs a fiftieth of writing the row.
 static UPSERT_USUAL: Insert = Insert {
-    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
+    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, declaration, run, \
            step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
            kept_until, spent, in_doubt) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
@@ -43,7 +43,7 @@ static UPSERT_USUAL: Insert = Insert {
 
 /// The same for the start of one in a turn of its run's loop. What follows needs no turn, for that never changes.
 static INSERT_IN_TURN: Insert = Insert {
-    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, \
+    head: "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, declaration, run, \
            step, fence, revision, born, attempts, status, basis, outcome, external_ref, created_at, updated_at, \
            kept_until, turn, spent, in_doubt) \
            SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, \
@@ -60,7 +60,7 @@ const MOVE_ON: &str = "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
     AND record.tenant = excluded.tenant THEN excluded.revision END, \
     attempts = excluded.attempts, spent = excluded.spent, status = excluded.status, basis = excluded.basis, \
     outcome = excluded.outcome, compensation = excluded.compensation, external_ref = excluded.external_ref, \
-    scope = excluded.scope, escalation = excluded.escalation, in_doubt = excluded.in_doubt, not_before = excluded.not_before, \
+    declaration = excluded.declaration, escalation = excluded.escalation, in_doubt = excluded.in_doubt, not_before = excluded.not_before, \
     updated_at = excluded.updated_at";
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
@@ -80,7 +80,6 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
             .value(record.owner.call_id.clone())
             .value(i64::from(record.spent))
             .value(compensation)
-            .value(record.scope.clone())
             .value(record.escalation.map(|id| id.0))
             .value(record.not_before.map(|at| at.0))
             .value(i64::from(record.in_doubt));
@@ -101,7 +100,7 @@ fn bind_usual((record, writer): &(&Record, Option<Fence>), row: &mut Row<'_>) {
         .value(record.class.code())
         .value(record.request.column())
         .value(record.request_hash.column())
-        .value(i64::from(record.input_version))
+        .value(record.declaration.0)
         .value(record.owner.run.map(|run| run.0))
         .value(record.owner.step.clone())
         .value(record.fence.0)
@@ -127,7 +126,7 @@ pub(super) fn read(row: &SqliteRow) -> Result<Record, StoreError> {
         class: c.parse(EffectClass::from_code)?,
         request: c.parse(Stored::from_column)?,
         request_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
-        input_version: c.take()?,
+        declaration: DeclarationId(c.take()?),
         owner: Owner {
             run: c.take::<Option<i64>>()?.map(RunId),
             turn: c.take()?,
@@ -142,7 +141,6 @@ pub(super) fn read(row: &SqliteRow) -> Result<Record, StoreError> {
         basis: Basis::Answer,
         in_doubt: false,
         external_ref: None,
-        scope: None,
         escalation: None,
         not_before: None,
         kept_until: None,
@@ -155,7 +153,6 @@ pub(super) fn read(row: &SqliteRow) -> Result<Record, StoreError> {
     record.state = columns::record_state(status, outcome, compensation)
         .ok_or_else(|| c.damaged(format!("status {status} does not fit its outcome")))?;
     record.external_ref = c.take()?;
-    record.scope = c.take()?;
     record.escalation = c.take::<Option<i64>>()?.map(EscalationId);
     record.not_before = c.take::<Option<i64>>()?.map(Timestamp);
     record.kept_until = c.take::<Option<i64>>()?.map(Timestamp);
@@ -169,9 +166,9 @@ pub(super) fn read(row: &SqliteRow) -> Result<Record, StoreError> {
 macro_rules! select {
     ($tail:literal) => {
         concat!(
-            "SELECT id, tenant, key, operation, class, request, request_hash, input_version, run, turn, step, \
+            "SELECT id, tenant, key, operation, class, request, request_hash, declaration, run, turn, step, \
              call_id, fence, revision, attempts, spent, status, basis, outcome, compensation, external_ref, \
-             scope, escalation, not_before, kept_until, created_at, updated_at, in_doubt FROM record ",
+             escalation, not_before, kept_until, created_at, updated_at, in_doubt FROM record ",
             $tail
         )
     };

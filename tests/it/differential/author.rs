@@ -12,7 +12,7 @@ use counterfoil::store::{
     InQueue, Lane, Memory, MemorySource, MemoryWrite, Model, Queue, Resolution, Retired, Run, RunState,
     Signal, Step, StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
 };
-use counterfoil::{EscalationId, Fence, Payload, Tenant, Timestamp};
+use counterfoil::{DeclarationId, EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
 
 /// What a change does.
@@ -249,7 +249,8 @@ impl Author {
             (record.id, record.tenant) = (taken.id, taken.tenant);
         }
         record.kept_until = self.instant();
-        record.scope = Some(self.text());
+        record.owner.call_id = Some(self.text());
+        record.declaration = DeclarationId(i64::from(self.one_in(2)));
         if self.one_in(10) {
             record.state = self.outcome();
         }
@@ -260,7 +261,6 @@ impl Author {
         let before = self.record(worker);
         let mut record = worker.record_on(&before, self.outcome());
         record.external_ref = Some(self.text());
-        record.scope = Some(self.text());
         record.escalation = match self.below(4) {
             0 if self.questions.is_empty() => Some(EscalationId(3)), // of no question
             0 => Some(self.known_question().id),

@@ -287,7 +287,7 @@ async fn fill(connection: &mut PgConnection) {
              i % 5000 = 0, CASE WHEN i % 7 = 0 THEN i / 7 END, i FROM generate_series(1, {runs}) i"
         ),
         format!(
-            "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, input_version, run, step, \
+            "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, declaration, run, step, \
              fence, loose, revision, attempts, status, basis, outcome, created_at, updated_at, kept_until) \
              SELECT i, {tenant}, 'pay:' || i, 'pay', 1, '{{}}', {hash}, 1, CASE WHEN i % 20 > 0 THEN 1 + (i / 10) END, 'pay/1', \
              1 + i % 300, CASE WHEN i % 2000 = 0 THEN 1 + i % 300 END, 1, 1, CASE WHEN i % 2000 = 0 THEN 1 ELSE 2 END, 0, \

@@ -1,0 +1,223 @@
+//! The declarations under which calls went out. Each is a row that is written once, when it is new; records name them by
+//! number. All that are known are kept here: they are as many as the tools, times the builds that changed one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::core::{Core, failed};
+use super::operation::Operation;
+use super::outcome::ExecError;
+use crate::id::{DeclarationId, Name, Tenant};
+use crate::ledger::{Contract, Declaration, EffectClass, OperationKey, Record};
+use crate::store::{DECLARATION_KIND, Document, Refusal, Store as _, StoreError, Verdict};
+use crate::tool::ToolSpec;
+
+/// Rows that are read at a time.
+const PAGE: u32 = 100;
+
+/// What this worker has read or written.
+#[derive(Debug, Default)]
+pub(super) struct Declarations(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// In the order of their numbers, from 1 on: none is ever left out or taken off.
+    all: Vec<Arc<Declaration>>,
+    /// What each tool declares now.
+    now: HashMap<Name, (DeclarationId, Arc<Declaration>)>,
+}
+
+impl Known {
+    fn at(&self, id: DeclarationId) -> Option<Arc<Declaration>> {
+        let place = usize::try_from(id.0).ok()?.checked_sub(1)?;
+        self.all.get(place).cloned()
+    }
+
+    fn number(&self, declaration: &Declaration) -> Option<DeclarationId> {
+        let place = self.all.iter().position(|known| **known == *declaration)?;
+        Some(id(place + 1))
+    }
+}
+
+fn id(number: usize) -> DeclarationId {
+    DeclarationId(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// By what a call is settled: its declaration, and what follows from that together with what its tool declares now.
+#[derive(Clone, Debug)]
+pub(super) struct Bound {
+    pub(super) id: DeclarationId,
+    pub(super) declaration: Arc<Declaration>,
+    /// Absent if the tool declares now what it declared then, as nearly always.
+    other: Option<Box<(EffectClass, Contract)>>,
+}
+
+impl Bound {
+    fn of(id: DeclarationId, declaration: Arc<Declaration>, spec: &ToolSpec, namespace: &str) -> Self {
+        let same = declaration.is_still(spec.effect, &spec.contract, spec.input_version, namespace);
+        let other = (!same).then(|| {
+            let effect = declaration.binding_effect(spec.effect);
+            Box::new((effect, declaration.binding(&spec.contract)))
+        });
+        Self { id, declaration, other }
+    }
+
+    pub(super) fn effect(&self, op: &Operation) -> EffectClass {
+        self.other.as_ref().map_or(op.tool.spec().effect, |other| other.0)
+    }
+
+    /// What the tool promises otherwise than when the call went out, in words.
+    pub(super) fn changes(&self, core: &Core, op: &Operation) -> Option<String> {
+        self.other.as_ref()?;
+        self.declaration.changes(&declaration(op.tool.spec(), &core.namespace))
+    }
+
+    pub(super) fn contract<'a>(&'a self, op: &'a Operation) -> &'a Contract {
+        self.other.as_ref().map_or(&op.tool.spec().contract, |other| &other.1)
+    }
+}
+
+impl Core {
+    /// What the operation's tool declares now.
+    ///
+    /// # Crash
+    /// After a declaration is written: no record names it yet, and the next process finds it.
+    pub(super) async fn declare(&self, op: &Operation) -> Result<Bound, ExecError> {
+        let spec = op.tool.spec();
+        if let Some((id, declaration)) = self.known().now.get(&spec.name)
+            && declaration.is_still(spec.effect, &spec.contract, spec.input_version, &self.namespace)
+        {
+            return Ok(Bound { id: *id, declaration: declaration.clone(), other: None });
+        }
+        // Boxed because it is rare: every call would have to carry the room for it.
+        Box::pin(self.declare_anew(&op.key, spec)).await
+    }
+
+    async fn declare_anew(&self, key: &OperationKey, spec: &ToolSpec) -> Result<Bound, ExecError> {
+        let mut declared = self.write_down(&[spec]).await.map_err(|source| failed(key, source))?;
+        // Cannot be: there is one for each.
+        let (id, declaration) = declared.pop().ok_or_else(|| failed(key, StoreError::Closed))?;
+        Ok(Bound { id, declaration, other: None })
+    }
+
+    /// What all registered tools declare, when the process begins: their first calls need not wait for it.
+    pub(super) async fn declare_all(&self) -> Result<(), StoreError> {
+        self.write_down(&self.registry.specs()).await.map(drop)
+    }
+
+    /// Writes those declarations that are new. The numbers of all, in their order.
+    async fn write_down(
+        &self,
+        specs: &[&ToolSpec],
+    ) -> Result<Vec<(DeclarationId, Arc<Declaration>)>, StoreError> {
+        let declarations: Vec<_> = specs.iter().map(|spec| declaration(spec, &self.namespace)).collect();
+        loop {
+            self.read_declarations().await?;
+            let (numbers, last) = {
+                let known = self.known();
+                let numbers: Vec<_> = declarations.iter().map(|one| known.number(one)).collect();
+                (numbers, known.all.len())
+            };
+            let new: Vec<_> = declarations
+                .iter()
+                .zip(&numbers)
+                .filter(|(_, number)| number.is_none())
+                .map(|(one, _)| one)
+                .collect();
+            if !new.is_empty() {
+                self.write_declarations(last, &new).await?;
+                continue; // they are read back: another worker may have been first
+            }
+            let mut known = self.known();
+            let declared: Vec<_> =
+                numbers.into_iter().flatten().filter_map(|id| Some((id, known.at(id)?))).collect();
+            let names = specs.iter().map(|spec| spec.name.clone());
+            known.now.extend(names.zip(declared.iter().cloned()));
+            return Ok(declared);
+        }
+    }
+
+    /// By what the record's call is settled.
+    pub(super) async fn bound(&self, op: &Operation, record: &Record) -> Result<Bound, ExecError> {
+        let declaration = self.declaration(record).await.map_err(|source| failed(&record.key, source))?;
+        Ok(Bound::of(record.declaration, declaration, op.tool.spec(), &self.namespace))
+    }
+
+    /// The declaration under which the record's call went out.
+    pub(super) async fn declaration(&self, record: &Record) -> Result<Arc<Declaration>, StoreError> {
+        if let Some(declaration) = self.known().at(record.declaration) {
+            return Ok(declaration);
+        }
+        // Another worker, or an earlier process, has written it.
+        Box::pin(self.read_declarations()).await?;
+        self.known().at(record.declaration).ok_or_else(|| StoreError::Corrupt {
+            row: format!("record {}", record.id),
+            detail: format!("the declaration {} that it names is missing", record.declaration),
+        })
+    }
+
+    /// Reads those that this worker does not know.
+    async fn read_declarations(&self) -> Result<(), StoreError> {
+        loop {
+            let after = row_id(id(self.known().all.len()));
+            let rows = self.group.document_list(&Tenant::ledger(), DECLARATION_KIND, &after, PAGE).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            for row in rows {
+                let corrupt = |detail: String| StoreError::Corrupt {
+                    row: format!("document {DECLARATION_KIND} {}", row.id),
+                    detail,
+                };
+                let declaration =
+                    serde_json::from_str(&row.body).map_err(|error| corrupt(error.to_string()))?;
+                let mut known = self.known();
+                let next = row_id(id(known.all.len() + 1));
+                match row.id.cmp(&next) {
+                    std::cmp::Ordering::Less => {} // another task has read it meanwhile
+                    std::cmp::Ordering::Equal => known.all.push(Arc::new(declaration)),
+                    std::cmp::Ordering::Greater => {
+                        return Err(corrupt(format!("the declaration before it, {next}, is missing")));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes new ones under the next numbers: all of them, or none if another worker was first.
+    async fn write_declarations(&self, last: usize, new: &[&Declaration]) -> Result<(), StoreError> {
+        let invalid = |error: &dyn std::fmt::Display| StoreError::Io { detail: error.to_string() };
+        let now = self.now();
+        let mut change = self.change(None);
+        for (place, declaration) in new.iter().enumerate() {
+            change.documents.push(Document {
+                tenant: Tenant::ledger(),
+                kind: Name::new(DECLARATION_KIND).map_err(|error| invalid(&error))?,
+                id: row_id(id(last + place + 1)),
+                revision: 1,
+                open: false,
+                body: serde_json::to_string(declaration).map_err(|error| invalid(&error))?,
+                created_at: now,
+                updated_at: now,
+            });
+        }
+        match self.group.commit_one(change).await? {
+            Verdict::Admitted | Verdict::Refused(Refusal::Exists) => Ok(()),
+            Verdict::Refused(refusal) => Err(StoreError::Io { detail: refusal.to_string() }),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.declarations.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a tool declares now.
+fn declaration(spec: &ToolSpec, namespace: &str) -> Declaration {
+    Declaration::of(spec.name.as_str(), spec.effect, &spec.contract, spec.input_version, namespace)
+}
+
+/// Rows are listed in the order of their ids.
+fn row_id(id: DeclarationId) -> String {
+    format!("{:010}", id.0)
+}

@@ -1,0 +1,175 @@
+//! What a tool declared when its call went out. A record names it by number, so that a later build of the tool settles the
+//! call by what was promised then, and not by what it declares itself.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::contract::{Contract, ContractClass, LookupOffer};
+use super::effect::EffectClass;
+use super::key::OperationKey;
+use crate::id::Tenant;
+
+/// A tool's declaration, with the rules by which this build derives what goes out.
+///
+/// Each one is written once, when it is new. It says what may be *sent* of a call of unknown outcome: under which wire key,
+/// for how long the provider honours that key, and whether a repeat is harmless. A lookup that only the present build has
+/// may be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declaration {
+    /// The tool's name.
+    pub tool: String,
+    /// What the call does to the world.
+    pub effect: EffectClass,
+    /// What the provider offers.
+    pub class: ContractClass,
+    /// What the provider's lookup is worth.
+    pub lookup: LookupOffer,
+    /// For how long the provider remembers a key; `None` if for ever.
+    pub key_window: Option<Duration>,
+    /// How long a request may still be on its way after its sender has ceased to send.
+    pub settle: Duration,
+    /// What the key is scoped to at the provider.
+    pub scope: Option<String>,
+    /// A call of unknown outcome may be repeated although nothing can be asked.
+    pub repeat_blindly: bool,
+    /// The deployment, as the wire key holds it.
+    pub namespace: String,
+    /// The longest wire key, in characters.
+    pub key_max_len: usize,
+    /// The rule by which wire keys are made: see [`OperationKey::WIRE_RULE`].
+    pub wire_rule: u32,
+    /// The version of the tool's input type.
+    pub input_version: u32,
+}
+
+impl Declaration {
+    /// What a tool declares now.
+    pub fn of(
+        tool: &str,
+        effect: EffectClass,
+        contract: &Contract,
+        input_version: u32,
+        namespace: &str,
+    ) -> Self {
+        Self {
+            tool: tool.to_owned(),
+            effect,
+            class: contract.class,
+            lookup: contract.lookup,
+            key_window: contract.key_window,
+            settle: contract.settle_time(),
+            scope: contract.scope.clone(),
+            repeat_blindly: contract.repeat_blindly,
+            namespace: namespace.to_owned(),
+            key_max_len: contract.key_max_len,
+            wire_rule: OperationKey::WIRE_RULE,
+            input_version,
+        }
+    }
+
+    /// The same without copying anything: whether a tool declares now what it declared then. Asked for each call.
+    pub(crate) fn is_still(
+        &self,
+        effect: EffectClass,
+        contract: &Contract,
+        input_version: u32,
+        namespace: &str,
+    ) -> bool {
+        self.effect == effect
+            && self.class == contract.class
+            && self.lookup == contract.lookup
+            && self.key_window == contract.key_window
+            && self.settle == contract.settle_time()
+            && self.scope == contract.scope
+            && self.repeat_blindly == contract.repeat_blindly
+            && self.namespace == namespace
+            && self.key_max_len == contract.key_max_len
+            && self.wire_rule == OperationKey::WIRE_RULE
+            && self.input_version == input_version
+    }
+
+    /// The key as it went downstream.
+    pub fn wire_key(&self, key: &OperationKey, tenant: &Tenant) -> String {
+        key.wire_within(&self.namespace, tenant, self.key_max_len)
+    }
+
+    /// The contract by which a call that went out under this declaration is settled, while its tool declares `now`. The
+    /// weaker promise of the two counts. A lookup that only the present tool has may be asked, but a miss proves nothing: what
+    /// went out may lack what that lookup goes by.
+    pub fn binding(&self, now: &Contract) -> Contract {
+        let class = if collisions(now.class) < collisions(self.class) { now.class } else { self.class };
+        let key_window = match (self.key_window, now.key_window) {
+            (Some(then), Some(now)) => Some(then.min(now)),
+            (then, now) => then.or(now),
+        };
+        let lookup = match (self.lookup, now.lookup) {
+            (_, LookupOffer::None) => LookupOffer::None,
+            (LookupOffer::Strong, LookupOffer::Strong) => LookupOffer::Strong,
+            _ => LookupOffer::Eventual,
+        };
+        Contract {
+            class,
+            lookup,
+            key_window,
+            settle: Some(self.settle.max(now.settle_time())),
+            repeat_blindly: self.repeat_blindly && now.repeat_blindly,
+            key_max_len: self.key_max_len,
+            ..now.clone()
+        }
+    }
+
+    /// The effect class by which it is settled: what left a mark then is not repeated because the tool says now that it leaves
+    /// none.
+    pub const fn binding_effect(&self, now: EffectClass) -> EffectClass {
+        if self.effect.leaves_mark() { self.effect } else { now }
+    }
+
+    /// What a tool that declares `now` promises otherwise about a call that went out under this declaration, in words. Nothing
+    /// if it makes no difference to that call.
+    pub fn changes(&self, now: &Self) -> Option<String> {
+        let mut changes = Vec::new();
+        let mut note = |what: &str, then: &dyn std::fmt::Debug, now: &dyn std::fmt::Debug| {
+            changes.push(format!("{what} was {then:?} and is {now:?}"));
+        };
+        if self.effect != now.effect {
+            note("the effect class", &self.effect.name(), &now.effect.name());
+        }
+        if self.class != now.class {
+            note("the contract", &self.class.name(), &now.class.name());
+        }
+        if self.lookup != now.lookup {
+            note("the lookup", &self.lookup, &now.lookup);
+        }
+        if self.key_window != now.key_window {
+            note("the time for which keys are remembered", &self.key_window, &now.key_window);
+        }
+        if self.settle != now.settle {
+            note("the settle time", &self.settle, &now.settle);
+        }
+        if self.scope != now.scope {
+            note("the scope", &self.scope, &now.scope);
+        }
+        if self.repeat_blindly != now.repeat_blindly {
+            note("blind repetition", &self.repeat_blindly, &now.repeat_blindly);
+        }
+        if self.namespace != now.namespace {
+            note("the namespace", &self.namespace, &now.namespace);
+        }
+        if self.key_max_len != now.key_max_len {
+            note("the longest key", &self.key_max_len, &now.key_max_len);
+        }
+        (!changes.is_empty()).then(|| changes.join(", "))
+    }
+}
+
+/// How much stands against a second effect when a call is sent again: the more, the higher.
+const fn collisions(class: ContractClass) -> u8 {
+    match class {
+        // No tool's call is a change in the ledger's own database, whatever it declares.
+        ContractClass::Blind | ContractClass::Transactional => 0,
+        ContractClass::Lookup => 1,
+        ContractClass::RejectsKey | ContractClass::NaturalKey => 2,
+        ContractClass::ReplaysKey => 3,
+    }
+}

@@ -56,6 +56,7 @@ pub fn simulation() -> Simulation {
     Simulation::of(welcome, "ann".to_owned())
         .engine(|engine, world| engine.tool(Order(world.service("desk", Offer::Lookup))))
         .check("each thing once", each_thing_once)
+        .restores()
         .random(100)
 }
 

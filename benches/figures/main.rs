@@ -56,6 +56,7 @@ type Row = (&'static str, fn(&Options) -> Result<Vec<Finding>, String>);
 const ROWS: &[Row] = &[
     ("guarded", speed::guarded),
     ("guarded-two-tx", speed::guarded_two_transactions),
+    ("guarded-payment", speed::payments),
     ("syncs", process::syncs),
     ("plain", speed::plain),
     ("async", speed::asynchronous),
@@ -84,6 +85,8 @@ const ROWS: &[Row] = &[
     ("simulator-case-notice", simulator::case_notice),
     #[cfg(feature = "postgres")]
     ("postgres-guarded", postgres::guarded),
+    #[cfg(feature = "postgres")]
+    ("postgres-payment", postgres::payments),
     #[cfg(feature = "postgres")]
     ("postgres-commits", postgres::commits),
     #[cfg(feature = "postgres")]

@@ -34,6 +34,20 @@ pub(crate) fn guarded(options: &Options) -> Findings {
     )
 }
 
+pub(crate) fn payments(options: &Options) -> Findings {
+    on_each_runtime(
+        options,
+        DATABASE,
+        Work::Payments(1000),
+        Work::RawInserts(1000),
+        |runtime, subject, raw| {
+            let measure =
+                format!("PostgreSQL: sequential payments of class Lookup ÷ raw one-row inserts, {runtime}");
+            Finding::ratio("postgres-payment", measure, per_second(subject), per_second(raw))
+        },
+    )
+}
+
 pub(crate) fn runs_64(options: &Options) -> Findings {
     on_each_runtime(options, DATABASE, RUNS_64, RAW_GROUP, |runtime, subject, raw| {
         let measure = format!("PostgreSQL: 64 runs, guarded calls ÷ rows of raw group commit, {runtime}");

@@ -30,6 +30,7 @@ pub(crate) enum Work {
         rows: u32,
     },
     Guarded(u32),
+    Payments(u32),
     Plain(u32),
     Asynchronous(u32),
     GuardedRuns {
@@ -75,6 +76,14 @@ pub(crate) fn guarded_two_transactions(options: &Options) -> Findings {
             Finding::ratio("guarded-two-tx", measure, per_second(subject), per_second(raw)).at_least(1.3, 1.6)
         },
     )
+}
+
+/// What is looked at after a single send: a row of the look beside each record.
+pub(crate) fn payments(options: &Options) -> Findings {
+    on_each_runtime(options, SQLITE, Work::Payments(200), Work::RawInserts(200), |runtime, subject, raw| {
+        let measure = format!("sequential payments of class Lookup ÷ raw one-row inserts, {runtime}");
+        Finding::ratio("guarded-payment", measure, per_second(subject), per_second(raw))
+    })
 }
 
 pub(crate) fn plain(options: &Options) -> Findings {
@@ -267,6 +276,7 @@ fn drive(runtime: &Runtime, engine: Engine, work: Work) -> u32 {
         let tenant = engine.tenant(TENANT).expect("a tenant");
         let (bytes, n) = match work {
             Work::Guarded(n) => (tenant.run(subject::guarded, n).await, n),
+            Work::Payments(n) => (tenant.run(subject::payments, n).await, n),
             Work::Plain(n) => (tenant.run(subject::plain, n).await, n),
             Work::Asynchronous(n) => (tenant.run(subject::asynchronous, n).await, n),
             Work::GuardedRuns { runs, calls } => {

@@ -1,6 +1,7 @@
 //! What is measured: an engine with a trivial tool, and workflows around it.
 //!
 //! *Guarded call*: `ctx.call` of an in-process tool of class `Lookup`, 100 bytes there and 100 back.
+//! *Payment*: the same of effect class `Payment`, which is looked up once after each send.
 //! *Plain step*: `ctx.step` of a closure with the same result.
 
 use std::sync::{Mutex, PoisonError};
@@ -43,6 +44,34 @@ impl Reconcile for Touch {
     async fn reconcile(&self, _: &Call, _: &String) -> Result<Finding<String>, ToolError> {
         Ok(Finding::NotFound)
     }
+}
+
+struct Pay;
+
+impl Tool for Pay {
+    const NAME: &'static str = "pay";
+    type Effect = effect::Payment;
+    type Contract = contract::Lookup;
+    type Input = String;
+    type Output = String;
+
+    async fn call(&self, _: &Call, input: &String) -> Result<Done<String>, ToolError> {
+        Ok(Done::new(input.clone()))
+    }
+}
+
+impl Reconcile for Pay {
+    async fn reconcile(&self, _: &Call, input: &String) -> Result<Finding<String>, ToolError> {
+        Ok(Finding::Committed { output: input.clone(), external_ref: None })
+    }
+}
+
+pub(crate) async fn payments(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    let mut bytes = 0;
+    for _ in 0..n {
+        bytes += ctx.call::<Pay>(text()).await?.len();
+    }
+    Ok(bytes)
 }
 
 pub(crate) async fn guarded(ctx: Ctx, n: u32) -> Result<usize, Failure> {
@@ -146,7 +175,9 @@ async fn stay() -> Result<usize, Failure> {
 pub(crate) fn builder(place: &Place) -> EngineBuilder {
     on(place)
         .tool(Touch)
+        .tool(Pay)
         .workflow("guarded", 1, guarded)
+        .workflow("payments", 1, payments)
         .workflow("plain", 1, plain)
         .workflow("asynchronous", 1, asynchronous)
         .workflow("guarded_and_stay", 1, guarded_and_stay)

@@ -247,7 +247,14 @@ impl ExecutorBuilder {
     /// It is durable: say it at one start. Said again with the same `as_of`, it changes nothing; without `as_of` it begins
     /// anew at each start.
     pub fn restored(mut self, as_of: Option<Timestamp>) -> Self {
-        self.restored = Some(Declared { as_of });
+        self.restored = Some(Declared::Restored { as_of });
+        self
+    }
+
+    /// The simulated disk is in doubt whether the ledger is older than the world.
+    #[cfg(feature = "sim")]
+    pub(crate) fn doubtful(mut self, why: &'static str) -> Self {
+        self.restored = Some(Declared::Doubtful(why));
         self
     }
 

@@ -94,7 +94,7 @@ pub(crate) struct Parts {
     pub(crate) lease: Duration,
     pub(crate) database: Option<Arc<Database>>,
     pub(crate) reviewers: SharedReviewers,
-    /// The builder said that the ledger was restored, and of what instant it is.
+    /// What was said of the ledger from outside.
     pub(crate) restored: Option<Declared>,
 }
 

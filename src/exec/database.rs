@@ -52,7 +52,7 @@ impl Database {
             Self::Sqlite(sqlite) => Ok((sqlite.doubt(), None)),
             #[cfg(feature = "postgres")]
             Self::Postgres(postgres) => {
-                let origin = postgres.origin().await?;
+                let origin = postgres.origin().await?.map(|origin| origin.or_as_it_was(before));
                 let doubt = origin.as_ref().zip(before).and_then(|(origin, before)| origin.doubt(before));
                 Ok((doubt, origin))
             }

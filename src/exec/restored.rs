@@ -63,10 +63,14 @@ impl Read {
     }
 }
 
-/// The builder says that the ledger was restored, and of what instant its rows are, if that is known.
+/// What is said from outside of the ledger that is opened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Declared {
-    pub(crate) as_of: Option<Timestamp>,
+pub(crate) enum Declared {
+    /// It was restored. Its rows are of this instant, if that is known.
+    Restored { as_of: Option<Timestamp> },
+    /// A simulated disk is in doubt about it, for this reason, as a database is that tells by itself.
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "only a simulated disk says it"))]
+    Doubtful(&'static str),
 }
 
 /// What this worker knows of it.
@@ -88,14 +92,19 @@ impl Core {
     /// Note and question are one transaction. A file is marked after that: a crash before it leaves it in doubt.
     pub(super) async fn recognise(&self, declared: Option<Declared>) -> Result<(), StoreError> {
         let read = self.read_note().await?;
-        let as_of = declared.and_then(|declared| declared.as_of);
+        let (restored, as_of, simulated) = match declared {
+            Some(Declared::Restored { as_of }) => (true, as_of, None),
+            Some(Declared::Doubtful(why)) => (false, None, Some(why)),
+            None => (false, None, None),
+        };
         let noted = read.note.restored.map(|noted| noted.as_of);
         // Said before with this instant, and perhaps lifted since.
-        let said = declared.is_some() && !(as_of.is_some() && noted == Some(as_of.map(|at| at.0)));
+        let said = restored && !(as_of.is_some() && noted == Some(as_of.map(|at| at.0)));
         let (doubt, origin) = match &self.database {
             Some(database) => database.continuity(read.note.origin.as_ref()).await?,
             None => (None, None),
         };
+        let doubt = doubt.or(simulated);
         let why = if said { Some("`restored` was said when it was opened") } else { doubt };
         let is_on = read.in_force().is_some() || why.is_some();
         let why = why.filter(|_| read.in_force().is_none());

@@ -153,6 +153,19 @@ impl Checker {
         seen.began.insert(life, self.clock.elapsed());
     }
 
+    /// The ledger was put back, and says no more than this. What was sent stays sent.
+    pub(super) fn restored(&self, ledger: &Model) {
+        let mut seen = self.seen();
+        seen.records = ledger.records().into_iter().map(|record| (record.id, record)).collect();
+        let place = |record: &Record| ((record.tenant.clone(), record.key.clone()), record.id);
+        seen.places = seen.records.values().map(place).collect();
+        seen.runs = ledger.runs().into_iter().map(|run| (run.id, run)).collect();
+        let failed = seen.runs.values().filter(|run| matches!(run.state, RunState::Failed { .. }));
+        seen.failed = failed.map(|run| run.id).collect();
+        seen.questions = ledger.escalations().into_iter().map(|question| question.id).collect();
+        seen.enrolled.clear();
+    }
+
     pub(super) fn take(&self) -> Vec<Violation> {
         std::mem::take(&mut self.seen().violations)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,9 +16,11 @@ use super::life::Process;
 use super::schedule::{Incident, Schedule};
 use super::timeline::Happened;
 use super::world::World;
-use crate::clock::Clock as _;
+use crate::clock::{Clock as _, Timestamp};
 use crate::flow::{Engine, EngineBuilder};
-use crate::store::{Asked, Change, Escalation, FIRST_LATE_QUESTION, Model, Store, StoreError, Verdict};
+use crate::store::{
+    Asked, Change, Escalation, FIRST_LATE_QUESTION, LEDGER_KIND, Model, Store, StoreError, Verdict,
+};
 
 /// How long a write takes to be durable.
 const SYNC: Duration = Duration::from_millis(1);
@@ -35,14 +37,29 @@ pub(super) struct Disk {
     commits: AtomicU32,
     /// The life that has the lock.
     locked_by: AtomicU32,
+    /// When each batch was written, and before them when there was nothing.
+    written_at: Mutex<Vec<Timestamp>>,
+    /// The ledger is an older state, put back.
+    put_back: Option<PutBack>,
     /// What is on its way, by its number and the life that writes it. Nobody can read it yet, and nobody knows what
     /// a crash makes of it.
     writing: Mutex<BTreeMap<u32, (u32, Vec<Change>)>>,
 }
 
+/// A ledger that is older than the world.
+struct PutBack {
+    /// The instant that it is of, if the engine is told. Otherwise the disk is in doubt, as a file is that was copied.
+    as_of: Option<Timestamp>,
+    /// The doubt is noted in the ledger: the disk has no more of it.
+    noted: AtomicBool,
+}
+
 impl Disk {
     pub(super) fn new(schedule: &Schedule, world: World, checker: Arc<Checker>) -> Self {
+        let began = world.clock().now();
         Self {
+            written_at: Mutex::new(vec![began]),
+            put_back: None,
             model: Model::new(),
             #[cfg(feature = "sqlite")]
             tables: Tables::default(),
@@ -51,6 +68,27 @@ impl Disk {
             checker,
             commits: AtomicU32::new(0),
             locked_by: AtomicU32::new(0),
+            writing: Mutex::default(),
+        }
+    }
+
+    /// The same disk with its ledger as it was after so many batches. The user's own tables stay as they are.
+    pub(super) fn put_back(&self, batches: u32, told: bool) -> Self {
+        let model = self.model.backup(batches as usize);
+        let mut written_at = locked(&self.written_at).clone();
+        written_at.truncate(model.batches() + 1);
+        let as_of = written_at.last().copied().filter(|_| told);
+        Self {
+            model,
+            #[cfg(feature = "sqlite")]
+            tables: self.tables.clone(),
+            schedule: self.schedule.clone(),
+            world: self.world.clone(),
+            checker: self.checker.clone(),
+            commits: AtomicU32::new(self.commits()),
+            locked_by: AtomicU32::new(0),
+            written_at: Mutex::new(written_at),
+            put_back: Some(PutBack { as_of, noted: AtomicBool::new(false) }),
             writing: Mutex::default(),
         }
     }
@@ -70,7 +108,7 @@ impl Disk {
     }
 
     fn writing(&self) -> MutexGuard<'_, BTreeMap<u32, (u32, Vec<Change>)>> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.writing)
     }
 
     /// A process is writing something.
@@ -90,6 +128,7 @@ impl Disk {
     async fn write(&self, life: u32, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
         let known: BTreeSet<_> = self.late_questions(changes).into_iter().map(|asked| asked.id).collect();
         let verdicts = self.model.commit(changes).await?;
+        locked(&self.written_at).push(self.world.clock().now());
         for (change, verdict) in changes.iter().zip(&verdicts) {
             match verdict {
                 Verdict::Admitted => self.note(change),
@@ -113,6 +152,11 @@ impl Disk {
     }
 
     fn note(&self, change: &Change) {
+        if let Some(put_back) = &self.put_back
+            && change.documents.iter().any(|document| document.kind.as_str() == LEDGER_KIND)
+        {
+            put_back.noted.store(true, Ordering::Relaxed);
+        }
         if let Some(record) = &change.record {
             let state = record.state.name();
             self.world.note(Happened::Recorded { operation: record.key.clone(), state });
@@ -147,6 +191,13 @@ impl Mounted {
     pub(super) fn engine(self) -> EngineBuilder {
         let mounted = Arc::new(self);
         let engine = Engine::store(mounted.clone());
+        let engine = match &mounted.disk.put_back {
+            Some(PutBack { as_of: Some(as_of), .. }) => engine.restored(Some(*as_of)),
+            Some(PutBack { noted, .. }) if !noted.load(Ordering::Relaxed) => {
+                engine.with(|executor| executor.doubtful("it is an older state of itself"))
+            }
+            _ => engine,
+        };
         #[cfg(feature = "sqlite")]
         let engine =
             engine.database(mounted.disk.tables.on(mounted.clone(), mounted.disk.world.clock().clone()));
@@ -193,4 +244,8 @@ impl Store for Mounted {
     }
 
     crate::delegate_reads!(self => self.disk.model; all);
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@ use super::machine::{Told, Trial};
 use super::timeline::Happened;
 use super::world::Effect;
 use crate::ledger::Record;
-use crate::store::{Escalation, Run, Use};
+use crate::store::{Escalation, EscalationKind, Run, Use};
 
 /// How a simulation ended: what a check looks at.
 pub struct End<'a> {
@@ -98,14 +98,17 @@ impl End<'_> {
         self.trial.disk.tables.read(&self.trial.disk.model, read)
     }
 
-    /// An effect happened once if the workflow succeeded, and never more than once unless a question says so.
+    /// An effect happened once if the workflow succeeded, and never more than once; unless a question says so.
     ///
     /// # Errors
     /// With what was counted.
     pub fn exactly_once_if_succeeded(&self, system: &str, reference: &str) -> Result<(), String> {
         let count = self.count(system, reference);
-        let enough = count > 0 || !self.succeeded();
-        if enough && (count < 2 || !self.questions().is_empty()) {
+        let is_missed = || self.asked().iter().any(|question| question.kind == EscalationKind::Missing);
+        let enough = count > 0 || !self.succeeded() || is_missed();
+        // That the ledger may be older says nothing about an effect.
+        let is_asked = self.questions().iter().any(|question| question.kind != EscalationKind::Restored);
+        if enough && (count < 2 || is_asked) {
             return Ok(());
         }
         Err(format!("{system}: {reference} happened {count} times"))

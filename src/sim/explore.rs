@@ -12,9 +12,12 @@ use super::report::{Failing, Report};
 use super::schedule::{Fault, Incident, Schedule, Stop};
 use super::simulation::Simulation;
 use super::timeline::{Event, draw};
+use super::world::Knowable;
 
 /// Seconds after which nothing that was begun is looked at any more.
 const LONG_AFTER: u32 = 100_000;
+/// What lands within so many seconds is tried by other faults.
+const SHORTLY: u32 = 100;
 
 impl Simulation {
     /// Tries everything: nothing going wrong, each incident alone, each crash at each point of the recovery from
@@ -30,7 +33,7 @@ impl Simulation {
         let clean = self.try_one(&Schedule::default(), &mut report);
         report.clean_run_ends(&self.end(&clean), &clean, self.fails);
         // All that goes wrong once before anything that goes wrong twice: the first failure is a small one.
-        let singles = if self.singles { singles(&clean) } else { Vec::new() };
+        let singles = if self.singles { singles(&clean, self.restores) } else { Vec::new() };
         let mut pairs = Vec::new();
         report.planned = 1 + count(&singles) + self.random;
         report.more_planned = self.pairs && !singles.is_empty();
@@ -48,7 +51,7 @@ impl Simulation {
         }
         report.more_planned = false;
         let chance = Seeded::new(self.seed);
-        let mixtures = (0..self.random).map(|_| random(&chance, &clean));
+        let mixtures = (0..self.random).map(|_| random(&chance, &clean, self.restores));
         for schedule in pairs.into_iter().chain(mixtures) {
             if !go_on(&report) {
                 return report;
@@ -142,7 +145,7 @@ fn crossings(trial: &Trial, life: u32) -> impl Iterator<Item = (u32, Crossing)> 
 }
 
 /// Each incident that can befall a run in which nothing else goes wrong.
-fn singles(clean: &Trial) -> Vec<Incident> {
+fn singles(clean: &Trial, restores: bool) -> Vec<Incident> {
     let stops = Stop::ALL.into_iter().flat_map(|stop| {
         // Where nothing is being written, a process that dies and a power failure are the same.
         let differs = move |crossed: &Crossing| stop != Stop::Kill || crossed.writing;
@@ -156,23 +159,38 @@ fn singles(clean: &Trial) -> Vec<Incident> {
     let long = calls.map(|(crossing, _)| Incident::Stop { stop, life: 1, crossing });
     let faults =
         (1..=clean.requests).flat_map(|request| Fault::ALL.map(|fault| Incident::Fault { request, fault }));
+    let known = clean.world.knowable();
+    let faults = faults.chain(known.iter().flat_map(|(request, known)| more_faults(*request, *known)));
+    let backups = (0..=clean.batches()).filter(|_| restores);
+    let backups = backups.flat_map(|batches| [false, true].map(|told| (batches, told)));
+    let backups = backups.map(|(batches, told)| Incident::Restored { life: 2, batches, told });
     let commits = 1..=clean.disk.commits();
     let fails = commits.clone().map(|commit| Incident::StoreFails { commit });
     let lost = commits.map(|commit| Incident::StoreAnswerLost { commit });
-    stops.chain(long).chain(faults).chain(fails).chain(lost).collect()
+    stops.chain(long).chain(faults).chain(fails).chain(lost).chain(backups).collect()
+}
+
+/// Those that only some contracts let anybody know of.
+fn more_faults(request: u32, known: Knowable) -> impl Iterator<Item = Incident> {
+    let landing = (known.landing > SHORTLY).then_some(Fault::Landing(known.landing));
+    let twice = known.twice.then_some(Fault::Twice);
+    let forgets = known.forgets.then_some(Fault::Forgets);
+    let faults = [landing, twice, forgets].into_iter().flatten();
+    faults.map(move |fault| Incident::Fault { request, fault })
 }
 
 /// Each death that can follow: in the recovery from a stop, or anywhere under a fault.
 fn followers(first: Incident, trial: &Trial) -> Vec<Incident> {
     let (life, stop) = match first {
         Incident::Stop { stop, .. } if stop.pause().is_some() => (2, Stop::Kill), // the paused one lives on
-        Incident::Stop { .. } => (2, Stop::Crash),
+        Incident::Stop { .. } | Incident::Restored { .. } => (2, Stop::Crash),
         _ => (1, Stop::Crash),
     };
     crossings(trial, life).map(|(crossing, _)| Incident::Stop { stop, life, crossing }).collect()
 }
 
-fn random(chance: &Seeded, clean: &Trial) -> Schedule {
+fn random(chance: &Seeded, clean: &Trial, restores: bool) -> Schedule {
+    let known = clean.world.knowable();
     let points = crossings(clean, 1).map(|(crossing, _)| crossing).max().unwrap_or(1);
     // A long pause is about a late send. Without a call it would only show that a process which stands still in a
     // consumer's transaction keeps the database locked.
@@ -187,8 +205,16 @@ fn random(chance: &Seeded, clean: &Trial) -> Schedule {
             Incident::Stop { stop, life: 1 + chance.below(4), crossing: 1 + chance.below(points) }
         }
         4 | 5 => {
-            let fault = chance.one_of(Fault::ALL);
-            Incident::Fault { request: 1 + chance.below(clean.requests + 2), fault }
+            let request = 1 + chance.below(clean.requests + 2);
+            let more = known.get(&request).into_iter().flat_map(|known| more_faults(request, *known));
+            let more: Vec<_> = more.collect();
+            let faults = Fault::ALL.into_iter().map(|fault| Incident::Fault { request, fault });
+            let faults: Vec<_> = faults.chain(more).collect();
+            faults[chance.below(count(&faults)) as usize]
+        }
+        _ if restores && chance.below(3) == 0 => {
+            let (life, told) = (2 + chance.below(2), chance.below(2) == 0);
+            Incident::Restored { life, batches: chance.below(clean.batches() + 1), told }
         }
         6 => match chance.below(2) {
             0 => Incident::StoreFails { commit: 1 + chance.below(clean.disk.commits() * 2) },

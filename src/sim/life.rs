@@ -236,6 +236,9 @@ impl Watch for Process {
     }
 
     fn touches(&self, touch: Touch, call: &Call, tool: &ToolSpec) {
+        if touch == Touch::Call {
+            self.world.is_asked(call, tool);
+        }
         self.checker.touched(self.life, touch, call, tool);
     }
 }

@@ -69,6 +69,13 @@ pub(super) struct Trial {
     pub(super) violations: Vec<Violation>,
 }
 
+impl Trial {
+    /// How many writes the ledger holds.
+    pub(super) fn batches(&self) -> u32 {
+        u32::try_from(self.disk.model.batches()).unwrap_or(u32::MAX)
+    }
+}
+
 /// Tries a schedule.
 pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
     let mut machine = Machine::new(body, schedule, seed);
@@ -81,6 +88,7 @@ pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
                 machine.begin();
             }
             None if machine.answers() => {}
+            None if machine.is_to_be_restored() => machine.begin(),
             None => break,
         }
     }
@@ -101,6 +109,8 @@ struct Machine<'a> {
     turns: u32,
     /// The questions that were answered in this life.
     answered: BTreeSet<EscalationId>,
+    /// So many lives there were before the ledger was restored last: they have another history.
+    lost: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -109,7 +119,7 @@ impl<'a> Machine<'a> {
         let checker = Arc::new(Checker::new(world.clock().clone()));
         let disk = Arc::new(Disk::new(schedule, world.clone(), checker.clone()));
         let (processes, lives, answered) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Self { body, schedule, seed, world, disk, checker, processes, lives, turns: 0, answered }
+        Self { body, schedule, seed, world, disk, checker, processes, lives, turns: 0, answered, lost: 0 }
     }
 
     fn newest(&self) -> u32 {
@@ -130,6 +140,9 @@ impl<'a> Machine<'a> {
                 _ => {}
             }
         }
+        if let Some((batches, told)) = self.schedule.restored(life) {
+            self.restore(batches, told);
+        }
         self.world.acts(life);
         self.world.note(Happened::Started);
         self.checker.begin_life(life);
@@ -140,6 +153,25 @@ impl<'a> Machine<'a> {
         self.processes.push(process.clone());
         self.lives.push(Life::new(self.body, process, chance));
         (self.turns, self.answered) = (0, BTreeSet::new());
+    }
+
+    /// Nothing is left to do in this life, and the next one begins with a backup.
+    fn is_to_be_restored(&self) -> bool {
+        !self.is_restless()
+            && self.newest() < MAX_LIVES
+            && self.schedule.restored(self.newest() + 1).is_some()
+    }
+
+    /// Every process ends, and the ledger is put back. What is on its way to the world arrives all the same.
+    fn restore(&mut self, batches: u32, told: bool) {
+        for life in &self.lives {
+            self.disk.outlives(life.process.life, true);
+        }
+        self.lives.clear();
+        self.disk = Arc::new(self.disk.put_back(batches, told));
+        self.checker.restored(&self.disk.model);
+        self.lost = self.processes.len();
+        self.world.note(Happened::Restored { batches, told });
     }
 
     /// Goes on until the serving process is stopped, or nothing is left to do. Processes touch one another only
@@ -229,7 +261,9 @@ impl<'a> Machine<'a> {
         drop(self.lives);
         let told: Vec<_> = self.processes.iter().map(|process| process.told()).collect();
         let mut violations = self.checker.take();
-        violations.extend(super::rest::at_rest(&self.disk.model, &self.world, &self.checker, &told));
+        let (told_since, restored) = (&told[self.lost..], self.lost > 0);
+        let rest = super::rest::at_rest(&self.disk.model, &self.world, &self.checker, told_since, restored);
+        violations.extend(rest);
         Trial {
             told,
             crossed: self.processes.iter().map(|process| process.crossed()).collect(),

@@ -37,6 +37,7 @@ pub fn truthful(question: &Question<'_>) -> Option<Resolution> {
             Some(effect) => Resolution::Committed(json!({ "id": effect.id })),
             None => Resolution::NotCommitted,
         },
+        EscalationKind::Restored => return None, // it is not lifted while anything may be lost
         kind if kind.halts_its_run() => Resolution::NotCommitted,
         _ => Resolution::Abandon,
     })

@@ -13,12 +13,14 @@ use crate::payload::Stored;
 use crate::store::{Escalation, EscalationKind, Evidence, Model, Run, RunState, Use};
 use crate::tool::Undoing;
 
-/// What holds when nothing is left to do.
+/// What holds when nothing is left to do. `told`: what callers were told in the lives that the ledger knows of; `restored`:
+/// there were others.
 pub(super) fn at_rest(
     store: &Model,
     world: &World,
     checker: &Checker,
     told: &[BTreeMap<usize, Told>],
+    restored: bool,
 ) -> Vec<Violation> {
     let rest = Rest {
         records: store.records(),
@@ -64,8 +66,9 @@ pub(super) fn at_rest(
             );
         }
     }
-    rest.check_undone(&counts, &mut violated);
-    if let Some(heard) = world.heard() {
+    rest.check_undone(&counts, &world.forgotten(), &mut violated);
+    // Events that were published and are lost are published again.
+    if let Some(heard) = world.heard().filter(|_| !restored) {
         outbox::compare(&store.aggregates(), &heard, &rest.questions, &mut violated);
     }
     violations
@@ -195,6 +198,7 @@ impl Rest {
     fn check_undone(
         &self,
         counts: &BTreeMap<(Tenant, OperationKey), usize>,
+        forgotten: &BTreeSet<(Tenant, OperationKey)>,
         violated: &mut impl FnMut(Rule, String),
     ) {
         let mut violated = |what| violated(Rule::UndoneTruly, what);
@@ -203,7 +207,8 @@ impl Rest {
         for (record, undoing) in compensations.filter_map(|record| Some((record, undoing(record)?))) {
             let forward = (record.tenant.clone(), OperationKey::stored(undoing.key));
             let place = (record.tenant.clone(), record.key.clone());
-            if counts.contains_key(&place) && !counts.contains_key(&forward) {
+            let happened = counts.contains_key(&forward) || forgotten.contains(&forward);
+            if counts.contains_key(&place) && !happened {
                 violated(format!("{} was undone and had not happened", forward.1));
             }
             let is_done = matches!(record.state, State::Committed { .. });
@@ -282,6 +287,11 @@ pub(super) fn is_marked(record: &Record, questions: &[Escalation]) -> bool {
                 || q.kind == EscalationKind::Unconfirmed
                 || q.answer.is_none()
         })
+        // When its run goes on, the call is reconciled.
+        || record.state == State::Started
+            && questions.iter().any(|q| {
+                q.answer.is_none() && q.kind.halts_its_run() && q.run.is_some() && q.run == record.owner.run
+            })
 }
 
 /// It is recorded as done, the world was asked for it, and it did not happen.

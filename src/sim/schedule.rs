@@ -35,16 +35,18 @@ pub enum Fault {
     TooLate,
     /// A proxy sends the request twice, one second apart; only to a provider that tells copies apart.
     Doubled,
-    /// The same, to any provider. Not tried by itself: where the contract wants no look after a single send, nobody can know.
+    /// The same, also where copies are not told apart and the contract wants a look after a single send: without one, nobody can
+    /// know.
     Twice,
-    /// The connection breaks, and the request arrives so many seconds later. Not tried by itself.
+    /// The connection breaks, and the request arrives so many seconds later. Tried inside the horizon of the contracts.
     Landing(u32),
-    /// The answer says that it happened, and the effect is lost. Not tried by itself: without a lookup, nobody can know.
+    /// The answer says that it happened, and the effect is lost; only where the contract wants a look after a single send, for
+    /// without one, nobody can know.
     Forgets,
 }
 
 impl Fault {
-    /// All that are tried by themselves.
+    /// Those that are tried at every request.
     pub const ALL: [Self; 11] = [
         Self::Refused,
         Self::Unauthorized,
@@ -183,6 +185,16 @@ pub enum Incident {
         /// How long.
         seconds: u32,
     },
+    /// A life begins with the ledger of a backup, and everything that was written since is lost. The life before it ends when
+    /// nothing is left to do, if nothing has stopped it. Your own tables stay as they are.
+    Restored {
+        /// Which life.
+        life: u32,
+        /// After so many writes the backup was made.
+        batches: u32,
+        /// The engine is told of what instant the backup is. Otherwise it recognises that it was restored.
+        told: bool,
+    },
 }
 
 impl fmt::Display for Incident {
@@ -198,6 +210,8 @@ impl fmt::Display for Incident {
             Self::ClockJumps { life, seconds } => write!(f, "clock{seconds:+}@{life}"),
             Self::Down { life, seconds } => write!(f, "down+{seconds}@{life}"),
             Self::LookupDown { lookup, seconds } => write!(f, "lookup-down+{seconds}@{lookup}"),
+            Self::Restored { life, batches, told: false } => write!(f, "restored+{batches}@{life}"),
+            Self::Restored { life, batches, told: true } => write!(f, "restored-told+{batches}@{life}"),
         }
     }
 }
@@ -224,6 +238,10 @@ impl FromStr for Incident {
                     Self::LookupDown { lookup: number(place)?, seconds: number(seconds)? }
                 } else if let Some(seconds) = what.strip_prefix("down+") {
                     Self::Down { life: number(place)?, seconds: number(seconds)? }
+                } else if let Some(batches) = what.strip_prefix("restored+") {
+                    Self::Restored { life: number(place)?, batches: number(batches)?, told: false }
+                } else if let Some(batches) = what.strip_prefix("restored-told+") {
+                    Self::Restored { life: number(place)?, batches: number(batches)?, told: true }
                 } else if let Some(seconds) = what.strip_prefix("landing+") {
                     Self::Fault { request: number(place)?, fault: Fault::Landing(number(seconds)?) }
                 } else {
@@ -260,6 +278,14 @@ impl Schedule {
         &self.0
     }
 
+    /// With which backup a life begins, and whether it is told.
+    pub(super) fn restored(&self, of: u32) -> Option<(u32, bool)> {
+        self.0.iter().find_map(|incident| match *incident {
+            Incident::Restored { life, batches, told } if life == of => Some((batches, told)),
+            _ => None,
+        })
+    }
+
     pub(super) fn and(&self, incident: Incident) -> Self {
         Self(self.0.iter().copied().chain([incident]).collect())
     }
@@ -281,6 +307,7 @@ impl Schedule {
             for incident in &mut left {
                 if let Incident::Stop { life, .. }
                 | Incident::ClockJumps { life, .. }
+                | Incident::Restored { life, .. }
                 | Incident::Down { life, .. } = incident
                     && *life > ended
                 {

@@ -74,6 +74,7 @@ pub struct Simulation {
     pub(super) random: u32,
     pub(super) singles: bool,
     pub(super) pairs: bool,
+    pub(super) restores: bool,
     /// So many of its runs fail when nothing goes wrong.
     pub(super) fails: usize,
 }
@@ -161,6 +162,7 @@ impl Simulation {
             random: 0,
             singles: true,
             pairs: true,
+            restores: false,
             fails: 0,
         };
         simulation.also(Self::TENANT, Self::KEY, workflow, input)
@@ -240,6 +242,14 @@ impl Simulation {
     #[must_use]
     pub fn singles_only(self) -> Self {
         Self { pairs: false, ..self }
+    }
+
+    /// Also restores each backup that could have been made while nothing went wrong: recognised by the engine, and told to it.
+    /// For a workflow without tables of its own, whose checks ask for no more than a restore leaves: it takes back what callers
+    /// were told, answers, signals and published events.
+    #[must_use]
+    pub fn restores(self) -> Self {
+        Self { restores: true, ..self }
     }
 
     /// So many, or as many as it has by itself, or at least so many.

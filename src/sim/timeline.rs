@@ -24,6 +24,13 @@ pub struct Event {
 pub enum Happened {
     /// A process started.
     Started,
+    /// The ledger was put back to an earlier state.
+    Restored {
+        /// So many writes it holds.
+        batches: u32,
+        /// The engine is told.
+        told: bool,
+    },
     /// A crash point was crossed.
     Crossed(CrashPoint),
     /// The process was stopped there.
@@ -111,6 +118,10 @@ impl fmt::Display for Happened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Started => f.write_str("the process starts"),
+            Self::Restored { batches, told } => {
+                let said = if *told { "and the engine is told" } else { "and says so itself" };
+                write!(f, "✗ the ledger is put back to its write {batches}, {said}")
+            }
             Self::Crossed(point) => write!(f, "· {point}"),
             Self::Stopped { stop: Stop::Crash, point } => write!(f, "✗ the power fails at {point}"),
             Self::Stopped { stop: Stop::Kill, point } => write!(f, "✗ dies at {point}"),

@@ -131,7 +131,7 @@ impl World {
         tells_copies: bool,
         provider: impl Fn(&Request) -> Answer<T> + Send + Sync + 'static,
     ) -> Answer<T> {
-        let fault = self.next_request(call).filter(|fault| tells_copies || *fault != Fault::Doubled);
+        let fault = self.next_request(call, tells_copies);
         self.note(Happened::Sent { operation: call.operation_key().clone(), attempt: call.attempt(), fault });
         let clock = self.clock();
         if let Some(error) = fault.and_then(undone) {

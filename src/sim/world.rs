@@ -13,7 +13,7 @@ use super::wire::Request;
 use crate::clock::Clock as _;
 use crate::exec::outbox;
 use crate::id::Tenant;
-use crate::ledger::{ContractClass, OperationKey};
+use crate::ledger::{Contract, ContractClass, EffectClass, LookupOffer, OperationKey};
 use crate::tool::{Call, ToolError, ToolSpec};
 
 /// Something that happened out there.
@@ -58,6 +58,12 @@ struct State {
     down_until: Duration,
     requested: BTreeSet<(Tenant, OperationKey)>,
     contracts: BTreeMap<String, ContractClass>,
+    /// The contracts under which a provider was asked.
+    asked: BTreeMap<(Tenant, OperationKey), (Contract, EffectClass)>,
+    /// For each request that was made, which faults can be known of.
+    knowable: BTreeMap<u32, Knowable>,
+    /// What happened and was lost.
+    forgotten: BTreeSet<(Tenant, OperationKey)>,
     log: Vec<Event>,
     life: u32,
     newest: u32,
@@ -69,6 +75,30 @@ struct State {
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("World").field("effects", &self.state().effects).finish_non_exhaustive()
+    }
+}
+
+/// Which faults of a request somebody can know of, by the contract of its tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Knowable {
+    /// That it was doubled, at a provider that does not tell copies apart.
+    pub(super) twice: bool,
+    /// That its effect is lost although it was answered.
+    pub(super) forgets: bool,
+    /// That it arrives, up to so many seconds later.
+    pub(super) landing: u32,
+}
+
+impl Knowable {
+    fn of(contract: &Contract, effect: EffectClass) -> Self {
+        let twice = contract.looks_for_copies(effect);
+        let forgets = twice && contract.lookup == LookupOffer::Strong && contract.shown_for.is_none();
+        if contract.lookup == LookupOffer::None && !contract.class.collides() {
+            return Self::default(); // what lands after a person's answer nobody can know
+        }
+        let within = contract.horizon().min(contract.key_window.unwrap_or(Duration::MAX));
+        let landing = u32::try_from((within * 3 / 4).as_secs()).unwrap_or(u32::MAX);
+        Self { twice, forgets, landing }
     }
 }
 
@@ -140,8 +170,14 @@ impl World {
         let its =
             |effect: &Effect| (&effect.tenant, &effect.operation) == (call.tenant(), call.operation_key());
         if let Some(last) = state.effects.iter().rposition(its) {
-            state.effects.remove(last);
+            let Effect { tenant, operation, .. } = state.effects.remove(last);
+            state.forgotten.insert((tenant, operation));
         }
+    }
+
+    /// The operations of which an effect happened and was lost.
+    pub(super) fn forgotten(&self) -> BTreeSet<(Tenant, OperationKey)> {
+        self.state().forgotten.clone()
     }
 
     /// How often something happened.
@@ -176,13 +212,33 @@ impl World {
         &self.clock
     }
 
-    /// Numbers a request, and says what becomes of it.
-    pub(super) fn next_request(&self, call: &Call) -> Option<Fault> {
+    /// A tool is about to be called, under this contract.
+    pub(super) fn is_asked(&self, call: &Call, tool: &ToolSpec) {
+        let place = (call.tenant().clone(), call.operation_key().clone());
+        self.state().asked.insert(place, (tool.contract.clone(), tool.effect));
+    }
+
+    /// Numbers a request, and says what becomes of it. A fault that nobody could know of is none.
+    pub(super) fn next_request(&self, call: &Call, tells_copies: bool) -> Option<Fault> {
         let mut state = self.state();
-        state.requested.insert((call.tenant().clone(), call.operation_key().clone()));
+        let place = (call.tenant().clone(), call.operation_key().clone());
+        let knowable = state.asked.get(&place).map(|(contract, effect)| Knowable::of(contract, *effect));
+        let knowable = knowable.unwrap_or_default();
+        state.requested.insert(place);
         state.requests += 1;
         let number = state.requests;
-        state.faults.get(&number).copied()
+        state.knowable.insert(number, Knowable { twice: knowable.twice && !tells_copies, ..knowable });
+        state.faults.get(&number).copied().filter(|fault| match fault {
+            Fault::Doubled => tells_copies,
+            Fault::Twice => tells_copies || knowable.twice,
+            Fault::Forgets => knowable.forgets,
+            _ => true,
+        })
+    }
+
+    /// For each request that was made to a tool's provider, which faults can be known of.
+    pub(super) fn knowable(&self) -> BTreeMap<u32, Knowable> {
+        self.state().knowable.clone()
     }
 
     /// Numbers what is not a call, and says what becomes of it.

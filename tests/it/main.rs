@@ -134,6 +134,7 @@ mod sim_mutants_inbox;
 mod sim_nightly;
 mod sim_outbox;
 mod sim_permit;
+mod sim_restored;
 mod sim_saga;
 mod sim_scenarios;
 mod sim_signal;

@@ -125,6 +125,33 @@ async fn a_dump_that_was_read_back_is_recognised() {
     executor.close(Duration::ZERO).await;
 }
 
+/// The role may not ask for the number of the system: what is left is compared.
+#[tokio::test]
+async fn a_role_that_may_not_ask_for_the_system_recognises_a_dump_that_was_read_back() {
+    let (world, server) = (World::new(Keys::Ignores), Server::start(&[]).await);
+    for sql in [
+        "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC",
+        "CREATE ROLE plain LOGIN",
+        "GRANT CREATE ON DATABASE postgres TO plain",
+    ] {
+        server.sql(sql).await;
+    }
+    let url = server.url().replace("postgres@", "plain@");
+    assert_ne!(url, server.url());
+    for _start in 0..2 {
+        assert!(!is_recognised(&url, &world).await);
+    }
+    for sql in [
+        "ALTER TABLE counterfoil.record RENAME TO lost",
+        "CREATE TABLE counterfoil.record (LIKE counterfoil.lost INCLUDING ALL)",
+        "ALTER TABLE counterfoil.record OWNER TO plain",
+        "DROP TABLE counterfoil.lost",
+    ] {
+        server.sql(sql).await;
+    }
+    assert!(is_recognised(&url, &world).await);
+}
+
 /// A server that was killed and recovers has lost nothing.
 #[tokio::test]
 async fn a_crash_of_the_server_is_no_restore() {

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::{Finding, Undone};
+use counterfoil::ledger::{EffectClass, Finding, Record, Undone};
 use counterfoil::sim::{End, Offer, Service, Simulation, World};
+use counterfoil::store::{Run, RunState};
 use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
 use serde_json::Value;
@@ -176,6 +177,10 @@ where
             engine.compensable(Ship(world.clone())).compensable(Pack(world.clone()))
         })
         .check("nothing is left standing unasked", |end| {
+            let waits = |run: &Run| matches!(run.state, RunState::Waiting { .. }) && run.parent.is_none();
+            if end.runs().iter().any(waits) {
+                return Ok(()); // somebody is asked, and then it goes on
+            }
             for (system, tool) in [("bank", "charge"), ("courier", "ship"), ("store", "pack")] {
                 let (done, undone) = (end.count(system, "o1"), end.count(system, "o1 undone"));
                 let asked = end.questions().iter().any(|question| question.question.contains(tool));
@@ -194,7 +199,9 @@ fn in_reverse(end: &End<'_>) -> Result<(), String> {
     let back: Vec<_> =
         undone.iter().rev().map(|(system, what)| (system.clone(), what.replace(" undone", ""))).collect();
     let done: Vec<_> = done.into_iter().cloned().collect();
-    if back.len() == done.len() && back != done && end.asked().is_empty() {
+    let is_way_back = |record: &Record| record.class == EffectClass::Compensation;
+    let tried_again = end.records().iter().any(|record| is_way_back(record) && record.attempts > 1);
+    if back.len() == done.len() && back != done && end.asked().is_empty() && !tried_again {
         return Err(format!("done {done:?}, undone {undone:?}"));
     }
     Ok(())

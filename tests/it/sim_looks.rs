@@ -10,6 +10,8 @@ use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect
 use counterfoil::{Ctx, Failure, Key};
 use serde_json::Value;
 
+use crate::sim::quick;
+
 /// A tool that is looked at after each send.
 struct Open(Service);
 
@@ -69,6 +71,12 @@ fn broken(schedule: &str, tamper: fn(&mut Change)) -> BTreeSet<Rule> {
     replay.violations.into_iter().map(|violation| violation.rule).collect()
 }
 
+// SIM-2: also by itself, the simulator tries what only looks after a send can find out.
+#[test]
+fn looks_find_whatever_the_simulator_tries() {
+    quick(simulation(|_| {})).explore().assert_ok();
+}
+
 /// Lands before the second send is looked at, or one, several and many settle times after it; and after a restart.
 const LANDING: [&str; 6] = [
     "landing+100@1",
@@ -95,23 +103,36 @@ fn what_the_network_doubles_and_what_the_provider_forgets_is_asked_about() {
     }
 }
 
+/// What the simulator finds by itself of such an engine: the smallest schedules that break a rule.
+fn found(tamper: fn(&mut Change)) -> String {
+    let report = simulation(tamper).singles_only().explore();
+    let schedules = report.failures().iter().map(|failing| failing.schedule.to_string());
+    schedules.collect::<Vec<_>>().join(", ")
+}
+
 #[test]
 fn an_engine_that_looks_too_seldom_is_found_out() {
-    let only_the_first = broken("landing+600@1", |change| {
+    let only_the_first = |change: &mut Change| {
         if let Some(look) = change.look.as_mut().filter(|look| look.made > 0) {
             look.due_at = None;
         }
-    });
-    assert_eq!(only_the_first, BTreeSet::from([Rule::SilentDuplicate]), "no further looks after the first");
-    let not_after_one = broken("twice@1", |change| {
+    };
+    let broken_rules = broken("landing+600@1", only_the_first);
+    assert_eq!(broken_rules, BTreeSet::from([Rule::SilentDuplicate]), "no further looks after the first");
+    assert_eq!(found(only_the_first), "landing+2700@1");
+    let not_after_one = |change: &mut Change| {
         change.look.take_if(|look| look.revision == 1 && look.reason == Reason::Doubled);
-    });
-    assert_eq!(not_after_one, BTreeSet::from([Rule::SilentDuplicate]), "no look after a single send");
-    let miss_confirms = broken("forgets@1", |change| {
+    };
+    let broken_rules = broken("twice@1", not_after_one);
+    assert_eq!(broken_rules, BTreeSet::from([Rule::SilentDuplicate]), "no look after a single send");
+    assert!(found(not_after_one).contains("twice@1"));
+    let miss_confirms = |change: &mut Change| {
         change.escalations.retain(|question| question.kind != EscalationKind::Missing);
         if let Some(look) = change.look.as_mut().filter(|look| look.missed) {
             (look.due_at, look.missed) = (None, false);
         }
-    });
-    assert_eq!(miss_confirms, BTreeSet::from([Rule::SilentLoss]), "a miss counts as confirmation");
+    };
+    let broken_rules = broken("forgets@1", miss_confirms);
+    assert_eq!(broken_rules, BTreeSet::from([Rule::SilentLoss]), "a miss counts as confirmation");
+    assert!(found(miss_confirms).contains("forgets@1"));
 }

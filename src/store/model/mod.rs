@@ -123,7 +123,7 @@ impl Model {
     /// same: a write-ahead log may keep any prefix of them.
     #[must_use]
     pub fn crash_keeping(&self, batches: usize) -> Self {
-        let mut log = {
+        let log = {
             let mut state = self.state();
             state.crashed = true;
             let kept = state.durable.saturating_add(batches).min(state.log.len());
@@ -133,6 +133,23 @@ impl Model {
             log
         };
         self.synced.notify_waiters();
+        self.again(log)
+    }
+
+    /// A backup that was made after so many batches, restored: a new store with what was written by then.
+    #[must_use]
+    pub fn backup(&self, batches: usize) -> Self {
+        let log = self.state().log.iter().take(batches).cloned().collect();
+        self.again(log)
+    }
+
+    /// How many batches were written.
+    pub fn batches(&self) -> usize {
+        self.state().log.len()
+    }
+
+    /// A new store with this history.
+    fn again(&self, mut log: Vec<Vec<Change>>) -> Self {
         let mut tables = Tables::default();
         for batch in &mut log {
             for change in batch {

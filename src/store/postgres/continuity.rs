@@ -7,24 +7,42 @@
 use super::{Columns, Postgres, StoreError};
 use crate::ledger::Origin;
 
+/// Where the rows are, with the number of the system as it is asked for.
+macro_rules! with_system {
+    ($system:literal, $from:literal) => {
+        concat!(
+            "SELECT ",
+            $system,
+            ", (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), \
+             'record'::regclass::oid::bigint, \
+             ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint, \
+             current_setting('synchronous_standby_names') <> '', \
+             concat(current_setting('recovery_target', true), current_setting('recovery_target_time', true), \
+             current_setting('recovery_target_name', true), current_setting('recovery_target_xid', true), \
+             current_setting('recovery_target_lsn', true)) <> '' FROM ",
+            $from
+        )
+    };
+}
+
 impl Postgres {
     /// Where the rows are; nothing if the server does not say.
     pub(crate) async fn origin(&self) -> Result<Option<Origin>, StoreError> {
         if self.connector.options.distributed {
             return Ok(None);
         }
-        let query = || {
-            sqlx::query(
-                "SELECT system_identifier::text, (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), \
-                 'record'::regclass::oid::bigint, \
-                 ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint, \
-                 current_setting('synchronous_standby_names') <> '', \
-                 concat(current_setting('recovery_target', true), current_setting('recovery_target_time', true), \
-                 current_setting('recovery_target_name', true), current_setting('recovery_target_xid', true), \
-                 current_setting('recovery_target_lsn', true)) <> '' FROM pg_control_system()",
-            )
+        let row = match self
+            .readers
+            .optional(|| sqlx::query(with_system!("system_identifier::text", "pg_control_system()")))
+            .await
+        {
+            // A role may lack the right to ask for the system: the rest needs none.
+            Err(StoreError::Io { .. }) => {
+                self.readers.optional(|| sqlx::query(with_system!("''", "(SELECT 1) AS one"))).await
+            }
+            answered => answered,
         };
-        let row = match self.readers.optional(query).await {
+        let row = match row {
             Ok(row) => row,
             Err(StoreError::Io { detail }) => {
                 tracing::warn!(detail, "the server does not say where it is: a restore is not recognised");

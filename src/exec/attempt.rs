@@ -211,7 +211,11 @@ fn first(
 }
 
 /// The first record of an operation, and the payload row that it needs if its request is large.
-fn unwritten(core: &Core, op: &Operation, declaration: DeclarationId) -> (Record, Option<Payload>) {
+pub(super) fn unwritten(
+    core: &Core,
+    op: &Operation,
+    declaration: DeclarationId,
+) -> (Record, Option<Payload>) {
     let now = core.now();
     let spec = op.tool.spec();
     core.begun.notify_one();

@@ -9,6 +9,7 @@ use super::late;
 use super::operation::Operation;
 use super::outbox::answered;
 use super::outcome::ExecError;
+use super::resend;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::resolve::Why;
@@ -156,8 +157,8 @@ pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<
     let id = EscalationId(core.ids.next());
     let question = format!(
         "{} ({}) is recorded as done, and the provider's lookup does not show it: it was asked twice. \
-         `committed`: it is there all the same. `not_committed`: it is not there; to have it done, call it again \
-         under a new revision of its key (`Key::revision`), for the record keeps answering this one. \
+         `committed`: it is there all the same. `not_committed`: it is not there, and is sent again under the \
+         next revision of its key, after one more look; the record keeps answering under this one. \
          `abandon`: leave it.",
         record.key,
         record.class.name()
@@ -268,7 +269,7 @@ pub(crate) async fn answer(
     if *resolution == Resolution::Withdrawn {
         return Err(unanswerable("only the engine withdraws a question; answer `abandon` to leave it"));
     }
-    let mut change = core.change(None);
+    let (mut change, mut again) = (core.change(None), None);
     let record = match escalation.record {
         Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,
         None => None,
@@ -304,7 +305,11 @@ pub(crate) async fn answer(
         (EscalationKind::Restored, _) if !matches!(resolution, Resolution::Committed(_)) => {
             core.lifted(&mut change).await.map_err(store_failed)?;
         }
-        (EscalationKind::Missing, _) => {} // the record stays as it is, whatever the answer
+        // The record stays as it is, whatever the answer: what is sent again has one of its own.
+        (EscalationKind::Missing, Some(record)) if *resolution == Resolution::NotCommitted => {
+            again = Some(resend::prepare(core, &record, &mut change).await?.map_err(unanswerable)?);
+        }
+        (EscalationKind::Missing, _) => {}
         (_, _) if matches!(resolution, Resolution::Committed(_)) => {
             return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));
         }
@@ -317,6 +322,9 @@ pub(crate) async fn answer(
         Verdict::Admitted => {
             if escalation.kind == EscalationKind::Unpublished {
                 core.group.events().notify_one();
+            }
+            if let Some(op) = again {
+                resend::begin(core, op);
             }
             Ok(escalation)
         }

@@ -33,6 +33,7 @@ mod questions;
 mod reconcile;
 mod recorded;
 mod request;
+mod resend;
 mod resolve;
 mod restored;
 mod retire;

@@ -176,12 +176,10 @@ impl Key {
             text.push_str(marker);
             escape(name, value, &mut text)?;
         }
-        let revision =
-            if self.revision > 0 { format!(":~revision:{}", self.revision) } else { String::new() };
+        let revision = if self.revision > 0 { format!("{REVISION}{}", self.revision) } else { String::new() };
         // Only what would be refused is hashed: a key that fits stays the same when `hashed()` is added later.
         if self.hashed && text.len() + revision.len() > Self::MAX_BYTES {
-            let digest = Sha256::new_with_prefix(b"counterfoil/long-key/1\0").chain_update(&text);
-            text = format!("~long:{}", hex(&digest.finalize()));
+            text = long(&text);
         }
         text.push_str(&revision);
         if text.len() > Self::MAX_BYTES {
@@ -189,6 +187,17 @@ impl Key {
         }
         Ok(OperationKey(text.into()))
     }
+}
+
+/// Comes before the revision of a key, at its end. No part of a key holds it.
+const REVISION: &str = ":~revision:";
+
+/// What stands for a key that is too long.
+fn long(text: &str) -> String {
+    format!(
+        "~long:{}",
+        hex(&Sha256::new_with_prefix(b"counterfoil/long-key/1\0").chain_update(text).finalize())
+    )
 }
 
 /// An id as a key has it: without `:`, which separates the parts of a key, and `~`, which marks what the engine put there.
@@ -229,6 +238,16 @@ impl OperationKey {
     /// The rendered text, shared.
     pub(crate) fn text(&self) -> Arc<str> {
         self.0.clone()
+    }
+
+    /// The key of the same operation once more, on purpose: see [`Key::revision`]. One that would be too long is hashed.
+    pub(crate) fn next_revision(&self) -> Self {
+        let revised =
+            self.0.rsplit_once(REVISION).and_then(|(first, revision)| Some((first, revision.parse().ok()?)));
+        let (first, revision): (&str, u32) = revised.unwrap_or((&self.0, 0));
+        let revision = format!("{REVISION}{}", revision.saturating_add(1));
+        let text = if first.len() + revision.len() > Key::MAX_BYTES { long(first) } else { first.to_owned() };
+        Self((text + &revision).into())
     }
 
     /// A key read back from the store.

@@ -140,22 +140,30 @@ async fn what_is_reported_done_and_not_there_is_asked_about_after_two_looks() {
     scene.look(&process.executor(), SETTLE, 2).await;
     assert_eq!(asked(process).await, [EscalationKind::Missing]);
 
-    // The answers: none of them changes the record, and a new revision of its key is a new operation.
+    // That it is not there has it sent again: as an operation of its own, under the next revision of its key.
     let process = scene.process().await;
     let executor = process.executor();
     let open = executor.escalations(&acme()).await.unwrap();
     assert!(
-        open[0].question.contains("pay_out:c1") && open[0].question.contains("Key::revision"),
+        open[0].question.contains("pay_out:c1") && open[0].question.contains("next revision"),
         "{open:?}"
     );
     executor.resolve(&acme(), open[0].id, Resolution::NotCommitted, "ann").await.unwrap();
     assert_eq!(executor.escalations(&acme()).await.unwrap(), []);
     let record = executor.record(&acme(), &key()).await.unwrap().unwrap().0;
     assert!(matches!(record.state, State::Committed { .. }));
+    drop(executor);
+    process.kill(); // and the next process does it
+    let process = scene.process().await;
+    let executor = process.executor();
+    scene.clock.slept(SETTLE).await; // a look has shown nothing: it might be on its way
+    assert_eq!((scene.world.count(), scene.world.requests()), (0, 1));
+    scene.clock.advance(SETTLE);
+    scene.world.requested(2).await;
     let revised = Key::of("pay_out").target("c1").revision(1);
     let again = process.execute(request("pay_out").key(revised)).await.unwrap().unwrap();
-    assert!(matches!(again, Outcome::Done(answer) if answer.first), "it is sent again");
-    assert_eq!(scene.world.count(), 1);
+    assert!(matches!(again, Outcome::Done(answer) if !answer.first), "it was sent");
+    assert_eq!((scene.world.count(), scene.world.requests()), (1, 2));
     // It is not asked again by an audit.
     let audit = executor.audit(&acme(), Timestamp::MIN).await.unwrap();
     assert_eq!((audit.looked, audit.missing, audit.asked_before), (1, 0, 1));

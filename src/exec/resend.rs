@@ -1,0 +1,58 @@
+//! What was recorded as done and is not there is sent once more, because a person says so: as an operation of its own, under the
+//! next revision of its key.
+
+use std::sync::Arc;
+
+use super::attempt::unwritten;
+use super::core::Core;
+use super::operation::Operation;
+use super::outcome::ExecError;
+use super::recorded::recorded;
+use super::{Expect, Wait, carry_out};
+use crate::ledger::{Owner, Record};
+use crate::store::Change;
+
+/// Adds to a change that the operation of a record begins anew. What is to be [carried out](begin) when the change is durable;
+/// or why it cannot be.
+///
+/// # Crash
+/// With the answer that wants it, it is one transaction. Its record stands as one of unknown outcome that was sent by nobody: the next
+/// process takes it up like any other.
+pub(super) async fn prepare(
+    core: &Arc<Core>,
+    record: &Record,
+    change: &mut Change,
+) -> Result<Result<Operation, &'static str>, ExecError> {
+    let Ok(mut op) = recorded(core, record).await? else {
+        return Ok(Err(
+            "its tool is not registered here, so it cannot be sent again: register it and start again",
+        ));
+    };
+    if !op.is_whole() || op.check_approval(core.now()).is_err() {
+        return Ok(Err(
+            "to send it again takes what its caller had, an approval or a secret: call it again under a new revision of its \
+             key (`Key::revision`), and answer `abandon`",
+        ));
+    }
+    loop {
+        op.key = op.key.next_revision();
+        if core.find(&op.tenant, &op.key).await?.is_none() {
+            break;
+        }
+    }
+    op.owner = Owner { call_id: op.owner.call_id.take(), ..Owner::default() };
+    let (begun, large) = unwritten(core, &op, core.declare(&op).await?.id);
+    change.record = Some(Box::new(Record { attempts: 0, ..begun }));
+    change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
+    Ok(Ok(op))
+}
+
+/// Carries it out in the background: whoever answers the question need not wait for it.
+pub(super) fn begin(core: &Arc<Core>, op: Operation) {
+    let (core, op) = (core.clone(), Arc::new(op));
+    core.tracker.clone().spawn(async move {
+        if let Err(error) = carry_out(&core, op.clone(), Expect::Anything, Wait::ForOutcome).await {
+            tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "not sent again yet: it is taken up at the next start");
+        }
+    });
+}

@@ -76,7 +76,7 @@ CREATE INDEX record_run ON record (tenant, run, turn) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (loose) WHERE loose IS NOT NULL;
 CREATE INDEX record_kept ON record (kept_until, id) WHERE kept_until IS NOT NULL;
 
--- Committed records that are looked up again: a row of its own for each, so that the record is not written again when all is
+-- Records that are looked up again, committed or asked about: a row of its own for each, so that the record is not written again when all is
 -- as it should be.
 CREATE TABLE look (
     tenant   TEXT COLLATE "C" NOT NULL,
@@ -124,6 +124,7 @@ CREATE TABLE escalation (
     question  TEXT COLLATE "C" NOT NULL,
     opened_at BIGINT NOT NULL,
     answer    TEXT COLLATE "C",
+    waiting   TEXT COLLATE "C",                             -- an answer that takes effect when a lookup has answered
     PRIMARY KEY (tenant, id)
 );
 CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;

@@ -68,7 +68,7 @@ CREATE INDEX record_run ON record (run, turn) WHERE run IS NOT NULL;
 CREATE INDEX record_orphan ON record (fence) WHERE status = 1 AND run IS NULL;
 CREATE INDEX record_kept ON record (kept_until) WHERE kept_until IS NOT NULL;
 
--- Committed records that are looked up again: a row of its own for each, so that the record is not written again when all is
+-- Records that are looked up again, committed or asked about: a row of its own for each, so that the record is not written again when all is
 -- as it should be.
 CREATE TABLE look (
     tenant   TEXT NOT NULL,
@@ -120,6 +120,7 @@ CREATE TABLE escalation (
     question  TEXT NOT NULL,
     opened_at INTEGER NOT NULL,
     answer    TEXT,
+    waiting   TEXT,                             -- an answer that takes effect when a lookup has answered
     PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX escalation_open ON escalation (tenant, id) WHERE answer IS NULL;
@@ -127,5 +128,5 @@ CREATE INDEX escalation_record ON escalation (tenant, record) WHERE record IS NO
 CREATE INDEX escalation_run ON escalation (tenant, run, id) WHERE answer IS NULL AND run IS NOT NULL;
 CREATE INDEX escalation_duplicated ON escalation (id) WHERE kind = 2 AND answer IS NULL;
 CREATE INDEX escalation_unknown_workflow ON escalation (id) WHERE kind = 7 AND answer IS NULL;
-CREATE TRIGGER escalation_first AFTER INSERT ON escalation WHEN NEW.answer IS NOT NULL
+CREATE TRIGGER escalation_first AFTER INSERT ON escalation WHEN NEW.answer IS NOT NULL OR NEW.waiting IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'no such question'); END;

@@ -1,4 +1,4 @@
-//! What is due later: looks at committed records, and the timers of waiting runs. One sleeper for all of them, woken
+//! What is due later: looks at records, and the timers of waiting runs. One sleeper for all of them, woken
 //! by its own process; it asks the database nothing while nothing is due.
 //!
 //! What could not be taken up (a damaged row, a store that fails) stays due, and is tried again after a pause
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::core::Core;
 use super::looks;
 use crate::clock::Timestamp;
-use crate::store::{Store as _, StoreError};
+use crate::store::{Escalation, Store as _, StoreError};
 
 /// What could not be taken up is tried again after so long, then after twice as long, and so on up to a limit.
 const LATER: Duration = Duration::from_secs(5);
@@ -27,6 +27,8 @@ pub(crate) trait Due: Send + Sync {
     fn take_over(self: Arc<Self>) -> BoxFuture<'static, Result<(), StoreError>>;
     /// Looks after what other workers may have brought to its end, and after queues if any run is queued.
     fn look(self: Arc<Self>, queued: bool) -> BoxFuture<'static, Result<(), StoreError>>;
+    /// A question was answered by the executor itself: what waits for the answer goes on.
+    fn answered(self: Arc<Self>, question: Escalation) -> BoxFuture<'static, Result<(), StoreError>>;
     /// Stops where it is durable: this worker can write nothing any more.
     fn stop(&self);
 }

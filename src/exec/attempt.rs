@@ -483,8 +483,8 @@ pub(super) fn seal(
     let contract = bound.contract(op);
     // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
     // it happened: a lookup after a crash may have seen the second one before the first has arrived.
-    let reason = if surplus || record.in_doubt && contract.lookup != LookupOffer::None && duplicated.is_none()
-    {
+    let is_doubtful = record.in_doubt || record.basis == Basis::Denial;
+    let reason = if surplus || is_doubtful && contract.lookup != LookupOffer::None && duplicated.is_none() {
         Some(Reason::Doubt)
     } else if duplicated.is_none() && contract.looks_for_copies(record.class) {
         Some(Reason::Doubled)

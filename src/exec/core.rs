@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-use super::agenda::Agenda;
+use super::agenda::{Agenda, Due};
 use super::approval::SharedReviewers;
+use super::asked::Quiet;
 use super::attendance::Attendance;
 use super::database::Database;
 use super::declared::Declarations;
@@ -25,7 +26,7 @@ use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Limits, Payload, PayloadError, Stored};
-use crate::store::{Change, Group, Lane, Refusal, Store as _, StoreError, Verdict, WorkerChange};
+use crate::store::{Change, Escalation, Group, Lane, Refusal, Store as _, StoreError, Verdict, WorkerChange};
 use crate::tool::Registry;
 
 pub(crate) struct Core {
@@ -61,6 +62,10 @@ pub(crate) struct Core {
     pub(crate) reviewers: SharedReviewers,
     /// Whether the ledger may be older than the world.
     pub(super) restores: Restores,
+    /// Since when nothing is sent of what questions are about.
+    pub(super) quiet: Quiet,
+    /// The engine whose runs wait for answers, if there is one.
+    engine: OnceLock<Weak<dyn Due>>,
     /// What tools declared when their calls went out.
     pub(super) declarations: Declarations,
 }
@@ -179,8 +184,25 @@ impl Core {
             database,
             reviewers,
             restores: Restores::default(),
+            quiet: Quiet::default(),
+            engine: OnceLock::new(),
             declarations: Declarations::default(),
         })
+    }
+
+    /// Runs of this engine wait for answers to questions.
+    pub(crate) fn belongs_to(&self, engine: Weak<dyn Due>) {
+        let _ = self.engine.set(engine);
+    }
+
+    /// A question was answered without its engine: the runs that wait for it go on.
+    pub(super) async fn tell_answered(&self, question: Escalation) {
+        if let Some(engine) = self.engine.get().and_then(Weak::upgrade) {
+            let id = question.id;
+            if let Err(error) = engine.answered(question).await {
+                tracing::error!(escalation = %id, %error, "runs that wait for its answer are left to the next process");
+            }
+        }
     }
 
     /// What is compared with what the store holds, or written there: in a shared store by the database's clock.

@@ -1,12 +1,15 @@
 //! Open questions: opened where nobody can know, listed until they are answered (invariant 8).
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use super::asked;
 use super::core::{Core, admitted};
 use super::late;
 use super::operation::Operation;
 use super::outbox::answered;
 use super::outcome::ExecError;
+use crate::clock::Timestamp;
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::resolve::Why;
 use crate::ledger::{Event, Look, Record, State, apply};
@@ -21,7 +24,7 @@ const ENGINE: &str = "counterfoil";
 /// Opens the question what became of a call. `None` if the record has changed meanwhile.
 ///
 /// # Crash
-/// The question and the record's mark are one transaction.
+/// The question, the record's mark, and the look that is made beside the question are one transaction.
 pub(super) async fn park(
     core: &Core,
     op: &Operation,
@@ -39,40 +42,57 @@ pub(super) async fn park(
     };
     let class = record.class.name();
     let mut question = format!("{} ({class}, attempt {}): {asked}", op.key, record.attempts);
-    let changes = core.bound(op, record).await?.changes(core, op).filter(|_| op.gone.is_none());
+    let bound = core.bound(op, record).await?;
+    let changes = bound.changes(core, op).filter(|_| op.gone.is_none());
     if let Some(changes) = changes {
         let _ = write!(question, " Since it went out, its tool has changed what it declares: {changes}.");
     }
     tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, gone = ?op.gone, "escalated");
     let escalation = about(core, record, id, kind, question);
-    core.commit(&op.key, core.change(op.lane).record(parked).escalation(escalation)).await?;
-    Ok(Some(id))
+    let look =
+        asked::reason(op, &bound, why).map(|reason| Look::beside_question(&parked, reason, core.now()));
+    let due_at = look.as_ref().and_then(|look| look.due_at);
+    core.quiet.since(id, core.clock.boot());
+    let mut change = core.change(op.lane).record(parked).escalation(escalation);
+    change.look = look.map(Box::new);
+    let written = core.commit(&op.key, change).await;
+    // Also if it has failed: it may be there all the same.
+    if let Some(at) = due_at {
+        core.agenda.note(at);
+    }
+    written.map(|()| Some(id))
 }
 
 /// Withdraws a question that there is another way to answer by now. That it was answered meanwhile, or that the
-/// record has changed, is no error: whoever asks reads it again.
+/// record has changed, is no error: whoever asks reads it again. Whether it was withdrawn.
 ///
 /// # Crash
-/// The withdrawal and the record without its mark are one transaction.
+/// The withdrawal, the record without its mark, and that no look is made beside the question are one transaction.
 pub(super) async fn withdraw(
     core: &Core,
     op: &Operation,
     record: &Record,
     asked: Escalation,
-) -> Result<(), ExecError> {
-    let Ok(record) = apply(record, Event::Unpark, core.fence, core.now()) else { return Ok(()) };
+) -> Result<bool, ExecError> {
+    let look = asked::to_come(core, record).await?;
+    let Ok(record) = apply(record, Event::Unpark, core.fence, core.now()) else { return Ok(false) };
     tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, "withdrawn");
-    let change = core.change(None).record(record).escalation(withdrawn(core, asked));
+    let mut change = core.change(None).record(record).escalation(withdrawn(core, asked));
+    change.look = look.map(|look| Box::new(look.done()));
     match core.group.commit_one(change).await {
-        Ok(Verdict::Refused(Refusal::Stale)) => Ok(()),
-        verdict => admitted(&op.key, verdict),
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(false),
+        verdict => admitted(&op.key, verdict).map(|()| true),
     }
 }
 
 /// A question that is void, to be written with what made it so.
 pub(crate) fn withdrawn(core: &Core, mut asked: Escalation) -> Escalation {
-    asked.answer = Some(Answer { by: ENGINE.into(), resolution: Resolution::Withdrawn, at: core.now() });
+    asked.answer = Some(by_engine(core, Resolution::Withdrawn));
     asked
+}
+
+fn by_engine(core: &Core, resolution: Resolution) -> Answer {
+    Answer { by: ENGINE.into(), resolution, because: None, at: core.now() }
 }
 
 /// The question that is opened when the world holds more than one effect. Counted, listed, never settled in
@@ -106,7 +126,7 @@ pub(super) fn late(core: &Core, record: &Record, external_ref: &str) -> Escalati
 
 /// A question that the engine's own deeds have answered.
 pub(super) fn settled(core: &Core, mut asked: Escalation, how: serde_json::Value) -> Escalation {
-    asked.answer = Some(Answer { by: ENGINE.into(), resolution: Resolution::Committed(how), at: core.now() });
+    asked.answer = Some(by_engine(core, Resolution::Committed(how)));
     asked
 }
 
@@ -162,6 +182,7 @@ fn about(
         kind,
         question,
         opened_at: core.now(),
+        waiting: None,
         answer: None,
     }
 }
@@ -185,11 +206,10 @@ pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::Rec
 /// Answers an open question where there is no engine. One about a halted run is left open: closed here, it would
 /// leave a run that nothing lets go on.
 pub(crate) async fn answer_alone(
-    core: &Core,
+    core: &Arc<Core>,
     tenant: &Tenant,
     id: EscalationId,
-    resolution: Resolution,
-    by: &str,
+    said: Said,
 ) -> Result<(), ExecError> {
     let found = core.group.escalation_find(tenant, id).await;
     let found = found.map_err(|source| ExecError::Store { key: id.to_string(), source })?;
@@ -197,19 +217,44 @@ pub(crate) async fn answer_alone(
         let reason = "its run goes on, or ends, with the answer: give it to the engine that carries the run";
         return Err(ExecError::Unanswerable { escalation: id, reason: reason.to_owned() });
     }
-    answer(core, tenant, id, resolution, by, |_, _| {}).await.map(drop)
+    answer(core, tenant, id, said, |_, _| {}).await.map(drop)
 }
 
-/// Answers an open question. `also` adds what must be written together with the answer.
+/// What somebody says to an open question.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) resolution: Resolution,
+    pub(crate) by: String,
+    pub(crate) because: Option<String>,
+}
+
+impl Said {
+    pub(crate) fn new(resolution: Resolution, by: impl Into<String>) -> Self {
+        Self { resolution, by: by.into(), because: None }
+    }
+
+    fn at(self, at: Timestamp) -> Answer {
+        let Self { resolution, by, because } = self;
+        Answer { by, resolution, because, at }
+    }
+}
+
+/// As it stands in a record: who has decided what, and why.
+fn words(answer: &Answer, what: &str) -> String {
+    let reason = answer.reason().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{} decided {what}{reason}", answer.by)
+}
+
+/// Answers an open question. `also` adds what must be written together with the answer. The question comes back without an answer if
+/// that waits for a lookup, or if it was to be looked up now: what follows from the lookup is seen to.
 ///
 /// # Crash
 /// The answer and the record's new state are one transaction.
 pub(crate) async fn answer(
-    core: &Core,
+    core: &Arc<Core>,
     tenant: &Tenant,
     id: EscalationId,
-    resolution: Resolution,
-    by: &str,
+    said: Said,
     also: impl FnOnce(&mut Change, &Escalation),
 ) -> Result<Escalation, ExecError> {
     let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
@@ -219,7 +264,8 @@ pub(crate) async fn answer(
     if escalation.answer.is_some() {
         return Err(unanswerable("it has been answered"));
     }
-    if resolution == Resolution::Withdrawn {
+    let resolution = &said.resolution;
+    if *resolution == Resolution::Withdrawn {
         return Err(unanswerable("only the engine withdraws a question; answer `abandon` to leave it"));
     }
     let mut change = core.change(None);
@@ -229,19 +275,18 @@ pub(crate) async fn answer(
     };
     match (escalation.kind, record) {
         (EscalationKind::Ambiguous | EscalationKind::UnknownTool, Some(record)) => {
-            let event = event(core, tenant, &resolution, by, &mut change)?;
-            // The record no longer waits for this answer.
-            let record = apply(&record, event, core.fence, core.now())
-                .map_err(|_| unanswerable("it has been answered meanwhile"))?;
-            let class = core.declaration(&record).await.map_err(store_failed)?.class;
-            change = change.record(record);
-            late::compare(core, &mut change, class, Box::default());
+            return about_call(core, escalation, record, said).await;
+        }
+        _ if asked::is_about_calls(resolution) => {
+            return Err(unanswerable(
+                "it does not ask what became of a call: there is nothing to be looked up or sent",
+            ));
         }
         // Somebody has undone it, or the rest of it, by hand.
         (EscalationKind::Orphaned | EscalationKind::Compensation, Some(record))
             if matches!(resolution, Resolution::Committed(_)) =>
         {
-            let Resolution::Committed(result) = &resolution else { unreachable!("it was just looked at") };
+            let Resolution::Committed(result) = resolution else { unreachable!("it was just looked at") };
             let payload = Payload::of(result)?.within(&core.limits)?;
             let (compensation, large) = core.storable(payload);
             change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
@@ -254,7 +299,7 @@ pub(crate) async fn answer(
         (EscalationKind::Unpublished, _) => {
             let held = core.group.outbox_set_aside(tenant, id).await.map_err(store_failed)?;
             let held = held.ok_or_else(|| unanswerable("its aggregate goes on already"))?;
-            change.aggregates.push(answered(&held, &resolution, core.now()));
+            change.aggregates.push(answered(&held, resolution, core.now()));
         }
         (EscalationKind::Restored, _) if !matches!(resolution, Resolution::Committed(_)) => {
             core.lifted(&mut change).await.map_err(store_failed)?;
@@ -265,7 +310,7 @@ pub(crate) async fn answer(
         }
         _ => {}
     }
-    escalation.answer = Some(Answer { by: by.to_owned(), resolution, at: core.now() });
+    escalation.answer = Some(said.at(core.now()));
     change = change.escalation(escalation.clone());
     also(&mut change, &escalation);
     match core.group.commit_one(change).await.map_err(store_failed)? {
@@ -275,30 +320,103 @@ pub(crate) async fn answer(
             }
             Ok(escalation)
         }
-        Verdict::Refused(Refusal::Stale) => Err(unanswerable("it has been answered meanwhile")),
+        Verdict::Refused(Refusal::Stale) => Err(unanswerable(MEANWHILE)),
         Verdict::Refused(refusal) => Err(unanswerable(&refusal.to_string())),
     }
 }
 
-fn event(
+const MEANWHILE: &str = "it has been answered meanwhile";
+
+/// Answers what became of a call.
+async fn about_call(
+    core: &Arc<Core>,
+    mut asked: Escalation,
+    mut record: Record,
+    said: Said,
+) -> Result<Escalation, ExecError> {
+    let (id, tenant) = (asked.id, asked.tenant.clone());
+    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
+    loop {
+        if asked.answer.is_some() || record.escalation != Some(id) {
+            return Err(unanswerable(MEANWHILE));
+        }
+        let lookable = asked::lookable(core, &record).await?;
+        let answered = match (&said.resolution, &lookable) {
+            (Resolution::NotCommitted, Some(lookable)) => {
+                asked::deny(core, lookable, &record, asked.clone(), said.clone().at(core.now())).await?
+            }
+            (Resolution::LookNow, Some(lookable)) => {
+                asked::look_now(core, lookable, &record, asked.clone()).await?
+            }
+            (Resolution::LookNow, None) => {
+                return Err(unanswerable(
+                    "it cannot be looked up: its tool is not here, or its contract has no lookup",
+                ));
+            }
+            _ => decided(core, asked, &record, said.clone().at(core.now())).await?,
+        };
+        if let Some(answered) = answered {
+            return Ok(answered);
+        }
+        // A look was made or postponed meanwhile, or somebody else was faster.
+        let found = core.group.escalation_find(&tenant, id).await.map_err(store_failed)?;
+        asked = found.ok_or_else(|| unanswerable(MEANWHILE))?;
+        let found = core.group.record_at(&tenant, record.id).await.map_err(store_failed)?;
+        record = found.ok_or_else(|| unanswerable(MEANWHILE))?;
+    }
+}
+
+/// Records what somebody has decided about a call. `None` if a row has changed meanwhile.
+///
+/// # Crash
+/// The answer and the record's new state are one transaction.
+pub(super) async fn decided(
     core: &Core,
-    tenant: &Tenant,
-    resolution: &Resolution,
-    by: &str,
-    change: &mut Change,
-) -> Result<Event, ExecError> {
-    Ok(match resolution {
+    mut asked: Escalation,
+    record: &Record,
+    answer: Answer,
+) -> Result<Option<Escalation>, ExecError> {
+    let id = asked.id;
+    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let mut change = core.change(None);
+    let event = event(core, &asked.tenant, &answer, &mut change)?;
+    // The record no longer waits for this answer.
+    let record = apply(record, event, core.fence, core.now()).map_err(|_| unanswerable(MEANWHILE))?;
+    change.look = asked::to_come(core, &record).await?.map(|look| Box::new(look.done()));
+    let declaration = core.declaration(&record).await;
+    let class = declaration.map_err(|source| ExecError::Store { key: id.to_string(), source })?.class;
+    change = change.record(record);
+    late::compare(core, &mut change, class, Box::default());
+    (asked.answer, asked.waiting) = (Some(answer), None);
+    change = change.escalation(asked.clone());
+    match core.group.commit_one(change).await {
+        Ok(Verdict::Admitted) => {
+            core.quiet.forget(id);
+            Ok(Some(asked))
+        }
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(None),
+        Ok(Verdict::Refused(refusal)) => Err(unanswerable(&refusal.to_string())),
+        Err(source) => Err(ExecError::Store { key: id.to_string(), source }),
+    }
+}
+
+fn event(core: &Core, tenant: &Tenant, answer: &Answer, change: &mut Change) -> Result<Event, ExecError> {
+    Ok(match &answer.resolution {
         Resolution::Committed(result) => {
             let payload = Payload::of(result)?.within(&core.limits)?;
             let (response, large) = core.storable(payload);
             change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
             Event::ResolveCommitted { response, external_ref: None }
         }
-        Resolution::NotCommitted => {
-            Event::ResolveNotCommitted { message: format!("{by} decided that it did not happen") }
+        Resolution::SendWithoutLooking { .. } => {
+            Event::ResolveNotCommitted { message: words(answer, "that it is sent without a look") }
+        }
+        Resolution::NotCommitted | Resolution::LookNow => {
+            Event::ResolveNotCommitted { message: words(answer, "that it did not happen") }
         }
         Resolution::Abandon | Resolution::Withdrawn => {
-            Event::ResolveAbandoned { reason: format!("{by} decided to leave it") }
+            Event::ResolveAbandoned { reason: words(answer, "to leave it") }
         }
     })
 }

@@ -387,6 +387,7 @@ fn question(core: &Core, delivery: &Delivery, id: EscalationId, tries: i64, why:
         kind: EscalationKind::Unprocessed,
         question,
         opened_at: core.now(),
+        waiting: None,
         answer: None,
     }
 }

@@ -1,4 +1,4 @@
-//! Looks at committed records: confirming lookups that are due, and audits.
+//! Looks at records: confirming lookups that are due, those beside questions, and audits.
 //!
 //! A look that is due is postponed before it is made, so that one that hangs is made again later and holds up nothing else.
 //! What is as it should be is taken off together; the records are not written again.
@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::agenda::More;
+use super::asked;
 use super::core::{Core, failed};
 use super::escalate;
 use super::operation::Operation;
@@ -94,11 +95,18 @@ pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
 /// clocks tell when the settle time is over.
 async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>, StoreError> {
     let Some(record) = core.group.record_at(&look.tenant, look.record).await? else { return Ok(None) };
-    if core.is_anothers(record.fence).await? {
-        return Ok(None);
-    }
     let contract = contract_of(core, &record).await?;
-    let early = early(core, &record, &look, contract.settle_time());
+    let early = if look.reason.is_beside_question() {
+        // Nobody sends what a person is asked about: whoever has the tool may look.
+        if core.is_shared() && core.registry.find(record.operation.as_str()).is_none() {
+            return Ok(None);
+        }
+        None
+    } else if core.is_anothers(record.fence).await? {
+        return Ok(None);
+    } else {
+        early(core, &record, &look, contract.settle_time())
+    };
     let look = look.taken_up(&contract, now);
     Ok(Some(Taken { look, record: Box::new(record), contract, early }))
 }
@@ -149,6 +157,9 @@ async fn make(core: &Arc<Core>, taken: &Taken) -> Option<Look> {
 
 async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecError> {
     let Taken { look, record, contract, early } = taken;
+    if look.reason.is_beside_question() {
+        return asked::follow(core, look, record).await;
+    }
     let op = recorded(core, record).await?;
     let seen = match &op {
         Ok(op) => see(core, op, record).await?,
@@ -173,7 +184,7 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
             // By itself: undoing takes its time, and the other looks must not wait for it.
             let (core, record, done) = (core.clone(), record.clone(), look.done());
             core.tracker.clone().spawn(async move {
-                if let Err(error) = more_than_one(&core, &op, &record, Some(done), question, &surplus).await {
+                if let Err(error) = more_than_one(&core, &op, &record, Some(done), *question, &surplus).await {
                     tracing::error!(tenant = %op.tenant, key = %op.key, %error, "a duplicate could not be recorded");
                 }
             });
@@ -262,7 +273,7 @@ async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Resu
         Seen::More { question, surplus } => {
             audit.duplicated += 1;
             let done = to_come().await?.map(|look| look.done());
-            more_than_one(core, &op, record, done, question, &surplus).await?;
+            more_than_one(core, &op, record, done, *question, &surplus).await?;
         }
         Seen::Nothing if may_miss(core, record, &contract, record.updated_at).await? => {}
         Seen::Nothing => {

@@ -5,6 +5,7 @@
 
 mod agenda;
 pub(crate) mod approval;
+mod asked;
 mod attempt;
 mod attendance;
 mod builder;
@@ -32,6 +33,7 @@ mod questions;
 mod reconcile;
 mod recorded;
 mod request;
+mod resolve;
 mod restored;
 mod retire;
 mod shield;
@@ -59,7 +61,7 @@ pub(crate) use agenda::{Due, More, run as run_agenda};
 pub(crate) use database::Database;
 pub(crate) use database::Shared;
 pub(crate) use escalate::{
-    answer as answer_escalation, may_undo, note_use, orphaned as escalation_of_orphan, withdrawn,
+    Said, answer as answer_escalation, may_undo, note_use, orphaned as escalation_of_orphan, withdrawn,
 };
 pub(crate) use lasting::last;
 pub(crate) use operation::{Asker, Operation};
@@ -75,6 +77,7 @@ pub use looks::Audit;
 pub use outcome::{Answer, ExecError, Outcome};
 pub use questions::Questions;
 pub use request::ToolRequest;
+pub use resolve::Resolve;
 pub(crate) use shield::to_the_end;
 pub(crate) use throttle::Purse;
 pub use throttle::{BreakerState, GateReport};
@@ -83,7 +86,9 @@ pub(crate) use undo::{due_for, undo};
 
 use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Tenant};
-use crate::ledger::{Basis, Decision, Key, Look, OperationKey, Record, RecordedFailure, State};
+use crate::ledger::{
+    Basis, Decision, Key, Look, OperationKey, Record, RecordedFailure, State, undoing_looks_first,
+};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Retired, Store as _, Ticket};
 use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
@@ -108,8 +113,7 @@ pub(crate) trait Answers: Send + Sync {
         self: Arc<Self>,
         tenant: Tenant,
         escalation: EscalationId,
-        resolution: Resolution,
-        by: String,
+        said: Said,
     ) -> BoxFuture<'static, Result<(), ExecError>>;
 }
 
@@ -241,21 +245,23 @@ impl Executor {
     /// Answers an open question: it happened with this result, it did not happen, or leave it. Runs of the
     /// executor's engine that wait for the answer go on.
     ///
+    /// About a call that can be looked up, "it did not happen" takes effect once its lookup has answered and shows nothing. Until then
+    /// the question stays open and says that an answer [waits](Escalation::waiting).
+    ///
     /// # Errors
     /// Among others, if the question is about a halted run and this executor belongs to no engine that could
     /// let the run go on.
-    pub async fn resolve(
+    pub fn resolve(
         &self,
         tenant: &Tenant,
         escalation: EscalationId,
         resolution: Resolution,
         by: &str,
-    ) -> Result<(), ExecError> {
+    ) -> Resolve {
+        let said = Said::new(resolution, by);
         match &self.engine {
-            Some(engine) => {
-                engine.clone().resolve(tenant.clone(), escalation, resolution, by.to_owned()).await
-            }
-            None => escalate::answer_alone(&self.core, tenant, escalation, resolution, by).await,
+            Some(engine) => Resolve::by_engine(engine.clone(), tenant.clone(), escalation, said),
+            None => Resolve::alone(self.core.clone(), tenant.clone(), escalation, said),
         }
     }
 
@@ -495,6 +501,9 @@ impl Carrier {
         if self.core.looks_first(&self.op, None).await? {
             return Box::pin(self.look_first(None)).await;
         }
+        if self.is_undoing_to_be_settled(None).await? {
+            return Box::pin(self.look_first(None)).await;
+        }
         let pass = match self.turn(None).await? {
             Ok(pass) => pass,
             Err(instead) => return Ok(instead),
@@ -515,6 +524,24 @@ impl Carrier {
         }
     }
 
+    /// It is an undoing, and its lookup shows that somebody else has undone the effect, or does not answer: then it is not sent, but
+    /// settled like a call of unknown outcome.
+    ///
+    /// # Race
+    /// Whoever undoes the effect between this look and the send is not seen. The provider alone could prevent that.
+    async fn is_undoing_to_be_settled(&self, found: Option<&Record>) -> Result<bool, ExecError> {
+        let spec = self.op.tool.spec();
+        // Looked up before a person's word was believed, or it is to be sent without a look.
+        let is_decided = found.is_some_and(|found| found.basis == Basis::Denial);
+        if is_decided || !undoing_looks_first(spec.effect, &spec.contract) {
+            return Ok(false);
+        }
+        // Boxed because it is rare: every call would have to carry the room for it.
+        let shown = Box::pin(reconcile::show_unsent(&self.core, &self.op)).await?;
+        tracing::info!(tenant = %self.op.tenant, key = %self.op.key, ?shown, "looked up before it is undone");
+        Ok(shown != reconcile::Shown::Nothing)
+    }
+
     /// There is a record.
     async fn take_up(&self, found: &Record) -> Result<Step, ExecError> {
         let Self { core, op, .. } = self;
@@ -533,7 +560,9 @@ impl Carrier {
                 if self.is_abandoned() {
                     return Ok(Step::Answered(Answered::of(Outcome::Failed(failure))));
                 }
-                if core.looks_first(op, Some(found)).await? {
+                if core.looks_first(op, Some(found)).await?
+                    || self.is_undoing_to_be_settled(Some(found)).await?
+                {
                     return self.look_first(Some(found)).await;
                 }
                 let pass = match self.turn(Some(found)).await? {

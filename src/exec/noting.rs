@@ -88,13 +88,19 @@ pub(super) fn call(
     record: &Record,
     noting: Option<Box<dyn Noting>>,
 ) -> Call {
+    let (attempt, external_ref) = (record.attempts, record.external_ref.clone());
+    Call { attempt, external_ref, noting, ..unsent(op, declaration) }
+}
+
+/// What a tool's lookup is told before anything is sent.
+pub(super) fn unsent(op: &Operation, declaration: &Arc<Declaration>) -> Call {
     Call {
         tenant: op.tenant.clone(),
         operation_key: op.key.clone(),
         declaration: declaration.clone(),
         wire_key: OnceLock::new(),
-        attempt: record.attempts,
-        external_ref: record.external_ref.clone(),
-        noting,
+        attempt: 0,
+        external_ref: None,
+        noting: None,
     }
 }

@@ -78,7 +78,8 @@ async fn settled(core: &Core, tenant: &Tenant, run: RunId) -> Result<(), StoreEr
     core.group.commit_one(core.change(None).run(run)).await.map(drop)
 }
 
-fn in_background(core: &Arc<Core>, record: Record) {
+/// Takes one up, in the background.
+pub(super) fn in_background(core: &Arc<Core>, record: Record) {
     let core = core.clone();
     core.tracker.clone().spawn(async move {
         let taking_up = || async {

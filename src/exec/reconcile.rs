@@ -14,7 +14,7 @@ use super::attempt::{Ambiguous, Known, Permit, again, health, seal};
 use super::core::{Core, failed};
 use super::declared::Bound;
 use super::escalate;
-use super::noting::call;
+use super::noting::{call, unsent};
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
 use super::throttle::{Pass, Turn};
@@ -148,7 +148,7 @@ pub(super) async fn unpark(
     if search.evidence().await?.is_empty() && matches!(next(), Next::Escalate(_)) {
         return Ok(false); // it would only be asked again
     }
-    escalate::withdraw(core, op, record, asked).await?;
+    let _ = escalate::withdraw(core, op, record, asked).await?;
     Ok(true)
 }
 
@@ -159,7 +159,7 @@ pub(super) fn unsettled(core: &Core, contract: &Contract, cut: Boot) -> Duration
 
 /// The tool has the account, the credential or the region that the call was sent under; under another one, neither
 /// its key nor a miss of its lookup says anything.
-fn is_same_scope(op: &Operation, bound: &Bound) -> bool {
+pub(super) fn is_same_scope(op: &Operation, bound: &Bound) -> bool {
     bound.declaration.scope == op.tool.spec().contract.scope
 }
 
@@ -403,6 +403,62 @@ async fn ask(core: &Core, op: &Operation, call: &Call) -> Option<Result<Finding<
     }
 }
 
+/// What a look at a record has shown whose fate is an open question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// It happened: at least one effect, or the late answer of a fenced worker.
+    Effect,
+    /// No effect.
+    Nothing,
+    /// It had no answer, or could not be made.
+    Unanswered,
+}
+
+/// Looks a record up whose fate is an open question.
+pub(super) async fn show(
+    core: &Arc<Core>,
+    op: &Operation,
+    bound: &Bound,
+    record: &Record,
+    patience: Option<Duration>,
+) -> Result<Shown, ExecError> {
+    let evidence = core.group.record_evidence(&op.tenant, record.id).await;
+    if !evidence.map_err(|source| failed(&op.key, source))?.is_empty() {
+        return Ok(Shown::Effect);
+    }
+    show_to(core, op, &call(op, &bound.declaration, record, None), patience).await
+}
+
+/// Looks an operation up before anything is sent for it.
+pub(super) async fn show_unsent(core: &Arc<Core>, op: &Operation) -> Result<Shown, ExecError> {
+    let declared = core.declare(op).await?;
+    show_to(core, op, &unsent(op, &declared.declaration), patience(op)).await
+}
+
+async fn show_to(
+    core: &Arc<Core>,
+    op: &Operation,
+    call: &Call,
+    patience: Option<Duration>,
+) -> Result<Shown, ExecError> {
+    let pass = match core.queue_up(op, patience).await? {
+        Turn::Go(pass) => pass,
+        Turn::Later(_) => return Ok(Shown::Unanswered),
+    };
+    let found = ask(core, op, call).await;
+    if let (Some(passed), Some(found)) = (pass, &found) {
+        passed.tell(health(found), core.clock.boot());
+    }
+    Ok(match found {
+        Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. })) => Shown::Effect,
+        Some(Ok(Finding::NotFound)) => Shown::Nothing,
+        unanswered => {
+            tracing::info!(tenant = %op.tenant, key = %op.key, ?unanswered, "lookup failed");
+            Shown::Unanswered
+        }
+    })
+}
+
 /// What a look at a committed record has shown.
 pub(super) enum Seen {
     /// The effect.
@@ -412,7 +468,7 @@ pub(super) enum Seen {
     /// More than one effect, or another one after it was undone.
     More {
         /// The question about it.
-        question: Escalation,
+        question: Box<Escalation>,
         /// The effects that are not the one that its record is of.
         surplus: Vec<String>,
     },
@@ -434,14 +490,14 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
     }
     Ok(match found {
         Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More {
-            question: escalate::duplicated(core, op, record, &external_refs),
+            question: Box::new(escalate::duplicated(core, op, record, &external_refs)),
             surplus: undo::surplus(record, external_refs),
         },
         // It was undone, and there is one of another id: the first request has arrived after that.
         Some(Ok(Finding::Committed { external_ref: Some(late), .. }))
             if is_same_scope(op, &bound) && undo::is_late(record, &late) =>
         {
-            Seen::More { question: escalate::late(core, record, &late), surplus: vec![late] }
+            Seen::More { question: Box::new(escalate::late(core, record, &late)), surplus: vec![late] }
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
         Some(Ok(Finding::Committed { .. })) if is_same_scope(op, &bound) => Seen::One,

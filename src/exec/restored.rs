@@ -274,8 +274,13 @@ impl Executor {
             let reason = "this ledger is not taken for older than the world: there is nothing to be lifted";
             return Err(ExecError::Unanswerable { escalation: EscalationId(0), reason: reason.to_owned() });
         };
-        let by = if because.is_empty() { by.to_owned() } else { format!("{by}: {because}") };
-        self.resolve(&Tenant::ledger(), EscalationId(noted.question), Resolution::NotCommitted, &by).await?;
+        let answer =
+            self.resolve(&Tenant::ledger(), EscalationId(noted.question), Resolution::NotCommitted, by);
+        if because.is_empty() {
+            answer.await?;
+        } else {
+            answer.because(because).await?;
+        }
         self.core.restored().await.map(drop)
     }
 }
@@ -295,6 +300,7 @@ fn asked(id: EscalationId, why: &str, now: Timestamp) -> Escalation {
         kind: EscalationKind::Restored,
         question,
         opened_at: now,
+        waiting: None,
         answer: None,
     }
 }

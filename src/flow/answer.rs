@@ -10,7 +10,7 @@ use super::engine::{CLAIM, Inner};
 use super::failure::{Failure, FailureCode};
 use super::resume;
 use super::saga;
-use crate::exec::{Answers, ExecError, answer_escalation, to_the_end, withdrawn};
+use crate::exec::{Answers, ExecError, Said, answer_escalation, to_the_end, withdrawn};
 use crate::id::{EscalationId, Tenant};
 use crate::payload::{Payload, Stored};
 use crate::store::{
@@ -22,12 +22,11 @@ impl Answers for Inner {
         self: Arc<Self>,
         tenant: Tenant,
         escalation: EscalationId,
-        resolution: Resolution,
-        by: String,
+        said: Said,
     ) -> BoxFuture<'static, Result<(), ExecError>> {
         // Dropped between the answer and what it lets go on, this would leave a run that nobody carries out.
         let tracker = self.core.tracker.clone();
-        let resolving = async move { self.answer(&tenant, escalation, resolution, &by).await };
+        let resolving = async move { self.answer(&tenant, escalation, said).await };
         Box::pin(to_the_end(&tracker, resolving))
     }
 }
@@ -39,8 +38,7 @@ impl Inner {
         self: &Arc<Self>,
         tenant: &Tenant,
         escalation: EscalationId,
-        resolution: Resolution,
-        by: &str,
+        answer: Said,
     ) -> Result<(), ExecError> {
         let store_failed = |source: StoreError| ExecError::Store { key: escalation.to_string(), source };
         let found = self.core.group.escalation_find(tenant, escalation).await.map_err(store_failed)?;
@@ -55,7 +53,8 @@ impl Inner {
         let next = match halted {
             // Its end is written with the answer: were it written after, a crash in between would leave a run
             // that somebody abandoned and that goes on all the same.
-            Some(run) if resolution == Resolution::Abandon => {
+            Some(run) if answer.resolution == Resolution::Abandon => {
+                let by = &answer.by;
                 let mut failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
                 undoing = saga::of_abandoned(self, &run, &failure).await?;
                 if undoing.is_some() {
@@ -70,28 +69,27 @@ impl Inner {
             Some(run) => Some(self.going_on(&run)),
             None => None,
         };
-        let answered =
-            answer_escalation(&self.core, tenant, escalation, resolution, by, |change, answered| {
-                change.run = next.clone().map(Box::new);
-                change.escalations.extend(left);
-                change.steps.extend(undoing);
-                if let Some((signal, large)) = said.clone() {
-                    change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
-                    change.signal = Some(Box::new(signal));
-                }
-                change.steps.extend(answered.record.zip(next.as_ref()).map(|(record, run)| Step {
-                    tenant: tenant.clone(),
-                    run: run.id,
-                    turn: run.base,
-                    kind: StepKind::Kept,
-                    name: "kept".into(),
-                    id: record.to_string(),
-                    input_hash: None,
-                    value: Some(Stored::Inline(Payload::stored("null"))),
-                    at: run.updated_at,
-                }));
-            })
-            .await;
+        let answered = answer_escalation(&self.core, tenant, escalation, answer, |change, answered| {
+            change.run = next.clone().map(Box::new);
+            change.escalations.extend(left);
+            change.steps.extend(undoing);
+            if let Some((signal, large)) = said.clone() {
+                change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+                change.signal = Some(Box::new(signal));
+            }
+            change.steps.extend(answered.record.zip(next.as_ref()).map(|(record, run)| Step {
+                tenant: tenant.clone(),
+                run: run.id,
+                turn: run.base,
+                kind: StepKind::Kept,
+                name: "kept".into(),
+                id: record.to_string(),
+                input_hash: None,
+                value: Some(Stored::Inline(Payload::stored("null"))),
+                at: run.updated_at,
+            }));
+        })
+        .await;
         if let Err(ExecError::Store { .. } | ExecError::Refused { .. }) = &answered {
             match (&next, &said) {
                 (Some(_), Some((signal, _))) => self.perhaps_sent(signal.clone()),
@@ -107,6 +105,7 @@ impl Inner {
                 }
             }
             Some(run) => self.spawn(Box::new(run), None),
+            None if answered.answer.is_none() => {} // it waits for a lookup, which wakes whoever waits for it
             None => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
         }
         Ok(())

@@ -261,6 +261,7 @@ impl EngineBuilder {
         take_up_orphans(&core).await?;
         let due: Weak<dyn Due> = Arc::downgrade(&(inner.clone() as Arc<dyn Due>));
         let engine = due.clone();
+        core.belongs_to(due.clone());
         core.lasting("agenda", move |core| run_agenda(core, Some(engine.clone())));
         core.lasting("heartbeat", move |core| beat(core, Some(due.clone())));
         core.watch_late_answers();

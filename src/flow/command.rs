@@ -16,7 +16,7 @@ use super::handle::RunHandle;
 use super::inbox::Wanted;
 use super::signal::Sent;
 use crate::clock::Timestamp;
-use crate::exec::{Answers as _, ExecError, to_the_end};
+use crate::exec::{Answers as _, ExecError, Said, to_the_end};
 use crate::id::{EscalationId, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, PayloadError};
@@ -149,7 +149,7 @@ impl<O> RunHandle<O> {
         match self.inner.asked_about(&self.tenant, self.id, |kind| kind == EscalationKind::Paused).await? {
             Some(question) => {
                 let (inner, tenant) = (self.inner.clone(), self.tenant.clone());
-                Ok(inner.resolve(tenant, question, Resolution::NotCommitted, by).await?)
+                Ok(inner.resolve(tenant, question, Said::new(Resolution::NotCommitted, by)).await?)
             }
             None => Err(RunError::NotPaused { run: self.id }),
         }
@@ -226,7 +226,8 @@ impl Inner {
             && self.core.group.run_find(tenant, run).await?.is_some_and(|run| halted(&run))
             && let Some(question) = self.asked_about(tenant, run, EscalationKind::halts_its_run).await?
         {
-            self.clone().resolve(tenant.clone(), question, Resolution::Abandon, by).await?;
+            let said = Said::new(Resolution::Abandon, by);
+            self.clone().resolve(tenant.clone(), question, said).await?;
         }
         Ok(sent)
     }

@@ -19,7 +19,7 @@ use crate::clock::Timestamp;
 use crate::exec::{Core, Due, ExecError, Executor, ExecutorBuilder, More, last};
 use crate::id::{EscalationId, IdError, Name, RunId, Tenant};
 use crate::panics::{caught, quietly};
-use crate::store::{EscalationKind, Lane, Run, RunState, Signal, Store, StoreError, Verdict};
+use crate::store::{Escalation, EscalationKind, Lane, Run, RunState, Signal, Store, StoreError, Verdict};
 use crate::tool::ToolSpec;
 
 /// Runs that a restart finds are taken over in batches of this size.
@@ -558,6 +558,10 @@ impl Due for Inner {
             self.look_for_signals().await?;
             if queued { self.admit_waiting().await } else { Ok(()) }
         })
+    }
+
+    fn answered(self: Arc<Self>, question: Escalation) -> BoxFuture<'static, Result<(), StoreError>> {
+        Box::pin(async move { self.wake_waiting(&question.tenant, &question).await })
     }
 
     fn stop(&self) {

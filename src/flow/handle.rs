@@ -14,9 +14,9 @@ use super::queue::Choice;
 use super::run::output;
 use super::start::StartRun;
 use super::workflow::Workflow;
-use crate::exec::{Answers as _, Questions};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
+use crate::exec::{Questions, Resolve, Said};
 use crate::id::{EscalationId, RunId, Tenant};
 use crate::payload::{Payload, Stored};
 use crate::store::{
@@ -134,16 +134,14 @@ impl ForTenant {
     /// on, `Abandon` to let the run fail. About an effect that nobody owns: `Abandon` to keep it. About one that
     /// happened twice, or perhaps did: `Abandon` when that is dealt with.
     ///
+    /// About a call that can be looked up, `NotCommitted` takes effect once its lookup has answered and shows nothing. Until then
+    /// the question stays open and says that an answer [waits](Escalation::waiting).
+    ///
     /// # Crash
     /// The answer and what follows from it are one transaction.
-    pub async fn resolve(
-        &self,
-        escalation: EscalationId,
-        resolution: Resolution,
-        by: &str,
-    ) -> Result<(), RunError> {
-        let (inner, tenant) = (self.inner.clone(), self.tenant.clone());
-        Ok(inner.resolve(tenant, escalation, resolution, by.to_owned()).await?)
+    pub fn resolve(&self, escalation: EscalationId, resolution: Resolution, by: &str) -> Resolve<RunError> {
+        let said = Said::new(resolution, by);
+        Resolve::by_engine(self.inner.clone(), self.tenant.clone(), escalation, said)
     }
 }
 

@@ -271,6 +271,7 @@ fn about(live: &Live, kind: EscalationKind, question: String, record: Option<Rec
         kind,
         question,
         opened_at: core.now(),
+        waiting: None,
         answer: None,
     }
 }

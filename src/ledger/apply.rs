@@ -52,6 +52,8 @@ pub enum Event {
     },
     /// The question was withdrawn unanswered: there is another way to find out by now.
     Unpark,
+    /// A person's answer to the open question waits for a lookup.
+    AnswerWaits,
     /// A person or a policy answered the open question: it happened.
     ResolveCommitted {
         /// The result to record.
@@ -100,7 +102,10 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         }
         (State::Failed { .. }, Event::Again { fence, basis, declaration }) if !parked => {
             next.again(fence);
-            next.basis = basis;
+            // The person may be wrong, however often it is tried.
+            if record.basis != Basis::Denial || basis != Basis::Answer {
+                next.basis = basis;
+            }
             next.declaration = declaration; // of what went out under another one, nothing happened
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
@@ -122,6 +127,8 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         }
         (State::Started, Event::Park { escalation }) if !parked => next.escalation = Some(escalation),
         (State::Started, Event::Unpark) if parked => next.escalation = None,
+        // Whoever decides at the same moment sees that the record has changed.
+        (State::Started, Event::AnswerWaits) if parked => {}
         (State::Started, Event::ResolveCommitted { response, external_ref }) if parked => {
             next.state = State::Committed { response };
             next.external_ref = external_ref.or(next.external_ref);
@@ -133,6 +140,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             let detail = serde_json::Value::Null;
             next.escalation = None;
             next.fail(RecordedFailure { kind: ErrorKind::Unknown, message, detail }, None);
+            next.basis = Basis::Denial;
         }
         (State::Started, Event::ResolveAbandoned { reason }) if parked => {
             next.state = State::Abandoned { reason };
@@ -186,6 +194,7 @@ impl Event {
             Self::Fail { .. } => "fail",
             Self::Park { .. } => "park",
             Self::Unpark => "unpark",
+            Self::AnswerWaits => "answer waits",
             Self::ResolveCommitted { .. } => "resolve committed",
             Self::ResolveNotCommitted { .. } => "resolve not committed",
             Self::ResolveAbandoned { .. } => "resolve abandoned",

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::contract::{Contract, LookupOffer};
+use super::effect::EffectClass;
 use super::record::{Record, State, Was};
 use crate::id::{EscalationId, RunId};
 
@@ -95,6 +97,13 @@ pub enum Due {
     Ask,
     /// It stays, and a person is told why.
     Leave(String),
+}
+
+/// Each send of an undoing is preceded by its lookup: somebody else may have undone the effect meanwhile, and a second undoing would
+/// not collide with that one.
+pub(crate) fn undoing_looks_first(effect: EffectClass, contract: &Contract) -> bool {
+    let collides = contract.class.collides() && !contract.look_first;
+    effect == EffectClass::Compensation && contract.lookup != LookupOffer::None && !collides
 }
 
 /// Decides about an effect that a run wants undone. `family`: the run, and the children whose effects it is to undo with

@@ -1,8 +1,11 @@
-//! Looks that are to come: when a committed record is looked up again, and what the answer means.
+//! Looks that are to come: when a record is looked up again that is committed or asked about, and what the answer means.
 //!
 //! A send that followed one of unknown fate is looked up at 1, 2, 4, 8 … settle times after its seal, and for the last time
 //! at the contract's [horizon](Contract::horizon): a first request that lands before that is found. A lookup that does not
 //! answer is asked again after a pause that doubles, up to half a day; then a person is asked.
+//!
+//! A call of unknown outcome that a person is asked about is looked up beside the question, at first after 5 s, then after pauses
+//! that double up to half a day: about a day in all.
 
 use std::time::Duration;
 
@@ -17,10 +20,12 @@ const SHORTEST: Duration = Duration::from_mins(1);
 /// The longest one, or this many settle times if that is longer.
 const LONGEST: Duration = Duration::from_hours(12);
 const SETTLE_TIMES: u32 = 8;
+/// The first pause beside a question.
+const FIRST: Duration = Duration::from_secs(5);
 /// The series of a contract without a settle time begins with this step.
 const SMALLEST_STEP: Duration = Duration::from_secs(1);
 
-/// Why a committed record is looked up.
+/// Why a record is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -30,11 +35,17 @@ pub enum Reason {
     Doubled,
     /// An audit has missed it: one more look.
     Audit,
+    /// A person is asked what became of it, because its lookup does not answer, or would have to be made under another scope:
+    /// looks beside the question, which goes when one of them answers.
+    Unanswered,
+    /// A person is asked what became of it for another reason: looks beside the question, which goes when one of them shows the
+    /// effect.
+    Asked,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Doubt, Self::Doubled, Self::Audit];
+    pub const ALL: [Self; 5] = [Self::Doubt, Self::Doubled, Self::Audit, Self::Unanswered, Self::Asked];
 
     /// The number that rows hold. Never reuse one.
     pub(crate) const fn code(self) -> i64 {
@@ -42,7 +53,14 @@ impl Reason {
             Self::Doubt => 1,
             Self::Doubled => 2,
             Self::Audit => 3,
+            Self::Unanswered => 4,
+            Self::Asked => 5,
         }
+    }
+
+    /// What became of the record is an open question.
+    pub const fn is_beside_question(self) -> bool {
+        matches!(self, Self::Unanswered | Self::Asked)
     }
 
     /// Reads the number back.
@@ -64,7 +82,7 @@ pub struct Look {
     pub reason: Reason,
     /// When it is due. Absent: there is none to come, and the row goes.
     pub due_at: Option<Timestamp>,
-    /// When the record was sealed: the series and its horizon count from there.
+    /// When the record was sealed, from where the series and its horizon count; or when the question was opened.
     pub since: Timestamp,
     /// Which step of the series it is, from 0.
     pub made: u32,
@@ -104,17 +122,32 @@ impl Look {
         Self { missed: true, ..Self::first(record, Reason::Audit, contract, now) }
     }
 
+    /// The first look beside a question about the record that is opened at `at`.
+    pub fn beside_question(record: &Record, reason: Reason, at: Timestamp) -> Self {
+        Self {
+            tenant: record.tenant.clone(),
+            record: record.id,
+            revision: 1,
+            reason,
+            due_at: Some(at.after(FIRST)),
+            since: at,
+            made: 0,
+            tries: 0,
+            missed: false,
+        }
+    }
+
     /// It is made now. Should nothing come of it, it is made again after a pause.
     #[must_use]
     pub fn taken_up(&self, contract: &Contract, now: Timestamp) -> Self {
         let tries = self.tries.saturating_add(1);
-        Self { tries, ..self.due(now.after(retry_pause(tries, contract.settle_time()))) }
+        Self { tries, ..self.due(now.after(self.reason.pause(tries, contract.settle_time()))) }
     }
 
-    /// The lookup under way is the last one: without an answer, a person is asked.
+    /// The lookup under way is the last one: without an answer, a person is asked, or no look is made any more beside the question.
     pub fn is_last_try(&self, contract: &Contract) -> bool {
         let settle = contract.settle_time();
-        retry_pause(self.tries, settle) >= longest(settle)
+        self.reason.pause(self.tries, settle) >= longest(settle)
     }
 
     /// A lookup was made before, and had no answer or showed nothing.
@@ -140,7 +173,7 @@ impl Look {
         next
     }
 
-    /// The answer came too early to count as a step: again after this pause.
+    /// The answer came too early to count: again after this pause.
     #[must_use]
     pub fn too_early(&self, pause: Duration, now: Timestamp) -> Self {
         Self { tries: 0, missed: false, ..self.due(now.after(pause)) }
@@ -204,10 +237,14 @@ fn step(contract: &Contract, number: u32) -> Option<Duration> {
     }
 }
 
-/// The pause after so many lookups in a row without an answer.
-fn retry_pause(tries: u32, settle: Duration) -> Duration {
-    let factor = 1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX);
-    settle.saturating_mul(2).max(SHORTEST).saturating_mul(factor).min(longest(settle))
+impl Reason {
+    /// The pause after so many lookups in a row without an answer.
+    fn pause(self, tries: u32, settle: Duration) -> Duration {
+        let first =
+            if self.is_beside_question() { FIRST * 2 } else { settle.saturating_mul(2).max(SHORTEST) };
+        let factor = 1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX);
+        first.saturating_mul(factor).min(longest(settle))
+    }
 }
 
 fn longest(settle: Duration) -> Duration {

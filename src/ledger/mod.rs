@@ -34,6 +34,7 @@ pub use apply::{Event, Illegal, apply};
 pub use approval::{Approval, ApprovalError, Package};
 pub use breaker::{Breaker, Circuit, CircuitState, Health, Through};
 pub use budget::{Budget, Price, Spent, UsedUp};
+pub(crate) use compensation::undoing_looks_first;
 pub use compensation::{Compensation, Due, Undone, due};
 pub use contract::{Confirm, Contract, ContractClass, ContractError, Finding, LookupOffer};
 pub use decide::{Decision, Facts, Request, decide};

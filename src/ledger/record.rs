@@ -35,11 +35,15 @@ pub enum Basis {
     Repeat,
     /// A person's word.
     Decision,
+    /// The provider's answer to a send that rests on a person's word: that an earlier one had no effect, or that it is sent without a
+    /// look. Where there is a lookup, it is made once more.
+    Denial,
 }
 
 impl Basis {
     /// All, in the order of their codes.
-    pub const ALL: [Self; 5] = [Self::Answer, Self::Lookup, Self::Declaration, Self::Repeat, Self::Decision];
+    pub const ALL: [Self; 6] =
+        [Self::Answer, Self::Lookup, Self::Declaration, Self::Repeat, Self::Decision, Self::Denial];
 
     /// The number that rows hold. Never reuse one.
     pub(crate) const fn code(self) -> i64 {
@@ -49,6 +53,7 @@ impl Basis {
             Self::Declaration => 2,
             Self::Repeat => 3,
             Self::Decision => 4,
+            Self::Denial => 5,
         }
     }
 

@@ -77,7 +77,8 @@ impl Restored {
 /// The first send of a key is preceded by its lookup; where there is none, a person is asked.
 pub(crate) const fn looks_first(effect: EffectClass, contract: &Contract, may_lack: bool) -> bool {
     let transactional = matches!(contract.class, ContractClass::Transactional); // its effects went back with the ledger
-    effect.leaves_mark() && !transactional && (may_lack || contract.look_first)
+    let declared = contract.look_first && !matches!(effect, EffectClass::Compensation);
+    effect.leaves_mark() && !transactional && (may_lack || declared)
 }
 
 /// The earliest instant at which the record's key may have been sent. [`Timestamp::MIN`] if nothing is known of it: then a key that

@@ -222,7 +222,12 @@ fn random(chance: &Seeded, clean: &Trial, restores: bool) -> Schedule {
         },
         _ => match chance.below(2) {
             0 => Incident::ClockJumps { life: 2, seconds: i64::from(chance.below(20_000)) - 10_000 },
-            _ => Incident::Down { life: 2, seconds: chance.below(100_000) },
+            _ => match chance.below(100_000) {
+                seconds if seconds % 3 == 0 => {
+                    Incident::LookupDown { lookup: 1 + seconds % 4, seconds: seconds / 5 }
+                }
+                seconds => Incident::Down { life: 2, seconds },
+            },
         },
     });
     let drawn: Vec<_> = drawn.collect();

@@ -135,7 +135,7 @@ impl FromStr for Stop {
     }
 }
 
-/// One thing that goes wrong. Lives, crossings, requests and commits are counted from 1.
+/// One thing that goes wrong. Lives, crossings, requests, lookups and commits are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Incident {
     /// The process is stopped at a crash point: in which life, and at which of the points that this life crosses.
@@ -171,6 +171,13 @@ pub enum Incident {
         /// How far; negative is back.
         seconds: i64,
     },
+    /// Lookups have no answer for so long.
+    LookupDown {
+        /// From which lookup on, over all lives and providers.
+        lookup: u32,
+        /// How long.
+        seconds: u32,
+    },
     /// No process lives for so long, while the world goes on.
     Down {
         /// Before which life.
@@ -202,6 +209,7 @@ impl fmt::Display for Incident {
             Self::StoreAnswerLost { commit } => write!(f, "store-answer-lost@{commit}"),
             Self::ClockJumps { life, seconds } => write!(f, "clock{seconds:+}@{life}"),
             Self::Down { life, seconds } => write!(f, "down+{seconds}@{life}"),
+            Self::LookupDown { lookup, seconds } => write!(f, "lookup-down+{seconds}@{lookup}"),
             Self::Restored { life, batches, told: false } => write!(f, "restored+{batches}@{life}"),
             Self::Restored { life, batches, told: true } => write!(f, "restored-told+{batches}@{life}"),
         }
@@ -226,6 +234,8 @@ impl FromStr for Incident {
                 if let Some(seconds) = what.strip_prefix("clock") {
                     let seconds = seconds.parse().map_err(|_| unknown())?;
                     Self::ClockJumps { life: number(place)?, seconds }
+                } else if let Some(seconds) = what.strip_prefix("lookup-down+") {
+                    Self::LookupDown { lookup: number(place)?, seconds: number(seconds)? }
                 } else if let Some(seconds) = what.strip_prefix("down+") {
                     Self::Down { life: number(place)?, seconds: number(seconds)? }
                 } else if let Some(batches) = what.strip_prefix("restored+") {

@@ -171,6 +171,7 @@ impl Service {
     /// One page of all that happened in the account; the first is 0.
     pub async fn list(&self, call: &Call, page: usize) -> Result<Page, ToolError> {
         self.world.clock().sleep(WAY).await;
+        self.world.is_looked_up()?;
         if !self.offer.can_look_up() {
             return Err(ToolError::http(404, "it has no lookup"));
         }

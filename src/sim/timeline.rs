@@ -96,6 +96,8 @@ pub enum Happened {
         /// How many effects it showed.
         found: usize,
     },
+    /// The world was asked, and had no answer.
+    NotLookedUp,
     /// The store failed.
     StoreFailed {
         /// Nothing was written, or only the answer was lost.
@@ -141,6 +143,7 @@ impl fmt::Display for Happened {
             }
             Self::Effect { system, reference, id } => write!(f, "● {system}: {reference} happens as {id}"),
             Self::LookedUp { operation, found } => write!(f, "{operation} looked up: {found}"),
+            Self::NotLookedUp => f.write_str("a lookup has no answer"),
             Self::StoreFailed { written: true } => f.write_str("the store writes, its answer is lost"),
             Self::StoreFailed { written: false } => f.write_str("the store fails, nothing is written"),
             Self::Told { who, what } => write!(f, "{who} is told: {what}"),
@@ -151,7 +154,7 @@ impl fmt::Display for Happened {
 
 impl Happened {
     const fn is_outside(&self) -> bool {
-        matches!(self, Self::Effect { .. } | Self::LookedUp { .. } | Self::Sent { .. })
+        matches!(self, Self::Effect { .. } | Self::LookedUp { .. } | Self::NotLookedUp | Self::Sent { .. })
     }
 }
 

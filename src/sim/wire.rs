@@ -190,6 +190,7 @@ impl World {
         reference: &str,
     ) -> Result<Finding<String>, ToolError> {
         self.clock().sleep(WAY).await;
+        self.is_looked_up()?;
         let mut found = self.found(system, reference);
         found.retain(|effect| effect.tenant == *call.tenant());
         Ok(self.finding(call, found.into_iter().map(|effect| effect.id).collect()))

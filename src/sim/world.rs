@@ -14,7 +14,7 @@ use crate::clock::Clock as _;
 use crate::exec::outbox;
 use crate::id::Tenant;
 use crate::ledger::{Contract, ContractClass, EffectClass, LookupOffer, OperationKey};
-use crate::tool::{Call, ToolSpec};
+use crate::tool::{Call, ToolError, ToolSpec};
 
 /// Something that happened out there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,11 @@ struct State {
     services: BTreeMap<String, Arc<Mutex<ServiceState>>>,
     faults: BTreeMap<u32, Fault>,
     requests: u32,
+    /// From which lookup on, and for how long.
+    lookups_down: BTreeMap<u32, Duration>,
+    lookups: u32,
+    /// Until when lookups have no answer.
+    down_until: Duration,
     requested: BTreeSet<(Tenant, OperationKey)>,
     contracts: BTreeMap<String, ContractClass>,
     /// The contracts under which a provider was asked.
@@ -103,7 +108,14 @@ impl World {
             Incident::Fault { request, fault } => Some((*request, *fault)),
             _ => None,
         });
-        let state = State { faults: faults.collect(), ..State::default() };
+        let lookups_down = schedule.incidents().iter().filter_map(|incident| match incident {
+            Incident::LookupDown { lookup, seconds } => {
+                Some((*lookup, Duration::from_secs(u64::from(*seconds))))
+            }
+            _ => None,
+        });
+        let lookups_down = lookups_down.collect();
+        let state = State { faults: faults.collect(), lookups_down, ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), clock }
     }
 
@@ -115,6 +127,17 @@ impl World {
 
     /// An effect happens. Returns the provider's id for it.
     pub(super) fn happened(&self, request: &Request, system: &str, account: &str, reference: &str) -> String {
+        self.add(request.tenant(), request.operation(), system, account, reference)
+    }
+
+    fn add(
+        &self,
+        tenant: &Tenant,
+        operation: &OperationKey,
+        system: &str,
+        account: &str,
+        reference: &str,
+    ) -> String {
         let at = self.clock.elapsed();
         let id = {
             let mut state = self.state();
@@ -123,8 +146,8 @@ impl World {
                 system: system.to_owned(),
                 reference: reference.to_owned(),
                 id: id.clone(),
-                tenant: request.tenant().clone(),
-                operation: request.operation().clone(),
+                tenant: tenant.clone(),
+                operation: operation.clone(),
                 account: account.to_owned(),
                 at,
             });
@@ -133,6 +156,12 @@ impl World {
         let system = if account.is_empty() { system.to_owned() } else { format!("{system} ({account})") };
         self.note(Happened::Effect { system, reference: reference.to_owned(), id: id.clone() });
         id
+    }
+
+    /// Somebody does it by hand: an effect that no operation of the engine is behind. Returns the provider's id for it.
+    pub fn by_hand(&self, tenant: &Tenant, system: &str, reference: &str) -> String {
+        let operation = OperationKey::stored(format!("~hand:{system}:{reference}"));
+        self.add(tenant, &operation, system, "", reference)
     }
 
     /// The last effect of an operation is lost.
@@ -218,6 +247,27 @@ impl World {
         state.requests += 1;
         let number = state.requests;
         state.faults.get(&number).copied()
+    }
+
+    /// Numbers a request of a lookup.
+    ///
+    /// # Errors
+    /// While lookups have no answer.
+    pub(super) fn is_looked_up(&self) -> Result<(), ToolError> {
+        let now = self.clock.elapsed();
+        let mut state = self.state();
+        state.lookups += 1;
+        let number = state.lookups;
+        if let Some(down) = state.lookups_down.get(&number).copied() {
+            state.down_until = state.down_until.max(now + down);
+        }
+        let is_down = now < state.down_until;
+        drop(state);
+        if is_down {
+            self.note(Happened::NotLookedUp);
+            return Err(ToolError::http(503, "simulated"));
+        }
+        Ok(())
     }
 
     pub(super) fn is_published_to(&self) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::rows::{Escalation, InQueue, Run, RunState, WaitsOn};
+use super::rows::{Answer, InQueue, Run, RunState, WaitsOn};
 use crate::clock::Timestamp;
 use crate::id::Name;
 use crate::ledger::{Record, State, Was};
@@ -116,7 +116,7 @@ pub(super) fn run_state(
     })
 }
 
-/// The answer of a question, as JSON.
-pub(super) fn of_answer(escalation: &Escalation) -> Option<String> {
-    escalation.answer.as_ref().and_then(|answer| serde_json::to_string(answer).ok())
+/// The answer of a question, or one that waits, as JSON.
+pub(super) fn of_answer(answer: Option<&Answer>) -> Option<String> {
+    answer.and_then(|answer| serde_json::to_string(answer).ok())
 }

@@ -83,6 +83,7 @@ impl Evidence {
             kind: EscalationKind::Duplicated,
             question,
             opened_at: self.at.max(record.updated_at),
+            waiting: None,
             answer: None,
         }
     }

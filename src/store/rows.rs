@@ -408,8 +408,17 @@ pub struct Escalation {
     pub question: String,
     /// When it was opened.
     pub opened_at: Timestamp,
+    /// An answer that takes effect when a lookup has answered. The question is open until then.
+    pub waiting: Option<Answer>,
     /// The answer.
     pub answer: Option<Answer>,
+}
+
+impl Escalation {
+    /// As it is written when it is opened; otherwise as something that falls on an open question.
+    pub(crate) const fn is_new(&self) -> bool {
+        self.answer.is_none() && self.waiting.is_none()
+    }
 }
 
 /// What kind of question.
@@ -536,8 +545,21 @@ pub struct Answer {
     pub by: String,
     /// What.
     pub resolution: Resolution,
+    /// Why, in the words of whoever answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
     /// When.
     pub at: Timestamp,
+}
+
+impl Answer {
+    /// Why, if whoever answered said so.
+    pub fn reason(&self) -> Option<&str> {
+        match &self.resolution {
+            Resolution::SendWithoutLooking { reason } => Some(reason),
+            _ => self.because.as_deref(),
+        }
+    }
 }
 
 /// What can be answered.
@@ -546,8 +568,17 @@ pub struct Answer {
 pub enum Resolution {
     /// It happened, and this is its result.
     Committed(serde_json::Value),
-    /// It did not happen: go on, and try again.
+    /// It did not happen: go on, and try again. About a call that can be looked up, the lookup is made first. While that does not
+    /// answer, the question stays open and the answer [waits](Escalation::waiting); where it shows the effect, the question is
+    /// withdrawn.
     NotCommitted,
+    /// Send it without a look, whatever became of it: it may happen a second time.
+    SendWithoutLooking {
+        /// Why. It is recorded.
+        reason: String,
+    },
+    /// Look it up now. The question stays open unless the lookup answers it.
+    LookNow,
     /// Leave it: the call fails, whatever became of it. For a committed effect: it is kept on purpose.
     Abandon,
     /// The question is void: the engine can find out by itself again. Only the engine answers so.

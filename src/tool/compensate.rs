@@ -74,6 +74,10 @@ pub trait Compensate: Tool {
     }
 
     /// What the provider offers for the undoing: the same as for the call, unless it is said.
+    ///
+    /// Where it offers a lookup and tells no copies apart by key, each undoing is preceded by
+    /// [`find_compensation`](Self::find_compensation): what somebody else has undone counts as undone, and nothing is sent. With
+    /// [`look_first`](Contract::look_first) also where copies are told apart: what a person does by hand has another key.
     fn compensation_contract(&self) -> Contract {
         self.contract()
     }
@@ -91,8 +95,10 @@ pub trait Compensate: Tool {
         forward: &Forward<Self::Input, Self::Output>,
     ) -> impl Future<Output = Result<Done<Undone>, ToolError>> + Send;
 
-    /// Asks the external system whether it is undone: by this compensation or by anybody else. Asked when the outcome of a
-    /// compensation is unknown, or was refused as done before, if the contract offers a lookup.
+    /// Asks the external system whether it is undone: by this compensation or by anybody else. Asked if the contract offers a
+    /// lookup: when the outcome of a compensation is unknown, or was refused as done before, and before it is sent where a second
+    /// undoing would not collide with that of somebody else. Of a [surplus](Forward::is_surplus) effect it says whether that one is
+    /// undone.
     fn find_compensation(
         &self,
         call: &Call,

@@ -9,7 +9,7 @@ use counterfoil::ledger::{
     Compensation, Divergence, EffectClass, ErrorKind, Finding, OperationKey, State, Undone,
 };
 use counterfoil::store::{EscalationKind, Resolution};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Tenant};
 use serde_json::json;
 
@@ -120,6 +120,59 @@ impl Compensate for Letter {
 
     async fn find_compensation(&self, _: &Call, _: &Forward<(), ()>) -> Result<Finding<Undone>, ToolError> {
         Ok(Finding::Unknown)
+    }
+}
+
+/// Hires a car at a provider that knows no keys, and gives it back as often as it is asked to.
+struct Hire(Arc<World>);
+
+impl Tool for Hire {
+    const NAME: &'static str = "hire";
+    type Effect = effect::Payment;
+    type Contract = contract::Lookup;
+    type Input = String;
+    type Output = String;
+
+    fn key(&self, what: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target(what))
+    }
+
+    async fn call(&self, call: &Call, what: &String) -> Result<Done<String>, ToolError> {
+        self.0.happen("hire", call.key(), what);
+        Ok(Done::new(what.clone()).external_ref(what))
+    }
+}
+
+impl Reconcile for Hire {
+    async fn reconcile(&self, _: &Call, what: &String) -> Result<Finding<String>, ToolError> {
+        let hired = self.0.effects("hire").contains(what);
+        let found = || Finding::Committed { output: what.clone(), external_ref: Some(what.clone()) };
+        Ok(if hired { found() } else { Finding::NotFound })
+    }
+}
+
+impl Compensate for Hire {
+    async fn compensate(
+        &self,
+        call: &Call,
+        forward: &Forward<String, String>,
+    ) -> Result<Done<Undone>, ToolError> {
+        self.0.happen("unbook", call.key(), forward.external_ref().unwrap_or_default());
+        Ok(Undone::whole().detail("by the engine").into())
+    }
+
+    async fn find_compensation(
+        &self,
+        _: &Call,
+        forward: &Forward<String, String>,
+    ) -> Result<Finding<Undone>, ToolError> {
+        self.0.count("looked");
+        if forward.external_ref() == Some("unseen") && self.0.counted("shown") == 0 {
+            return Err(ToolError::new(ErrorKind::Server, "no answer"));
+        }
+        let back = self.0.effects("unbook").iter().any(|back| Some(back.as_str()) == forward.external_ref());
+        let output = Undone::whole().detail("by hand");
+        Ok(if back { Finding::Committed { output, external_ref: None } } else { Finding::NotFound })
     }
 }
 
@@ -594,4 +647,73 @@ fn what_a_resumed_run_no_longer_asks_for_is_undone_if_its_tool_says_so() {
         assert_eq!(world.effects("book"), ["train", "bus"]);
         assert!(process.acme().escalations().await.unwrap().is_empty());
     });
+}
+
+/// Hires a car and fails; before that, somebody may give the car back by hand.
+fn hires(
+    world: &Arc<World>,
+) -> impl Fn(Ctx, (String, bool)) -> futures_util::future::BoxFuture<'static, Result<u32, Failure>>
++ Clone
++ Send
++ Sync
++ 'static {
+    let world = world.clone();
+    move |ctx, (car, by_hand)| {
+        let world = world.clone();
+        Box::pin(async move {
+            ctx.call::<Hire>(car.clone()).await?;
+            if by_hand {
+                ctx.step("by hand", &car, |car| world.happen("unbook", "by hand", car)).await?;
+            }
+            Err(Failure::new("no journey"))
+        })
+    }
+}
+
+// L8: where a second undoing would not collide, what somebody else has undone counts as undone.
+#[test]
+fn what_was_undone_by_hand_is_not_undone_again() {
+    for (by_hand, detail) in [(true, "by hand"), (false, "by the engine")] {
+        let world = World::new();
+        let builder = engine(&world, Way::by(Compensation::Automatic)).compensable(Hire(world.clone()));
+        let process = Process::start(&world, builder.workflow("hires", 1, hires(&world)));
+        process.on(async {
+            let failure =
+                failure(process.acme().run(hires(&world), ("car".to_owned(), by_hand)).await.unwrap_err());
+            assert_eq!(told(&failure), [("hire:car", &Became::Undone)]);
+            assert_eq!(world.effects("unbook"), ["car"], "{detail}");
+            let key = Key::of("hire").target("car").render().unwrap();
+            let executor = process.engine().executor();
+            let undone = executor.compensate(&Tenant::new("acme").unwrap(), &key).await.unwrap();
+            assert_eq!(undone, Compensated::Undone(Undone::whole().detail(detail)));
+            assert!(process.acme().questions().await.unwrap().is_empty());
+        });
+    }
+}
+
+#[test]
+fn while_nobody_can_tell_whether_it_is_undone_nothing_is_sent() {
+    for shown in [true, false] {
+        let world = World::new();
+        let builder = engine(&world, Way::by(Compensation::Automatic)).compensable(Hire(world.clone()));
+        let process = Process::start(&world, builder.workflow("hires", 1, hires(&world)));
+        process.on(async {
+            let acme = process.acme();
+            let run = acme.run(hires(&world), ("unseen".to_owned(), true)).start().await.unwrap().id();
+            process.state(run, "waiting").await;
+            let question = process.question(EscalationKind::Ambiguous).await;
+            assert_eq!(world.effects("unbook"), ["unseen"], "what was done by hand");
+            if shown {
+                world.count("shown");
+                acme.resolve(question.id, Resolution::LookNow, "ann").await.unwrap();
+            } else {
+                let reason = "they have lost it".to_owned();
+                acme.resolve(question.id, Resolution::SendWithoutLooking { reason }, "ann").await.unwrap();
+            }
+            let failed = failure(acme.handle::<u32>(run).result().await.unwrap_err());
+            assert_eq!(told(&failed), [("hire:unseen", &Became::Undone)]);
+            assert_eq!(world.effects("unbook").len(), if shown { 1 } else { 2 });
+            assert!(acme.questions().await.unwrap().is_empty());
+        });
+    }
 }

@@ -200,7 +200,7 @@ impl Process {
 
     /// Does something in this process, as its main thread.
     #[allow(clippy::disallowed_methods, reason = "a watchdog for tests that hang, not a synchronisation")]
-    pub(crate) fn on<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(crate) fn on<T>(&self, work: impl IntoFuture<Output = T>) -> T {
         self.runtime
             .block_on(async { tokio::time::timeout(Duration::from_secs(20), work).await })
             .expect("the test hangs: what it waits for does not happen")

@@ -60,7 +60,7 @@ fn again_by(fence: Fence, basis: Basis) -> Event {
 }
 
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
-fn events(fence: Fence) -> [(&'static str, Event); 12] {
+fn events(fence: Fence) -> [(&'static str, Event); 13] {
     [
         ("again", again_by(fence, Basis::Answer)),
         ("adopt", Event::Adopt { fence }),
@@ -70,6 +70,7 @@ fn events(fence: Fence) -> [(&'static str, Event); 12] {
         ("fail, give up", Event::Fail { failure: failure("no"), not_before: None }),
         ("park", Event::Park { escalation: EscalationId(9) }),
         ("unpark", Event::Unpark),
+        ("answer waits", Event::AnswerWaits),
         ("resolve committed", Event::ResolveCommitted { response: json("said"), external_ref: None }),
         ("resolve not committed", Event::ResolveNotCommitted { message: "ann: no".into() }),
         ("resolve abandoned", Event::ResolveAbandoned { reason: "ann: leave it".into() }),
@@ -83,7 +84,8 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
-    let resolutions: &[_] = &["unpark", "resolve committed", "resolve not committed", "resolve abandoned"];
+    let resolutions: &[_] =
+        &["unpark", "answer waits", "resolve committed", "resolve not committed", "resolve abandoned"];
     [
         (
             "started",
@@ -222,6 +224,11 @@ fn each_resolution_closes_the_question() {
     let no = resolve(Event::ResolveNotCommitted { message: "ann: no".into() });
     assert!(matches!(&no.state, State::Failed { failure } if failure.message == "ann: no"));
     assert_eq!((no.escalation, no.tries()), (None, 0));
+    // What is sent after the answer rests on it, until it is known what became of it; and it can fail for certain.
+    let again = applied(&no, again_by(MINE, Basis::Answer));
+    assert_eq!((again.basis, again.in_doubt), (Basis::Denial, false));
+    let failed = applied(&again, Event::Fail { failure: failure("no"), not_before: Some(Timestamp(50)) });
+    assert_eq!(applied(&failed, again_by(MINE, Basis::Answer)).basis, Basis::Denial);
     let left = resolve(Event::ResolveAbandoned { reason: "ann: leave it".into() });
     assert_eq!(left.state, State::Abandoned { reason: "ann: leave it".into() });
     assert_eq!(left.escalation, None);
@@ -280,6 +287,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Unpark),
         1 => (stored(), reference())
             .prop_map(|(response, external_ref)| Event::ResolveCommitted { response, external_ref }),
+        1 => Just(Event::AnswerWaits),
         1 => Just(Event::ResolveNotCommitted { message: "no".into() }),
         1 => Just(Event::ResolveAbandoned { reason: "left".into() }),
         1 => (stored(), any::<bool>())
@@ -352,7 +360,9 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
         Event::ResolveCommitted { .. } | Event::ResolveNotCommitted { .. } | Event::ResolveAbandoned { .. }
     );
     let withdrawn = *event == Event::Unpark;
-    prop_assert_eq!(before.escalation.is_some(), answer || withdrawn);
+    let waits = *event == Event::AnswerWaits;
+    prop_assert_eq!(before.escalation.is_some(), answer || withdrawn || waits);
+    prop_assert!(!waits || after.escalation == before.escalation, "an answer that waits closes nothing");
     prop_assert!(!withdrawn || after.state == State::Started, "withdrawn is not settled");
     // Nothing is sent for what is settled, and nothing settled comes undone but by undoing.
     prop_assert!(!again || matches!(before.state, State::Started | State::Failed { .. }), "settled");

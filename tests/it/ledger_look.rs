@@ -47,6 +47,26 @@ fn a_series_doubles_its_distance_and_ends_at_the_horizon() {
     assert_eq!(at_once.last(), Some(&Duration::from_hours(1)));
 }
 
+#[test]
+fn beside_a_question_pauses_double_from_five_seconds_for_about_a_day() {
+    let contract = contract(MINUTE);
+    for reason in [Reason::Unanswered, Reason::Asked] {
+        assert!(reason.is_beside_question());
+        let mut look = Look::beside_question(&committed(), reason, SEALED);
+        let mut made = Vec::new();
+        while let Some(at) = look.due_at {
+            made.push(SEALED.until(at).as_secs());
+            look = look.taken_up(&contract, at);
+            if look.is_last_try(&contract) {
+                look = look.done();
+            }
+        }
+        assert_eq!(made[..4], [5, 15, 35, 75]);
+        let last = Duration::from_secs(*made.last().unwrap());
+        assert!((Duration::from_hours(8)..Duration::from_hours(48)).contains(&last), "{last:?}");
+    }
+}
+
 proptest! {
     // A request that lands after the seal and before the horizon is found at the latest when it has been under way twice as
     // long, or one settle time longer.

@@ -381,6 +381,7 @@ fn unpublished(core: &Core, event: &OutboxEvent, refusals: u32, failure: &SinkEr
         kind: EscalationKind::Unpublished,
         question,
         opened_at: core.now(),
+        waiting: None,
         answer: None,
     }
 }

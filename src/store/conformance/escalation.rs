@@ -39,10 +39,15 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             0 => Resolution::Committed(json!({ "ref": text, "n": 1.5 })),
             1 => Resolution::NotCommitted,
             2 => Resolution::Withdrawn,
-            _ => Resolution::Abandon,
+            _ => Resolution::SendWithoutLooking { reason: text.to_owned() },
         };
-        let answer = Answer { by: text.to_owned(), resolution, at: Timestamp(-1) };
-        let closed = Escalation { answer: Some(answer), ..open };
+        let because = (i % 3 == 0).then(|| text.to_owned());
+        let answer = Answer { by: text.to_owned(), resolution, because, at: Timestamp(-1) };
+        let waiting =
+            Escalation { waiting: Some(answer.clone()), question: format!("{text}, waits"), ..open };
+        admit(store, &[sample.change().escalation(waiting.clone())]).await;
+        assert_eq!(store.escalation_find(&sample.tenant, waiting.id).await.unwrap(), Some(waiting.clone()));
+        let closed = Escalation { answer: Some(answer), ..waiting };
         admit(store, &[sample.change().escalation(closed.clone())]).await;
         assert_eq!(store.escalation_find(&sample.tenant, closed.id).await.unwrap(), Some(closed));
     }
@@ -119,16 +124,20 @@ pub async fn the_first_answer_stands(store: &dyn Store) {
     let verdicts = store.commit(&two).await.unwrap();
     assert_eq!(verdicts, [Verdict::Admitted, Verdict::Refused(Refusal::Stale)]);
     assert_eq!(refused(store, two[1].clone()).await, Some(Refusal::Stale));
-    assert_eq!(refused(store, sample.change().escalation(open)).await, Some(Refusal::Stale));
+    assert_eq!(refused(store, sample.change().escalation(open.clone())).await, Some(Refusal::Stale));
+    let waits = Escalation { waiting: first.answer.clone(), ..open };
+    assert_eq!(refused(store, sample.change().escalation(waits)).await, Some(Refusal::Stale));
     assert_eq!(store.escalation_find(&sample.tenant, first.id).await.unwrap(), Some(first));
 }
 
-/// An answer falls on an open question, or it is stale.
+/// An answer, or one that waits, falls on an open question, or it is stale.
 pub async fn an_answer_needs_a_question(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let never_asked = answered(&sample.escalation("?"), "ann");
     assert_eq!(refused(store, sample.change().escalation(never_asked.clone())).await, Some(Refusal::Stale));
     assert_eq!(store.escalation_find(&sample.tenant, never_asked.id).await.unwrap(), None);
+    let never_asked = Escalation { waiting: never_asked.answer, answer: None, ..sample.escalation("?") };
+    assert_eq!(refused(store, sample.change().escalation(never_asked)).await, Some(Refusal::Stale));
 }
 
 /// A question is asked and answered within its tenant.

@@ -227,6 +227,7 @@ impl Sample {
             kind: EscalationKind::Ambiguous,
             question: question.to_owned(),
             opened_at: Timestamp(id & 0xffff),
+            waiting: None,
             answer: None,
         }
     }
@@ -285,7 +286,12 @@ impl Sample {
 /// The question with an answer.
 #[must_use]
 pub fn answered(escalation: &Escalation, by: &str) -> Escalation {
-    let answer = Answer { by: by.to_owned(), resolution: Resolution::NotCommitted, at: Timestamp(5_000) };
+    let answer = Answer {
+        by: by.to_owned(),
+        resolution: Resolution::NotCommitted,
+        because: None,
+        at: Timestamp(5_000),
+    };
     Escalation { answer: Some(answer), ..escalation.clone() }
 }
 

@@ -132,8 +132,8 @@ impl Tables {
         for escalation in &change.escalations {
             let stored = self.escalation_find(&escalation.tenant, escalation.id);
             let open = stored.map(|stored| stored.answer.is_none());
-            match (open, &escalation.answer) {
-                (None, None) | (Some(true), Some(_)) => {}
+            match (open, escalation.is_new()) {
+                (None, true) | (Some(true), false) => {}
                 _ => return Err(Refusal::Stale), // the first answer stands
             }
         }

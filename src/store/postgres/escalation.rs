@@ -27,21 +27,28 @@ pub(super) static INSERT: Insert = Insert {
     holds: Some("true"),
 };
 
-/// An answer may only fall on a question that is still open: the first one stands. By way of a row that is never
-/// inserted, with its kind's sign turned: see `record`.
+/// An answer, or one that waits, may only fall on a question that is still open: the first one stands. By way of a row that is
+/// never inserted, with its kind's sign turned: see `record`.
 pub(super) static ANSWER: Insert = Insert {
     name: "question_answered",
     table: "escalation",
-    columns: &[("tenant", Kind::Text), ("id", Kind::Number), ("answer", Kind::Text)],
-    constants: &[("kind", "-1"), ("question", "''"), ("opened_at", "0")],
-    tail: "ON CONFLICT (tenant, id) DO UPDATE SET answer = excluded.answer WHERE escalation.answer IS NULL",
+    columns: &[
+        ("tenant", Kind::Text),
+        ("id", Kind::Number),
+        ("question", Kind::Text),
+        ("answer", Kind::Text),
+        ("waiting", Kind::Text),
+    ],
+    constants: &[("kind", "-1"), ("opened_at", "0")],
+    tail: "ON CONFLICT (tenant, id) DO UPDATE SET answer = excluded.answer, waiting = excluded.waiting, \
+           question = excluded.question WHERE escalation.answer IS NULL",
     holds: Some("kind > 0"),
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let mut rows: Vec<_> = changes.iter().flat_map(|change| &change.escalations).collect();
     rows.sort_by_key(|escalation| (escalation.tenant.as_str(), escalation.id));
-    let (new, old): (Vec<_>, Vec<_>) = rows.into_iter().partition(|escalation| escalation.answer.is_none());
+    let (new, old): (Vec<_>, Vec<_>) = rows.into_iter().partition(|escalation| escalation.is_new());
     batch.insert(&INSERT, &new, |escalation, row| {
         row.text(escalation.tenant.as_str())
             .number(escalation.id.0)
@@ -54,7 +61,9 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     batch.insert(&ANSWER, &old, |escalation, row| {
         row.text(escalation.tenant.as_str())
             .number(escalation.id.0)
-            .some_text(columns::of_answer(escalation).as_deref());
+            .text(&escalation.question)
+            .some_text(columns::of_answer(escalation.answer.as_ref()).as_deref())
+            .some_text(columns::of_answer(escalation.waiting.as_ref()).as_deref());
     });
 }
 
@@ -69,10 +78,11 @@ fn read(row: &PgRow) -> Result<Escalation, StoreError> {
         question: c.text()?,
         opened_at: Timestamp(c.take()?),
         answer: c.parse_some_text(|text| serde_json::from_str(text).ok())?,
+        waiting: c.parse_some_text(|text| serde_json::from_str(text).ok())?,
     })
 }
 
-const FIND: &str = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+const FIND: &str = "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation \
                     WHERE tenant = $1 AND id = $2";
 
 pub(super) async fn find(
@@ -92,7 +102,7 @@ pub(super) async fn open(
 ) -> Result<Vec<Escalation>, StoreError> {
     let page = |after: i64| {
         sqlx::query(
-            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation \
              WHERE tenant = $1 AND answer IS NULL AND id > $2 ORDER BY id LIMIT $3",
         )
         .bind(tenant.as_str().to_owned())
@@ -105,7 +115,7 @@ pub(super) async fn open(
 pub(super) async fn about(pool: &Pool, tenant: &Tenant, run: RunId) -> Result<Vec<Escalation>, StoreError> {
     let query = || {
         sqlx::query(
-            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation \
              WHERE tenant = $1 AND run = $2 AND answer IS NULL ORDER BY id",
         )
         .bind(tenant.as_str())
@@ -122,7 +132,7 @@ pub(super) async fn of(
 ) -> Result<Vec<Escalation>, StoreError> {
     let query = || {
         sqlx::query(
-            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation \
              WHERE tenant = $1 AND record = $2",
         )
         .bind(tenant.as_str())
@@ -138,7 +148,7 @@ pub(super) async fn unknown_workflow(
     after: EscalationId,
     limit: u32,
 ) -> Result<Vec<Escalation>, StoreError> {
-    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation \
                WHERE kind = 7 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
     open_of_all(pool, sql, after, limit).await
 }
@@ -148,7 +158,7 @@ pub(super) async fn duplicated(
     after: EscalationId,
     limit: u32,
 ) -> Result<Vec<Escalation>, StoreError> {
-    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation \
                WHERE kind = 2 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
     open_of_all(pool, sql, after, limit).await
 }

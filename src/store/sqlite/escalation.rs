@@ -9,16 +9,16 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::store::{Change, Escalation, EscalationKind, columns};
 
-/// Without an answer a new question; with one it may only fall on a question that is still open: the first
-/// answer stands. Otherwise the question becomes NULL, which aborts, as a fenced worker's does.
+/// Without an answer a new question; with one, or with one that waits, it may only fall on a question that is still open: the
+/// first answer stands. Otherwise the question becomes NULL, which aborts, as a fenced worker's does.
 static UPSERT: Insert = Insert {
-    head: "INSERT INTO escalation (tenant, id, record, run, kind, question, opened_at, answer) \
+    head: "INSERT INTO escalation (tenant, id, record, run, kind, question, opened_at, answer, waiting) \
            SELECT column1, column2, column3, column4, column5, \
-           (SELECT column6 FROM worker WHERE worker.fence = column9 AND worker.ended_at IS NULL), column7, column8",
-    columns: 9,
-    tail: "ON CONFLICT (tenant, id) DO UPDATE SET answer = excluded.answer, \
-           question = CASE WHEN escalation.answer IS NULL AND excluded.answer IS NOT NULL \
-           THEN escalation.question END",
+           (SELECT column6 FROM worker WHERE worker.fence = column10 AND worker.ended_at IS NULL), column7, column8, column9",
+    columns: 10,
+    tail: "ON CONFLICT (tenant, id) DO UPDATE SET answer = excluded.answer, waiting = excluded.waiting, \
+           question = CASE WHEN escalation.answer IS NULL AND (excluded.answer IS NOT NULL OR excluded.waiting IS NOT NULL) \
+           THEN excluded.question END",
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
@@ -32,7 +32,8 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
             .value(escalation.kind.code())
             .value(escalation.question.clone())
             .value(escalation.opened_at.0)
-            .value(columns::of_answer(escalation))
+            .value(columns::of_answer(escalation.answer.as_ref()))
+            .value(columns::of_answer(escalation.waiting.as_ref()))
             .value(writer.map(|fence| fence.0));
     });
 }
@@ -48,10 +49,11 @@ fn read(row: &SqliteRow) -> Result<Escalation, StoreError> {
         question: c.take()?,
         opened_at: Timestamp(c.take()?),
         answer: c.parse_some(|text: String| serde_json::from_str(&text).ok())?,
+        waiting: c.parse_some(|text: String| serde_json::from_str(&text).ok())?,
     })
 }
 
-const FIND: &str = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+const FIND: &str = "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation \
                     WHERE tenant = ? AND id = ?";
 
 pub(super) async fn find(
@@ -72,7 +74,7 @@ pub(super) async fn open(
     let page = |after: i64| {
         // Left to itself the planner takes the primary key, and reads every question that was ever answered.
         sqlx::query(
-            "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation INDEXED BY escalation_open \
+            "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation INDEXED BY escalation_open \
              WHERE tenant = ? AND answer IS NULL AND id > ? ORDER BY id LIMIT ?",
         )
         .bind(tenant.text())
@@ -88,7 +90,7 @@ pub(super) async fn about(
     run: RunId,
 ) -> Result<Vec<Escalation>, StoreError> {
     sqlx::query(
-        "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation INDEXED BY escalation_run \
+        "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation INDEXED BY escalation_run \
          WHERE tenant = ? AND run = ? AND answer IS NULL ORDER BY id",
     )
     .bind(tenant.text())
@@ -108,7 +110,7 @@ pub(super) async fn of(
     record: RecordId,
 ) -> Result<Vec<Escalation>, StoreError> {
     sqlx::query(
-        "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation INDEXED BY escalation_record \
+        "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation INDEXED BY escalation_record \
          WHERE tenant = ? AND record = ? ORDER BY id",
     )
     .bind(tenant.text())
@@ -126,7 +128,7 @@ pub(super) async fn unknown_workflow(
     after: EscalationId,
     limit: u32,
 ) -> Result<Vec<Escalation>, StoreError> {
-    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation \
                WHERE kind = 7 AND answer IS NULL AND id > ? ORDER BY id LIMIT ?";
     open_of_all(pool, sql, after, limit).await
 }
@@ -136,7 +138,7 @@ pub(super) async fn duplicated(
     after: EscalationId,
     limit: u32,
 ) -> Result<Vec<Escalation>, StoreError> {
-    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer FROM escalation \
+    let sql = "SELECT id, tenant, record, run, kind, question, opened_at, answer, waiting FROM escalation \
                WHERE kind = 2 AND answer IS NULL AND id > ? ORDER BY id LIMIT ?";
     open_of_all(pool, sql, after, limit).await
 }

@@ -1,4 +1,4 @@
-//! Table `look`: committed records that are looked up again.
+//! Table `look`: records that are looked up again.
 
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};

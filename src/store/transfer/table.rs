@@ -299,6 +299,7 @@ pub(in crate::store) const TABLES: [Table; 23] = [
             text("question"),
             number("opened_at"),
             text("answer"),
+            text("waiting"),
         ],
     },
     Table {

@@ -1,0 +1,297 @@
+//! Calls of unknown outcome that a person is asked about are looked up beside the question: until the lookup answers, and before
+//! the answer "it did not happen" takes effect.
+//!
+//! A look finds out only whether there is an answer. Then the question is withdrawn, and the call is reconciled by whoever wants
+//! it: its run, or a background task.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::LONG_WAIT;
+use super::core::{Core, admitted, failed};
+use super::declared::Bound;
+use super::escalate;
+use super::looks::contract_of;
+use super::operation::Operation;
+use super::orphans;
+use super::outcome::ExecError;
+use super::reconcile::{self, Shown};
+use super::recorded::recorded;
+use crate::clock::Boot;
+use crate::id::EscalationId;
+use crate::ledger::resolve::Why;
+use crate::ledger::{Contract, Event, Look, LookupOffer, Reason, Record, State, apply};
+use crate::store::{Answer, Change, Escalation, Refusal, Resolution, Store as _, Verdict};
+
+/// What stands in a question before the words about an answer that waits.
+const WAITS: &str = "\nAn answer waits: ";
+
+/// Since when nothing is sent of what questions are about, by the boot clock, as far as this process knows.
+#[derive(Debug, Default)]
+pub(super) struct Quiet(Mutex<HashMap<EscalationId, Boot>>);
+
+impl Quiet {
+    /// The question is open by now, and nothing is sent while it is.
+    pub(super) fn since(&self, question: EscalationId, now: Boot) -> Boot {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(question).or_insert(now)
+    }
+
+    /// The question is answered.
+    pub(super) fn forget(&self, question: EscalationId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&question);
+    }
+}
+
+/// Why a record is looked up beside the question; nothing if it cannot be.
+pub(super) fn reason(op: &Operation, bound: &Bound, why: Why) -> Option<Reason> {
+    can_look(op, bound).then_some(match why {
+        Why::LookupUnanswered | Why::OtherScope => Reason::Unanswered,
+        _ => Reason::Asked,
+    })
+}
+
+fn can_look(op: &Operation, bound: &Bound) -> bool {
+    op.gone.is_none() && bound.contract(op).lookup != LookupOffer::None && bound.effect(op).leaves_mark()
+}
+
+/// The operation of a record that can be looked up.
+pub(super) struct Lookable {
+    op: Operation,
+    bound: Bound,
+}
+
+impl Lookable {
+    fn contract(&self) -> &Contract {
+        self.bound.contract(&self.op)
+    }
+}
+
+/// The operation of a record that a person is asked about, if it can be looked up.
+pub(super) async fn lookable(core: &Arc<Core>, record: &Record) -> Result<Option<Lookable>, ExecError> {
+    let Ok(op) = recorded(core, record).await? else { return Ok(None) };
+    let bound = core.bound(&op, record).await?;
+    Ok(can_look(&op, &bound).then_some(Lookable { op, bound }))
+}
+
+/// Makes a look that is due and was postponed. What becomes of its row, if it is to be written here.
+pub(super) async fn follow(
+    core: &Arc<Core>,
+    look: &Look,
+    record: &Record,
+) -> Result<Option<Look>, ExecError> {
+    let asked = match record.escalation {
+        Some(question) => find(core, record, question).await?,
+        None => None,
+    };
+    match (asked, lookable(core, record).await?) {
+        (Some(asked), Some(lookable)) => look_up(core, &lookable, record, look, asked, None).await,
+        (Some(_), None) => {
+            let contract = contract_of(core, record).await.map_err(|source| failed(&record.key, source))?;
+            Ok(given_up(&contract, record, look))
+        }
+        (None, _) => Ok(Some(look.done())),
+    }
+}
+
+/// Somebody says that it did not happen, and it can be looked up: the answer waits for the lookup, which is made at once.
+/// `None` if a row has changed meanwhile.
+///
+/// # Crash
+/// The answer and the look that it waits for are one transaction. Whoever comes next makes the look.
+pub(super) async fn deny(
+    core: &Arc<Core>,
+    lookable: &Lookable,
+    record: &Record,
+    mut asked: Escalation,
+    answer: Answer,
+) -> Result<Option<Escalation>, ExecError> {
+    let Ok(record) = apply(record, Event::AnswerWaits, core.fence, core.now()) else { return Ok(None) };
+    let look = at_once(core, lookable, &record, to_come(core, &record).await?);
+    asked.question = waits(&asked.question, &answer);
+    asked.waiting = Some(answer);
+    let change = core.change(None).record(record.clone()).escalation(asked.clone());
+    look_at_once(core, lookable, &record, &look, asked, change.look(look.clone())).await
+}
+
+/// Somebody wants it looked up now. `None` if a row has changed meanwhile.
+pub(super) async fn look_now(
+    core: &Arc<Core>,
+    lookable: &Lookable,
+    record: &Record,
+    asked: Escalation,
+) -> Result<Option<Escalation>, ExecError> {
+    let there = to_come(core, record).await?;
+    if there.is_none() {
+        if let Some(answer) = asked.waiting.clone() {
+            return deny(core, lookable, record, asked, answer).await; // the look that it waits for was given up
+        }
+        let look = at_once(core, lookable, record, None);
+        look_up(core, lookable, record, &look, asked.clone(), Some(LONG_WAIT)).await?;
+        return Ok(Some(asked));
+    }
+    let look = at_once(core, lookable, record, there);
+    let change = core.change(None).look(look.clone());
+    look_at_once(core, lookable, record, &look, asked, change).await
+}
+
+/// The look that is made now, postponed as one that was due. Without an answer, the pauses begin anew.
+fn at_once(core: &Core, lookable: &Lookable, record: &Record, there: Option<Look>) -> Look {
+    let revision = there.as_ref().map_or(0, |look| look.revision);
+    let reason = there.map_or(Reason::Unanswered, |look| look.reason);
+    let first = Look::beside_question(record, reason, core.now());
+    Look { revision: revision + 1, ..first.taken_up(lookable.contract(), core.now()) }
+}
+
+/// Looks once the change with the postponed look is durable.
+async fn look_at_once(
+    core: &Arc<Core>,
+    lookable: &Lookable,
+    record: &Record,
+    look: &Look,
+    asked: Escalation,
+    change: Change,
+) -> Result<Option<Escalation>, ExecError> {
+    let written = core.group.commit_one(change).await;
+    if let Ok(Verdict::Refused(Refusal::Stale)) = written {
+        return Ok(None);
+    }
+    note(core, look); // also if the write has failed: it may be there all the same
+    admitted(&record.key, written)?;
+    if let Some(next) = look_up(core, lookable, record, look, asked.clone(), Some(LONG_WAIT)).await? {
+        match core.group.commit_one(core.change(None).look(next.clone())).await {
+            Ok(Verdict::Refused(Refusal::Stale)) => {} // somebody else has looked
+            verdict => admitted(&record.key, verdict)?,
+        }
+        note(core, &next);
+    }
+    Ok(Some(asked))
+}
+
+fn note(core: &Core, look: &Look) {
+    if let Some(at) = look.due_at {
+        core.agenda.note(at);
+    }
+}
+
+/// Looks, and does what follows. The next look, if it is not the one that is due already.
+async fn look_up(
+    core: &Arc<Core>,
+    lookable: &Lookable,
+    record: &Record,
+    look: &Look,
+    asked: Escalation,
+    patience: Option<Duration>,
+) -> Result<Option<Look>, ExecError> {
+    let Lookable { op, bound } = lookable;
+    let shown = reconcile::show(core, op, bound, record, patience).await?;
+    tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, ?shown, "looked up beside its question");
+    let believed = reconcile::is_same_scope(op, bound);
+    match (shown, asked.waiting.clone()) {
+        (Shown::Effect, _) => withdraw(core, op, record, asked).await.map(|()| None),
+        (Shown::Nothing, Some(answer)) => {
+            let left = unsettled(core, lookable.contract(), record, asked.id).await?;
+            if !left.is_zero() {
+                return Ok(Some(look.too_early(left, core.now())));
+            }
+            if let Some(answered) = escalate::decided(core, asked, record, answer).await? {
+                core.tell_answered(answered).await;
+            }
+            Ok(None)
+        }
+        (Shown::Nothing, None) if believed && look.reason == Reason::Unanswered => {
+            withdraw(core, op, record, asked).await.map(|()| None)
+        }
+        _ => Ok(given_up(lookable.contract(), record, look)),
+    }
+}
+
+/// The last look had no answer either: no further one is made by itself.
+fn given_up(contract: &Contract, record: &Record, look: &Look) -> Option<Look> {
+    let is_last = look.is_last_try(contract);
+    if is_last {
+        tracing::warn!(tenant = %record.tenant, key = %record.key, "not looked up any more, its question stays open");
+    }
+    is_last.then(|| look.done())
+}
+
+/// How much is left of the settle time since something may have been sent under the record.
+async fn unsettled(
+    core: &Core,
+    contract: &Contract,
+    record: &Record,
+    asked: EscalationId,
+) -> Result<Duration, ExecError> {
+    let is_anothers = core.is_anothers(record.fence).await.map_err(|source| failed(&record.key, source))?;
+    let since = if record.fence == core.fence || is_anothers {
+        core.quiet.since(asked, core.clock.boot())
+    } else {
+        core.cut(record.fence)
+    };
+    Ok(reconcile::unsettled(core, contract, since))
+}
+
+/// Withdraws the question, for the lookup answers; whoever wants the call goes on with it.
+async fn withdraw(
+    core: &Arc<Core>,
+    op: &Operation,
+    record: &Record,
+    asked: Escalation,
+) -> Result<(), ExecError> {
+    let question = asked.clone();
+    if escalate::withdraw(core, op, record, asked).await? {
+        let withdrawn = escalate::withdrawn(core, question);
+        hand_over(core, record, withdrawn).await?;
+    }
+    Ok(())
+}
+
+/// The record is `started` again. A run that wants it finds out what became of it; without one, a task of its own does.
+async fn hand_over(core: &Arc<Core>, record: &Record, question: Escalation) -> Result<(), ExecError> {
+    core.quiet.forget(question.id);
+    core.tell_answered(question).await;
+    let is_left = match record.owner.run {
+        None => true,
+        Some(run) => {
+            let run = core.group.run_find(&record.tenant, run).await;
+            run.map_err(|source| failed(&record.key, source))?.is_none_or(|run| run.state.is_final())
+        }
+    };
+    if is_left && let Some(record) = at(core, record).await? {
+        orphans::in_background(core, record);
+    }
+    Ok(())
+}
+
+async fn at(core: &Core, record: &Record) -> Result<Option<Record>, ExecError> {
+    let found = core.group.record_at(&record.tenant, record.id).await;
+    Ok(found.map_err(|source| failed(&record.key, source))?.filter(|record| record.state == State::Started))
+}
+
+async fn find(core: &Core, record: &Record, id: EscalationId) -> Result<Option<Escalation>, ExecError> {
+    let found = core.group.escalation_find(&record.tenant, id).await;
+    Ok(found.map_err(|source| failed(&record.key, source))?.filter(|asked| asked.answer.is_none()))
+}
+
+/// The look that is to come beside the question about a record.
+pub(super) async fn to_come(core: &Core, record: &Record) -> Result<Option<Look>, ExecError> {
+    let look = core.group.look_find(&record.tenant, record.id).await;
+    look.map_err(|source| failed(&record.key, source))
+}
+
+/// The question with the words about an answer that waits, in place of those about an earlier one.
+fn waits(question: &str, answer: &Answer) -> String {
+    let asked = question.split_once(WAITS).map_or(question, |(asked, _)| asked);
+    let because = answer.because.as_ref().map(|because| format!(" ({because})")).unwrap_or_default();
+    format!(
+        "{asked}{WAITS}{by} says that it did not happen{because}. That takes effect when the provider's lookup has answered and shows \
+         nothing, and when a request can no longer be under way. The lookup is made again until then; `look_now` makes it at once, \
+         `send_without_looking` sends without it.",
+        by = answer.by,
+    )
+}
+
+/// The answer is to be given about a call of unknown outcome alone.
+pub(super) const fn is_about_calls(resolution: &Resolution) -> bool {
+    matches!(resolution, Resolution::LookNow | Resolution::SendWithoutLooking { .. })
+}

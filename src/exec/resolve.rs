@@ -1,0 +1,78 @@
+//! An answer to an open question, to be given.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::core::Core;
+use super::escalate::{Said, answer_alone};
+use super::{Answers, ExecError, to_the_end};
+use crate::id::{EscalationId, Tenant};
+
+/// An answer to an open question, to be awaited.
+///
+/// ```no_run
+/// # use counterfoil::{Executor, EscalationId, Tenant, store::Resolution};
+/// # async fn answers(executor: Executor, id: EscalationId) -> Result<(), Box<dyn std::error::Error>> {
+/// let acme = Tenant::new("acme")?;
+/// executor.resolve(&acme, id, Resolution::NotCommitted, "ann").because("not in the bank's portal").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the answer is not given until this is awaited"]
+pub struct Resolve<E = ExecError> {
+    by: By,
+    tenant: Tenant,
+    question: EscalationId,
+    said: Said,
+    error: PhantomData<fn() -> E>,
+}
+
+/// Who sees to the answer.
+enum By {
+    Engine(Arc<dyn Answers>),
+    Alone(Arc<Core>),
+}
+
+impl<E> Resolve<E> {
+    pub(crate) fn by_engine(
+        engine: Arc<dyn Answers>,
+        tenant: Tenant,
+        question: EscalationId,
+        said: Said,
+    ) -> Self {
+        Self { by: By::Engine(engine), tenant, question, said, error: PhantomData }
+    }
+
+    pub(crate) fn alone(core: Arc<Core>, tenant: Tenant, question: EscalationId, said: Said) -> Self {
+        Self { by: By::Alone(core), tenant, question, said, error: PhantomData }
+    }
+
+    /// Says why. It is recorded with the answer.
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        self.said.because = Some(reason.into());
+        self
+    }
+}
+
+impl<E: From<ExecError> + 'static> IntoFuture for Resolve<E> {
+    type Output = Result<(), E>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { by, tenant, question, said, .. } = self;
+        Box::pin(async move {
+            match by {
+                By::Engine(engine) => engine.resolve(tenant, question, said).await?,
+                By::Alone(core) => {
+                    let tracker = core.tracker.clone();
+                    let answering = async move { answer_alone(&core, &tenant, question, said).await };
+                    to_the_end(&tracker, answering).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -84,8 +84,8 @@ impl Sink for Listener {
                 return Err(reset());
             }
             Some(Fault::Doubled | Fault::Twice) => self.hears(batch),
-            Some(Fault::Forgets) => return Ok(Acked::all()),
-            Some(Fault::FailsAfter | Fault::AnswerLost | Fault::Hangs) | None => {}
+            // A sink has no lookup: nobody could know of an event that it takes and forgets.
+            Some(Fault::FailsAfter | Fault::AnswerLost | Fault::Hangs | Fault::Forgets) | None => {}
         }
         self.hears(batch);
         match fault {

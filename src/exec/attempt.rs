@@ -115,16 +115,18 @@ pub(super) async fn unknown(
 ) -> Result<Option<Ambiguous>, ExecError> {
     let declaration = core.declare(op).await?.id;
     core.group.room().await;
+    // What the lost ledger has sent may arrive yet: whatever a look shows now, it is looked at again.
+    let in_doubt = op.tool.spec().effect.leaves_mark();
     let (record, ticket) = {
         let (record, large) = match found {
             None => {
                 let (record, large) = unwritten(core, op, declaration);
-                (Record { attempts: 0, ..record }, large)
+                (Record { attempts: 0, in_doubt, ..record }, large)
             }
             Some(found) => {
                 let event = Event::Again { fence: core.fence, basis: Basis::Answer, declaration };
                 let Ok(record) = apply(found, event, core.fence, core.now()) else { return Ok(None) };
-                (record, None)
+                (Record { in_doubt, ..record }, None)
             }
         };
         let mut change = core.change(op.lane).record(record.clone());

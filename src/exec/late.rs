@@ -101,7 +101,7 @@ async fn answer_if_possible(core: &Arc<Core>, question: Escalation) -> Result<()
             return Ok(()); // that worker looks at the question as well
         }
         // Its run is over, or the store would not have asked: nobody else reads the answer.
-        orphans::take_up(core, &record).await?;
+        orphans::take_up(core, &record, 0).await?;
         match core.group.record_at(tenant, id).await.map_err(read)? {
             Some(settled) => record = settled,
             None => return Ok(()),

@@ -26,6 +26,8 @@ use crate::store::{Escalation, EscalationKind, Store as _, StoreError};
 
 /// So many looks are made at once.
 const AT_ONCE: u32 = 64;
+/// So long after the horizon the wall clock is believed, whatever this process has seen of that time.
+const A_DAY: Duration = Duration::from_hours(24);
 
 /// What an audit has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +107,7 @@ async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>,
     } else if core.is_anothers(record.fence).await? {
         return Ok(None);
     } else {
-        early(core, &record, &look, contract.settle_time())
+        early(core, &record, &look, &contract)
     };
     let look = look.taken_up(&contract, now);
     Ok(Some(Taken { look, record: Box::new(record), contract, early }))
@@ -122,11 +124,13 @@ pub(super) async fn contract_of(core: &Core, record: &Record) -> Result<Contract
 }
 
 /// An earlier process has written the instant by the wall clock, which may have been set forward since: what is certain is
-/// that its sends came before this process.
-fn early(core: &Core, record: &Record, look: &Look, settle: Duration) -> Option<Duration> {
-    let lived = core.cut(record.fence).until(core.clock.boot());
-    let is_early = record.fence != core.fence && !look.was_tried() && lived < settle;
-    is_early.then(|| settle.saturating_sub(lived))
+/// that its sends came before this process. So this process waits for as long as the look is to come after the one before it.
+fn early(core: &Core, record: &Record, look: &Look, contract: &Contract) -> Option<Duration> {
+    let (lived, distance) = (core.cut(record.fence).until(core.clock.boot()), look.distance(contract));
+    // After a day it is believed all the same: where processes live shortly, no series would ever end.
+    let believed = look.since.until(core.now()) > contract.horizon() + A_DAY;
+    let is_early = record.fence != core.fence && !look.was_tried() && lived < distance && !believed;
+    is_early.then(|| distance.saturating_sub(lived))
 }
 
 /// Makes looks, and writes together what follows from those that are as they should be.

@@ -2,6 +2,7 @@
 //! asks a person (invariants 7 and 8).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::attempt::Ambiguous;
 use super::core::{Core, admitted, refused};
@@ -13,7 +14,7 @@ use super::recorded::{recorded, without_tool};
 use super::{Expect, Wait, carry_out, escalate};
 use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::resolve::{Looked, Why};
-use crate::ledger::{ErrorKind, Event, LookupOffer, Record, RecordedFailure, State, apply};
+use crate::ledger::{ErrorKind, Event, LookupOffer, Record, RecordedFailure, State, apply, pause_after};
 use crate::store::{Refusal, Store as _, StoreError, Turns};
 
 /// So many are read at once.
@@ -80,60 +81,89 @@ async fn settled(core: &Core, tenant: &Tenant, run: RunId) -> Result<(), StoreEr
 
 /// Takes one up, in the background.
 pub(super) fn in_background(core: &Arc<Core>, record: Record) {
+    take_up_after(core, record, 0);
+}
+
+/// The same after so many looks that have shown nothing.
+fn take_up_after(core: &Arc<Core>, record: Record, looks: u32) {
     let core = core.clone();
     core.tracker.clone().spawn(async move {
         let taking_up = || async {
-            if let Err(error) = take_up(&core, &record).await {
-                tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
-            } else if let Some(run) = record.owner.run
-                && let Err(error) = settled(&core, &record.tenant, run).await
-            {
-                tracing::error!(tenant = %record.tenant, %run, %error, "looked at again by the next process");
+            match take_up(&core, &record, looks).await {
+                Err(error) => {
+                    tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
+                }
+                Ok(Some(pause)) => later(&core, record.clone(), looks + 1, pause),
+                Ok(None) => {
+                    if let Some(run) = record.owner.run
+                        && let Err(error) = settled(&core, &record.tenant, run).await
+                    {
+                        tracing::error!(tenant = %record.tenant, %run, %error, "looked at again by the next process");
+                    }
+                }
             }
         };
         last(&Arc::downgrade(&core), "reconciliation", taking_up).await;
     });
 }
 
-/// Finds out what became of a started call whose process is gone or whose run is over.
-pub(super) async fn take_up(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {
+/// A request that was not there may arrive yet. Closing does not wait for that: the next process begins anew.
+fn later(core: &Arc<Core>, record: Record, looks: u32, pause: Duration) {
+    let (core, clock) = (Arc::downgrade(core), core.clock.clone());
+    tokio::spawn(async move {
+        clock.sleep(pause).await;
+        if let Some(core) = core.upgrade().filter(|core| !core.is_closing()) {
+            take_up_after(&core, record, looks);
+        }
+    });
+}
+
+/// Finds out what became of a started call whose process is gone or whose run is over, after so many looks that have shown nothing.
+/// When the next one is to be made, if it is to be looked at again.
+pub(super) async fn take_up(
+    core: &Arc<Core>,
+    record: &Record,
+    looks: u32,
+) -> Result<Option<Duration>, ExecError> {
     match recorded(core, record).await? {
         // Somebody wanted it done: it is carried to its end, as it would have been.
         Ok(op) if record.owner.run.is_none() => {
             let op = Arc::new(op);
-            carry_out(core, op, Expect::Anything, Wait::ForOutcome).await.map(drop)
+            carry_out(core, op, Expect::Anything, Wait::ForOutcome).await.map(|_| None)
         }
         // Its run dropped it, and is over.
-        Ok(op) => settle(core, &op).await,
-        Err(gone) => settle(core, &without_tool(record, gone)).await,
+        Ok(op) => settle(core, &op, looks).await,
+        Err(gone) => settle(core, &without_tool(record, gone), looks).await,
     }
 }
 
 /// Finds out what became of a started call and sends nothing: nobody wants it done any more. If that cannot be
 /// found out without sending it again, a person is asked.
-async fn settle(core: &Arc<Core>, op: &Operation) -> Result<(), ExecError> {
+async fn settle(core: &Arc<Core>, op: &Operation, looks: u32) -> Result<Option<Duration>, ExecError> {
     // Once it is adopted, its fence no longer tells when its sender ceased to send.
     let mut first_cut = None;
     let mut attempts = None;
     loop {
         // Whoever comes back with its key at this moment has it in hand, and does more than could be done here.
         let slot = core.in_flight.enter(&op.tenant, &op.key, Wait::ForOutcome, &*core.clock).await;
-        let Some(record) = core.find(&op.tenant, &op.key).await? else { return Ok(()) };
+        let Some(record) = core.find(&op.tenant, &op.key).await? else { return Ok(None) };
         // Not as it was when it was dropped: it may have been sent once more before its sender saw that nobody waits.
         let taken_up = record.attempts != *attempts.get_or_insert(record.attempts);
         if record.state != State::Started || taken_up {
-            return Ok(()); // settled, or taken up, by whoever had it in hand
+            return Ok(None); // settled, or taken up, by whoever had it in hand
         }
         if let Some(question) = record.escalation {
             if reconcile::unpark(core, op, &record, question).await? {
                 continue;
             }
-            return Ok(());
+            return Ok(None);
         }
         let cut = *first_cut.get_or_insert_with(|| core.cut(record.fence));
         match reconcile::reconcile(core, op, Ambiguous::new(record, cut), || true).await? {
-            Fate::Committed(_, ticket) => return admitted(&op.key, ticket.durable().await),
-            Fate::Parked(_) | Fate::Send(_) => return Ok(()),
+            Fate::Committed(_, ticket) => {
+                return admitted(&op.key, ticket.durable().await).map(|()| None);
+            }
+            Fate::Parked(_) | Fate::Send(_) => return Ok(None),
             Fate::Changed => {}
             Fate::Later(wait) => {
                 drop(slot);
@@ -146,28 +176,37 @@ async fn settle(core: &Arc<Core>, op: &Operation) -> Result<(), ExecError> {
                 let contract = bound.contract(op);
                 core.clock.sleep(reconcile::unsettled(core, contract, cut)).await;
             }
-            Fate::Left(record, looked) => return unsent(core, op, &record, looked).await,
+            Fate::Left(record, looked) => return unsent(core, op, &record, looked, looks).await,
         }
     }
 }
 
-/// What becomes of a call that only another send could settle, and that nobody wants sent.
-async fn unsent(core: &Core, op: &Operation, record: &Record, looked: Looked) -> Result<(), ExecError> {
+/// What becomes of a call that only another send could settle, and that nobody wants sent. When it is looked at again, if it is.
+async fn unsent(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    looked: Looked,
+    looks: u32,
+) -> Result<Option<Duration>, ExecError> {
     if !record.class.leaves_mark() {
-        return given_up(core, op, record).await;
+        return given_up(core, op, record).await.map(|()| None);
     }
-    let why = match (looked, op.tool.spec().contract.lookup) {
+    let bound = core.bound(op, record).await?;
+    let contract = bound.contract(op);
+    let why = match (looked, contract.lookup) {
         // It did not happen, as far as anybody knows. It stays `started`: should somebody want it after all, it is
-        // looked up first, and after the send once more. A failed one would be sent without either.
+        // looked up first, and after the send once more. A failed one would be sent without either. Until the horizon its
+        // request may arrive.
         (Looked::MissedSettled, LookupOffer::Strong) => {
             tracing::info!(tenant = %op.tenant, key = %op.key, "dropped, and not there");
-            return Ok(());
+            return Ok(pause_after(contract, looks));
         }
         (Looked::MissedSettled, _) => Why::LookupLags,
         (Looked::Unanswered, _) => Why::LookupUnanswered,
         _ => Why::Unwanted,
     };
-    escalate::park(core, op, record, why).await.map(drop)
+    escalate::park(core, op, record, why).await.map(|_| None)
 }
 
 /// Whether a call that leaves no mark has run is all the same: it is over.

@@ -43,6 +43,12 @@ pub enum Reason {
     Asked,
 }
 
+/// How long after so many looks that have shown nothing of a call that nobody wants sent the next one is made; none after the
+/// horizon.
+pub(crate) fn pause_after(contract: &Contract, made: u32) -> Option<Duration> {
+    Some(step(contract, made + 1)?.saturating_sub(step(contract, made)?))
+}
+
 impl Reason {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Doubt, Self::Doubled, Self::Audit, Self::Unanswered, Self::Asked];
@@ -162,15 +168,20 @@ impl Look {
         if self.reason != Reason::Doubt {
             return next;
         }
-        let passed = self.since.until(now);
-        let mut to_come = (self.made + 1..).map_while(|number| Some((number, step(contract, number)?)));
-        if let Some((number, at)) = to_come.find(|(_, at)| *at > passed) {
-            next.made = number;
-            // Where the wall clock was set back since, the distance of the steps counts.
-            let distance = at.saturating_sub(step(contract, self.made).unwrap_or_default());
-            next.due_at = Some(self.since.after(at).min(now.after(distance)));
+        // No step is left out, although its instant has passed: the wall clock may have been set forward.
+        if let Some((at, distance)) = step(contract, self.made + 1).zip(pause_after(contract, self.made)) {
+            next.made += 1;
+            // Where the wall clock was set in either direction since, the distance of the steps counts.
+            let (due, usual) = (self.since.after(at), now.after(distance));
+            next.due_at = Some(if due > now { due.min(usual) } else { usual });
         }
         next
+    }
+
+    /// How long this look comes after the one before it.
+    pub fn distance(&self, contract: &Contract) -> Duration {
+        let settle = contract.settle_time();
+        self.made.checked_sub(1).and_then(|before| pause_after(contract, before)).unwrap_or(settle)
     }
 
     /// The answer came too early to count: again after this pause.

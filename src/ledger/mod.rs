@@ -47,6 +47,7 @@ pub use guarantee::{WorstCase, on_unknown};
 pub use hash::RequestHash;
 pub(crate) use key::escaped;
 pub use key::{Key, KeyError, OperationKey, Scope};
+pub(crate) use look::pause_after;
 pub use look::{Look, Missing, Reason, may_be_missing, removal_key};
 pub use permit::{Need, Needs};
 pub use quota::{Quota, Throttle};

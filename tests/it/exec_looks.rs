@@ -148,7 +148,10 @@ async fn what_is_reported_done_and_not_there_is_asked_about_after_two_looks() {
         open[0].question.contains("pay_out:c1") && open[0].question.contains("next revision"),
         "{open:?}"
     );
-    executor.resolve(&acme(), open[0].id, Resolution::NotCommitted, "ann").await.unwrap();
+    let (asked, answering) = (open[0].id, executor.clone());
+    let answered =
+        async move { answering.resolve(&acme(), asked, Resolution::NotCommitted, "ann").await.unwrap() };
+    process.spawn(answered).await.unwrap();
     assert_eq!(executor.escalations(&acme()).await.unwrap(), []);
     let record = executor.record(&acme(), &key()).await.unwrap().unwrap().0;
     assert!(matches!(record.state, State::Committed { .. }));

@@ -170,7 +170,7 @@ fn a_call_that_outlives_its_run_and_is_sent_a_day_later_is_settled_by_its_answer
             }
             Ok(())
         });
-    for crossing in 1..40 {
+    for crossing in 1..90 {
         let schedule = format!("pause+100000@1.13 crash@2.{crossing}").parse().unwrap();
         let replay = simulation.replay(&schedule);
         assert!(replay.violations.is_empty(), "{}\n{:?}", replay.timeline(), replay.violations);

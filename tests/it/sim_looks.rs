@@ -78,13 +78,14 @@ fn looks_find_whatever_the_simulator_tries() {
 }
 
 /// Lands before the second send is looked at, or one, several and many settle times after it; and after a restart.
-const LANDING: [&str; 6] = [
+const LANDING: [&str; 7] = [
     "landing+100@1",
     "landing+150@1",
     "landing+600@1",
     "landing+3000@1",
     "landing+600@1 crash@1.12",
     "landing+3000@1 crash@1.12 down+200@2",
+    "landing+2700@1 crash@1.12 clock+7000@2",
 ];
 
 #[test]

@@ -73,10 +73,10 @@ pub(super) struct Held<'a> {
     _writer: MutexGuard<'a, ()>,
 }
 
-/// How long a process waits before it looks whether the tables are free; then twice as long, up to a limit: a process that is paused
-/// for a day may have them.
+/// How long a process waits before it looks whether the tables are free.
 const BUSY: Duration = Duration::from_secs(1);
-const BUSY_AT_MOST: Duration = Duration::from_mins(10);
+/// The same after a minute: a process that is paused for a day may have them.
+const STILL_BUSY: Duration = Duration::from_mins(10);
 
 impl Tables {
     pub(super) fn on(&self, disk: Arc<dyn Store>, clock: SimClock) -> Database {
@@ -143,13 +143,13 @@ impl Database {
     /// through time, and one that woke another one up would be heard only if that had its turn later.
     pub(super) async fn hold(&self) -> Held<'_> {
         let writer = self.writer.lock().await;
-        let mut pause = BUSY;
+        let began = self.clock.boot();
         loop {
             if let Ok(tables) = self.tables.0.try_lock() {
                 return Held { tables, _writer: writer };
             }
-            self.clock.sleep(pause).await;
-            pause = (pause * 2).min(BUSY_AT_MOST);
+            let is_long = began.until(self.clock.boot()) > Duration::from_mins(1);
+            self.clock.sleep(if is_long { STILL_BUSY } else { BUSY }).await;
         }
     }
 

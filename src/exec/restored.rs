@@ -15,7 +15,7 @@ use super::operation::Operation;
 use super::outcome::ExecError;
 use super::peers::Peers;
 use crate::clock::{Boot, Timestamp};
-use crate::id::{EscalationId, Name, Tenant};
+use crate::id::{EscalationId, Fence, Name, Tenant};
 use crate::ledger::{Origin, Record, Restored, first_sent, looks_first};
 use crate::store::{
     Change, Document, Escalation, EscalationKind, LEDGER_ID, LEDGER_KIND, Resolution, Store as _, StoreError,
@@ -39,13 +39,14 @@ struct Note {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Noted {
     since: i64,
+    by: i64,
     as_of: Option<i64>,
     question: i64,
 }
 
 impl Noted {
     fn restored(self) -> Restored {
-        Restored { since: Timestamp(self.since), as_of: self.as_of.map(Timestamp) }
+        Restored { since: Timestamp(self.since), by: Fence(self.by), as_of: self.as_of.map(Timestamp) }
     }
 }
 
@@ -176,7 +177,8 @@ impl Core {
         if let Some(why) = why {
             let question = EscalationId(self.ids.next());
             tracing::warn!(%question, why, "this ledger may be older than the world: first sends are looked up");
-            note.restored = Some(Noted { since: now.0, as_of: as_of.map(|at| at.0), question: question.0 });
+            let (since, by, as_of) = (now.0, self.fence.0, as_of.map(|at| at.0));
+            note.restored = Some(Noted { since, by, as_of, question: question.0 });
             open = true;
             change.escalations.push(asked(question, why, now));
         }

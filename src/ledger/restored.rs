@@ -7,6 +7,7 @@ use super::contract::{Contract, ContractClass};
 use super::effect::EffectClass;
 use super::record::Record;
 use crate::clock::Timestamp;
+use crate::id::Fence;
 
 /// Which database of which server the rows are in.
 ///
@@ -63,6 +64,8 @@ impl Origin {
 pub struct Restored {
     /// When that was noted. What changed later is this ledger's own knowledge.
     pub since: Timestamp,
+    /// The worker that noted it. What was last written by a worker before it came with the backup, whatever the wall clock said.
+    pub by: Fence,
     /// The instant that the ledger's rows are of, if it is known: what it does not know was sent after it.
     pub as_of: Option<Timestamp>,
 }
@@ -70,7 +73,7 @@ pub struct Restored {
 impl Restored {
     /// The operation may have been done by a ledger that is lost: nothing is recorded of it, or nothing since then.
     pub fn may_lack(&self, record: Option<&Record>) -> bool {
-        record.is_none_or(|record| record.updated_at < self.since)
+        record.is_none_or(|record| record.fence < self.by || record.updated_at < self.since)
     }
 }
 

@@ -121,6 +121,16 @@ fn a_request_of_the_lost_ledger_that_lands_later_is_found() {
     }
 }
 
+// The clock was set back as well: what the backup knows looks newer than the restore. A failed attempt is one that may go again.
+#[test]
+fn a_clock_that_was_set_back_hides_no_restore() {
+    for batches in 0..12 {
+        let schedule = format!("unauthorized@1 restored-told+{batches}@2 clock-9000@2");
+        let replay = once(Offer::Lookup, Looks).replay(&schedule.parse().unwrap());
+        assert_eq!(replay.violations, [], "{schedule}\n{}", replay.timeline());
+    }
+}
+
 /// A store into which what is tampered with is written.
 #[derive(Debug)]
 struct Tampered(Arc<dyn Store>, fn(&mut Change));

@@ -146,6 +146,10 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
             }
             next => {
                 let sleep = next.map(|at| strong.clock.sleep(now.until(at)));
+                // The sleep counts from its own reading of the clock. What was advanced before it would be slept past.
+                if next.is_some_and(|at| at <= strong.now()) {
+                    continue;
+                }
                 let agenda = strong.agenda.clone();
                 drop(strong); // a sleeper must not keep a closed database open
                 agenda.sleep(sleep).await;

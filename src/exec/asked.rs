@@ -273,7 +273,7 @@ async fn find(core: &Core, record: &Record, id: EscalationId) -> Result<Option<E
     Ok(found.map_err(|source| failed(&record.key, source))?.filter(|asked| asked.answer.is_none()))
 }
 
-/// The look that is to come beside the question about a record.
+/// The look at a record that is to come.
 pub(super) async fn to_come(core: &Core, record: &Record) -> Result<Option<Look>, ExecError> {
     let look = core.group.look_find(&record.tenant, record.id).await;
     look.map_err(|source| failed(&record.key, source))

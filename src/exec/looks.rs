@@ -267,23 +267,19 @@ async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Resu
         return Ok(());
     }
     audit.looked += 1;
-    let to_come = async || {
-        let look = core.group.look_find(&record.tenant, record.id).await;
-        look.map_err(|source| failed(&record.key, source))
-    };
     match see(core, &op, record).await? {
         Seen::One => {}
         Seen::Unanswered => audit.unanswered += 1,
         Seen::More { question, surplus } => {
             audit.duplicated += 1;
-            let done = to_come().await?.map(|look| look.done());
+            let done = asked::to_come(core, record).await?.map(|look| look.done());
             more_than_one(core, &op, record, done, *question, &surplus).await?;
         }
         Seen::Nothing if may_miss(core, record, &contract, record.updated_at).await? => {}
         Seen::Nothing => {
             audit.missing += 1;
             let now = core.now();
-            let look = to_come().await?;
+            let look = asked::to_come(core, record).await?;
             let again = match look.map(|look| look.missed(&contract, now)) {
                 None => Look::after_audit(record, &contract, now),
                 Some(Missing::LookAgain(again)) => again,

@@ -499,10 +499,7 @@ impl Carrier {
     /// Nothing is recorded of it.
     async fn begin(&self) -> Result<Step, ExecError> {
         tracing::trace!(tenant = %self.op.tenant, key = %self.op.key, "new");
-        if self.core.looks_first(&self.op, None).await? {
-            return Box::pin(self.look_first(None)).await;
-        }
-        if self.is_undoing_to_be_settled(None).await? {
+        if self.is_settled_first(None).await? {
             return Box::pin(self.look_first(None)).await;
         }
         let pass = match self.turn(None).await? {
@@ -516,7 +513,12 @@ impl Carrier {
         }
     }
 
-    /// It may have been done by a ledger that is lost: the world is asked before anything is sent.
+    /// Somebody else may have done it: a ledger that is lost, or whoever undoes the effect as well.
+    async fn is_settled_first(&self, found: Option<&Record>) -> Result<bool, ExecError> {
+        Ok(self.core.looks_first(&self.op, found).await? || self.is_undoing_to_be_settled(found).await?)
+    }
+
+    /// It may have been done by somebody else: the world is asked before anything is sent.
     async fn look_first(&self, found: Option<&Record>) -> Result<Step, ExecError> {
         let unknown = attempt::unknown(&self.core, &self.op, found, self.core.strangers_ceased()).await?;
         match unknown {
@@ -561,9 +563,7 @@ impl Carrier {
                 if self.is_abandoned() {
                     return Ok(Step::Answered(Answered::of(Outcome::Failed(failure))));
                 }
-                if core.looks_first(op, Some(found)).await?
-                    || self.is_undoing_to_be_settled(Some(found)).await?
-                {
+                if self.is_settled_first(Some(found)).await? {
                     return self.look_first(Some(found)).await;
                 }
                 let pass = match self.turn(Some(found)).await? {

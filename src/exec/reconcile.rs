@@ -403,6 +403,21 @@ async fn ask(core: &Core, op: &Operation, call: &Call) -> Option<Result<Finding<
     }
 }
 
+/// Asks the external system once, when it is its turn. `None` where nothing can be asked, or it is not its turn in time.
+async fn look_once(
+    core: &Arc<Core>,
+    op: &Operation,
+    call: &Call,
+    patience: Option<Duration>,
+) -> Result<Option<Result<Finding<Payload>, ToolError>>, ExecError> {
+    let Turn::Go(pass) = core.queue_up(op, patience).await? else { return Ok(None) };
+    let found = ask(core, op, call).await;
+    if let (Some(passed), Some(found)) = (pass, &found) {
+        passed.tell(health(found), core.clock.boot());
+    }
+    Ok(found)
+}
+
 /// What a look at a record has shown whose fate is an open question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
@@ -441,15 +456,7 @@ async fn show_to(
     call: &Call,
     patience: Option<Duration>,
 ) -> Result<Shown, ExecError> {
-    let pass = match core.queue_up(op, patience).await? {
-        Turn::Go(pass) => pass,
-        Turn::Later(_) => return Ok(Shown::Unanswered),
-    };
-    let found = ask(core, op, call).await;
-    if let (Some(passed), Some(found)) = (pass, &found) {
-        passed.tell(health(found), core.clock.boot());
-    }
-    Ok(match found {
+    Ok(match look_once(core, op, call, patience).await? {
         Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. })) => Shown::Effect,
         Some(Ok(Finding::NotFound)) => Shown::Nothing,
         unanswered => {
@@ -480,15 +487,7 @@ pub(super) enum Seen {
 pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Result<Seen, ExecError> {
     let bound = core.bound(op, record).await?;
     let call = call(op, &bound.declaration, record, None);
-    let pass = match core.queue_up(op, None).await? {
-        Turn::Go(pass) => pass,
-        Turn::Later(_) => return Ok(Seen::Unanswered),
-    };
-    let found = ask(core, op, &call).await;
-    if let (Some(passed), Some(found)) = (pass, &found) {
-        passed.tell(health(found), core.clock.boot());
-    }
-    Ok(match found {
+    Ok(match look_once(core, op, &call, None).await? {
         Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More {
             question: Box::new(escalate::duplicated(core, op, record, &external_refs)),
             surplus: undo::surplus(record, external_refs),

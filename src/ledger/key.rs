@@ -190,7 +190,14 @@ impl Key {
 }
 
 /// Comes before the revision of a key, at its end. No part of a key holds it.
-const REVISION: &str = ":~revision:";
+pub(crate) const REVISION: &str = ":~revision:";
+
+/// A rendered key without its revision, and which that is: 0 for the first.
+pub(crate) fn unrevised(key: &str) -> (&str, u32) {
+    let revised =
+        key.rsplit_once(REVISION).and_then(|(first, revision)| Some((first, revision.parse().ok()?)));
+    revised.unwrap_or((key, 0))
+}
 
 /// What stands for a key that is too long.
 fn long(text: &str) -> String {
@@ -242,9 +249,7 @@ impl OperationKey {
 
     /// The key of the same operation once more, on purpose: see [`Key::revision`]. One that would be too long is hashed.
     pub(crate) fn next_revision(&self) -> Self {
-        let revised =
-            self.0.rsplit_once(REVISION).and_then(|(first, revision)| Some((first, revision.parse().ok()?)));
-        let (first, revision): (&str, u32) = revised.unwrap_or((&self.0, 0));
+        let (first, revision) = unrevised(&self.0);
         let revision = format!("{REVISION}{}", revision.saturating_add(1));
         let text = if first.len() + revision.len() > Key::MAX_BYTES { long(first) } else { first.to_owned() };
         Self((text + &revision).into())

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::ledger::{Contract, ContractClass, Finding, RetryPolicy};
 use counterfoil::sim::{Offer, Report, Rule, Schedule, Service, Simulation};
+use counterfoil::store::{Asked, Change, Store, Verdict};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
 use serde_json::{Value, json};
@@ -68,6 +70,20 @@ tool!(looks up Natural: contract::NaturalKey);
 tool!(looks up Looks: contract::Lookup);
 tool!(Naive: contract::Blind, Contract::new(ContractClass::Blind).repeat_blindly());
 tool!(looks up Hasty: contract::Lookup, Contract::new(ContractClass::Lookup).settle(Duration::from_secs(1)));
+
+/// A store into which what is tampered with is written.
+#[derive(Debug)]
+pub(crate) struct Tampered(pub(crate) Arc<dyn Store>, pub(crate) fn(&mut Change));
+
+impl Store for Tampered {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        let mut changes = changes.to_vec();
+        changes.iter_mut().for_each(self.1);
+        Box::pin(async move { self.0.commit(&changes).await })
+    }
+
+    counterfoil::delegate_reads!(self => self.0; all);
+}
 
 /// Every pair only where there is time for it (`COUNTERFOIL_FULL=1`); else every single incident, and some mixtures.
 pub(crate) fn quick(simulation: Simulation) -> Simulation {

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::ledger::{Contract, Finding, RecordedFailure, State};
+use counterfoil::ledger::{Finding, RecordedFailure, State};
 use counterfoil::sim::{Offer, Rule, Service, Simulation, World};
-use counterfoil::store::{Asked, Change, EscalationKind, Resolution, Store, Verdict};
+use counterfoil::store::{Change, EscalationKind, Resolution};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
 use serde_json::{Value, json};
+
+use crate::sim::Tampered;
 
 struct Open(Service);
 
@@ -19,10 +21,6 @@ impl Tool for Open {
     type Contract = contract::Lookup;
     type Input = String;
     type Output = Value;
-
-    fn contract(&self) -> Contract {
-        <contract::Lookup as contract::Contract>::declaration()
-    }
 
     fn key(&self, case: &String) -> Option<Key> {
         Some(Key::of(Self::NAME).target(case))
@@ -41,20 +39,6 @@ impl Reconcile for Open {
 
 async fn open(ctx: Ctx, case: String) -> Result<Value, Failure> {
     ctx.call::<Open>(case).await
-}
-
-/// A store into which what is tampered with is written.
-#[derive(Debug)]
-struct Tampered(Arc<dyn Store>, fn(&mut Change));
-
-impl Store for Tampered {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
-        let mut changes = changes.to_vec();
-        changes.iter_mut().for_each(self.1);
-        Box::pin(async move { self.0.commit(&changes).await })
-    }
-
-    counterfoil::delegate_reads!(self => self.0; all);
 }
 
 fn simulation(tamper: fn(&mut Change)) -> Simulation {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use counterfoil::ledger::{Confirm, Contract, ContractClass, Finding, Reason};
 use counterfoil::sim::{Offer, Rule, Service, Simulation};
-use counterfoil::store::{Asked, Change, EscalationKind, Store, Verdict};
+use counterfoil::store::{Change, EscalationKind};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
 use serde_json::Value;
 
-use crate::sim::quick;
+use crate::sim::{Tampered, quick};
 
 /// A tool that is looked at after each send.
 struct Open(Service);
@@ -43,20 +43,6 @@ impl Reconcile for Open {
 
 async fn open(ctx: Ctx, case: String) -> Result<Value, Failure> {
     ctx.call::<Open>(case).await
-}
-
-/// A store into which what is tampered with is written.
-#[derive(Debug)]
-struct Tampered(Arc<dyn Store>, fn(&mut Change));
-
-impl Store for Tampered {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
-        let mut changes = changes.to_vec();
-        changes.iter_mut().for_each(self.1);
-        Box::pin(async move { self.0.commit(&changes).await })
-    }
-
-    counterfoil::delegate_reads!(self => self.0; all);
 }
 
 fn simulation(tamper: fn(&mut Change)) -> Simulation {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use counterfoil::Key;
 use counterfoil::ledger::{Contract, ContractClass, RetryPolicy};
 use counterfoil::sim::{Offer, Rule, Service, Simulation};
-use counterfoil::store::{Asked, Change, Store, Verdict};
+use counterfoil::store::Change;
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use serde_json::Value;
 
-use crate::sim::{Blind, Looks, Natural, Rejects, Replays, ReplaysAndLooks, quick, simulation};
+use crate::sim::{Blind, Looks, Natural, Rejects, Replays, ReplaysAndLooks, Tampered, quick, simulation};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -129,20 +129,6 @@ fn a_clock_that_was_set_back_hides_no_restore() {
         let replay = once(Offer::Lookup, Looks).replay(&schedule.parse().unwrap());
         assert_eq!(replay.violations, [], "{schedule}\n{}", replay.timeline());
     }
-}
-
-/// A store into which what is tampered with is written.
-#[derive(Debug)]
-struct Tampered(Arc<dyn Store>, fn(&mut Change));
-
-impl Store for Tampered {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
-        let mut changes = changes.to_vec();
-        changes.iter_mut().for_each(self.1);
-        Box::pin(async move { self.0.commit(&changes).await })
-    }
-
-    counterfoil::delegate_reads!(self => self.0; all);
 }
 
 /// What an engine breaks that works on such a store, whatever is restored.

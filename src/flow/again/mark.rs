@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{RecordId, RunId};
+use crate::ledger::{REVISION, unrevised};
 use crate::store::{PastStep, StepKind};
 
 /// Between the id of a checkpoint and how often it was made void before. Users' ids do not hold it.
@@ -122,7 +123,7 @@ impl Again {
 
     /// The key that the run's code gives for the operation of a record.
     pub(super) fn given_key<'a>(&'a self, recorded: &'a str) -> &'a str {
-        let revised = |anew: &&Anew| recorded == format!("{}:~revision:{}", bare(&anew.key), anew.revision);
+        let revised = |anew: &&Anew| recorded == format!("{}{REVISION}{}", bare(&anew.key), anew.revision);
         self.anew().find(revised).map_or(recorded, |anew| &anew.key)
     }
 
@@ -159,13 +160,12 @@ impl Again {
 
 /// A key without its revision.
 pub(super) fn bare(key: &str) -> &str {
-    key.rsplit_once(":~revision:").map_or(key, |(bare, _)| bare)
+    unrevised(key).0
 }
 
 /// The next revision of a key.
 pub(super) fn next_revision(key: &str) -> u32 {
-    let now: u32 = key.rsplit_once(":~revision:").and_then(|(_, now)| now.parse().ok()).unwrap_or(0);
-    now.saturating_add(1)
+    unrevised(key).1.saturating_add(1)
 }
 
 #[cfg(test)]

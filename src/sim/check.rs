@@ -1,6 +1,5 @@
 //! The invariants of the design, by number, checked while a simulation runs and when it has come to rest.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -387,13 +386,14 @@ impl Seen {
             if collides(sent) {
                 return true;
             }
+            // What others sent after this process was taken for dead, it cannot know.
+            let taken_over = self.began.get(&(life + 1));
+            if sent.life != life && taken_over.is_some_and(|at| sent.at >= *at) {
+                return true;
+            }
             // An earlier process ceased to send when this one began; an attempt of this one, at the earliest at once.
-            // What a later one has sent, a process that was taken for dead cannot know.
-            let cut = match sent.life.cmp(&life) {
-                Ordering::Less => self.began.get(&life).copied().unwrap_or_default(),
-                Ordering::Equal => sent.at,
-                Ordering::Greater => return true,
-            };
+            let cut =
+                if sent.life < life { self.began.get(&life).copied().unwrap_or_default() } else { sent.at };
             match contract.class {
                 ContractClass::Blind => contract.repeat_blindly,
                 _ => sent.nothing_at.is_some_and(|at| at >= cut + contract.settle_time()),

@@ -156,6 +156,31 @@ fn what_a_zombie_does_after_it_was_undone_is_undone_too() {
     at_once.assert_ok();
 }
 
+// Of two zombies, the later one cannot know what the earlier one sent meanwhile. Both late charges are asked about.
+#[test]
+fn two_zombies_that_come_back_one_after_the_other_are_both_found_out() {
+    let thrice = Arc::new(AtomicU32::new(0));
+    let seen = thrice.clone();
+    let simulation = equipped(Simulation::of(pays, "o1".to_owned())).check(
+        "each late charge is asked about",
+        move |end| {
+            let charges = end.effects().into_iter().filter(|effect| effect.system == "bank").count();
+            let asked = end.asked().iter().filter(|asked| asked.kind == EscalationKind::Duplicated).count();
+            seen.fetch_add(u32::from(charges == 3 && asked == 2), Ordering::Relaxed);
+            if charges == asked + 1 { Ok(()) } else { Err(format!("{charges} charges, {asked} questions")) }
+        },
+    );
+    let pause = |life, crossing, seconds| Incident::Stop { stop: Stop::PauseFor { seconds }, life, crossing };
+    for first in 6..12 {
+        for second in 6..22 {
+            let schedule = Schedule::new([pause(1, first, 32_000), pause(2, second, 80_000)]);
+            let replay = simulation.replay(&schedule);
+            assert!(replay.violations.is_empty(), "{}\n{:?}", replay.timeline(), replay.violations);
+        }
+    }
+    assert!(thrice.load(Ordering::Relaxed) > 0);
+}
+
 /// Notes something at a provider that can do nothing but take it.
 struct Note(Service);
 

@@ -195,14 +195,17 @@ impl<'a> Search<'a> {
         ambiguous: Ambiguous,
     ) -> Result<Option<Self>, ExecError> {
         let mut search = Self::of(core, op, ambiguous).await?;
-        search.first_sent = core.first_sent(&search.record).await?;
+        let (first_sent, was_sent_since) = core.sent(&search.record).await?;
+        search.first_sent = first_sent;
         if let Some(changes) = search.bound.changes(core, op) {
             tracing::warn!(tenant = %op.tenant, key = %op.key, changes, "its tool has changed what it declares");
         }
-        if search.record.fence != core.fence {
+        // Of two attempts one may arrive yet when the other is found: it is looked at again.
+        let in_doubt = search.record.in_doubt || was_sent_since && search.record.class.leaves_mark();
+        if search.record.fence != core.fence || search.record.in_doubt != in_doubt {
             let event = Event::Adopt { fence: core.fence };
-            let adopted = apply(&search.record, event, core.fence, core.now());
-            let Ok(adopted) = adopted.map(Box::new) else { return Ok(None) };
+            let Ok(adopted) = apply(&search.record, event, core.fence, core.now()) else { return Ok(None) };
+            let adopted = Box::new(Record { in_doubt, ..adopted });
             core.commit(&op.key, core.change(op.lane).record(adopted.clone())).await?;
             search.record = adopted;
         }

@@ -215,11 +215,13 @@ impl Core {
         Ok(looks_first(spec.effect, &spec.contract, may_lack) && (may_lack || found.is_none()))
     }
 
-    /// The earliest instant at which the record's key may have been sent.
-    pub(super) async fn first_sent(&self, record: &Record) -> Result<Timestamp, ExecError> {
+    /// The earliest instant at which the record's key may have been sent; and whether a ledger that is lost may have sent it
+    /// once more than the record says.
+    pub(super) async fn sent(&self, record: &Record) -> Result<(Timestamp, bool), ExecError> {
         let restored =
             if self.restores.is_on.load(Ordering::Acquire) { Box::pin(self.restored()).await? } else { None };
-        Ok(first_sent(record, restored.as_ref()))
+        let may_lack = restored.is_some_and(|restored| restored.may_lack(Some(record)));
+        Ok((first_sent(record, restored.as_ref()), may_lack))
     }
 
     /// Read anew each time: another worker may have lifted it.

@@ -193,6 +193,15 @@ impl Checker {
         record.is_some_and(|record| record.class.repeatable())
     }
 
+    /// What a process has sent after it was taken for dead.
+    pub(super) fn sent_late(&self, life: u32) -> Vec<RecordId> {
+        let seen = self.seen();
+        let Some(taken_over) = seen.began.get(&(life + 1)) else { return Vec::new() };
+        let is_late = |sent: &Sent| sent.life == life && sent.at >= *taken_over;
+        let late = seen.sent.iter().filter(|(_, sent)| sent.iter().any(is_late));
+        late.filter_map(|(place, _)| seen.places.get(place).copied()).collect()
+    }
+
     /// The world was asked for this one, and it was not there.
     pub(super) fn is_missing(&self, record: &Record) -> bool {
         self.seen().missing.contains(&(record.tenant.clone(), record.key.clone()))

@@ -1,6 +1,6 @@
 //! A simulated process: a runtime that is let run, stopped where the schedule says so, and dropped when it is dead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,9 @@ use super::schedule::{Schedule, Stop};
 use super::timeline::Happened;
 use super::world::World;
 use super::{CrashPoint, Touch, Watch};
+use crate::clock::Timestamp;
 use crate::flow::Engine;
+use crate::id::Tenant;
 use crate::store::{Escalation, Resolution};
 use crate::tool::{Call, ToolSpec};
 
@@ -87,6 +89,19 @@ impl Life {
             // If that fails, the question is still open.
             let _ = engine.executor().resolve(&tenant, id, resolution, "operator").await;
             process.is_asked(engine);
+        });
+    }
+}
+
+impl Life {
+    /// Whoever runs it lets everything that is recorded as done be looked up once more.
+    pub(super) fn audit(&self, tenants: BTreeSet<Tenant>) {
+        let Some(engine) = locked(&self.process.engine).clone() else { return };
+        self.runtime.spawn(async move {
+            for tenant in tenants {
+                // If that fails, what it did not see stays unseen, and a rule is broken.
+                let _ = engine.executor().audit(&tenant, Timestamp::MIN).await;
+            }
         });
     }
 }

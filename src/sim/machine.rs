@@ -18,7 +18,7 @@ use super::schedule::{Incident, Schedule, Stop};
 use super::timeline::{Event, Happened};
 use super::world::World;
 use crate::flow::{Engine, EngineBuilder};
-use crate::id::EscalationId;
+use crate::id::{EscalationId, RecordId};
 use crate::store::{Escalation, Resolution};
 
 /// A process that is started this often and never comes to rest is not going to.
@@ -87,7 +87,7 @@ pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
                 machine.stopped(stop);
                 machine.begin();
             }
-            None if machine.answers() => {}
+            None if machine.answers() || machine.audits() => {}
             None if machine.is_to_be_restored() => machine.begin(),
             None => break,
         }
@@ -111,6 +111,8 @@ struct Machine<'a> {
     answered: BTreeSet<EscalationId>,
     /// So many lives there were before the ledger was restored last: they have another history.
     lost: usize,
+    /// A zombie has sent something after the last look, and died before it could write that.
+    unseen: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -119,7 +121,8 @@ impl<'a> Machine<'a> {
         let checker = Arc::new(Checker::new(world.clock().clone()));
         let disk = Arc::new(Disk::new(schedule, world.clone(), checker.clone()));
         let (processes, lives, answered) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Self { body, schedule, seed, world, disk, checker, processes, lives, turns: 0, answered, lost: 0 }
+        let (turns, lost, unseen) = (0, 0, false);
+        Self { body, schedule, seed, world, disk, checker, processes, lives, turns, answered, lost, unseen }
     }
 
     fn newest(&self) -> u32 {
@@ -206,10 +209,20 @@ impl<'a> Machine<'a> {
             let Some(stop) = zombie.process.was_stopped() else { continue };
             match stop.pause() {
                 Some(pause) => self.pauses(&zombie.process, pause),
-                None => self.disk.outlives(zombie.process.life, stop == Stop::Kill),
+                None => {
+                    self.disk.outlives(zombie.process.life, stop == Stop::Kill);
+                    self.unseen |= self.is_unseen(zombie.process.life);
+                }
             }
         }
         self.lives.retain(|life| !life.process.is_dead());
+    }
+
+    /// It has sent what no look will show any more.
+    fn is_unseen(&self, life: u32) -> bool {
+        let looks = self.disk.model.looks();
+        let is_looked_at = |record: &RecordId| looks.iter().any(|look| look.record == *record);
+        !self.checker.sent_late(life).iter().all(is_looked_at)
     }
 
     fn pauses(&self, process: &Arc<Process>, pause: Duration) {
@@ -229,6 +242,7 @@ impl<'a> Machine<'a> {
             None => {
                 for life in &self.lives {
                     self.disk.outlives(life.process.life, false);
+                    self.unseen |= self.is_unseen(life.process.life);
                 }
                 self.lives.clear(); // the power failed: for zombies, too
             }
@@ -254,6 +268,17 @@ impl<'a> Machine<'a> {
             life.answer(&escalation, resolution);
         }
         self.answered.insert(escalation.id);
+        true
+    }
+
+    /// Lets what was done be audited, if only an audit can find out about it. False if that changes nothing.
+    fn audits(&mut self) -> bool {
+        let Some(life) = self.lives.last().filter(|_| self.unseen && self.turns < RESTLESS) else {
+            return false;
+        };
+        self.world.note(Happened::Audited);
+        life.audit(self.disk.model.records().into_iter().map(|record| record.tenant).collect());
+        self.unseen = false;
         true
     }
 

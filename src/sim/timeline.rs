@@ -110,6 +110,8 @@ pub enum Happened {
         /// What.
         what: String,
     },
+    /// Whoever runs it lets all that is recorded as done be looked up once more.
+    Audited,
     /// Nothing is left to do.
     AtRest,
 }
@@ -147,6 +149,7 @@ impl fmt::Display for Happened {
             Self::StoreFailed { written: true } => f.write_str("the store writes, its answer is lost"),
             Self::StoreFailed { written: false } => f.write_str("the store fails, nothing is written"),
             Self::Told { who, what } => write!(f, "{who} is told: {what}"),
+            Self::Audited => f.write_str("an audit begins"),
             Self::AtRest => f.write_str("nothing is left to do"),
         }
     }

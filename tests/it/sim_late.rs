@@ -181,6 +181,25 @@ fn two_zombies_that_come_back_one_after_the_other_are_both_found_out() {
     assert!(thrice.load(Ordering::Relaxed) > 0);
 }
 
+// A zombie that comes back after the last look, sends, and dies with its answer unwritten leaves no trace. An audit finds the
+// second charge, and it goes back.
+#[test]
+fn what_a_zombie_does_unseen_after_the_last_look_is_found_by_an_audit() {
+    let mut found = 0;
+    for paused in 6..16 {
+        for dies in paused + 1..paused + 6 {
+            let schedule = format!("pause+100000@1.{paused} kill@1.{dies}");
+            let replay = equipped(Simulation::of(pays, "o1".to_owned())).replay(&schedule.parse().unwrap());
+            assert!(replay.violations.is_empty(), "{}\n{:?}", replay.timeline(), replay.violations);
+            let timeline = replay.timeline();
+            found += u32::from(
+                timeline.split_once("an audit begins").is_some_and(|(_, after)| after.contains("refund: ")),
+            );
+        }
+    }
+    assert!(found > 0);
+}
+
 /// Notes something at a provider that can do nothing but take it.
 struct Note(Service);
 

@@ -190,6 +190,11 @@ impl Model {
         self.state().tables.escalations.values().cloned().collect()
     }
 
+    /// Every look that is to come, of all tenants: for checks.
+    pub fn looks(&self) -> Vec<Look> {
+        self.state().tables.looks.values().cloned().collect()
+    }
+
     /// Every late answer there is, of all tenants: for checks.
     pub fn evidence(&self) -> Vec<Evidence> {
         self.state().tables.evidence.values().cloned().collect()

@@ -33,7 +33,7 @@ fn soak(load: Load, faults: bool, ledger: impl FnOnce(&std::path::Path) -> Ledge
         workers: load.workers,
         runs: load.runs_per_second * usize::try_from(seconds).unwrap(),
         storm: Duration::from_secs(seconds),
-        calm: Duration::from_mins(2),
+        calm: Duration::from_mins(2).max(Duration::from_secs(seconds)), // a long storm leaves more to be done
         lease: Duration::from_secs(2),
         settle: Duration::from_secs(5),
         faults,

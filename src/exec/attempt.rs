@@ -307,34 +307,48 @@ impl Permit {
 /// # Crash
 /// Before the call: nothing happened, but the record says that it may have. During and after it, until the
 /// seal is durable: it may have happened. Either way the next one asks the world.
-pub(super) async fn dispatch(core: &Arc<Core>, op: &Operation, permit: Permit) -> Result<Ended, ExecError> {
+///
+/// The permit is boxed, and what is not needed any more is let go before the call: the future of each call holds it all, and
+/// has to stay below the 1,032 bytes up to which glibc allocates from its thread's own cache.
+pub(super) async fn dispatch(
+    core: &Arc<Core>,
+    op: &Operation,
+    permit: Box<Permit>,
+) -> Result<Ended, ExecError> {
     // Between the intent's way to the disk and this line the approval may have been withdrawn.
-    let may_go = approved(core, op).await;
+    let may_go = approved(core, op).await.map(drop).map_err(Box::new);
     // A worker that was stopped, or could not reach its store, may have been taken over meanwhile. The record stays `started`,
     // and whoever took over asks the world.
     core.hold_lease().await.map_err(|why| why.of(&op.key))?;
     // Directly before the call, behind everything that waits: each need is looked at in one place.
-    let (now, needs) = (core.now(), needs(core, op, &permit));
-    let Permit { record, unsettled, pass, bound, .. } = permit;
+    let now = core.now();
+    let (lapsed, cut_off) = {
+        let needs = needs(core, op, &permit);
+        (needs.lapsed(now), needs.cut_off())
+    };
+    let Permit { record, unsettled, pass, bound, .. } = *permit;
     if may_go.is_ok()
-        && let Some(need) = needs.lapsed(now)
+        && let Some(need) = lapsed
     {
         // Boxed because it is rare: every call would have to carry the room for it.
         return Box::pin(withheld(core, op, &bound, record, need, unsettled)).await;
     }
     let (record, result) = match may_go {
-        Ok(_) => {
-            let (record, result) = send(core, op, &bound, record, now, needs.cut_off()).await;
+        Ok(()) => {
+            let (record, result) = send(core, op, &bound, record, now, cut_off).await;
             if let Some(passed) = pass {
                 passed.tell(health(&result), core.clock.boot());
             }
             (record, result)
         }
-        Err(ExecError::Approval(error)) => {
-            (record, Err(ToolError::new(ErrorKind::ApprovalMissing, error.to_string())))
+        Err(refused) => {
+            let (kind, message) = match *refused {
+                ExecError::Approval(error) => (ErrorKind::ApprovalMissing, error.to_string()),
+                // It could not be read: nothing was sent, and it may be tried again.
+                error => (ErrorKind::Unreachable, error.to_string()),
+            };
+            (record, Err(ToolError::new(kind, message)))
         }
-        // It could not be read: nothing was sent, and it may be tried again.
-        Err(error) => (record, Err(ToolError::new(ErrorKind::Unreachable, error.to_string()))),
     };
     match result {
         Ok(done) => committed(core, op, &bound, &record, done).await,

@@ -484,7 +484,7 @@ impl Carrier {
             };
             let pursued = match step {
                 Step::Answered(answered) => Some(answered),
-                Step::Send(permit) => self.pursue(permit).await?,
+                Step::Send(permit) => self.pursue(Box::new(permit)).await?,
                 Step::Changed => None,
             };
             match pursued {
@@ -588,7 +588,7 @@ impl Carrier {
     }
 
     /// Dispatches until the outcome is known. `None`: the record has changed meanwhile, decide anew.
-    async fn pursue(&self, mut permit: Permit) -> Result<Option<Answered>, ExecError> {
+    async fn pursue(&self, mut permit: Box<Permit>) -> Result<Option<Answered>, ExecError> {
         loop {
             match attempt::dispatch(&self.core, &self.op, permit).await? {
                 Ended::Committed(answer, ticket) => {
@@ -598,7 +598,7 @@ impl Carrier {
                 Ended::Failed(record) => return Ok(Some(Answered::failed(&record))),
                 Ended::Ambiguous(ambiguous) => match self.settle(ambiguous).await? {
                     Step::Answered(answered) => return Ok(Some(answered)),
-                    Step::Send(next) => permit = next,
+                    Step::Send(next) => permit = Box::new(next),
                     Step::Changed => return Ok(None),
                 },
             }

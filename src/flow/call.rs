@@ -147,7 +147,9 @@ pub(super) async fn call(
     let owner = Owner { run: Some(live.id), turn: ctx.turn, step, call_id: None };
     let over = Some(live.over.clone());
     let asker = Asker { owner, approval, lane: Some(live.lane), purse: live.purse(), over };
-    let op = Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker).await;
+    // Boxed, as `carried_out` below, so that the future of a call stays below the 1,032 bytes up to which glibc allocates from
+    // its thread's own cache.
+    let op = Box::pin(Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker)).await;
     let op = match op.map(Arc::new) {
         Ok(op) => op,
         Err(error) => return Err(live.told(open, error).await),
@@ -157,7 +159,7 @@ pub(super) async fn call(
     let expect = match past {
         Past::None => Expect::New,
         Past::Unsettled => match &live.check {
-            Some(check) => return Ok(undecided(live, check, open, &op).await),
+            Some(check) => return Ok(Box::pin(undecided(live, check, open, &op)).await), // boxed for the same reason
             None => Expect::Anything,
         },
         Past::Over(result) => {
@@ -165,7 +167,7 @@ pub(super) async fn call(
             return result;
         }
     };
-    carried_out(live, open, &op, expect).await
+    Box::pin(carried_out(live, open, &op, expect)).await
 }
 
 /// What an earlier activation has left of a call.

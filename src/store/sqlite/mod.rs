@@ -520,7 +520,7 @@ impl Store for Sqlite {
     }
 
     fn in_place(&self) -> Result<(), StoreError> {
-        Ok(self.place.check_again()?)
+        Ok(self.place.check()?)
     }
 
     /// One process at a time: its lock tells whether the former one is alive.

@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -26,13 +26,6 @@ static FILES: Mutex<Vec<(FileId, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 /// Pause between tries of a lock that another process holds.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// For so long a file that was in its place is taken to be there.
-const A_MOMENT: Duration = Duration::from_millis(10);
-
-fn boot_micros() -> u64 {
-    u64::try_from(SystemClock.boot().0.as_micros()).unwrap_or(u64::MAX)
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId {
@@ -78,8 +71,6 @@ pub(super) struct Place {
     file: Arc<Shared>,
     /// This place holds the lock.
     owner: AtomicBool,
-    /// When the file was last seen in its place, in microseconds of the boot clock.
-    seen: AtomicU64,
 }
 
 impl Drop for Place {
@@ -117,7 +108,7 @@ impl Place {
     fn open(path: &Path, to_write: bool) -> Result<Self, OpenError> {
         let file = shared(path, to_write).map_err(|e| refused(path, &e))?;
         let real = path.canonicalize().map_err(|e| refused(path, &e))?;
-        let place = Self { path: real, file, owner: AtomicBool::new(false), seen: AtomicU64::new(0) };
+        let place = Self { path: real, file, owner: AtomicBool::new(false) };
         place.check()?; // it may have been replaced between the two
         Ok(place)
     }
@@ -160,21 +151,11 @@ impl Place {
     /// and an engine on the new file knows nothing of this one. Costs one `stat`.
     pub(super) fn check(&self) -> Result<(), OpenError> {
         let detail = match FileId::at(&self.path) {
-            Ok(found) if found == self.file.id => {
-                self.seen.store(boot_micros(), Ordering::Relaxed);
-                return Ok(());
-            }
+            Ok(found) if found == self.file.id => return Ok(()),
             Ok(_) => "another file has its name now".to_owned(),
             Err(error) => error.to_string(),
         };
         Err(OpenError::Replaced { path: self.path.display().to_string(), detail })
-    }
-
-    /// The same directly before a send: without asking again if a write was let into the file a moment ago, as it was before
-    /// most sends.
-    pub(super) fn check_again(&self) -> Result<(), OpenError> {
-        let since = boot_micros().saturating_sub(self.seen.load(Ordering::Relaxed));
-        if u128::from(since) < A_MOMENT.as_micros() { Ok(()) } else { self.check() }
     }
 
     /// Connections to this file. Each holds the descriptor, until SQLite has closed its own.

@@ -3,7 +3,7 @@
 //! All layers may use this file. It reads no clock; chance comes in through [`Entropy`], so that a
 //! simulation owns it.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -234,6 +234,15 @@ impl RunNumber {
 pub(crate) struct RunName {
     pub(crate) id: RunId,
     pub(crate) number: RunNumber,
+}
+
+impl RunName {
+    /// Its text, in one allocation: each call without a key of its own makes one.
+    pub(crate) fn text(self) -> String {
+        let mut text = String::with_capacity(40); // 24 for the id, 17 for the number
+        let _ = write!(text, "{self}");
+        text
+    }
 }
 
 impl fmt::Display for RunName {

@@ -169,7 +169,7 @@ impl Executor {
             self.core.registry.typed::<T>(input).ok_or_else(|| ExecError::UnknownTool { tool: tool() })?;
         let key = stable_key(&*typed)?.ok_or_else(|| ExecError::NoKey { tool: tool() })?;
         let asker = Asker { approval, ..Asker::default() };
-        let op = Operation::prepare(&self.core, tenant, typed, &key, asker).await?;
+        let op = Operation::prepare(&self.core, tenant, typed, key.render()?, asker).await?;
         self.durable(op, Wait::ForOutcome).await
     }
 
@@ -213,7 +213,7 @@ impl Executor {
         };
         let once = self.core.registry.hand_out(Arc::new(Once::new(key.clone(), payload, function)?));
         let asker = Asker::default();
-        let op = Operation::prepare(&self.core, tenant, once, &key, asker).await?;
+        let op = Operation::prepare(&self.core, tenant, once, key.render()?, asker).await?;
         self.durable(op, Wait::ForOutcome).await
     }
 
@@ -365,7 +365,7 @@ impl Executor {
         let key = given_or_stable(key, &*prepared)?.ok_or(ExecError::NoKey { tool })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
         let asker = Asker { owner, approval, ..Asker::default() };
-        Operation::prepare(&self.core, &tenant, prepared, &key, asker).await
+        Operation::prepare(&self.core, &tenant, prepared, key.render()?, asker).await
     }
 
     /// Carries an operation out and lets its outcome leave when it is durable (invariant 2).

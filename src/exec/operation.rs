@@ -11,7 +11,7 @@ use super::throttle::Purse;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::ledger::{
-    Approval, ApprovalError, Decision, Facts, Key, OperationKey, Owner, Record, Request, RequestHash, State,
+    Approval, ApprovalError, Decision, Facts, OperationKey, Owner, Record, Request, RequestHash, State,
     decide,
 };
 use crate::payload::{Payload, Stored};
@@ -53,23 +53,44 @@ pub(crate) struct Asker {
 }
 
 impl Operation {
-    /// Checks key and payload. Nothing is recorded or sent.
+    /// Checks the payload. Nothing is recorded or sent.
     pub(crate) async fn prepare(
         core: &Core,
         tenant: &Tenant,
         tool: Arc<dyn Prepared>,
-        key: &Key,
+        key: OperationKey,
         asker: Asker,
     ) -> Result<Self, ExecError> {
-        let key = key.render()?;
-        let request: Result<_, ExecError> =
-            core.canonical(tenant, |digest_key| tool.request(digest_key)).await;
-        let request = request?.within(&core.limits)?;
+        let request = Self::request(core, tenant, &*tool).await?;
+        Ok(Self::of(tenant, tool, key, request, asker))
+    }
+
+    /// The request as it is recorded and compared.
+    ///
+    /// # Errors
+    /// The input cannot be written down, or is too large.
+    pub(crate) async fn request(
+        core: &Core,
+        tenant: &Tenant,
+        tool: &dyn Prepared,
+    ) -> Result<Payload, ExecError> {
+        let request: Result<_, ExecError> = core.canonical(tenant, |key| tool.request(key)).await;
+        Ok(request?.within(&core.limits)?)
+    }
+
+    /// The operation of a checked request.
+    pub(crate) fn of(
+        tenant: &Tenant,
+        tool: Arc<dyn Prepared>,
+        key: OperationKey,
+        request: Payload,
+        asker: Asker,
+    ) -> Self {
         let hash = RequestHash::of(tool.spec().name.as_str(), &request);
         let Asker { owner, approval, lane, purse, over } = asker;
         let (tenant, slot) = (tenant.clone(), Mutex::default());
         let (rebuilt, gone) = (false, None);
-        Ok(Self { tenant, tool, key, request, hash, owner, approval, lane, purse, over, rebuilt, gone, slot })
+        Self { tenant, tool, key, request, hash, owner, approval, lane, purse, over, rebuilt, gone, slot }
     }
 
     /// What a record says of it, and no more.

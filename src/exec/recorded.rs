@@ -54,15 +54,12 @@ pub(super) async fn recorded(
     let rebuilt = async {
         let request = core.load(&record.tenant, &record.request).await?;
         let prepared = core.registry.untyped(tool, &request)?;
-        // The key is replaced by the stored one: it may have been given by the request and not by the tool.
-        let key = Key::given(record.operation.as_str(), "recorded");
         let asker = Asker { owner: record.owner.clone(), ..Asker::default() };
-        Operation::prepare(core, &record.tenant, prepared, &key, asker).await
+        Operation::prepare(core, &record.tenant, prepared, record.key.clone(), asker).await
     };
     match rebuilt.await {
         Ok(mut op) => {
             op.rebuilt = true;
-            op.key = record.key.clone();
             op.hash = record.request_hash;
             Ok(Ok(op))
         }

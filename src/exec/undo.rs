@@ -177,7 +177,7 @@ async fn compensation(
     let key = stable_key(&*prepared)?.ok_or_else(|| refused(&record.key, Refusal::Stale))?; // it always has one
     let owner = Owner { run: record.owner.run, turn: record.owner.turn, ..Owner::default() };
     let asker = Asker { owner, ..Asker::default() };
-    Operation::prepare(core, &record.tenant, prepared, &key, asker).await.map(Some)
+    Operation::prepare(core, &record.tenant, prepared, key.render()?, asker).await.map(Some)
 }
 
 /// The key of the operation that undoes it.

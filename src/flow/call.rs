@@ -77,7 +77,9 @@ impl<T: Tool, A> ToolCall<T, A> {
 
     fn begin(&mut self) -> BoxFuture<'static, Result<T::Output, Failure>> {
         let (ctx, input, id) = (self.ctx.clone(), self.input.take(), self.id.take());
-        let (key, approval) = (self.key.take(), self.approval.take());
+        // Boxed because it is rare: the future of every call would have to carry the room for it, twice, and would not stay below
+        // the 1,032 bytes up to which glibc allocates from its thread's own cache.
+        let (key, approval) = (self.key.take(), self.approval.take().map(Box::new));
         Box::pin(async move {
             let Some(input) = input else { return Err(misuse("a call was polled after its end")) };
             let Some(tool) = ctx.live.engine.core.registry.typed::<T>(input) else {
@@ -130,7 +132,7 @@ pub(super) async fn call(
     tool: Arc<dyn Prepared>,
     key: Option<Key>,
     id: Option<String>,
-    approval: Option<Approval>,
+    approval: Option<Box<Approval>>,
 ) -> Result<Answer, Failure> {
     let live = &ctx.live;
     let name = tool.spec().name.clone();
@@ -143,15 +145,11 @@ pub(super) async fn call(
         )));
     }
     let (open, key) = identify(ctx, name.as_str(), key, id)?;
-    let step = Some(open.identity.id.clone());
-    let owner = Owner { run: Some(live.id), turn: ctx.turn, step, call_id: None };
-    let over = Some(live.over.clone());
-    let asker = Asker { owner, approval, lane: Some(live.lane), purse: live.purse(), over };
-    // Boxed, as `carried_out` below, so that the future of a call stays below the 1,032 bytes up to which glibc allocates from
-    // its thread's own cache.
-    let op = Box::pin(Operation::prepare(&live.engine.core, &live.tenant, tool, &key, asker)).await;
-    let op = match op.map(Arc::new) {
-        Ok(op) => op,
+    let op = match Operation::request(&live.engine.core, &live.tenant, &*tool).await {
+        Ok(request) => {
+            let asker = asker(live, ctx.turn, &open, approval);
+            Arc::new(Operation::of(&live.tenant, tool, key, request, asker))
+        }
         Err(error) => return Err(live.told(open, error).await),
     };
     // Boxed because only a resumed run has a past: every call would have to carry the room for it.
@@ -168,6 +166,14 @@ pub(super) async fn call(
         }
     };
     Box::pin(carried_out(live, open, &op, expect)).await
+}
+
+/// The run as the one that asks.
+fn asker(live: &Live, turn: u32, open: &Open, approval: Option<Box<Approval>>) -> Asker {
+    let owner = Owner { run: Some(live.id), turn, step: Some(open.identity.id.clone()), call_id: None };
+    let over = Some(live.over.clone());
+    let approval = approval.map(|approval| *approval);
+    Asker { owner, approval, lane: Some(live.lane), purse: live.purse(), over }
 }
 
 /// What an earlier activation has left of a call.
@@ -254,13 +260,18 @@ async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Res
 }
 
 /// A tool with a key is identified by it: two equal calls are one effect. Without one, two calls are two.
-fn identify(ctx: &Ctx, tool: &str, key: Option<Key>, id: Option<String>) -> Result<(Open, Key), Failure> {
+fn identify(
+    ctx: &Ctx,
+    tool: &str,
+    key: Option<Key>,
+    id: Option<String>,
+) -> Result<(Open, OperationKey), Failure> {
     if let Some(key) = key {
-        let (key, rendered) = revised(ctx, key)?;
+        let key = revised(ctx, key)?;
         // A loop may call under one key again after a failure was shown to it: each showing is one of its own.
-        let id = match ctx.live.nth_call(ctx.turn, rendered.as_str()) {
-            1 => rendered.as_str().to_owned(),
-            nth => format!("{rendered}:~nth:{nth}"),
+        let id = match ctx.live.nth_call(ctx.turn, key.as_str()) {
+            1 => key.as_str().to_owned(),
+            nth => format!("{key}:~nth:{nth}"),
         };
         return Ok((ctx.live.open(ctx.turn, Kind::Call, tool, Some(id))?, key));
     }
@@ -272,21 +283,19 @@ fn identify(ctx: &Ctx, tool: &str, key: Option<Key>, id: Option<String>) -> Resu
         None => Key::nth_in_run(tool, run, turn, open.identity.nth()),
     };
     match revised(ctx, key) {
-        Ok((key, _)) => Ok((open, key)),
+        Ok(key) => Ok((open, key)),
         Err(failure) => Err(open.failed(failure)),
     }
 }
 
 /// A key, in the revision that somebody asked for when the run was begun again.
-fn revised(ctx: &Ctx, key: Key) -> Result<(Key, OperationKey), Failure> {
+fn revised(ctx: &Ctx, key: Key) -> Result<OperationKey, Failure> {
     let unfit = |error: KeyError| Failure::coded(FailureCode::Invalid, error.to_string());
     let rendered = key.render().map_err(unfit)?;
-    let Some(revision) = ctx.live.with_replay(|replay| replay.again.revision(rendered.as_str())) else {
-        return Ok((key, rendered));
-    };
-    let key = key.revision(revision);
-    let rendered = key.render().map_err(unfit)?;
-    Ok((key, rendered))
+    match ctx.live.with_replay(|replay| replay.again.revision(rendered.as_str())) {
+        Some(revision) => key.revision(revision).render().map_err(unfit),
+        None => Ok(rendered),
+    }
 }
 
 /// A call that was dropped, and whose process died before its outcome was recorded: nobody waits for it, but its

@@ -24,7 +24,7 @@ impl Ctx {
         key: Key,
         approval: Option<Approval>,
     ) -> Result<Payload, Failure> {
-        call(self, tool, Some(key), None, approval).await.map(|answer| answer.response)
+        call(self, tool, Some(key), None, approval.map(Box::new)).await.map(|answer| answer.response)
     }
 
     /// Does work whose parts are to have a name in common, the same on every resume: that of the label, with the

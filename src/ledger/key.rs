@@ -99,7 +99,7 @@ impl Key {
     }
 
     fn within(kind: impl Into<String>, run: RunName, turn: u32) -> Self {
-        let key = Self::of(kind).with(Part::Run, run.to_string());
+        let key = Self::of(kind).with(Part::Run, run.text());
         if turn > 0 { key.with(Part::Turn, turn.to_string()) } else { key }
     }
 

@@ -27,7 +27,8 @@ pub(super) async fn commit(
     writer.unfinished = true; // until the end is seen: this future may be dropped at any await
     let admitted = if must_be_judged(changes) { false } else { writer.write_all(changes).await? };
     let verdicts =
-        if admitted { vec![Verdict::Admitted; changes.len()] } else { writer.judge(changes).await? };
+        // Boxed because it is rare: each batch would have to carry the room for it.
+        if admitted { vec![Verdict::Admitted; changes.len()] } else { Box::pin(writer.judge(changes)).await? };
     writer.unfinished = false;
     writer.log.look();
     Ok(verdicts)
@@ -75,7 +76,7 @@ impl Writer {
     ///
     /// Nothing is written into a file that was removed or replaced: it would be promised, and lost.
     pub(super) async fn settle(&mut self) -> Result<(), StoreError> {
-        self.place.check()?;
+        self.place.check_to_write()?;
         if self.unfinished {
             rollback(&mut self.connection).await?;
             self.unfinished = false;

@@ -520,7 +520,7 @@ impl Store for Sqlite {
     }
 
     fn in_place(&self) -> Result<(), StoreError> {
-        Ok(self.place.check()?)
+        Ok(self.place.check_to_send()?)
     }
 
     /// One process at a time: its lock tells whether the former one is alive.

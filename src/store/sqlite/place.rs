@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ static FILES: Mutex<Vec<(FileId, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 /// Pause between tries of a lock that another process holds.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// A write relies on the look of a send that is not older.
+const MOMENT: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId {
@@ -71,6 +74,8 @@ pub(super) struct Place {
     file: Arc<Shared>,
     /// This place holds the lock.
     owner: AtomicBool,
+    /// When a send last found the file here, in microseconds since boot.
+    seen: AtomicU64,
 }
 
 impl Drop for Place {
@@ -108,7 +113,7 @@ impl Place {
     fn open(path: &Path, to_write: bool) -> Result<Self, OpenError> {
         let file = shared(path, to_write).map_err(|e| refused(path, &e))?;
         let real = path.canonicalize().map_err(|e| refused(path, &e))?;
-        let place = Self { path: real, file, owner: AtomicBool::new(false) };
+        let place = Self { path: real, file, owner: AtomicBool::new(false), seen: AtomicU64::new(0) };
         place.check()?; // it may have been replaced between the two
         Ok(place)
     }
@@ -158,6 +163,20 @@ impl Place {
         Err(OpenError::Replaced { path: self.path.display().to_string(), detail })
     }
 
+    /// The check directly before a send.
+    pub(super) fn check_to_send(&self) -> Result<(), OpenError> {
+        self.check()?;
+        self.seen.store(since_boot(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The check before a write. A file that a send has found here a moment ago is not looked for again: whoever removes it in
+    /// that moment removes what was written just before as well.
+    pub(super) fn check_to_write(&self) -> Result<(), OpenError> {
+        let age = since_boot().saturating_sub(self.seen.load(Ordering::Relaxed));
+        if Duration::from_micros(age) < MOMENT { Ok(()) } else { self.check() }
+    }
+
     /// Connections to this file. Each holds the descriptor, until SQLite has closed its own.
     pub(super) fn connect(&self) -> SqliteConnectOptions {
         let shared = self.file.clone();
@@ -185,6 +204,10 @@ impl Shared {
     fn lock_file(&self) -> &File {
         &self.lock
     }
+}
+
+fn since_boot() -> u64 {
+    u64::try_from(SystemClock.boot().0.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// This process's descriptor of the file, opened or created if it has none.

@@ -64,10 +64,18 @@ const MOVE_ON: &str = "ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, \
     updated_at = excluded.updated_at";
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    let rows = changes.iter().filter_map(|change| Some((change.record.as_deref()?, change.fence)));
-    let (usual, others): (Vec<_>, Vec<_>) = rows.partition(|(record, _)| is_usual(record));
-    let starts_in_turn = |(record, _): &(&Record, _)| record.owner.turn > 0 && record.revision == 1;
-    let (in_turn, usual): (Vec<_>, Vec<_>) = usual.into_iter().partition(starts_in_turn);
+    let (mut usual, mut in_turn, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for change in changes {
+        let Some(record) = change.record.as_deref() else { continue };
+        let rows = if !is_usual(record) {
+            &mut others
+        } else if record.owner.turn > 0 && record.revision == 1 {
+            &mut in_turn
+        } else {
+            &mut usual
+        };
+        rows.push((record, change.fence));
+    }
     batch.insert(&INSERT_IN_TURN, &in_turn, |(record, writer), row| {
         bind_usual(&(record, *writer), row);
         row.value(i64::from(record.owner.turn));

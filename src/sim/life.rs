@@ -91,9 +91,7 @@ impl Life {
             process.is_asked(engine);
         });
     }
-}
 
-impl Life {
     /// Whoever runs it lets everything that is recorded as done be looked up once more.
     pub(super) fn audit(&self, tenants: BTreeSet<Tenant>) {
         let Some(engine) = locked(&self.process.engine).clone() else { return };

@@ -205,17 +205,20 @@ impl<'a> Machine<'a> {
 
     /// Zombies may be stopped, too: nobody is started for them.
     fn buries(&mut self) {
-        for zombie in &self.lives {
-            let Some(stop) = zombie.process.was_stopped() else { continue };
+        for process in self.lives.iter().map(|zombie| zombie.process.clone()).collect::<Vec<_>>() {
+            let Some(stop) = process.was_stopped() else { continue };
             match stop.pause() {
-                Some(pause) => self.pauses(&zombie.process, pause),
-                None => {
-                    self.disk.outlives(zombie.process.life, stop == Stop::Kill);
-                    self.unseen |= self.is_unseen(zombie.process.life);
-                }
+                Some(pause) => self.pauses(&process, pause),
+                None => self.dies(process.life, stop),
             }
         }
         self.lives.retain(|life| !life.process.is_dead());
+    }
+
+    /// A process ends where it was stopped. What it has handed to the operating system outlives a kill, and no power failure.
+    fn dies(&mut self, life: u32, stop: Stop) {
+        self.disk.outlives(life, stop == Stop::Kill);
+        self.unseen |= self.is_unseen(life);
     }
 
     /// It has sent what no look will show any more.
@@ -236,16 +239,11 @@ impl<'a> Machine<'a> {
         match stop.pause() {
             Some(pause) => self.pauses(&process, pause),
             None if stop == Stop::Kill => {
-                self.disk.outlives(process.life, true);
+                self.dies(process.life, stop);
                 self.lives.pop();
             }
-            None => {
-                for life in &self.lives {
-                    self.disk.outlives(life.process.life, false);
-                    self.unseen |= self.is_unseen(life.process.life);
-                }
-                self.lives.clear(); // the power failed: for zombies, too
-            }
+            // The power failed: for zombies, too.
+            None => std::mem::take(&mut self.lives).iter().for_each(|life| self.dies(life.process.life, stop)),
         }
     }
 
@@ -273,7 +271,7 @@ impl<'a> Machine<'a> {
 
     /// Lets what was done be audited, if only an audit can find out about it. False if that changes nothing.
     fn audits(&mut self) -> bool {
-        let Some(life) = self.lives.last().filter(|_| self.unseen && self.turns < RESTLESS) else {
+        let Some(life) = self.lives.last().filter(|_| self.unseen && !self.is_restless()) else {
             return false;
         };
         self.world.note(Happened::Audited);

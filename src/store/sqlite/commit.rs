@@ -30,6 +30,7 @@ pub(super) async fn commit(
         // Boxed because it is rare: each batch would have to carry the room for it.
         if admitted { vec![Verdict::Admitted; changes.len()] } else { Box::pin(writer.judge(changes)).await? };
     writer.unfinished = false;
+    writer.place.was_written();
     writer.log.look();
     Ok(verdicts)
 }

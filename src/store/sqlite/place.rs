@@ -27,7 +27,7 @@ static FILES: Mutex<Vec<(FileId, Weak<Shared>)>> = Mutex::new(Vec::new());
 /// Pause between tries of a lock that another process holds.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A write relies on the look of a send that is not older.
+/// How long a look for the file is relied on.
 const MOMENT: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +74,10 @@ pub(super) struct Place {
     file: Arc<Shared>,
     /// This place holds the lock.
     owner: AtomicBool,
-    /// When a send last found the file here, in microseconds since boot.
+    /// When the last look of a send began that found the file here, in microseconds since boot.
     seen: AtomicU64,
+    /// When the last transaction was committed, in microseconds since boot.
+    written: AtomicU64,
 }
 
 impl Drop for Place {
@@ -113,7 +115,8 @@ impl Place {
     fn open(path: &Path, to_write: bool) -> Result<Self, OpenError> {
         let file = shared(path, to_write).map_err(|e| refused(path, &e))?;
         let real = path.canonicalize().map_err(|e| refused(path, &e))?;
-        let place = Self { path: real, file, owner: AtomicBool::new(false), seen: AtomicU64::new(0) };
+        let (owner, seen, written) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        let place = Self { path: real, file, owner, seen, written };
         place.check()?; // it may have been replaced between the two
         Ok(place)
     }
@@ -163,18 +166,28 @@ impl Place {
         Err(OpenError::Replaced { path: self.path.display().to_string(), detail })
     }
 
-    /// The check directly before a send.
+    /// The check directly before a send. The sends whose intents were committed together share one look, which began after
+    /// that commit: a file that was removed between an intent and its send is missed by none of them.
     pub(super) fn check_to_send(&self) -> Result<(), OpenError> {
+        let now = since_boot();
+        let seen = self.seen.load(Ordering::SeqCst);
+        if self.written.load(Ordering::SeqCst) < seen && is_recent(seen, now) {
+            return Ok(());
+        }
         self.check()?;
-        self.seen.store(since_boot(), Ordering::Relaxed);
+        self.seen.store(now, Ordering::SeqCst);
         Ok(())
     }
 
     /// The check before a write. A file that a send has found here a moment ago is not looked for again: whoever removes it in
     /// that moment removes what was written just before as well.
     pub(super) fn check_to_write(&self) -> Result<(), OpenError> {
-        let age = since_boot().saturating_sub(self.seen.load(Ordering::Relaxed));
-        if Duration::from_micros(age) < MOMENT { Ok(()) } else { self.check() }
+        if is_recent(self.seen.load(Ordering::SeqCst), since_boot()) { Ok(()) } else { self.check() }
+    }
+
+    /// Something was committed. Sends that follow from it look for the file again.
+    pub(super) fn was_written(&self) {
+        self.written.store(since_boot(), Ordering::SeqCst);
     }
 
     /// Connections to this file. Each holds the descriptor, until SQLite has closed its own.
@@ -204,6 +217,10 @@ impl Shared {
     fn lock_file(&self) -> &File {
         &self.lock
     }
+}
+
+fn is_recent(instant: u64, now: u64) -> bool {
+    Duration::from_micros(now.saturating_sub(instant)) < MOMENT
 }
 
 fn since_boot() -> u64 {

@@ -87,6 +87,15 @@ impl InFlight {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Work whose caller was woken and has not polled it since, in the order of its keys: a simulation has to be repeatable.
+    pub(super) fn woken(&self) -> Vec<Arc<dyn Unattended>> {
+        let all = self.lock();
+        let work = |busy: &Busy| busy.work.get().and_then(Weak::upgrade).filter(|work| work.is_woken());
+        let mut woken: Vec<_> = all.iter().filter_map(|(place, busy)| Some((place, work(busy)?))).collect();
+        woken.sort_by_key(|(place, _)| *place);
+        woken.into_iter().map(|(_, work)| work).collect()
+    }
+
     /// Takes the slot, or waits for whoever has it; `None` if that takes too long.
     pub(super) async fn enter(
         self: &Arc<Self>,

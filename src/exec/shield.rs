@@ -6,7 +6,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::FutureExt as _;
@@ -33,9 +33,10 @@ pub(super) struct Work<T> {
     caller: AtomicWaker,
     woken: AtomicBool,
     polls: AtomicU32,
-    /// Where it is looked after, and whether it is listed there.
+    /// How often it had been polled when it was last looked after.
+    seen: AtomicU32,
+    /// Who looks after it.
     attendance: Option<Arc<Attendance>>,
-    listed: AtomicBool,
 }
 
 /// Where the rest of the work is.
@@ -66,8 +67,8 @@ impl<T: Send + 'static> Shield<T> {
             caller: AtomicWaker::new(),
             woken: AtomicBool::new(false),
             polls: AtomicU32::new(0),
+            seen: AtomicU32::new(0),
             attendance,
-            listed: AtomicBool::new(false),
         };
         Self { work: Arc::new(work), abandoned }
     }
@@ -91,10 +92,10 @@ where
 pub(super) trait Unattended: Send + Sync {
     /// Goes on in a task of its own, unless its caller polls it at this moment.
     fn go_on(&self);
-    /// Its caller was woken and has not polled it since it had polled it so often.
-    fn is_kept(&self, polls: u32) -> bool;
-    /// It is listed no more, until its caller is woken once more.
-    fn unlist(self: Arc<Self>);
+    /// Its caller was woken and has not polled it since.
+    fn is_woken(&self) -> bool;
+    /// Its caller had been woken when this was asked before, and has not polled it since.
+    fn is_kept(&self) -> bool;
 }
 
 impl<T: Send + 'static> Unattended for Work<T> {
@@ -106,6 +107,7 @@ impl<T: Send + 'static> Unattended for Work<T> {
                 let (tell, told) = oneshot::channel();
                 *place = Rest::There(told);
                 drop(place);
+                self.woken.store(false, Ordering::SeqCst);
                 let told = async move { drop(tell.send(AssertUnwindSafe(rest).catch_unwind().await)) };
                 self.tracker.spawn_on(told, &runtime);
                 self.caller.wake(); // the rest knows its new task only: the caller has to learn where it is
@@ -114,27 +116,13 @@ impl<T: Send + 'static> Unattended for Work<T> {
         }
     }
 
-    fn is_kept(&self, polls: u32) -> bool {
-        self.woken.load(Ordering::Acquire) && self.polls.load(Ordering::Acquire) == polls
+    fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::SeqCst)
     }
 
-    fn unlist(self: Arc<Self>) {
-        self.listed.store(false, Ordering::SeqCst);
-        // Woken between the look at it and here: whoever woke it found it listed.
-        if self.woken.load(Ordering::SeqCst) {
-            self.list();
-        }
-    }
-}
-
-impl<T: Send + 'static> Work<T> {
-    fn list(self: &Arc<Self>) {
-        if let Some(attendance) = &self.attendance
-            && !self.listed.swap(true, Ordering::SeqCst)
-        {
-            let work: Weak<Self> = Arc::downgrade(self);
-            attendance.list(work, self.polls.load(Ordering::Acquire));
-        }
+    fn is_kept(&self) -> bool {
+        let polls = self.polls.load(Ordering::Acquire);
+        self.is_woken() && self.seen.swap(polls, Ordering::AcqRel) == polls
     }
 }
 
@@ -145,7 +133,9 @@ impl<T: Send + 'static> Wake for Work<T> {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::SeqCst);
-        self.list();
+        if let Some(attendance) = &self.attendance {
+            attendance.stir();
+        }
         self.caller.wake();
     }
 }

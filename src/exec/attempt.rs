@@ -373,8 +373,7 @@ async fn send(
 ) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
     let timeout = op.tool.spec().retry.attempt_timeout;
     let until = needed.map_or(now.after(timeout), |(at, _)| at.min(now.after(timeout)));
-    let note = Note::of(core, op, bound, record, until);
-    let call = note.call(op);
+    let (note, call) = Note::begun(core, op, bound, record, until);
     tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
     let result = {
         let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
@@ -406,7 +405,7 @@ async fn send(
             }
         }
     };
-    let record = note.take();
+    let record = note.end();
     if let Err(error) = &result {
         tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
     }

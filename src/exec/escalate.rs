@@ -197,7 +197,7 @@ pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::Rec
             record,
             run,
             turn: op.owner.turn,
-            step: op.owner.step.clone().unwrap_or_default(),
+            step: op.owner.step.as_deref().unwrap_or_default().to_owned(),
             at: core.now(),
         }));
         drop(core.group.submit_with_room(change).await); // the run's next write comes behind it

@@ -1,6 +1,6 @@
 //! What a tool is told about its call, and what it notes while the call is under way.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -9,46 +9,48 @@ use super::core::Core;
 use super::declared::Bound;
 use super::operation::Operation;
 use crate::clock::Timestamp;
-use crate::ledger::{Declaration, Event, Record, apply};
+use crate::ledger::{Declaration, Event, OperationKey, Record, apply};
 use crate::store::{Lane, StoreError, Verdict};
 use crate::tool::{Call, Noting};
 
 /// The record of an attempt under way, which the tool may add an external reference to.
 pub(super) struct Note {
     core: Arc<Core>,
+    key: OperationKey,
     lane: Option<Lane>,
     /// When the attempt is cut off.
     until: Timestamp,
-    declaration: Arc<Declaration>,
-    record: Mutex<Box<Record>>,
+    /// None when the attempt is over.
+    record: Mutex<Option<Box<Record>>>,
 }
 
 impl Note {
-    pub(super) fn of(
+    /// The note of an attempt, and what the tool is told about it.
+    pub(super) fn begun(
         core: &Arc<Core>,
         op: &Operation,
         bound: &Bound,
         record: Box<Record>,
         until: Timestamp,
-    ) -> Arc<Self> {
-        let (declaration, record) = (bound.declaration.clone(), Mutex::new(record));
-        Arc::new(Self { core: core.clone(), lane: op.lane, until, declaration, record })
+    ) -> (Arc<Self>, Call) {
+        let told = call(op, &bound.declaration, &record);
+        let (core, key, record) = (core.clone(), op.key.clone(), Mutex::new(Some(record)));
+        let note = Arc::new(Self { core, key, lane: op.lane, until, record });
+        (note.clone(), Call { noting: Some(note), ..told })
     }
 
-    /// What the tool is told about the attempt.
-    pub(super) fn call(self: &Arc<Self>, op: &Operation) -> Call {
-        let noting: Box<dyn Noting> = Box::new(self.clone());
-        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        call(op, &self.declaration, &record, Some(noting))
+    /// The record with what the tool has noted. From now on nothing is noted: the attempt is over.
+    #[allow(clippy::expect_used, reason = "nobody else takes it")]
+    pub(super) fn end(&self) -> Box<Record> {
+        self.record().take().expect("an attempt ends once")
     }
 
-    /// The record with what the tool has noted.
-    pub(super) fn take(&self) -> Box<Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn record(&self) -> MutexGuard<'_, Option<Box<Record>>> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Noting for Arc<Note> {
+impl Noting for Note {
     fn use_until(&self) -> Timestamp {
         self.core.lease_until().map_or(self.until, |lease| lease.min(self.until))
     }
@@ -60,9 +62,13 @@ impl Noting for Arc<Note> {
     fn note(&self, external_ref: String) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let (ticket, next) = {
-                let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut under_way = self.record();
+                let Some(record) = under_way.as_mut() else {
+                    let detail = format!("{}: not noted, the attempt is over", self.key);
+                    return Err(StoreError::Io { detail });
+                };
                 let event = Event::Note { external_ref };
-                let Ok(next) = apply(&record, event, self.core.fence, self.core.now()).map(Box::new) else {
+                let Ok(next) = apply(record, event, self.core.fence, self.core.now()).map(Box::new) else {
                     return Ok(()); // no longer started: there is nothing to note it on
                 };
                 let change = self.core.change(self.lane).record(next.clone());
@@ -81,15 +87,10 @@ impl Noting for Arc<Note> {
     }
 }
 
-/// What a tool is told.
-pub(super) fn call(
-    op: &Operation,
-    declaration: &Arc<Declaration>,
-    record: &Record,
-    noting: Option<Box<dyn Noting>>,
-) -> Call {
+/// What a tool is told about the attempt that its record counted last.
+pub(super) fn call(op: &Operation, declaration: &Arc<Declaration>, record: &Record) -> Call {
     let (attempt, external_ref) = (record.attempts, record.external_ref.clone());
-    Call { attempt, external_ref, noting, ..unsent(op, declaration) }
+    Call { attempt, external_ref, ..unsent(op, declaration) }
 }
 
 /// What a tool's lookup is told before anything is sent.

@@ -293,7 +293,7 @@ impl<'a> Search<'a> {
 
     /// Asks the external system, as often as its policy allows.
     async fn look(&mut self) -> Result<Result<Fate, Missed>, ExecError> {
-        let call = call(self.op, &self.bound.declaration, &self.record, None);
+        let call = call(self.op, &self.bound.declaration, &self.record);
         let mut lookup = 1;
         while lookup <= LOOKUPS {
             let passed = match self.core.queue_up(self.op, patience(self.op)).await? {
@@ -444,7 +444,7 @@ pub(super) async fn show(
     if !evidence.map_err(|source| failed(&op.key, source))?.is_empty() {
         return Ok(Shown::Effect);
     }
-    show_to(core, op, &call(op, &bound.declaration, record, None), patience).await
+    show_to(core, op, &call(op, &bound.declaration, record), patience).await
 }
 
 /// Looks an operation up before anything is sent for it.
@@ -489,7 +489,7 @@ pub(super) enum Seen {
 /// Looks a committed record up.
 pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Result<Seen, ExecError> {
     let bound = core.bound(op, record).await?;
-    let call = call(op, &bound.declaration, record, None);
+    let call = call(op, &bound.declaration, record);
     Ok(match look_once(core, op, &call, None).await? {
         Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More {
             question: Box::new(escalate::duplicated(core, op, record, &external_refs)),

@@ -170,7 +170,8 @@ pub(super) async fn call(
 
 /// The run as the one that asks.
 fn asker(live: &Live, turn: u32, open: &Open, approval: Option<Box<Approval>>) -> Asker {
-    let owner = Owner { run: Some(live.id), turn, step: Some(open.identity.id.clone()), call_id: None };
+    let owner =
+        Owner { run: Some(live.id), turn, step: Some(open.identity.id.as_str().into()), call_id: None };
     let over = Some(live.over.clone());
     let approval = approval.map(|approval| *approval);
     Asker { owner, approval, lane: Some(live.lane), purse: live.purse(), over }

@@ -1,5 +1,7 @@
 //! The idempotency record: what is known of one operation (REC-1).
 
+use std::sync::Arc;
+
 use super::effect::EffectClass;
 use super::hash::RequestHash;
 use super::key::OperationKey;
@@ -14,7 +16,7 @@ pub struct Owner {
     /// The run, if a workflow asked.
     pub run: Option<RunId>,
     /// The step of the run: name and id.
-    pub step: Option<String>,
+    pub step: Option<Arc<str>>,
     /// The turn of the run in which it asked; 0 before any loop.
     pub turn: u32,
     /// The caller's own id for the call. Shown, never used as a key: models reuse them.

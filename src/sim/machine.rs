@@ -243,7 +243,9 @@ impl<'a> Machine<'a> {
                 self.lives.pop();
             }
             // The power failed: for zombies, too.
-            None => std::mem::take(&mut self.lives).iter().for_each(|life| self.dies(life.process.life, stop)),
+            None => {
+                std::mem::take(&mut self.lives).iter().for_each(|life| self.dies(life.process.life, stop))
+            }
         }
     }
 

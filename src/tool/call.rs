@@ -21,7 +21,7 @@ pub struct Call {
     pub(crate) attempt: u32,
     pub(crate) external_ref: Option<String>,
     /// Absent during a lookup, which notes nothing.
-    pub(crate) noting: Option<Box<dyn Noting>>,
+    pub(crate) noting: Option<Arc<dyn Noting>>,
 }
 
 /// Notes an external reference in the record, durably.

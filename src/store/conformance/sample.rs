@@ -103,7 +103,7 @@ impl Sample {
 
     /// A new started record of a run's step.
     pub fn call(&self, run: &Run, step: &str, target: &str) -> Record {
-        let owner = Owner { run: Some(run.id), step: Some(step.to_owned()), ..Owner::default() };
+        let owner = Owner { run: Some(run.id), step: Some(step.into()), ..Owner::default() };
         Record { owner, ..self.record(target) }
     }
 

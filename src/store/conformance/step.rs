@@ -165,7 +165,7 @@ pub async fn calls_come_back_with_their_run(store: &dyn Store) {
             key: record.key.clone(),
             operation: record.operation.as_str().to_owned(),
             turn: record.owner.turn,
-            step: record.owner.step.clone().unwrap_or_default(),
+            step: record.owner.step.as_deref().unwrap_or_default().to_owned(),
             request_hash: record.request_hash,
             attempts: record.attempts,
             response: matches!(record.state, State::Committed { .. }).then(|| response.clone()),

@@ -651,7 +651,7 @@ fn past_call(record: &Record) -> PastCall {
         key: record.key.clone(),
         operation: record.operation.as_str().to_owned(),
         turn: record.owner.turn,
-        step: record.owner.step.clone().unwrap_or_default(),
+        step: record.owner.step.as_deref().unwrap_or_default().to_owned(),
         request_hash: record.request_hash,
         attempts: record.attempts,
         response: if let State::Committed { response } = &record.state {

@@ -300,7 +300,7 @@ pub(super) fn read(row: &PgRow) -> Result<Record, StoreError> {
         owner: Owner {
             run: c.take::<Option<i64>>()?.map(RunId),
             turn: c.count()?,
-            step: c.some_text()?,
+            step: c.some_text()?.map(Into::into),
             call_id: c.some_text()?,
         },
         fence: Fence(c.take()?),

@@ -110,7 +110,7 @@ fn bind_usual((record, writer): &(&Record, Option<Fence>), row: &mut Row<'_>) {
         .value(record.request_hash.column())
         .value(record.declaration.0)
         .value(record.owner.run.map(|run| run.0))
-        .value(record.owner.step.clone())
+        .value(record.owner.step.as_deref().map(str::to_owned))
         .value(record.fence.0)
         .value(i64::from(record.revision))
         .value(i64::from(record.attempts))
@@ -138,7 +138,7 @@ pub(super) fn read(row: &SqliteRow) -> Result<Record, StoreError> {
         owner: Owner {
             run: c.take::<Option<i64>>()?.map(RunId),
             turn: c.take()?,
-            step: c.take()?,
+            step: c.take::<Option<String>>()?.map(Into::into),
             call_id: c.take()?,
         },
         fence: Fence(c.take()?),

@@ -240,7 +240,7 @@ impl Author {
         let mut record = worker.record(&target);
         if self.one_in(2) {
             record.owner.run = Some(self.run(worker).id);
-            record.owner.step = Some(self.text());
+            record.owner.step = Some(self.text().into());
         }
         if self.one_in(10) {
             // Somebody else's place. Of the same tenant: workers give each place once, and where rows are placed by

@@ -244,7 +244,10 @@ impl<'a> Machine<'a> {
             }
             // The power failed: for zombies, too.
             None => {
-                std::mem::take(&mut self.lives).iter().for_each(|life| self.dies(life.process.life, stop))
+                let lives = std::mem::take(&mut self.lives);
+                for life in &lives {
+                    self.dies(life.process.life, stop);
+                }
             }
         }
     }

@@ -302,7 +302,7 @@ impl Live {
 }
 
 /// The turn in which a child was begun, or its parent's base. By its key, for the checkpoints of a turn may be pruned.
-pub(super) fn begun_in(child: &Run) -> u32 {
+pub(crate) fn begun_in(child: &Run) -> u32 {
     let turn = || {
         let before = format!("{ENDED}/{}/{}/~turn:", child.parent?, child.workflow);
         child.key.as_deref()?.strip_prefix(&before)?.split('/').next()?.parse().ok()

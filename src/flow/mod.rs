@@ -45,6 +45,8 @@ mod workflow;
 pub use again::{BeginAgain, Fork, Retry};
 pub use builder::EngineBuilder;
 pub use call::{MayGoOut, ToolCall, With, Without};
+#[cfg(feature = "sim")]
+pub(crate) use child::begun_in;
 pub use child::{Child, ChildRun};
 pub use command::{Command, GiveCommand};
 pub use ctx::{Ctx, Label};

@@ -1,16 +1,19 @@
 //! Which runs a failed run answers for: itself, and the children that ended well before it failed.
 
+use crate::flow::begun_in;
 use crate::ledger::Record;
 use crate::store::{Run, RunState};
 
-/// The run, the children that end with it and succeeded, and theirs.
+/// The run, the children that end with it and succeeded, and theirs. A child that was begun before its parent went on as new is
+/// finished history, as are its parent's own effects of that time.
 pub(super) fn family<'a, R>(run: &'a Run, runs: &R) -> Vec<&'a Run>
 where
     R: Iterator<Item = &'a Run> + Clone,
 {
     let mut family = vec![run];
     let succeeded = |child: &&Run| matches!(child.state, RunState::Succeeded { .. });
-    for child in runs.clone().filter(|child| child.parent == Some(run.id)).filter(succeeded) {
+    let begun_since = |child: &&Run| child.parent == Some(run.id) && begun_in(child) >= run.base;
+    for child in runs.clone().filter(begun_since).filter(succeeded) {
         family.extend(self::family(child, runs));
     }
     family

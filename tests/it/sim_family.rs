@@ -236,6 +236,31 @@ fn what_a_child_did_is_undone_when_its_parent_is_cancelled() {
     quick(family(patient).beside("ann", impatient)).explore().assert_ok();
 }
 
+/// Has a child write, goes on as new, and fails.
+async fn renewed(ctx: Ctx, tries: u32) -> Result<Value, Failure> {
+    ctx.child(writes, format!("letter {tries}")).await?;
+    match tries {
+        0 => ctx.continue_as_new(&1_u32).await,
+        _ => Err(Failure::new("the post is closed")),
+    }
+}
+
+// The first letter is finished history, and nobody is asked about it; about the second somebody is.
+#[test]
+fn what_a_child_did_before_its_parent_went_on_as_new_stands() {
+    let nobody_asks_about_the_first = |end: &End| {
+        let asked = end
+            .asked()
+            .into_iter()
+            .find(|asked| asked.question.contains("its run failed") && asked.question.contains("letter 0"));
+        asked.map_or(Ok(()), |asked| Err(asked.question))
+    };
+    let simulation = Simulation::of(renewed, 0).fails(1).engine(|engine, world| {
+        engine.workflow("writes", 1, writes).tool(Write(world.service("post", Offer::Blind)))
+    });
+    quick(simulation.check("finished history stands", nobody_asks_about_the_first)).explore().assert_ok();
+}
+
 #[test]
 fn a_parent_that_waits_for_a_child_is_asked_about_through_its_child() {
     let simulation = Simulation::of(guarded, "o1".to_owned()).engine(|engine, world| {

@@ -99,6 +99,8 @@ pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};
 #[cfg(feature = "cli")]
 pub use rim::cli;
+#[cfg(feature = "http")]
+pub use rim::http;
 #[cfg(feature = "sink-http")]
 pub use rim::http_sink::HttpSink;
 pub use store::Queue;

@@ -38,6 +38,8 @@ mod desk;
 mod failover;
 #[path = "../workflows/demo/harness.rs"]
 mod harness;
+#[path = "kill/http.rs"]
+mod http;
 #[path = "kill/office.rs"]
 mod office;
 #[path = "kill/outbox.rs"]
@@ -83,6 +85,7 @@ fn child() {
         Part::Shared(role) => role::play(role).await,
         Part::Own(own) => office::play(own).await,
         Part::Messages(own) => outbox::play(own).await,
+        Part::Http(own) => http::play(own).await,
     });
 }
 
@@ -93,6 +96,7 @@ enum Part {
     Shared(Role),
     Own(office::Own),
     Messages(outbox::Own),
+    Http(http::Serves),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

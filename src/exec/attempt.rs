@@ -46,8 +46,8 @@ pub(super) struct Permit {
 
 /// How an attempt ended.
 pub(super) enum Ended {
-    /// It happened. The seal is on its way to the disk.
-    Committed(Answer, Ticket),
+    /// It happened. The seal is on its way to the disk, unless it is there already.
+    Committed(Answer, Option<Ticket>),
     /// For certain it did not happen.
     Failed(Box<Record>),
     /// Nobody knows yet.
@@ -267,7 +267,10 @@ pub(super) async fn again(
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
     let (now, event) = (core.now(), Event::Again { fence: core.fence, basis, declaration: bound.id });
-    let Ok(record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
+    let Ok(mut record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
+    if bound.contract(op).sealed_with_effect {
+        record.in_doubt = false; // of the attempt before it, nothing happened
+    }
     let mut change = core.change(op.lane).record(record.clone());
     change.documents.extend(used);
     let ticket = core.group.submit(change);
@@ -351,6 +354,9 @@ pub(super) async fn dispatch(
         }
     };
     match result {
+        Ok(done) if matches!(record.state, State::Committed { .. }) => {
+            Ok(Ended::Committed(Answer::first(done.output, &record), None))
+        }
         Ok(done) => committed(core, op, &bound, &record, done).await,
         // Boxed because it is rare: every call would have to carry the room for it.
         Err(error) => Box::pin(failed_attempt(core, op, &bound, record, error, unsettled)).await,
@@ -459,7 +465,7 @@ async fn committed(
     core.group.room().await;
     let known = Known { external_ref: done.external_ref, ..Known::of(record.basis) };
     let (answer, ticket) = seal(core, op, bound, record, done.output, known)?;
-    Ok(Ended::Committed(answer, ticket))
+    Ok(Ended::Committed(answer, Some(ticket)))
 }
 
 /// How it is known that it happened.
@@ -514,13 +520,7 @@ pub(super) fn seal(
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let look = reason.map(|reason| Box::new(Look::first(&record, reason, contract, core.now())));
     let due_at = look.as_ref().and_then(|look| look.due_at);
-    let answer = Answer {
-        response,
-        external_ref: record.external_ref.clone(),
-        first: true,
-        basis: record.basis,
-        record: record.id,
-    };
+    let answer = Answer::first(response, &record);
     let mut change = core.change(op.lane).record(record);
     let is_taken_over = late::compare(core, &mut change, contract.class, evidence);
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));

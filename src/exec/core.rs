@@ -12,6 +12,7 @@ use super::agenda::{Agenda, Due};
 use super::approval::SharedReviewers;
 use super::asked::Quiet;
 use super::attendance::Attendance;
+use super::ceased::Ceased;
 use super::database::Database;
 use super::declared::Declarations;
 use super::inflight::InFlight;
@@ -68,6 +69,8 @@ pub(crate) struct Core {
     engine: OnceLock<Weak<dyn Due>>,
     /// What tools declared when their calls went out.
     pub(super) declarations: Declarations,
+    /// When the senders of calls ceased that are not settled yet.
+    pub(super) ceased: Ceased,
 }
 
 impl std::fmt::Debug for Core {
@@ -187,6 +190,7 @@ impl Core {
             quiet: Quiet::default(),
             engine: OnceLock::new(),
             declarations: Declarations::default(),
+            ceased: Ceased::default(),
         })
     }
 

@@ -174,6 +174,22 @@ pub trait OwnConnection: Sized + Send {
     where
         F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>;
 
+    /// Runs `work` and writes the change that it gives, in one transaction behind `mark`. `None` if the database is of another
+    /// kind.
+    #[cfg(feature = "http")]
+    #[doc(hidden)]
+    fn sealed<T, E, F>(
+        database: &Database,
+        mark: &Change,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> impl Future<Output = Option<Result<(T, Change), TransactionError<E>>>> + Send
+    where
+        T: Send,
+        E: Send,
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Change), E>> + Send;
+
     /// Runs `work` and records that a message is processed, in one transaction, unless it is known what became of it.
     /// `None` if the database is of another kind.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -206,6 +222,28 @@ impl OwnConnection for sqlx::sqlite::SqliteConnection {
             Database::Postgres(_) => None,
             #[cfg(feature = "sim")]
             Database::Simulated(tables) => Some(tables.transaction(change, step, limit, clock, work).await),
+        }
+    }
+
+    #[cfg(feature = "http")]
+    async fn sealed<T, E, F>(
+        database: &Database,
+        mark: &Change,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Option<Result<(T, Change), TransactionError<E>>>
+    where
+        T: Send,
+        E: Send,
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Change), E>> + Send,
+    {
+        match database {
+            Database::Sqlite(sqlite) => Some(sqlite.sealed(mark, limit, clock, work).await),
+            #[cfg(feature = "postgres")]
+            Database::Postgres(_) => None,
+            #[cfg(feature = "sim")]
+            Database::Simulated(tables) => Some(tables.sealed(mark, limit, clock, work).await),
         }
     }
 
@@ -244,6 +282,26 @@ impl OwnConnection for sqlx::postgres::PgConnection {
             Database::Postgres(postgres) => {
                 Some(postgres.transaction(change, step, limit, clock, work).await)
             }
+            #[cfg(feature = "sqlite")]
+            _ => None,
+        }
+    }
+
+    #[cfg(feature = "http")]
+    async fn sealed<T, E, F>(
+        database: &Database,
+        mark: &Change,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Option<Result<(T, Change), TransactionError<E>>>
+    where
+        T: Send,
+        E: Send,
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Change), E>> + Send,
+    {
+        match database {
+            Database::Postgres(postgres) => Some(postgres.sealed(mark, limit, clock, work).await),
             #[cfg(feature = "sqlite")]
             _ => None,
         }

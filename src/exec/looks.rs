@@ -100,7 +100,7 @@ async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>,
     let contract = contract_of(core, &record).await?;
     let early = if look.reason.is_beside_question() {
         // Nobody sends what a person is asked about: whoever has the tool may look.
-        if core.is_shared() && core.registry.find(record.operation.as_str()).is_none() {
+        if core.is_shared() && core.registry.known(record.operation.as_str()).is_none() {
             return Ok(None);
         }
         None
@@ -117,7 +117,7 @@ async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>,
 /// it is not registered.
 pub(super) async fn contract_of(core: &Core, record: &Record) -> Result<Contract, StoreError> {
     let declaration = core.declaration(record).await?;
-    Ok(match core.registry.find(record.operation.as_str()) {
+    Ok(match core.registry.known(record.operation.as_str()) {
         Some(tool) => declaration.binding(&tool.spec().contract),
         None => declaration.binding(&Contract::new(ContractClass::Lookup)),
     })

@@ -9,6 +9,7 @@ mod asked;
 mod attempt;
 mod attendance;
 mod builder;
+mod ceased;
 mod core;
 mod database;
 mod declared;
@@ -90,9 +91,11 @@ use crate::id::{EscalationId, Tenant};
 use crate::ledger::{
     Basis, Decision, Key, Look, OperationKey, Record, RecordedFailure, State, undoing_looks_first,
 };
+#[cfg(feature = "http")]
+use crate::ledger::{Facts, Request, decide};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Retired, Store as _, Ticket};
-use crate::tool::{Once, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
+use crate::tool::{Once, Prepared, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
 const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -211,10 +214,64 @@ impl Executor {
             let output = function().await?;
             Payload::of(&output).map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
         };
-        let once = self.core.registry.hand_out(Arc::new(Once::new(key.clone(), payload, function)?));
-        let asker = Asker::default();
-        let op = Operation::prepare(&self.core, tenant, once, key.render()?, asker).await?;
-        self.durable(op, Wait::ForOutcome).await
+        let once = Arc::new(Once::new(key.clone(), payload, function)?);
+        self.inline(tenant, &key, once, Wait::ForOutcome).await
+    }
+
+    /// Carries out what no registered tool does.
+    pub(crate) async fn inline(
+        &self,
+        tenant: &Tenant,
+        key: &Key,
+        tool: Arc<dyn Prepared>,
+        wait: Wait,
+    ) -> Result<Outcome, ExecError> {
+        let tool = self.core.registry.hand_out(tool);
+        let op = Operation::prepare(&self.core, tenant, tool, key.render()?, Asker::default()).await?;
+        self.durable(op, wait).await
+    }
+
+    /// Has the ledger know a tool that no builder could name.
+    #[cfg(feature = "http")]
+    pub(crate) fn meet(
+        &self,
+        tool: Arc<dyn crate::tool::Unprepared>,
+    ) -> Result<(), crate::tool::RegisterError> {
+        self.core.registry.meet(tool)
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn limits(&self) -> &crate::payload::Limits {
+        &self.core.limits
+    }
+
+    /// The database that the ledger shares with its host, if it does.
+    #[cfg(feature = "http")]
+    pub(crate) fn database(&self) -> Option<&database::Database> {
+        self.core.database.as_deref()
+    }
+
+    #[cfg(all(feature = "http", feature = "sim"))]
+    pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
+        self.core.registry.at(point);
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn clock(&self) -> &crate::clock::SharedClock {
+        &self.core.clock
+    }
+
+    /// What is recorded of an operation, as the same request would be answered. Nothing is carried out.
+    #[cfg(feature = "http")]
+    pub(crate) async fn recorded_outcome(
+        &self,
+        tenant: &Tenant,
+        key: &OperationKey,
+    ) -> Result<Option<Outcome>, ExecError> {
+        let Some(found) = self.core.find(tenant, key).await? else { return Ok(None) };
+        let request = Request { hash: found.request_hash, stored_rehashed: None };
+        let decision = decide(Some(&found), &request, &Facts { attempt_alive: true });
+        recorded_outcome(&self.core, decision, &found).await.map(Some)
     }
 
     /// The open questions of a tenant, the oldest first: all of them, or a [page](Questions::limit).
@@ -440,12 +497,34 @@ pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), E
     if core.is_anothers(record.fence).await.map_err(|source| self::core::failed(&op.key, source))? {
         return Ok(()); // another worker has it in hand
     }
-    let cut = core.cut(record.fence);
+    let cut = core.ceased(&record);
     let ambiguous = Ambiguous::new(record, cut);
     match reconcile::reconcile(core, &op, ambiguous, || true).await? {
         Fate::Committed(_, ticket) => self::core::admitted(&op.key, ticket.durable().await),
         _ => Ok(()),
     }
+}
+
+/// What a record says by itself.
+async fn recorded_outcome(core: &Core, decision: Decision, found: &Record) -> Result<Outcome, ExecError> {
+    let tenant = &found.tenant;
+    Ok(match decision {
+        Decision::Duplicate { response } => Outcome::Done(Answer {
+            response: core.load(tenant, &response).await?,
+            external_ref: found.external_ref.clone(),
+            first: false,
+            basis: found.basis,
+            record: found.id,
+        }),
+        Decision::Compensated { response, compensation } => Outcome::Compensated {
+            response: core.load(tenant, &response).await?.value()?,
+            compensation: core.load(tenant, &compensation).await?.value()?,
+        },
+        Decision::Parked { escalation } => Outcome::Parked { escalation },
+        Decision::Abandoned { reason } => Outcome::Abandoned { reason },
+        Decision::Gone { was } => Outcome::Gone { was },
+        _ => Outcome::InProgress,
+    })
 }
 
 struct Carrier {
@@ -548,6 +627,9 @@ impl Carrier {
     /// There is a record.
     async fn take_up(&self, found: &Record) -> Result<Step, ExecError> {
         let Self { core, op, .. } = self;
+        if retire::let_go(core, op, found).await? {
+            return Ok(Step::Changed);
+        }
         let decision = op.decide(core, Some(found)).await?;
         tracing::trace!(tenant = %op.tenant, key = %op.key, ?decision, "decided");
         match decision {
@@ -574,7 +656,7 @@ impl Carrier {
                 Ok(permit.map_or(Step::Changed, Step::Send))
             }
             Decision::Reconcile => {
-                self.settle(Ambiguous::new(Box::new(found.clone()), core.cut(found.fence))).await
+                self.settle(Ambiguous::new(Box::new(found.clone()), core.ceased(found))).await
             }
             Decision::InProgress if self.waits() => {
                 core.clock.sleep(ELSEWHERE).await; // another worker has it in hand
@@ -611,7 +693,7 @@ impl Carrier {
             Box::pin(reconcile::reconcile(&self.core, &self.op, ambiguous, || self.is_abandoned()));
         let fate = reconciling.await?;
         Ok(match fate {
-            Fate::Committed(answer, ticket) => Step::Answered(Answered::committed(answer, ticket)),
+            Fate::Committed(answer, ticket) => Step::Answered(Answered::committed(answer, Some(ticket))),
             Fate::Send(permit) => Step::Send(permit),
             Fate::Changed => Step::Changed,
             Fate::Parked(escalation) => Step::Answered(Answered::of(Outcome::Parked { escalation })),
@@ -634,26 +716,13 @@ impl Carrier {
                     change.beside = true;
                     core.commit(&op.key, change).await?;
                 }
-                Outcome::Done(Answer {
-                    response: core.load(&op.tenant, &response).await?,
-                    external_ref: found.external_ref.clone(),
-                    first: false,
-                    basis: found.basis,
-                    record: found.id,
-                })
+                recorded_outcome(core, Decision::Duplicate { response }, found).await?
             }
             Decision::Conflict => {
                 let first = core.load(&op.tenant, &found.request).await?;
                 Outcome::Conflict(crate::ledger::diff(&first, &op.request)?)
             }
-            Decision::Compensated { response, compensation } => Outcome::Compensated {
-                response: core.load(&op.tenant, &response).await?.value()?,
-                compensation: core.load(&op.tenant, &compensation).await?.value()?,
-            },
-            Decision::Parked { escalation } => Outcome::Parked { escalation },
-            Decision::Abandoned { reason } => Outcome::Abandoned { reason },
-            Decision::Gone { was } => Outcome::Gone { was },
-            _ => Outcome::InProgress,
+            decision => recorded_outcome(core, decision, found).await?,
         };
         Ok(Answered { outcome, ticket: None, found: Some(Box::new(found.clone())) })
     }
@@ -678,8 +747,8 @@ impl Answered {
         Self { outcome, ticket: None, found: None }
     }
 
-    const fn committed(answer: Answer, ticket: Ticket) -> Self {
-        Self { outcome: Outcome::Done(answer), ticket: Some(ticket), found: None }
+    const fn committed(answer: Answer, ticket: Option<Ticket>) -> Self {
+        Self { outcome: Outcome::Done(answer), ticket, found: None }
     }
 
     fn failed(record: &Record) -> Self {

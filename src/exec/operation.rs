@@ -161,10 +161,10 @@ impl Operation {
         Ok(declaration.input_version != self.tool.spec().input_version)
     }
 
-    /// Its tool would get what its caller gave: what was rebuilt has digests in place of secrets, and must not
-    /// be sent.
+    /// Its tool would get what its caller gave: what was rebuilt has digests in place of secrets, or lacks what only a caller has, and
+    /// must not be sent.
     pub(super) fn is_whole(&self) -> bool {
-        !self.rebuilt || !self.request.holds_secret()
+        !self.rebuilt || !(self.tool.needs_caller() || self.request.holds_secret())
     }
 
     /// The effect may go out now: it needs no approval, or has one for exactly this content.

@@ -127,11 +127,11 @@ pub(super) async fn take_up(
 ) -> Result<Option<Duration>, ExecError> {
     match recorded(core, record).await? {
         // Somebody wanted it done: it is carried to its end, as it would have been.
-        Ok(op) if record.owner.run.is_none() => {
+        Ok(op) if record.owner.run.is_none() && !op.tool.needs_caller() => {
             let op = Arc::new(op);
             carry_out(core, op, Expect::Anything, Wait::ForOutcome).await.map(|_| None)
         }
-        // Its run dropped it, and is over.
+        // Its run dropped it, and is over; or its caller is gone with what it takes to send it.
         Ok(op) => settle(core, &op, looks).await,
         Err(gone) => settle(core, &without_tool(record, gone), looks).await,
     }
@@ -158,7 +158,7 @@ async fn settle(core: &Arc<Core>, op: &Operation, looks: u32) -> Result<Option<D
             }
             return Ok(None);
         }
-        let cut = *first_cut.get_or_insert_with(|| core.cut(record.fence));
+        let cut = *first_cut.get_or_insert_with(|| core.ceased(&record));
         match reconcile::reconcile(core, op, Ambiguous::new(record, cut), || true).await? {
             Fate::Committed(_, ticket) => {
                 return admitted(&op.key, ticket.durable().await).map(|()| None);
@@ -194,6 +194,9 @@ async fn unsent(
     }
     let bound = core.bound(op, record).await?;
     let contract = bound.contract(op);
+    if contract.sealed_with_effect {
+        return Ok(None); // nothing happened: whoever asks again has it done
+    }
     let why = match (looked, contract.lookup) {
         // It did not happen, as far as anybody knows. It stays `started`: should somebody want it after all, it is
         // looked up first, and after the send once more. A failed one would be sent without either. Until the horizon its

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId};
-use crate::ledger::{ApprovalError, Basis, Diff, KeyError, RecordedFailure, Was};
+use crate::ledger::{ApprovalError, Basis, Diff, KeyError, Record, RecordedFailure, Was};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{Refusal, StoreError};
 use crate::tool::UnstableKey;
@@ -80,6 +80,12 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// What this request has caused, as its record says.
+    pub(super) fn first(response: Payload, record: &Record) -> Self {
+        let (external_ref, basis) = (record.external_ref.clone(), record.basis);
+        Self { response, external_ref, first: true, basis, record: record.id }
+    }
+
     /// From the record that the same run made in an earlier life.
     pub(crate) const fn replayed(response: Payload, record: RecordId) -> Self {
         Self { response, external_ref: None, first: false, basis: Basis::Answer, record }

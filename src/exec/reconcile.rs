@@ -59,7 +59,18 @@ pub(super) async fn reconcile(
     ambiguous: Ambiguous,
     leave: impl Fn() -> bool,
 ) -> Result<Fate, ExecError> {
-    let Some(mut search) = Search::adopt(core, op, ambiguous).await? else { return Ok(Fate::Changed) };
+    let Some(search) = Search::adopt(core, op, ambiguous).await? else { return Ok(Fate::Changed) };
+    let record = search.record.id;
+    core.ceased.note(&search.record, search.cut);
+    let fate = settle(search, leave).await?;
+    if !matches!(fate, Fate::Left(..) | Fate::Later(_)) {
+        core.ceased.forget(record);
+    }
+    Ok(fate)
+}
+
+async fn settle(mut search: Search<'_>, leave: impl Fn() -> bool) -> Result<Fate, ExecError> {
+    let (core, op) = (search.core, search.op);
     let mut looked = Looked::NotYet;
     loop {
         // Also after each wait: a late answer may have come meanwhile.
@@ -142,7 +153,7 @@ pub(super) async fn unpark(
     if asked.kind != EscalationKind::UnknownTool {
         return Ok(false);
     }
-    let ambiguous = Ambiguous::new(Box::new(record.clone()), core.cut(record.fence));
+    let ambiguous = Ambiguous::new(Box::new(record.clone()), core.ceased(record));
     let search = Search::of(core, op, ambiguous).await?;
     let next = || search.next(search.known(Looked::NotYet, search.remaining().is_zero(), false));
     if search.evidence().await?.is_empty() && matches!(next(), Next::Escalate(_)) {
@@ -249,6 +260,7 @@ impl<'a> Search<'a> {
             refused_as_duplicate: self.refused_as_duplicate,
             may_send: leave || (self.op.is_whole() && self.op.check_approval(now).is_ok()),
             attempts_left: leave || (!self.hopeless && self.has_attempts_left(now)),
+            noted: self.record.external_ref.is_some(),
         }
     }
 

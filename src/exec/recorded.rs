@@ -48,12 +48,12 @@ pub(super) async fn recorded(
     core: &Arc<Core>,
     record: &Record,
 ) -> Result<Result<Operation, Gone>, ExecError> {
-    let Some(tool) = core.registry.find(record.operation.as_str()) else {
+    let Some(tool) = core.registry.known(record.operation.as_str()) else {
         return Ok(Err(Gone::Unregistered));
     };
     let rebuilt = async {
         let request = core.load(&record.tenant, &record.request).await?;
-        let prepared = core.registry.untyped(tool, &request)?;
+        let prepared = core.registry.untyped(&*tool, &request)?;
         let asker = Asker { owner: record.owner.clone(), ..Asker::default() };
         Operation::prepare(core, &record.tenant, prepared, record.key.clone(), asker).await
     };

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::core::Core;
+use super::core::{Core, admitted};
+use super::operation::Operation;
 use super::outcome::ExecError;
 use crate::clock::{SharedClock, Timestamp};
-use crate::ledger::Record;
+use crate::ledger::{Record, State};
 use crate::store::{Change, Refusal, Retired, Store as _, StoreError, Verdict};
 
 /// So many are retired in one transaction. They hold up what others write for as long as that takes.
@@ -80,8 +81,9 @@ impl Clocks {
 }
 
 fn often(core: &Core) -> Duration {
-    let spans = core.registry.specs().into_iter().map(|spec| spec.retention.keep_for);
-    spans.min().unwrap_or(OFTEN).clamp(AT_MOST, OFTEN)
+    let registered = core.registry.specs().into_iter().map(|spec| spec.retention.keep_for);
+    let met = core.registry.met_specs().into_iter().map(|spec| spec.retention.keep_for);
+    registered.chain(met).min().unwrap_or(OFTEN).clamp(AT_MOST, OFTEN)
 }
 
 enum Stop {
@@ -119,7 +121,7 @@ async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, 
     let mut change = Change { beside: true, ..core.change(None) };
     for record in page {
         let key = core.tenant_key(&record.tenant).await.map_err(Stop::Failed)?;
-        let tool = core.registry.find(record.operation.as_str());
+        let tool = core.registry.known(record.operation.as_str());
         // Of a tool that is not here it is not known that its keys may be taken for new.
         let (retention, horizon) = tool.map_or_else(Default::default, |tool| {
             let spec = tool.spec();
@@ -130,6 +132,25 @@ async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, 
         change.retired.push(Retired::of(record, left));
     }
     Ok(change)
+}
+
+/// Removes a settled record that no longer binds its key, for the request that meets it. Whether the record may have changed.
+///
+/// # Crash
+/// Before: the next request meets it. After: the key is new.
+pub(super) async fn let_go(core: &Core, op: &Operation, found: &Record) -> Result<bool, ExecError> {
+    let is_settled = found.state != State::Started && found.escalation.is_none();
+    if !is_settled || !op.tool.outlives(found, &op.hash, core.now()) {
+        return Ok(false);
+    }
+    tracing::debug!(tenant = %op.tenant, key = %op.key, "an earlier request is let go");
+    let mut change = Change { beside: true, ..core.change(None) };
+    change.retired.push(Retired::of(found, None));
+    match core.group.commit_one(change).await {
+        // Another request has met it first.
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(true),
+        verdict => admitted(&op.key, verdict).map(|()| true),
+    }
 }
 
 fn failed(source: StoreError) -> Stop {

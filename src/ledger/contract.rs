@@ -99,6 +99,7 @@ pub enum Confirm {
 /// assert!(stripe_like.class.collides());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is one independent promise")]
 pub struct Contract {
     /// Which of the six.
     pub class: ContractClass,
@@ -130,6 +131,9 @@ pub struct Contract {
     pub look_first: bool,
     /// What its lookup cannot know, for the guarantee report.
     pub blind_spots: &'static [&'static str],
+    /// Its effects are changes in the ledger's own database, and its record is sealed in their transaction: while that is not sealed,
+    /// nothing happened. Only a door's transaction keeps that: a tool that declares it is not registered.
+    pub sealed_with_effect: bool,
 }
 
 /// The settle time, unless the contract says otherwise or an attempt may last longer.
@@ -157,7 +161,16 @@ impl Contract {
             repeat_blindly: false,
             look_first: false,
             blind_spots: &[],
+            sealed_with_effect: false,
         }
+    }
+
+    /// Of calls whose records are sealed in the transactions of their effects.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "the doors declare it"))]
+    pub(crate) const fn sealed_with_effect() -> Self {
+        let mut contract = Self::new(ContractClass::Transactional);
+        contract.sealed_with_effect = true;
+        contract
     }
 
     /// Sets what the lookup is worth.
@@ -408,6 +421,11 @@ impl<T> Finding<T> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContractError {
+    /// A tool's calls are no changes in the ledger's own database.
+    #[error(
+        "a tool's record cannot be sealed in the transaction of its effect: use `ctx.transaction`, or a transactional HTTP route"
+    )]
+    SealedWithEffect,
     /// Nobody could find out what became of a payment.
     #[error("a {} cannot be sent to a blind provider: nobody could find out what became of it; \
              declare a key, a natural key or a lookup", effect.name())]

@@ -41,6 +41,9 @@ pub struct Declaration {
     pub wire_rule: u32,
     /// The version of the tool's input type.
     pub input_version: u32,
+    /// The record is sealed in the transaction of its effect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sealed_with_effect: bool,
 }
 
 impl Declaration {
@@ -65,6 +68,7 @@ impl Declaration {
             key_max_len: contract.key_max_len,
             wire_rule: OperationKey::WIRE_RULE,
             input_version,
+            sealed_with_effect: contract.sealed_with_effect,
         }
     }
 
@@ -87,6 +91,7 @@ impl Declaration {
             && self.key_max_len == contract.key_max_len
             && self.wire_rule == OperationKey::WIRE_RULE
             && self.input_version == input_version
+            && self.sealed_with_effect == contract.sealed_with_effect
     }
 
     /// The key as it went downstream.
@@ -115,6 +120,7 @@ impl Declaration {
             settle: Some(self.settle.max(now.settle_time())),
             repeat_blindly: self.repeat_blindly && now.repeat_blindly,
             key_max_len: self.key_max_len,
+            sealed_with_effect: self.sealed_with_effect && now.sealed_with_effect,
             ..now.clone()
         }
     }

@@ -41,6 +41,9 @@ pub enum WorstCase {
 impl WorstCase {
     /// The worst of everything that can be decided about such a call.
     pub fn of(effect: EffectClass, contract: &Contract) -> Self {
+        if contract.sealed_with_effect {
+            return Self::ExactlyOnce;
+        }
         let (mut repeats, mut declared, mut settled) = (false, false, false);
         for known in conceivable(contract) {
             match next(effect, contract, &known) {
@@ -95,6 +98,7 @@ fn conceivable(contract: &Contract) -> impl Iterator<Item = Known> {
             refused_as_duplicate: bits & 4 != 0,
             may_send: bits & 8 != 0,
             attempts_left: bits & 16 != 0,
+            noted: false, // of those that are not sealed with their effects it decides nothing
         })
     });
     // A key that does not expire is void under another scope alone, and what is missed there is missed elsewhere.
@@ -111,6 +115,7 @@ pub fn on_unknown(effect: EffectClass, contract: &Contract, key_honoured: bool) 
         refused_as_duplicate: false,
         may_send: true,
         attempts_left: true,
+        noted: false,
     };
     let mut steps = Vec::new();
     loop {

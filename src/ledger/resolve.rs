@@ -35,6 +35,8 @@ pub struct Known {
     pub may_send: bool,
     /// Attempts are left.
     pub attempts_left: bool,
+    /// The attempt has noted something in its record.
+    pub noted: bool,
 }
 
 /// The next step.
@@ -83,6 +85,8 @@ pub enum Why {
     Unwanted,
     /// This ledger has not sent it, but may be older than the world, and nothing else can tell.
     Restored,
+    /// It ended the transaction by itself in which its record was to be sealed.
+    EndedInside,
 }
 
 impl Why {
@@ -114,6 +118,10 @@ impl Why {
                 "This ledger has not sent the call, but it may be older than the world: a restored backup, or a new ledger beside an \
                  older system. Nothing else can tell whether it happened. Did it?"
             }
+            Self::EndedInside => {
+                "The call ended its transaction itself (COMMIT or ROLLBACK inside). What it committed is durable, and its result is not \
+                 recorded. Look by hand at what it has changed. Did it happen?"
+            }
             Self::Unwanted => {
                 "The call may have happened. Its run dropped it, so it is not sent again, and nothing else can tell. Did it?"
             }
@@ -129,6 +137,15 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
     }
     if effect.repeatable() {
         return send(*known, Next::Repeat);
+    }
+    if contract.sealed_with_effect {
+        // The mark is the transaction's first write: it is seen if somebody else than the engine has committed.
+        let ended_inside = known.noted;
+        return if ended_inside {
+            Next::Escalate(Why::EndedInside)
+        } else {
+            send(*known, Next::Resend { on_declaration: false })
+        };
     }
     let can_look = contract.lookup != LookupOffer::None;
     if can_look && known.looked == Looked::NotYet {

@@ -2,5 +2,9 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "http")]
+mod door;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "sink-http")]
 pub(crate) mod http_sink;

@@ -39,6 +39,9 @@ pub(super) struct Open {
 pub(super) enum Mark {
     /// Its checkpoint, with its result.
     Step(Step),
+    /// A record that is sealed in it.
+    #[cfg(feature = "http")]
+    Seal(Box<crate::ledger::Record>),
     /// Where there is no run, a payload that is nothing else.
     Slip(Tenant, Payload),
 }
@@ -52,6 +55,14 @@ impl Mark {
                     |past: &&PastStep| (past.kind, &past.name, &past.id) == (step.kind, &step.name, &step.id);
                 let durable = history.steps.iter().find(is_it).and_then(|past| past.value.as_ref());
                 Ok(durable.is_some() && durable == step.value.as_ref())
+            }
+            #[cfg(feature = "http")]
+            Self::Seal(sealed) => {
+                let found = store.record_at(&sealed.tenant, sealed.id).await?;
+                let is_it = |found: &crate::ledger::Record| {
+                    found.revision >= sealed.revision && found.response() == sealed.response()
+                };
+                Ok(found.as_ref().is_some_and(is_it))
             }
             Self::Slip(tenant, slip) => Ok(store.payload_find(tenant, slip.digest()).await?.is_some()),
         }
@@ -133,8 +144,44 @@ impl Database {
         change.events = events;
         step.value = Some(Stored::Inline(payload));
         change.steps = vec![step.clone()];
-        match self.commit(open, Mark::Step(step), change).await? {
+        match self.commit(open, Mark::Step(step), &[change]).await? {
             Verdict::Admitted => Ok(value),
+            Verdict::Refused(refusal) => Err(TransactionError::Refused(refusal)),
+        }
+    }
+
+    /// As on the real store, but that a fenced worker is refused only in the end.
+    #[cfg(feature = "http")]
+    pub(crate) async fn sealed<T, E, F>(
+        &self,
+        mark: &Change,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Result<(T, Change), TransactionError<E>>
+    where
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Change), E>>,
+    {
+        let mut held = self.hold().await;
+        let carried_out = standing_still(async {
+            let open = self.begin(&mut held).await?;
+            let carried_out = carry_out(&mut open.connection, limit, clock, work).await?;
+            let events = open.events(clock).await?;
+            Ok::<_, TransactionError<E>>((open, carried_out, events))
+        });
+        let (open, (value, seal), events) = match carried_out.await {
+            Ok(carried_out) => carried_out,
+            Err(error) => {
+                if matches!(error, TransactionError::EndedInside) {
+                    let _ = self.disk.commit(std::slice::from_ref(mark)).await?;
+                }
+                return Err(error);
+            }
+        };
+        let sealed = seal.record.clone().ok_or(StoreError::Closed)?;
+        let written = [mark.clone(), Change { events, ..seal.clone() }];
+        match self.commit(open, Mark::Seal(sealed), &written).await? {
+            Verdict::Admitted => Ok((value, seal)),
             Verdict::Refused(refusal) => Err(TransactionError::Refused(refusal)),
         }
     }
@@ -160,15 +207,15 @@ impl Database {
         Ok(open)
     }
 
-    /// The one instant: with this change, which brings the mark, it has taken place, or it has not.
+    /// The one instant: with these changes, which bring the mark, it has taken place, or it has not.
     pub(super) async fn commit(
         &self,
         open: &mut Open,
         mark: Mark,
-        change: Change,
+        changes: &[Change],
     ) -> Result<Verdict, StoreError> {
         open.mark = Some(mark);
-        let verdicts = self.disk.commit(&[change]).await?;
+        let verdicts = self.disk.commit(changes).await?;
         if let Some(refused) = verdicts.into_iter().find(|verdict| !verdict.is_admitted()) {
             return Ok(refused);
         }

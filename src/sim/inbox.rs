@@ -109,7 +109,7 @@ impl Database {
         let fence = (!events.is_empty()).then_some(delivery.by); // on the disk they are a worker's
         let payloads = vec![(delivery.tenant.clone(), slip.clone())];
         let change = Change { fence, payloads, events, ..Change::default() };
-        match self.commit(open, Mark::Slip(delivery.tenant.clone(), slip), change).await? {
+        match self.commit(open, Mark::Slip(delivery.tenant.clone(), slip), &[change]).await? {
             Verdict::Admitted => Ok(()),
             Verdict::Refused(_) => Err(StoreError::Closed), // not the message's fault
         }

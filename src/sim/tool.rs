@@ -6,7 +6,8 @@ use futures_util::future::BoxFuture;
 
 use super::crash::cross;
 use super::{CrashPoint, Touch, Watch};
-use crate::ledger::{Finding, Key, Package, RetryDecision};
+use crate::clock::Timestamp;
+use crate::ledger::{Finding, Key, Package, Record, RequestHash, RetryDecision};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec};
 
@@ -75,5 +76,13 @@ impl Prepared for Watched {
 
     fn rewrite(&self, stored: &Payload) -> Option<Payload> {
         self.tool.rewrite(stored)
+    }
+
+    fn needs_caller(&self) -> bool {
+        self.tool.needs_caller()
+    }
+
+    fn outlives(&self, record: &Record, request: &RequestHash, now: Timestamp) -> bool {
+        self.tool.outlives(record, request, now)
     }
 }

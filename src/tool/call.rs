@@ -7,8 +7,9 @@ use futures_util::future::BoxFuture;
 
 use crate::clock::Timestamp;
 use crate::id::Tenant;
-use crate::ledger::{Declaration, OperationKey};
-use crate::store::StoreError;
+use crate::ledger::{ContractClass, Declaration, OperationKey};
+use crate::payload::Payload;
+use crate::store::{Change, StoreError};
 
 /// One attempt, or one lookup.
 pub struct Call {
@@ -31,6 +32,20 @@ pub(crate) trait Noting: Send + Sync {
     fn use_until(&self) -> Timestamp;
     /// How long it is until then.
     fn time_left(&self) -> Duration;
+    /// What seals the record in the transaction of its effect. `None` if the attempt is over.
+    fn seals(self: Arc<Self>, contract: ContractClass) -> Option<Box<dyn Seals>>;
+}
+
+/// Seals the record of an attempt in the transaction of its effect.
+pub(crate) trait Seals: Send {
+    /// Marks the record. Whoever ends the transaction by himself leaves the mark behind, and no seal.
+    fn mark(&self) -> Change;
+    /// The seal, behind the mark.
+    fn seal(&self, response: &Payload) -> Option<Change>;
+    /// The transaction has taken place with this seal in it.
+    fn took_place(self: Box<Self>, seal: Change);
+    /// Makes the mark durable outside of the transaction: it was ended, and nobody knows how.
+    fn ended_inside(self: Box<Self>) -> BoxFuture<'static, Result<(), StoreError>>;
 }
 
 impl Call {
@@ -73,6 +88,12 @@ impl Call {
     /// The provider's id that an earlier attempt noted.
     pub fn external_ref(&self) -> Option<&str> {
         self.external_ref.as_deref()
+    }
+
+    /// What seals the record in the transaction of its effect, while the attempt is under way.
+    #[cfg(feature = "http")]
+    pub(crate) fn seals(&self) -> Option<Box<dyn Seals>> {
+        self.noting.clone()?.seals(self.declaration.class)
     }
 
     /// Notes the provider's id as soon as it is known, before the answer is complete (REC-4): after a crash it

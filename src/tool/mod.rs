@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use call::Call;
-pub(crate) use call::Noting;
+pub(crate) use call::{Noting, Seals};
 pub(crate) use compensate::Undoing;
 pub use compensate::{Compensate, Forward};
 pub use dynamic::DynamicTool;
@@ -30,7 +30,7 @@ pub use error::{Done, ToolError};
 pub use guarantee::Guarantee;
 pub use prepared::UnstableKey;
 pub(crate) use prepared::{Prepared, Typed, canonical, given_or_stable, stable_key};
-#[cfg(feature = "agent")]
+#[cfg(any(feature = "agent", feature = "http"))]
 pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
 

@@ -7,7 +7,8 @@ use futures_util::future::BoxFuture;
 use super::contract::Demands as _;
 use super::effect::Demands as _;
 use super::{Call, Done, Tool, ToolError, ToolSpec};
-use crate::ledger::{Finding, Key, Package};
+use crate::clock::Timestamp;
+use crate::ledger::{Finding, Key, Package, Record, RequestHash};
 use crate::payload::{DigestKey, Payload, PayloadError, noticing};
 
 /// One tool, one input.
@@ -22,6 +23,17 @@ pub(crate) trait Prepared: Send + Sync {
     fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>>;
     /// A stored request of another version, read as today's input and written again.
     fn rewrite(&self, stored: &Payload) -> Option<Payload>;
+
+    /// Only its caller can have it sent: what is stored of it is not enough. Whoever finds it without its caller looks it up and
+    /// sends nothing.
+    fn needs_caller(&self) -> bool {
+        false
+    }
+
+    /// The settled record of an earlier request no longer binds the key: it is removed when this request meets it.
+    fn outlives(&self, _record: &Record, _request: &RequestHash, _now: Timestamp) -> bool {
+        false
+    }
 }
 
 /// A tool made two keys of one input.

@@ -2,7 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::compensate::{ByTool, Compensate, Undo};
 use super::dynamic::About;
@@ -45,7 +45,8 @@ impl ToolSpec {
         WorstCase::of(self.effect, &self.contract)
     }
 
-    fn check(&self) -> Result<(), RegisterError> {
+    /// Checks the declaration.
+    pub(crate) fn check(&self) -> Result<(), RegisterError> {
         self.contract
             .check(self.effect, &self.retry, &self.retention)
             .map_err(|source| RegisterError::Contract { tool: self.name.to_string(), source })
@@ -90,6 +91,8 @@ impl<T: Tool> Unprepared for Registered<T> {
 pub struct Registry {
     by_name: HashMap<Name, Arc<dyn Unprepared>>,
     by_type: HashMap<TypeId, Name>,
+    /// Tools that were met while the executor runs: routes of an HTTP interface, say.
+    met: RwLock<HashMap<Name, Arc<dyn Unprepared>>>,
     /// What all tools of a provider declare alike.
     providers: HashMap<String, Throttle>,
     #[cfg(feature = "sim")]
@@ -156,6 +159,10 @@ impl Registry {
     pub(crate) fn add(&mut self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
         tool.spec().check()?;
         let name = tool.spec().name.clone();
+        if tool.spec().contract.sealed_with_effect {
+            let source = ContractError::SealedWithEffect;
+            return Err(RegisterError::Contract { tool: name.to_string(), source });
+        }
         if self.by_name.contains_key(&name) {
             return Err(RegisterError::Twice { tool: name.to_string() });
         }
@@ -180,8 +187,32 @@ impl Registry {
         self.watch.clone()
     }
 
+    /// The registered tool of this name.
     pub(crate) fn find(&self, name: &str) -> Option<&dyn Unprepared> {
         self.by_name.get(&Name::new(name).ok()?).map(|tool| &**tool)
+    }
+
+    /// The tool whose records have this name: one that was registered, or one that was [met](Self::meet).
+    pub(crate) fn known(&self, name: &str) -> Option<Arc<dyn Unprepared>> {
+        let name = Name::new(name).ok()?;
+        let met = || self.met.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+        self.by_name.get(&name).cloned().or_else(met)
+    }
+
+    /// Makes a tool known that no builder could name. Its records are looked after as those of a registered one from now on; an
+    /// earlier one of its name is replaced.
+    ///
+    /// # Errors
+    /// If a tool of its name was registered, or its declaration is unsafe.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "the doors meet tools"))]
+    pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
+        tool.spec().check()?;
+        let name = tool.spec().name.clone();
+        if self.by_name.contains_key(&name) {
+            return Err(RegisterError::Twice { tool: name.to_string() });
+        }
+        self.met.write().unwrap_or_else(PoisonError::into_inner).insert(name, tool);
+        Ok(())
     }
 
     /// The tool that was registered under this type, with its input.
@@ -236,6 +267,12 @@ impl Registry {
         if let Some(watch) = &self.watch {
             crate::sim::cross(&**watch, point).await;
         }
+    }
+
+    /// What the tools declare that were met.
+    pub(crate) fn met_specs(&self) -> Vec<Arc<ToolSpec>> {
+        let met = self.met.read().unwrap_or_else(PoisonError::into_inner);
+        met.values().map(|tool| tool.spec().clone()).collect()
     }
 
     /// What the registered tools declare, by name: the ground of the guarantee report.

@@ -172,6 +172,7 @@ proptest! {
         }
         let known = Known {
             looked: Looked::NotYet, key_honoured: true, settled: false, refused_as_duplicate, may_send, attempts_left,
+            noted: false,
         };
         let seen = play(effect, &contract, world, known);
         let timely = world.first != Arrival::Later;

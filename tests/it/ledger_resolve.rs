@@ -42,18 +42,19 @@ fn contracts() -> impl Iterator<Item = Contract> {
 
 fn known() -> impl Iterator<Item = Known> {
     LOOKED.into_iter().flat_map(|looked| {
-        (0..32_u8).map(move |bits| Known {
+        (0..64_u8).map(move |bits| Known {
             looked,
             key_honoured: bits & 1 != 0,
             settled: bits & 2 != 0,
             refused_as_duplicate: bits & 4 != 0,
             may_send: bits & 8 != 0,
             attempts_left: bits & 16 != 0,
+            noted: bits & 32 != 0,
         })
     })
 }
 
-/// All combinations: 10 effects × 36 contracts × 160 states of knowledge.
+/// All combinations: 10 effects × 36 contracts × 320 states of knowledge.
 fn cases() -> impl Iterator<Item = Case> {
     EffectClass::ALL.into_iter().flat_map(|effect| {
         contracts().flat_map(move |contract| {
@@ -74,7 +75,7 @@ fn always(holds: impl Fn(&Case, Next) -> bool) {
         assert!(holds(&case, next), "{next:?} for {case:?}");
         seen += 1;
     }
-    assert_eq!(seen, 10 * 36 * 160);
+    assert_eq!(seen, 10 * 36 * 320);
 }
 
 /// The same, for effects that leave a mark.
@@ -219,6 +220,7 @@ const FRESH: Known = Known {
     refused_as_duplicate: false,
     may_send: true,
     attempts_left: true,
+    noted: false,
 };
 
 /// Follows the answers, with every lookup missing.
@@ -421,4 +423,16 @@ fn the_classes_are_what_the_table_says() {
         };
         assert_eq!((class.collides(), class.needs_lookup()), (collides, needs_lookup), "{class:?}");
     }
+}
+
+// What is sealed in the transaction of its effect did not happen while it is not sealed; unless somebody else has committed.
+#[test]
+fn what_is_sealed_with_its_effect_goes_again_without_a_look() {
+    let mut contract = Contract::new(ContractClass::Transactional);
+    contract.sealed_with_effect = true;
+    let next =
+        |known: &Known| counterfoil::ledger::resolve::next(EffectClass::InternalMutation, &contract, known);
+    assert_eq!(next(&FRESH), Next::Resend { on_declaration: false });
+    assert_eq!(next(&Known { noted: true, ..FRESH }), Next::Escalate(Why::EndedInside));
+    assert_eq!(next(&Known { attempts_left: false, ..FRESH }), Next::Escalate(Why::AttemptsUsedUp));
 }

@@ -66,6 +66,7 @@ mod flow_wait;
 mod flow_world;
 mod group;
 mod hostile;
+mod http_writes;
 mod identity;
 mod inbox;
 mod ingest;

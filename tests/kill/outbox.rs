@@ -132,10 +132,10 @@ impl Ends {
 }
 
 /// Seeded, so that a failure can be repeated as nearly as processes can.
-struct Chance(u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
@@ -148,9 +148,13 @@ async fn heard(own: &mut SqliteConnection) -> Vec<(String, i64)> {
 
 #[test]
 fn each_event_is_processed_once_and_in_its_order() {
+    run(kill_both_ends(seed()));
+}
+
+/// The one that is to be repeated, or another one.
+pub(crate) fn seed() -> u64 {
     let seed = std::env::var("COUNTERFOIL_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| SystemEntropy.bits() % 1_000_000);
-    run(kill_both_ends(seed));
+    seed.unwrap_or_else(|| SystemEntropy.bits() % 1_000_000)
 }
 
 async fn kill_both_ends(seed: u64) {

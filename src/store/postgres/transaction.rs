@@ -67,6 +67,41 @@ impl Postgres {
         Ok(value)
     }
 
+    /// Runs `work` in the ledger's own database and writes the change that it gives, in one transaction behind `mark`. The mark
+    /// is the first write, so that a closure which commits by itself leaves it behind.
+    ///
+    /// # Crash
+    /// Before it returns: what the closure and both changes write is there, or nothing of it. After: all of it.
+    #[cfg(feature = "http")]
+    pub(crate) async fn sealed<T, E, F>(
+        &self,
+        mark: &Change,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Result<(T, Change), TransactionError<E>>
+    where
+        F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Change), E>>,
+    {
+        let mut lent = self.start(mark, limit).await?;
+        let connection = &mut lent.connection;
+        let (value, seal) = carry_out(connection, limit, clock, work).await?;
+        // Only now is it seen whether the worker lives, or whoever takes its place would have to wait for the closure.
+        let refused = judge::admit(connection, &mut Statements::default(), &seal).await;
+        if let Some(refusal) = refused.map_err(|e| failure(&e))? {
+            return Err(TransactionError::Refused(refusal));
+        }
+        let answer = within(self.connector.options.answer_timeout * 2, connection.execute("COMMIT")).await;
+        match answer {
+            Some(Ok(_)) => {}
+            Some(Err(error)) if fate(&error) != Fate::Lost => return Err(failure(&error).into()),
+            // The record tells what became of it: whoever writes it next waits for the transaction that may still be under way.
+            _ => return Err(StoreError::Io { detail: "the answer to COMMIT was lost".to_owned() }.into()),
+        }
+        self.guests.clean(lent);
+        Ok((value, seal))
+    }
+
     /// Begins a transaction with its mark, on a connection that nobody else uses.
     async fn start<E>(&self, change: &Change, limit: Duration) -> Result<Lent<'_>, TransactionError<E>> {
         let mut patience = Patience::of(self.connector.options.retry_for);
@@ -190,14 +225,14 @@ pub(super) fn is_aborted(error: &sqlx::Error) -> bool {
 }
 
 /// Runs the closure in the transaction that is open, and makes sure that it still is.
-async fn carry_out<T, E, F>(
+async fn carry_out<V, E, F>(
     connection: &mut PgConnection,
     limit: Duration,
     clock: &dyn Clock,
     work: F,
-) -> Result<(T, Payload), TransactionError<E>>
+) -> Result<V, TransactionError<E>>
 where
-    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<V, E>>,
 {
     connection.execute("SAVEPOINT counterfoil").await.map_err(|e| failure(&e))?;
     let worked = in_time(connection, limit, clock, work).await?;
@@ -246,14 +281,14 @@ pub(super) async fn is_begun(connection: &mut PgConnection) -> Result<bool, sqlx
     Ok(marked == Some(true))
 }
 
-async fn in_time<T, E, F>(
+async fn in_time<V, E, F>(
     connection: &mut PgConnection,
     limit: Duration,
     clock: &dyn Clock,
     work: F,
-) -> Result<Result<(T, Payload), E>, TransactionError<E>>
+) -> Result<Result<V, E>, TransactionError<E>>
 where
-    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<V, E>>,
 {
     let mut work = work(connection).fuse();
     let mut late = clock.sleep(limit).fuse();

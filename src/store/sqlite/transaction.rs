@@ -64,15 +64,51 @@ impl Sqlite {
     }
 }
 
+impl Sqlite {
+    /// Runs `work` in the ledger's own database and writes the change that it gives, in one transaction behind `mark`. The mark
+    /// is the first write, so that a closure which commits by itself leaves it behind.
+    ///
+    /// # Crash
+    /// Before it returns: what the closure and both changes write is there, or nothing of it. After: all of it.
+    #[cfg(feature = "http")]
+    pub(crate) async fn sealed<T, E, F>(
+        &self,
+        mark: &Change,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Result<(T, Change), TransactionError<E>>
+    where
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Change), E>>,
+    {
+        let mut writer = self.writer.lock().await;
+        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
+        writer.settle().await?;
+        writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
+        let connection = &mut writer.connection;
+        connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
+        if let Some(refusal) = commit::admit(connection, mark).await.map_err(|e| failure(&e))? {
+            return Err(TransactionError::Refused(refusal));
+        }
+        let (value, seal) = carry_out(connection, limit, clock, work).await?;
+        if let Some(refusal) = commit::admit(connection, &seal).await.map_err(|e| failure(&e))? {
+            return Err(TransactionError::Refused(refusal));
+        }
+        connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
+        writer.unfinished = false;
+        Ok((value, seal))
+    }
+}
+
 /// Runs the closure in the transaction that is open, and makes sure that it still is.
-pub(crate) async fn carry_out<T, E, F>(
+pub(crate) async fn carry_out<V, E, F>(
     connection: &mut SqliteConnection,
     limit: Duration,
     clock: &dyn Clock,
     work: F,
-) -> Result<(T, Payload), TransactionError<E>>
+) -> Result<V, TransactionError<E>>
 where
-    F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<V, E>>,
 {
     connection.execute("SAVEPOINT counterfoil").await.map_err(|e| failure(&e))?;
     let worked = {

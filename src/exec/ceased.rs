@@ -1,0 +1,39 @@
+//! When the senders of calls ceased to send that were given up before they were settled. Whoever asks for such a call again waits
+//! for the rest of its settle time, and not for all of it: otherwise callers that go away sooner would never see it sent.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::core::Core;
+use crate::clock::Boot;
+use crate::id::RecordId;
+use crate::ledger::Record;
+
+/// By record: the attempt, and the instant after which nothing of it was sent.
+#[derive(Debug, Default)]
+pub(super) struct Ceased(Mutex<HashMap<RecordId, (u32, Boot)>>);
+
+impl Ceased {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RecordId, (u32, Boot)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn note(&self, record: &Record, at: Boot) {
+        self.lock().insert(record.id, (record.attempts, at));
+    }
+
+    pub(super) fn forget(&self, record: RecordId) {
+        self.lock().remove(&record);
+    }
+}
+
+impl Core {
+    /// When the sender of the record's last attempt ceased to send.
+    pub(super) fn ceased(&self, record: &Record) -> Boot {
+        let noted = self.ceased.lock().get(&record.id).copied();
+        match noted {
+            Some((attempt, at)) if attempt == record.attempts => at,
+            _ => self.cut(record.fence),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What every door says about a request: to the log, and to its host.
+
+use crate::exec::Outcome;
+use crate::id::{RecordId, Tenant};
+
+/// What the ledger decided about a request that came in through a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Decided {
+    /// It was the first: its effect was made now.
+    Executed,
+    /// It was made before: the first answer was given again.
+    Replayed,
+    /// Nothing happened, and the key is free.
+    Freed,
+    /// The key was used before with another request: nothing was done.
+    Conflict,
+    /// The first request is still being handled.
+    InProgress,
+    /// Nobody knows what became of the first request: a question is open.
+    OutcomeUnknown,
+    /// Somebody has decided about it: it is left at that, or was undone.
+    Settled,
+    /// It was made so long ago that its answer is no longer kept.
+    Gone,
+    /// The request was refused before the ledger was asked.
+    Refused,
+    /// The ledger could not be asked.
+    Failed,
+}
+
+impl Decided {
+    /// The name, as it is logged.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Executed => "executed",
+            Self::Replayed => "replayed",
+            Self::Freed => "freed",
+            Self::Conflict => "conflict",
+            Self::InProgress => "in_progress",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::Settled => "settled",
+            Self::Gone => "gone",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+
+    pub(super) const fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Done(answer) if answer.first => Self::Executed,
+            Outcome::Done(_) => Self::Replayed,
+            Outcome::Failed(_) | Outcome::Later { .. } => Self::Freed,
+            Outcome::InProgress => Self::InProgress,
+            Outcome::Conflict(_) => Self::Conflict,
+            Outcome::Parked { .. } => Self::OutcomeUnknown,
+            Outcome::Compensated { .. } | Outcome::Abandoned { .. } => Self::Settled,
+            Outcome::Gone { .. } => Self::Gone,
+        }
+    }
+}
+
+/// What a door did with a request. The host finds it among the extensions of the response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DoorDecision {
+    /// Whose request it was; absent if that is not known.
+    pub tenant: Option<Tenant>,
+    /// The key, if the request had one.
+    pub idempotency_key: Option<String>,
+    /// What was decided.
+    pub decision: Decided,
+    /// The record of the effect, if there is one.
+    pub effect_id: Option<RecordId>,
+    /// The kind of door: `http`, say.
+    pub source_type: &'static str,
+    /// Which of these: a route, a provider, a queue.
+    pub source_id: String,
+}
+
+impl DoorDecision {
+    /// Logs it, with the fields that all doors have.
+    pub(super) fn log(&self) {
+        let Self { tenant, idempotency_key, decision, effect_id, source_type, source_id } = self;
+        tracing::info!(
+            tenant = tenant.as_ref().map(Tenant::as_str),
+            idempotency_key,
+            decision = decision.name(),
+            effect_id = effect_id.map(tracing::field::display),
+            source_type,
+            source_id,
+            "request decided"
+        );
+    }
+}

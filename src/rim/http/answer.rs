@@ -1,0 +1,116 @@
+//! What the ledger decided, as a response.
+
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::config::Config;
+use super::problem::{Details, Problem};
+use super::stored::StoredResponse;
+use crate::exec::{Answer, ExecError, Outcome};
+use crate::ledger::Diff;
+
+/// Marks a response that was given before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// In seconds: a client whose first request is still being handled may ask again.
+const SOON: u64 = 1;
+/// The same where a person has to answer first.
+const LATER: u64 = 60;
+
+/// The response to a request with this outcome. `answered`: what the handler answered to this very request.
+pub(super) fn response(
+    config: &Config,
+    outcome: Outcome,
+    answered: Option<Response<Bytes>>,
+    status_url: Option<&str>,
+) -> Response<Bytes> {
+    let details = match outcome {
+        Outcome::Done(answer) => {
+            return match answered {
+                Some(response) if answer.first => response,
+                _ => replayed(config, &answer),
+            };
+        }
+        Outcome::Failed(failure) => match answered {
+            Some(response) => return response,
+            // Freed between two looks by another request: this one may come again.
+            None => Details::of(Problem::InProgress, failure.message).retry_after(SOON),
+        },
+        Outcome::InProgress | Outcome::Later { .. } => return in_progress(config, status_url),
+        Outcome::Conflict(diff) => conflict(config, &diff),
+        Outcome::Parked { escalation } => {
+            let detail = format!(
+                "The handler of the first request under this key ended without an answer. Whether it took effect is the open \
+                 question {escalation}. Nothing is done under this key until it is answered; come again with the same key."
+            );
+            Details::of(Problem::OutcomeUnknown, detail)
+                .member("question", escalation.to_string())
+                .retry_after(LATER)
+        }
+        Outcome::Abandoned { reason } => Details::of(Problem::Abandoned, reason),
+        Outcome::Compensated { .. } => {
+            let detail = "The request took effect, and its effect was undone since. To have it once more, send a new key.";
+            Details::of(Problem::Undone, detail)
+        }
+        Outcome::Gone { .. } => {
+            let detail = "The request was handled so long ago that its response is no longer kept. It was not done again.";
+            Details::of(Problem::ResponseGone, detail)
+        }
+    };
+    details.response(&config.types)
+}
+
+/// The first response once more.
+fn replayed(config: &Config, answer: &Answer) -> Response<Bytes> {
+    let stored = answer.decode::<StoredResponse>().ok().and_then(StoredResponse::response);
+    let mut response = stored.unwrap_or_else(|| written_by_hand(answer));
+    if config.created_then_ok && !answer.first && response.status() == StatusCode::CREATED {
+        *response.status_mut() = StatusCode::OK;
+    }
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// A person has answered that it happened, and with which result.
+fn written_by_hand(answer: &Answer) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(answer.response.as_str().to_owned()));
+    response.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The first request is still being handled.
+pub(super) fn in_progress(config: &Config, status_url: Option<&str>) -> Response<Bytes> {
+    let detail = "The first request under this key is still being handled. Come again with the same key.";
+    let details = Details::of(Problem::InProgress, detail).retry_after(SOON);
+    if config.accepts() {
+        let url = status_url.unwrap_or_default();
+        return details
+            .status(StatusCode::ACCEPTED)
+            .member("status_url", url)
+            .location(status_url)
+            .response(&config.types);
+    }
+    details.response(&config.types)
+}
+
+fn conflict(config: &Config, diff: &Diff) -> Details {
+    let detail =
+        "The key was used before with another request. Nothing was done. Send a new key for a new request.";
+    let details = Details::of(Problem::KeyReused, detail).status(config.conflict);
+    // The first request's values are shown to whoever has its key and its tenant.
+    if config.shows_diff { details.member("diff", Value::clone(&diff.0)) } else { details }
+}
+
+/// The ledger could not be asked, or not be written to.
+pub(super) fn failed(config: &Config, error: &ExecError) -> Response<Bytes> {
+    let details = match error {
+        ExecError::Key(_) | ExecError::Payload(_) => Details::of(Problem::Misconfigured, error.to_string()),
+        // Its text names hosts and files.
+        _ => {
+            let detail = "The ledger does not answer. Come again with the same key: nothing is done twice.";
+            Details::of(Problem::Unavailable, detail).retry_after(SOON)
+        }
+    };
+    details.response(&config.types)
+}

@@ -1,0 +1,162 @@
+//! What the layer itself answers: problem details (RFC 9457) with stable types.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use http::{Response, StatusCode};
+use serde_json::{Map, Value};
+
+/// The problems that the layer answers with. The name of each, behind the prefix of its type URI, is stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The route requires a key, and the request has none.
+    KeyMissing,
+    /// The `Idempotency-Key` header is no key.
+    KeyMalformed,
+    /// The host's closure does not say whose request it is.
+    Unauthenticated,
+    /// The request's body is longer than the limit.
+    RequestTooLarge,
+    /// The request's body could not be read to its end.
+    RequestIncomplete,
+    /// The key was used before with another request.
+    KeyReused,
+    /// The first request under the key is still being handled.
+    InProgress,
+    /// Nobody knows whether the first request under the key took effect. The question is open.
+    OutcomeUnknown,
+    /// Nobody knew whether the first request took effect, and somebody decided to leave it at that.
+    Abandoned,
+    /// The first request took effect, and its effect was undone.
+    Undone,
+    /// The first request took effect so long ago that its response is no longer kept.
+    ResponseGone,
+    /// The request took effect, and its response cannot be kept: it is a stream, too long, or broke off.
+    ResponseNotKept,
+    /// The request's transaction was rolled back: nothing happened.
+    RolledBack,
+    /// There is no operation of this name.
+    NoSuchOperation,
+    /// The ledger cannot be reached, or this process is shutting down.
+    Unavailable,
+    /// The layer is configured so that this request cannot be recorded.
+    Misconfigured,
+}
+
+/// The prefix of the types, unless the host has pages of its own for them.
+pub(super) const TYPES: &str = "urn:counterfoil:problem:";
+
+impl Problem {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KeyMissing => "idempotency-key-missing",
+            Self::KeyMalformed => "idempotency-key-malformed",
+            Self::Unauthenticated => "unauthenticated",
+            Self::RequestTooLarge => "request-too-large",
+            Self::RequestIncomplete => "request-incomplete",
+            Self::KeyReused => "idempotency-key-reused",
+            Self::InProgress => "request-in-progress",
+            Self::OutcomeUnknown => "outcome-unknown",
+            Self::Abandoned => "outcome-abandoned",
+            Self::Undone => "effect-undone",
+            Self::ResponseGone => "response-gone",
+            Self::ResponseNotKept => "response-not-kept",
+            Self::RolledBack => "transaction-rolled-back",
+            Self::NoSuchOperation => "no-such-operation",
+            Self::Unavailable => "ledger-unavailable",
+            Self::Misconfigured => "misconfigured",
+        }
+    }
+
+    /// The status that goes with it.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::KeyMissing | Self::KeyMalformed | Self::RequestIncomplete => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::KeyReused | Self::InProgress | Self::OutcomeUnknown | Self::Abandoned | Self::Undone => {
+                StatusCode::CONFLICT
+            }
+            Self::ResponseGone => StatusCode::GONE,
+            Self::NoSuchOperation => StatusCode::NOT_FOUND,
+            Self::Unavailable | Self::RolledBack => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ResponseNotKept | Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::KeyMissing => "This request needs an Idempotency-Key.",
+            Self::KeyMalformed => "The Idempotency-Key is malformed.",
+            Self::Unauthenticated => "It is not known whose request this is.",
+            Self::RequestTooLarge => "The request's body is too long.",
+            Self::RequestIncomplete => "The request's body broke off.",
+            Self::KeyReused => "The Idempotency-Key was used for another request.",
+            Self::InProgress => "The first request under this key is still being handled.",
+            Self::OutcomeUnknown => "Nobody knows yet whether the request took effect.",
+            Self::Abandoned => "Nobody found out whether the request took effect.",
+            Self::Undone => "The request took effect, and its effect was undone.",
+            Self::ResponseGone => "The request took effect long ago.",
+            Self::ResponseNotKept => "The request took effect, and its response could not be kept.",
+            Self::RolledBack => "The request's transaction was rolled back.",
+            Self::NoSuchOperation => "There is no such operation.",
+            Self::Unavailable => "The request cannot be handled now.",
+            Self::Misconfigured => "The request cannot be recorded.",
+        }
+    }
+}
+
+/// A problem on its way to the client.
+#[derive(Clone, Debug)]
+pub(super) struct Details {
+    pub(super) problem: Problem,
+    status: StatusCode,
+    members: Map<String, Value>,
+    retry_after: Option<u64>,
+    location: Option<HeaderValue>,
+}
+
+impl Details {
+    pub(super) fn of(problem: Problem, detail: impl Into<String>) -> Self {
+        let mut members = Map::new();
+        members.insert("detail".to_owned(), detail.into().into());
+        Self { problem, status: problem.status(), members, retry_after: None, location: None }
+    }
+
+    pub(super) fn status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub(super) fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// When the client may ask again, in seconds.
+    pub(super) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    pub(super) fn location(mut self, url: Option<&str>) -> Self {
+        self.location = url.and_then(|url| HeaderValue::from_str(url).ok());
+        self
+    }
+
+    /// The response, with the type's prefix.
+    pub(super) fn response(self, types: &str) -> Response<Bytes> {
+        let Self { problem, status, mut members, retry_after, location } = self;
+        members.insert("type".to_owned(), format!("{types}{}", problem.name()).into());
+        members.insert("title".to_owned(), problem.title().into());
+        members.insert("status".to_owned(), status.as_u16().into());
+        let mut response = Response::new(Bytes::from(Value::Object(members).to_string()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.extend(retry_after.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));
+        headers.extend(location.map(|url| (LOCATION, url)));
+        response
+    }
+}

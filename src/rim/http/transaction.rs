@@ -1,0 +1,201 @@
+//! A handler's transaction on the ledger's own database: what it changes and its answer are committed together, or neither.
+
+use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use http::Extensions;
+use tokio::sync::{mpsc, oneshot};
+
+use super::handling::Handled;
+use crate::exec::{Executor, OwnConnection};
+use crate::ledger::ErrorKind;
+use crate::store::TransactionError;
+use crate::tool::{Call, ToolError};
+
+/// Other writers wait while a transaction runs.
+const LIMIT: Duration = Duration::from_secs(5);
+
+type Job<C> = Box<dyn for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, ()> + Send>;
+
+/// A connection to the ledger's own database, among the extensions of a request to a
+/// [transactional](super::Idempotency::transactional) route: sqlx's `SqliteConnection` or `PgConnection`, as the store is.
+///
+/// The first use begins a transaction. It is committed together with the handler's answer once that is whole, if the answer is 2xx or
+/// 3xx; otherwise it is rolled back. From the first use on the handler has five seconds.
+#[derive(Debug)]
+pub struct LedgerTransaction<C> {
+    jobs: mpsc::Sender<Job<C>>,
+}
+
+impl<C> Clone for LedgerTransaction<C> {
+    fn clone(&self) -> Self {
+        Self { jobs: self.jobs.clone() }
+    }
+}
+
+/// Why a handler's work on the connection has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerTransactionError<E> {
+    /// The closure failed. Answer the request with an error, and everything is rolled back.
+    #[error("the work in the transaction failed: {0}")]
+    Failed(E),
+    /// The transaction has ended: its handler has answered, or taken too long.
+    #[error("the request's transaction has ended: nothing was done")]
+    Over,
+}
+
+impl<C: OwnConnection + 'static> LedgerTransaction<C> {
+    /// Works on the connection. The closure must leave the transaction open: no COMMIT, no ROLLBACK.
+    ///
+    /// # Errors
+    /// If the closure fails, or the transaction has ended.
+    ///
+    /// # Crash
+    /// Before the answer is sealed: nothing of it is there, and the next request with the key is handled from the beginning.
+    pub async fn run<T, E, F>(&self, work: F) -> Result<T, LedgerTransactionError<E>>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+    {
+        let (done, told) = oneshot::channel();
+        let job: Job<C> = Box::new(move |connection| {
+            Box::pin(async move {
+                let _ = done.send(work(connection).await); // a handler that is gone needs no result
+            })
+        });
+        self.jobs.send(job).await.map_err(|_| LedgerTransactionError::Over)?;
+        let result = told.await.map_err(|_| LedgerTransactionError::Over)?;
+        result.map_err(LedgerTransactionError::Failed)
+    }
+}
+
+/// Hands handlers their transactions, whatever kind of connection they are on.
+pub(super) trait Transactions: Send + Sync {
+    /// Puts the handle of a transaction to be among the extensions of a request.
+    fn offer(&self, extensions: &mut Extensions) -> Box<dyn Offered>;
+}
+
+/// A transaction that the handler may begin.
+pub(super) trait Offered: Send {
+    /// Has the handler answer, in its transaction if it uses one.
+    fn carry_out<'a>(
+        self: Box<Self>,
+        handled: BoxFuture<'static, Result<Handled, ToolError>>,
+        call: &'a Call,
+        executor: &'a Executor,
+    ) -> BoxFuture<'a, Result<Handled, ToolError>>;
+}
+
+/// Transactions on this kind of connection.
+pub(super) struct On<C>(PhantomData<fn() -> C>);
+
+impl<C> Default for On<C> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<C: OwnConnection + 'static> Transactions for On<C> {
+    fn offer(&self, extensions: &mut Extensions) -> Box<dyn Offered> {
+        let (jobs, waiting) = mpsc::channel::<Job<C>>(1);
+        extensions.insert(LedgerTransaction { jobs });
+        Box::new(waiting)
+    }
+}
+
+/// Why a transaction was rolled back.
+enum Undone {
+    /// The handler's answer says so.
+    Answered(Handled),
+    /// The handler ended without an answer.
+    Died(String),
+}
+
+impl<C: OwnConnection + 'static> Offered for mpsc::Receiver<Job<C>> {
+    fn carry_out<'a>(
+        mut self: Box<Self>,
+        handled: BoxFuture<'static, Result<Handled, ToolError>>,
+        call: &'a Call,
+        executor: &'a Executor,
+    ) -> BoxFuture<'a, Result<Handled, ToolError>> {
+        Box::pin(async move {
+            let mut handled = AssertUnwindSafe(handled).catch_unwind();
+            let first = tokio::select! {
+                biased;
+                handled = &mut handled => return or_died(handled).map_err(rolled_back),
+                first = self.recv() => first,
+            };
+            let Some(first) = first else { return or_died(handled.await).map_err(rolled_back) };
+            let over = || rolled_back("the attempt is over, or the ledger has no such database".to_owned());
+            let (Some(seals), Some(database)) = (call.seals(), executor.database()) else {
+                return Err(over());
+            };
+            let mark = seals.mark();
+            #[cfg(feature = "sim")]
+            let crashes = executor.clone();
+            let sealed = C::sealed(database, &mark, LIMIT, &**executor.clock(), move |connection: &mut C| {
+                Box::pin(async move {
+                    first(connection).await;
+                    let handled = loop {
+                        tokio::select! {
+                            biased;
+                            handled = &mut handled => break or_died(handled).map_err(Undone::Died)?,
+                            Some(job) = self.recv() => job(connection).await,
+                        }
+                    };
+                    let seal = handled.kept_in_transaction().and_then(|response| seals.seal(response));
+                    let Some(seal) = seal else { return Err(Undone::Answered(handled)) };
+                    #[cfg(feature = "sim")]
+                    crashes.at(crate::sim::CrashPoint::BeforeTransaction);
+                    Ok(((handled, seals), seal))
+                })
+            });
+            match sealed.await.ok_or_else(over)? {
+                Ok(((handled, seals), seal)) => {
+                    #[cfg(feature = "sim")]
+                    executor.at(crate::sim::CrashPoint::AfterTransaction);
+                    seals.took_place(seal);
+                    Ok(handled)
+                }
+                Err(TransactionError::Closure(Undone::Answered(handled))) => Ok(handled.undone()),
+                Err(TransactionError::Closure(Undone::Died(why))) => Err(rolled_back(why)),
+                Err(error @ (TransactionError::TooSlow { .. } | TransactionError::Spoilt { .. })) => {
+                    Err(rolled_back(error.to_string()))
+                }
+                Err(error @ TransactionError::EndedInside) => {
+                    if let Some(seals) = call.seals() {
+                        // Should this fail, the next look at the record is by a process that finds no mark: but the closure's own
+                        // COMMIT has left one, and its ROLLBACK nothing.
+                        let _ = seals.ended_inside().await;
+                    }
+                    Err(ToolError::new(ErrorKind::Unknown, error.to_string()))
+                }
+                Err(error @ TransactionError::Refused(_)) => Err(rolled_back(error.to_string())),
+                Err(error @ TransactionError::Store(_)) => {
+                    Err(ToolError::new(ErrorKind::Unknown, error.to_string()))
+                }
+            }
+        })
+    }
+}
+
+/// What a handler has answered, or in what it ended.
+fn or_died(
+    handled: Result<Result<Handled, ToolError>, Box<dyn std::any::Any + Send>>,
+) -> Result<Handled, String> {
+    match handled {
+        Ok(Ok(handled)) => Ok(handled),
+        Ok(Err(error)) => Err(error.message),
+        Err(_) => Err("the handler panicked".to_owned()),
+    }
+}
+
+/// Nothing happened: the kind of error that frees the key.
+fn rolled_back(why: String) -> ToolError {
+    ToolError::new(ErrorKind::Validation, why)
+}

@@ -38,6 +38,8 @@ mod resend;
 mod resolve;
 mod restored;
 mod retire;
+#[cfg(feature = "http")]
+mod sealing;
 mod shield;
 mod store_clock;
 mod throttle;

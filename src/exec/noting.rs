@@ -7,19 +7,17 @@ use futures_util::future::BoxFuture;
 
 use super::core::Core;
 use super::declared::Bound;
-use super::late;
 use super::operation::Operation;
 use crate::clock::Timestamp;
-use crate::ledger::{ContractClass, Declaration, Event, OperationKey, Record, apply};
-use crate::payload::Payload;
-use crate::store::{Change, Lane, StoreError, Verdict};
-use crate::tool::{Call, Noting, Seals};
+use crate::ledger::{Declaration, Event, OperationKey, Record, apply};
+use crate::store::{Lane, StoreError, Verdict};
+use crate::tool::{Call, Noting};
 
 /// The record of an attempt under way, which the tool may add an external reference to.
 pub(super) struct Note {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     key: OperationKey,
-    lane: Option<Lane>,
+    pub(super) lane: Option<Lane>,
     /// When the attempt is cut off.
     until: Timestamp,
     /// None when the attempt is over.
@@ -47,7 +45,7 @@ impl Note {
         self.record().take().expect("an attempt ends once")
     }
 
-    fn record(&self) -> MutexGuard<'_, Option<Box<Record>>> {
+    pub(super) fn record(&self) -> MutexGuard<'_, Option<Box<Record>>> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -61,10 +59,9 @@ impl Noting for Note {
         self.core.now().until(self.use_until())
     }
 
-    fn seals(self: Arc<Self>, contract: ContractClass) -> Option<Box<dyn Seals>> {
-        let event = Event::Note { external_ref: IN_TRANSACTION.to_owned() };
-        let marked = apply(self.record().as_ref()?, event, self.core.fence, self.core.now()).ok()?;
-        Some(Box::new(Sealing { note: self, contract, marked }))
+    #[cfg(feature = "http")]
+    fn seals(self: Arc<Self>, contract: crate::ledger::ContractClass) -> Option<Box<dyn crate::tool::Seals>> {
+        super::sealing::of(self, contract)
     }
 
     fn note(&self, external_ref: String) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -92,46 +89,6 @@ impl Noting for Note {
                 }
             }
         })
-    }
-}
-
-/// What the record of an effect refers to that is a change in the ledger's own database.
-const IN_TRANSACTION: &str = "ledger-transaction";
-
-/// The record of an attempt that is sealed in the transaction of its effect.
-struct Sealing {
-    note: Arc<Note>,
-    contract: ContractClass,
-    /// As the transaction's first write leaves it.
-    marked: Record,
-}
-
-impl Seals for Sealing {
-    fn mark(&self) -> Change {
-        self.note.core.change(self.note.lane).record(Box::new(self.marked.clone()))
-    }
-
-    fn seal(&self, response: &Payload) -> Option<Change> {
-        let core = &self.note.core;
-        let (response, large) = core.storable(response.clone());
-        let event = Event::Commit { response, external_ref: None, basis: self.marked.basis };
-        let sealed = apply(&self.marked, event, core.fence, core.now()).ok()?;
-        let mut change = core.change(self.note.lane).record(Box::new(sealed));
-        change.payloads.extend(large.map(|payload| (self.marked.tenant.clone(), payload)));
-        late::compare(core, &mut change, self.contract, Box::default());
-        Some(change)
-    }
-
-    fn took_place(self: Box<Self>, seal: Change) {
-        if let Some((sealed, record)) = seal.record.zip(self.note.record().as_mut()) {
-            *record = sealed;
-        }
-        // Whoever wrote events in the transaction could not tell the publisher.
-        self.note.core.group.events().notify_one();
-    }
-
-    fn ended_inside(self: Box<Self>) -> BoxFuture<'static, Result<(), StoreError>> {
-        Box::pin(async move { self.note.core.group.commit_one(self.mark()).await.map(drop) })
     }
 }
 

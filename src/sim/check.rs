@@ -392,7 +392,8 @@ impl Seen {
                 && contract.key_window.is_none_or(|window| now.wall < sent.wall.after(window))
         };
         let is_safe = |sent: &Sent| {
-            if collides(sent) {
+            // Whether it took effect twice, the tables tell in which it does.
+            if collides(sent) || contract.sealed_with_effect {
                 return true;
             }
             // What others sent after this process was taken for dead, it cannot know.

@@ -7,9 +7,8 @@ use futures_util::future::BoxFuture;
 
 use crate::clock::Timestamp;
 use crate::id::Tenant;
-use crate::ledger::{ContractClass, Declaration, OperationKey};
-use crate::payload::Payload;
-use crate::store::{Change, StoreError};
+use crate::ledger::{Declaration, OperationKey};
+use crate::store::StoreError;
 
 /// One attempt, or one lookup.
 pub struct Call {
@@ -33,19 +32,8 @@ pub(crate) trait Noting: Send + Sync {
     /// How long it is until then.
     fn time_left(&self) -> Duration;
     /// What seals the record in the transaction of its effect. `None` if the attempt is over.
-    fn seals(self: Arc<Self>, contract: ContractClass) -> Option<Box<dyn Seals>>;
-}
-
-/// Seals the record of an attempt in the transaction of its effect.
-pub(crate) trait Seals: Send {
-    /// Marks the record. Whoever ends the transaction by himself leaves the mark behind, and no seal.
-    fn mark(&self) -> Change;
-    /// The seal, behind the mark.
-    fn seal(&self, response: &Payload) -> Option<Change>;
-    /// The transaction has taken place with this seal in it.
-    fn took_place(self: Box<Self>, seal: Change);
-    /// Makes the mark durable outside of the transaction: it was ended, and nobody knows how.
-    fn ended_inside(self: Box<Self>) -> BoxFuture<'static, Result<(), StoreError>>;
+    #[cfg(feature = "http")]
+    fn seals(self: Arc<Self>, contract: crate::ledger::ContractClass) -> Option<Box<dyn super::Seals>>;
 }
 
 impl Call {
@@ -92,7 +80,7 @@ impl Call {
 
     /// What seals the record in the transaction of its effect, while the attempt is under way.
     #[cfg(feature = "http")]
-    pub(crate) fn seals(&self) -> Option<Box<dyn Seals>> {
+    pub(crate) fn seals(&self) -> Option<Box<dyn super::Seals>> {
         self.noting.clone()?.seals(self.declaration.class)
     }
 

@@ -14,6 +14,8 @@ mod guarantee;
 pub mod lookup;
 mod prepared;
 mod registry;
+#[cfg(feature = "http")]
+mod seals;
 
 use std::future::Future;
 
@@ -21,7 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use call::Call;
-pub(crate) use call::{Noting, Seals};
+pub(crate) use call::Noting;
 pub(crate) use compensate::Undoing;
 pub use compensate::{Compensate, Forward};
 pub use dynamic::DynamicTool;
@@ -33,6 +35,8 @@ pub(crate) use prepared::{Prepared, Typed, canonical, given_or_stable, stable_ke
 #[cfg(any(feature = "agent", feature = "http"))]
 pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
+#[cfg(feature = "http")]
+pub(crate) use seals::Seals;
 
 use crate::ledger::{self, Divergence, Finding, Key, Package, Quota, Retention, RetryPolicy};
 

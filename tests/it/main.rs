@@ -124,6 +124,7 @@ mod sim_declared;
 mod sim_draft;
 mod sim_family;
 mod sim_found;
+mod sim_http;
 mod sim_inbox;
 mod sim_late;
 mod sim_looks;

@@ -1,0 +1,59 @@
+//! Sealing the record of an attempt in the transaction of its effect, in the ledger's own database.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::late;
+use super::noting::Note;
+use crate::ledger::{ContractClass, Event, Record, apply};
+use crate::payload::Payload;
+use crate::store::{Change, StoreError};
+use crate::tool::Seals;
+
+/// What the record of an effect refers to that is a change in the ledger's own database.
+const IN_TRANSACTION: &str = "ledger-transaction";
+
+/// The record of an attempt that is sealed in the transaction of its effect.
+struct Sealing {
+    note: Arc<Note>,
+    contract: ContractClass,
+    /// As the transaction's first write leaves it.
+    marked: Record,
+}
+
+impl Seals for Sealing {
+    fn mark(&self) -> Change {
+        self.note.core.change(self.note.lane).record(Box::new(self.marked.clone()))
+    }
+
+    fn seal(&self, response: &Payload) -> Option<Change> {
+        let core = &self.note.core;
+        let (response, large) = core.storable(response.clone());
+        let event = Event::Commit { response, external_ref: None, basis: self.marked.basis };
+        let sealed = apply(&self.marked, event, core.fence, core.now()).ok()?;
+        let mut change = core.change(self.note.lane).record(Box::new(sealed));
+        change.payloads.extend(large.map(|payload| (self.marked.tenant.clone(), payload)));
+        late::compare(core, &mut change, self.contract, Box::default());
+        Some(change)
+    }
+
+    fn took_place(self: Box<Self>, seal: Change) {
+        if let Some((sealed, record)) = seal.record.zip(self.note.record().as_mut()) {
+            *record = sealed;
+        }
+        // Whoever wrote events in the transaction could not tell the publisher.
+        self.note.core.group.events().notify_one();
+    }
+
+    fn ended_inside(self: Box<Self>) -> BoxFuture<'static, Result<(), StoreError>> {
+        Box::pin(async move { self.note.core.group.commit_one(self.mark()).await.map(drop) })
+    }
+}
+
+/// What seals the record of the attempt. `None` if the attempt is over.
+pub(super) fn of(note: Arc<Note>, contract: ContractClass) -> Option<Box<dyn Seals>> {
+    let event = Event::Note { external_ref: IN_TRANSACTION.to_owned() };
+    let marked = apply(note.record().as_ref()?, event, note.core.fence, note.core.now()).ok()?;
+    Some(Box::new(Sealing { note, contract, marked }))
+}

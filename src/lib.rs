@@ -99,8 +99,12 @@ pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};
 #[cfg(feature = "cli")]
 pub use rim::cli;
+#[cfg(feature = "_doors")]
+pub use rim::door;
 #[cfg(feature = "http")]
 pub use rim::http;
 #[cfg(feature = "sink-http")]
 pub use rim::http_sink::HttpSink;
+#[cfg(feature = "nonce")]
+pub use rim::nonce;
 pub use store::Queue;

@@ -176,7 +176,7 @@ pub trait OwnConnection: Sized + Send {
 
     /// Runs `work` and writes the change that it gives, in one transaction behind `mark`. `None` if the database is of another
     /// kind.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "_doors")]
     #[doc(hidden)]
     fn sealed<T, E, F>(
         database: &Database,
@@ -225,7 +225,7 @@ impl OwnConnection for sqlx::sqlite::SqliteConnection {
         }
     }
 
-    #[cfg(feature = "http")]
+    #[cfg(feature = "_doors")]
     async fn sealed<T, E, F>(
         database: &Database,
         mark: &Change,
@@ -287,7 +287,7 @@ impl OwnConnection for sqlx::postgres::PgConnection {
         }
     }
 
-    #[cfg(feature = "http")]
+    #[cfg(feature = "_doors")]
     async fn sealed<T, E, F>(
         database: &Database,
         mark: &Change,

@@ -38,7 +38,7 @@ mod resend;
 mod resolve;
 mod restored;
 mod retire;
-#[cfg(feature = "http")]
+#[cfg(feature = "_doors")]
 mod sealing;
 mod shield;
 mod store_clock;
@@ -93,7 +93,7 @@ use crate::id::{EscalationId, Tenant};
 use crate::ledger::{
     Basis, Decision, Key, Look, OperationKey, Record, RecordedFailure, State, undoing_looks_first,
 };
-#[cfg(feature = "http")]
+#[cfg(feature = "_doors")]
 use crate::ledger::{Facts, Request, decide};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Retired, Store as _, Ticket};
@@ -234,7 +234,7 @@ impl Executor {
     }
 
     /// Has the ledger know a tool that no builder could name.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "_doors")]
     pub(crate) fn meet(
         &self,
         tool: Arc<dyn crate::tool::Unprepared>,
@@ -242,29 +242,34 @@ impl Executor {
         self.core.registry.meet(tool)
     }
 
-    #[cfg(feature = "http")]
+    #[cfg(feature = "_doors")]
     pub(crate) fn limits(&self) -> &crate::payload::Limits {
         &self.core.limits
     }
 
     /// The database that the ledger shares with its host, if it does.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "_doors")]
     pub(crate) fn database(&self) -> Option<&database::Database> {
         self.core.database.as_deref()
     }
 
-    #[cfg(all(feature = "http", feature = "sim"))]
+    #[cfg(all(feature = "_doors", feature = "sim"))]
     pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
         self.core.registry.at(point);
     }
 
-    #[cfg(feature = "http")]
+    #[cfg(feature = "nonce")]
+    pub(crate) fn entropy(&self) -> &dyn crate::id::Entropy {
+        &*self.core.entropy
+    }
+
+    #[cfg(feature = "_doors")]
     pub(crate) fn clock(&self) -> &crate::clock::SharedClock {
         &self.core.clock
     }
 
     /// What is recorded of an operation, as the same request would be answered. Nothing is carried out.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "_doors")]
     pub(crate) async fn recorded_outcome(
         &self,
         tenant: &Tenant,

@@ -59,7 +59,7 @@ impl Noting for Note {
         self.core.now().until(self.use_until())
     }
 
-    #[cfg(feature = "http")]
+    #[cfg(feature = "_doors")]
     fn seals(self: Arc<Self>, contract: crate::ledger::ContractClass) -> Option<Box<dyn crate::tool::Seals>> {
         super::sealing::of(self, contract)
     }

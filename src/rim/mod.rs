@@ -2,9 +2,13 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(feature = "http")]
-mod door;
+#[cfg(feature = "_doors")]
+pub mod door;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "sink-http")]
 pub(crate) mod http_sink;
+#[cfg(feature = "nonce")]
+pub mod nonce;
+#[cfg(feature = "_doors")]
+mod sealed;

@@ -204,7 +204,7 @@ impl Registry {
     ///
     /// # Errors
     /// If a tool of its name was registered, or its declaration is unsafe.
-    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "the doors meet tools"))]
+    #[cfg_attr(not(feature = "_doors"), allow(dead_code, reason = "the doors meet tools"))]
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
         tool.spec().check()?;
         let name = tool.spec().name.clone();

@@ -95,6 +95,7 @@ mod lookup_world;
 mod memory;
 mod memory_form;
 mod memory_pairs;
+mod nonce;
 mod outbox;
 mod outbox_http;
 #[path = "../own_server/mod.rs"]

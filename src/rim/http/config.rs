@@ -151,7 +151,7 @@ pub enum ConfigError {
     #[error(
         "a {class} needs an approval, which an HTTP request cannot bring: let the handler call a registered tool"
     )]
-    NeedsApproval {
+    ApprovalRequired {
         /// The class.
         class: &'static str,
     },
@@ -391,7 +391,7 @@ impl Idempotency {
             return Err(ConfigError::Status { status: config.conflict.as_u16() });
         }
         if config.effect.needs_approval() {
-            return Err(ConfigError::NeedsApproval { class: config.effect.name() });
+            return Err(ConfigError::ApprovalRequired { class: config.effect.name() });
         }
         IdempotencyLayer::of(executor, config)
     }

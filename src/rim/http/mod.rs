@@ -40,7 +40,6 @@ mod status;
 mod stored;
 mod transaction;
 
-pub use super::door::{Decided, DoorDecision};
 pub use config::{ConfigError, Idempotency, KeyFate, RequestScope};
 pub use handling::{NothingHappened, TookEffect};
 pub use key::{KeyHeaderError, idempotency_key};

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -12,11 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::handling::Handled;
 use crate::exec::{Executor, OwnConnection};
 use crate::ledger::ErrorKind;
-use crate::store::TransactionError;
+use crate::rim::sealed::{Unsealed, sealed};
 use crate::tool::{Call, ToolError};
-
-/// Other writers wait while a transaction runs.
-const LIMIT: Duration = Duration::from_secs(5);
 
 type Job<C> = Box<dyn for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, ()> + Send>;
 
@@ -131,14 +127,7 @@ impl<C: OwnConnection + 'static> Offered for mpsc::Receiver<Job<C>> {
                 first = self.recv() => first,
             };
             let Some(first) = first else { return or_died(handled.await).map_err(rolled_back) };
-            let over = || rolled_back("the attempt is over, or the ledger has no such database".to_owned());
-            let (Some(seals), Some(database)) = (call.seals(), executor.database()) else {
-                return Err(over());
-            };
-            let mark = seals.mark();
-            #[cfg(feature = "sim")]
-            let crashes = executor.clone();
-            let sealed = C::sealed(database, &mark, LIMIT, &**executor.clock(), move |connection: &mut C| {
+            let answered = sealed(call, executor, move |connection: &mut C| {
                 Box::pin(async move {
                     first(connection).await;
                     let handled = loop {
@@ -148,37 +137,19 @@ impl<C: OwnConnection + 'static> Offered for mpsc::Receiver<Job<C>> {
                             Some(job) = self.recv() => job(connection).await,
                         }
                     };
-                    let seal = handled.kept_in_transaction().and_then(|response| seals.seal(response));
-                    let Some(seal) = seal else { return Err(Undone::Answered(handled)) };
-                    #[cfg(feature = "sim")]
-                    crashes.at(crate::sim::CrashPoint::BeforeTransaction);
-                    Ok(((handled, seals), seal))
+                    match handled.kept_in_transaction().cloned() {
+                        Some(response) => Ok((handled, response)),
+                        None => Err(Undone::Answered(handled)),
+                    }
                 })
             });
-            match sealed.await.ok_or_else(over)? {
-                Ok(((handled, seals), seal)) => {
-                    #[cfg(feature = "sim")]
-                    executor.at(crate::sim::CrashPoint::AfterTransaction);
-                    seals.took_place(seal);
-                    Ok(handled)
-                }
-                Err(TransactionError::Closure(Undone::Answered(handled))) => Ok(handled.undone()),
-                Err(TransactionError::Closure(Undone::Died(why))) => Err(rolled_back(why)),
-                Err(error @ (TransactionError::TooSlow { .. } | TransactionError::Spoilt { .. })) => {
-                    Err(rolled_back(error.to_string()))
-                }
-                Err(error @ TransactionError::EndedInside) => {
-                    if let Some(seals) = call.seals() {
-                        // Should this fail, the next look at the record is by a process that finds no mark: but the closure's own
-                        // COMMIT has left one, and its ROLLBACK nothing.
-                        let _ = seals.ended_inside().await;
-                    }
-                    Err(ToolError::new(ErrorKind::Unknown, error.to_string()))
-                }
-                Err(error @ TransactionError::Refused(_)) => Err(rolled_back(error.to_string())),
-                Err(error @ TransactionError::Store(_)) => {
-                    Err(ToolError::new(ErrorKind::Unknown, error.to_string()))
-                }
+            match answered.await {
+                Ok(handled) => Ok(handled),
+                Err(Unsealed::Closure(Undone::Answered(handled))) => Ok(handled.undone()),
+                Err(unsealed) => Err(unsealed.error(|undone| match undone {
+                    Undone::Died(why) => why,
+                    Undone::Answered(_) => "the handler's answer is an error".to_owned(),
+                })),
             }
         })
     }

@@ -1,0 +1,255 @@
+//! Short windows: what a client sends twice within minutes is made once, and the original is given back, whatever the transport.
+//! Feature `nonce`.
+//!
+//! A chat client draws a nonce for each message and sends it with every try. With `enforce_nonce` the second try gets the first
+//! message; without it the nonce is an ornament and nothing is deduplicated. Nonces are short-lived: after the window the same
+//! one makes another message.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! # let dir = tempfile::tempdir()?;
+//! use counterfoil::nonce::{Nonce, Nonces, Made};
+//! use counterfoil::{Executor, Tenant};
+//!
+//! let executor = Executor::sqlite(dir.path().join("chat.db")).open().await?;
+//! let messages = Nonces::new(&executor, "message")?;
+//! let (acme, nonce) = (Tenant::new("acme")?, Nonce::try_from("k3j9")?);
+//! let post = || async { Ok("message 1".to_owned()) };
+//! assert_eq!(messages.once(&acme, "ann", Some(&nonce), true, post).await?, Made::Now("message 1".to_owned()));
+//! assert_eq!(messages.once(&acme, "ann", Some(&nonce), true, post).await?, Made::Before("message 1".to_owned()));
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod form;
+mod under;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use form::{Nonce, NonceFormError};
+use under::{InTransaction, Make, Met, Under};
+
+use super::door::{Decided, DoorDecision};
+use crate::exec::{ExecError, Executor, Outcome, OwnConnection, Wait};
+use crate::id::{EscalationId, IdError, Name, Tenant, checked};
+use crate::ledger::{
+    Backoff, Contract, ContractClass, EffectClass, ErrorKind, Key, Quota, RecordedFailure, Retention,
+    RetryPolicy, Scope,
+};
+use crate::payload::{Payload, PayloadError};
+use crate::tool::{Call, RegisterError, ToolError, ToolSpec};
+
+/// The window unless another one is set.
+const WINDOW: Duration = Duration::from_mins(5);
+/// What a request has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Made<T> {
+    /// It was made now.
+    Now(T),
+    /// It was made within the window, by an earlier request with this nonce: the original. Nothing was made.
+    Before(T),
+}
+
+impl<T> Made<T> {
+    /// What was made, now or before.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Now(made) | Self::Before(made) => made,
+        }
+    }
+}
+
+/// Why a request has come to nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NonceError {
+    /// The closure failed, and says that nothing was made. The nonce may be sent again.
+    #[error("nothing was made: {}; send the nonce again", .0.message)]
+    Failed(RecordedFailure),
+    /// The closure ended without saying whether it was made. Nothing is made under this nonce until the question is answered.
+    #[error("nobody knows whether it was made: the question {0} is open; send the same nonce again later")]
+    Unknown(EscalationId),
+    /// Nobody knew whether it was made, and somebody has decided to leave it at that, or it was undone.
+    #[error("it was settled by hand: {0}; send another nonce to have it made once more")]
+    Settled(String),
+    /// What was made cannot be written down, or not be read as this type.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The ledger did not answer, or took nothing.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+}
+
+/// Makes things of one kind, each nonce's once within the window.
+#[derive(Clone)]
+pub struct Nonces {
+    executor: Executor,
+    spec: Arc<ToolSpec>,
+    sealed: Arc<ToolSpec>,
+}
+
+impl fmt::Debug for Nonces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nonces").field("kind", &self.spec.name).finish_non_exhaustive()
+    }
+}
+
+impl Nonces {
+    /// For things of this kind, `message` say, with a window of 300 seconds.
+    ///
+    /// # Errors
+    /// If the kind is no name, or that of a registered tool.
+    pub fn new(executor: &Executor, kind: &str) -> Result<Self, RegisterError> {
+        Self::within(executor, kind, WINDOW)
+    }
+
+    /// The same with another window, counted from the first request with a nonce: at least eight seconds.
+    ///
+    /// # Errors
+    /// If the window is too short for a try and its retries, or as [`new`](Self::new).
+    pub fn within(executor: &Executor, kind: &str, window: Duration) -> Result<Self, RegisterError> {
+        let spec = |kind: &str, contract| Ok::<_, RegisterError>(Arc::new(spec(kind, contract, window)?));
+        let plain = spec(kind, Contract::new(ContractClass::Blind))?;
+        let sealed = spec(&format!("{kind} in transaction"), Contract::sealed_with_effect())?;
+        for spec in [&plain, &sealed] {
+            executor.meet(Arc::new(Met(spec.clone())))?;
+        }
+        Ok(Self { executor: executor.clone(), spec: plain, sealed })
+    }
+
+    /// Makes it, unless the author has sent this nonce within the window: then the original is given back, whatever else the
+    /// request says. Without a nonce, or without `enforce`, it is made in any case.
+    ///
+    /// Of two requests at once one makes it, and the other one waits for it. A closure that ends without an answer (a panic, a
+    /// crash, an error that does not say that nothing happened) leaves an open question.
+    ///
+    /// # Errors
+    /// If it was not made, or nobody knows.
+    pub async fn once<T, F, Fut>(
+        &self,
+        tenant: &Tenant,
+        author: &str,
+        nonce: Option<&Nonce>,
+        enforce: bool,
+        make: F,
+    ) -> Result<Made<T>, NonceError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
+    {
+        let Some(nonce) = nonce.filter(|_| enforce) else {
+            return make().await.map(Made::Now).map_err(|error| failed(&error));
+        };
+        let make = move |_: &Call| -> BoxFuture<'static, Result<Payload, ToolError>> {
+            let making = make();
+            Box::pin(async move { written(&making.await?) })
+        };
+        self.made(&self.spec, tenant, author, nonce, make).await
+    }
+
+    /// The same in a transaction on the ledger's own database: what the closure changes and the record of it are committed
+    /// together, exactly once. It must leave the transaction open, and has five seconds. It shares no nonces with
+    /// [`once`](Self::once).
+    ///
+    /// # Errors
+    /// If it was not made: what the closure had changed was rolled back.
+    pub async fn once_in_transaction<C, T, E, F>(
+        &self,
+        tenant: &Tenant,
+        author: &str,
+        nonce: Option<&Nonce>,
+        enforce: bool,
+        make: F,
+    ) -> Result<Made<T>, NonceError>
+    where
+        C: OwnConnection + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + Send + 'static,
+        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+    {
+        let executor = self.executor.clone();
+        // One that no client has, where nothing is to be deduplicated.
+        let drawn = || Nonce::drawn(self.executor.entropy());
+        let nonce = nonce.filter(|_| enforce).cloned().unwrap_or_else(drawn);
+        let make = InTransaction::new(executor, make);
+        self.made(&self.sealed, tenant, author, &nonce, make).await
+    }
+
+    async fn made<T, M>(
+        &self,
+        spec: &Arc<ToolSpec>,
+        tenant: &Tenant,
+        author: &str,
+        nonce: &Nonce,
+        make: M,
+    ) -> Result<Made<T>, NonceError>
+    where
+        T: DeserializeOwned,
+        M: Make + 'static,
+    {
+        let key =
+            Key::given(spec.name.as_str(), nonce.as_str()).scope(Scope::User(author.to_owned())).hashed();
+        let tool = Under::new(spec.clone(), key.clone(), make);
+        let outcome = self.executor.inline(tenant, &key, Arc::new(tool), Wait::ForOutcome).await;
+        let decision = outcome.as_ref().map_or(Decided::Failed, Decided::of);
+        DoorDecision {
+            tenant: Some(tenant.clone()),
+            idempotency_key: Some(nonce.to_string()),
+            decision,
+            effect_id: outcome.as_ref().ok().and_then(Outcome::answer).map(|answer| answer.record),
+            source_type: "nonce",
+            source_id: spec.name.to_string(),
+        }
+        .log();
+        match outcome? {
+            Outcome::Done(answer) if answer.first => Ok(Made::Now(answer.decode()?)),
+            Outcome::Done(answer) => Ok(Made::Before(answer.decode()?)),
+            Outcome::Failed(failure) => Err(NonceError::Failed(failure)),
+            Outcome::Parked { escalation } => Err(NonceError::Unknown(escalation)),
+            Outcome::Abandoned { reason } => Err(NonceError::Settled(reason)),
+            settled => Err(NonceError::Settled(format!("{settled:?}"))),
+        }
+    }
+}
+
+fn spec(kind: &str, contract: Contract, window: Duration) -> Result<ToolSpec, IdError> {
+    checked("kind of things", kind, Name::MAX_BYTES)?;
+    let effect = EffectClass::InternalMutation;
+    let second = Duration::from_secs(1);
+    let retry = RetryPolicy {
+        attempts: 3, // beyond the first only where it is certain that nothing was made
+        backoff: Backoff { base: second, cap: second },
+        attempt_timeout: (window / 4).min(Duration::from_secs(30)),
+        retry_after_cap: second,
+    };
+    Ok(ToolSpec {
+        name: Name::new(kind)?,
+        effect,
+        contract: contract.settled_for(&retry),
+        retry,
+        retention: Retention::forget_after(window),
+        quota: Quota::default(),
+        divergence: effect.divergence(),
+        input_version: 1,
+        compensation: None,
+    })
+}
+
+fn written<T: Serialize>(made: &T) -> Result<Payload, ToolError> {
+    // It was made: that it cannot be written down leaves it in doubt.
+    Payload::of(made).map_err(|error| ToolError::new(ErrorKind::Unknown, error.to_string()))
+}
+
+fn failed(error: &ToolError) -> NonceError {
+    let (kind, message) = (error.kind, error.message.clone());
+    NonceError::Failed(RecordedFailure { kind, message, detail: serde_json::Value::Null })
+}

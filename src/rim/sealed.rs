@@ -1,0 +1,93 @@
+//! A door's effect in the ledger's own database: its changes and the seal of its record are one transaction.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::exec::{Executor, OwnConnection};
+use crate::ledger::ErrorKind;
+use crate::payload::Payload;
+use crate::store::TransactionError;
+use crate::tool::{Call, ToolError};
+
+/// Other writers wait while a transaction runs.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Why a record was not sealed in its transaction.
+pub(super) enum Unsealed<E> {
+    /// The closure says so: everything was rolled back.
+    Closure(E),
+    /// Everything was rolled back. Nothing happened.
+    RolledBack(String),
+    /// Nobody knows.
+    Unknown(String),
+}
+
+impl<E> Unsealed<E> {
+    /// As the ledger takes it: what was rolled back did not happen, and is tried again only when it is asked for again.
+    pub(super) fn error(self, said: impl FnOnce(E) -> String) -> ToolError {
+        match self {
+            Self::Closure(error) => ToolError::new(ErrorKind::Validation, said(error)),
+            Self::RolledBack(why) => ToolError::new(ErrorKind::Validation, why),
+            Self::Unknown(why) => ToolError::new(ErrorKind::Unknown, why),
+        }
+    }
+}
+
+/// Runs `work` in a transaction that is committed with the seal of the call's record, which holds the payload that `work` gives.
+///
+/// # Crash
+/// Before it returns: what the closure has changed and the seal are both there, or neither. After: both.
+pub(super) async fn sealed<C, T, E, F>(call: &Call, executor: &Executor, work: F) -> Result<T, Unsealed<E>>
+where
+    C: OwnConnection,
+    T: Send + 'static,
+    E: Send + 'static,
+    F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(T, Payload), E>> + Send,
+{
+    let over = || Unsealed::RolledBack("the attempt is over, or the ledger has no such database".to_owned());
+    let (Some(seals), Some(database)) = (call.seals(), executor.database()) else { return Err(over()) };
+    let mark = seals.mark();
+    #[cfg(feature = "sim")]
+    let crashes = executor.clone();
+    let transaction = C::sealed::<_, Option<E>, _>(
+        database,
+        &mark,
+        LIMIT,
+        &**executor.clock(),
+        move |connection: &mut C| {
+            let working = work(connection);
+            Box::pin(async move {
+                let (value, response) = working.await.map_err(Some)?;
+                let seal = seals.seal(&response).ok_or(None)?;
+                #[cfg(feature = "sim")]
+                crashes.at(crate::sim::CrashPoint::BeforeTransaction);
+                Ok(((value, seals), seal))
+            })
+        },
+    );
+    match transaction.await.ok_or_else(over)? {
+        Ok(((value, seals), seal)) => {
+            #[cfg(feature = "sim")]
+            executor.at(crate::sim::CrashPoint::AfterTransaction);
+            seals.took_place(seal);
+            Ok(value)
+        }
+        Err(TransactionError::Closure(said)) => Err(said.map_or_else(over, Unsealed::Closure)),
+        Err(
+            error @ (TransactionError::TooSlow { .. }
+            | TransactionError::Spoilt { .. }
+            | TransactionError::Refused(_)),
+        ) => Err(Unsealed::RolledBack(error.to_string())),
+        Err(error @ TransactionError::EndedInside) => {
+            // A COMMIT of the closure's own has left the mark behind; a ROLLBACK has taken it along, and it is made once more.
+            if let Some(seals) = call.seals()
+                && let Err(failed) = seals.ended_inside().await
+            {
+                tracing::error!(tenant = %call.tenant(), key = %call.operation_key(), error = %failed, "not marked");
+            }
+            Err(Unsealed::Unknown(error.to_string()))
+        }
+        Err(error @ TransactionError::Store(_)) => Err(Unsealed::Unknown(error.to_string())),
+    }
+}

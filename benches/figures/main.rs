@@ -23,6 +23,8 @@
 
 mod child;
 mod disk;
+#[cfg(feature = "http")]
+mod http;
 mod idle;
 mod messages;
 mod options;
@@ -70,6 +72,10 @@ const ROWS: &[Row] = &[
     ("signals", signals::received),
     ("outbox", messages::outbox),
     ("inbox", messages::inbox),
+    #[cfg(feature = "http")]
+    ("http-replay", http::replay),
+    #[cfg(feature = "http")]
+    ("http-first", http::first),
     ("sweep", sweep::sqlite),
     ("start", process::start),
     ("memory", process::memory),

@@ -275,7 +275,11 @@ impl Executor {
         tenant: &Tenant,
         key: &OperationKey,
     ) -> Result<Option<Outcome>, ExecError> {
-        let Some(found) = self.core.find(tenant, key).await? else { return Ok(None) };
+        // What did not happen leaves a key that is free.
+        let found = self.core.find(tenant, key).await?;
+        let Some(found) = found.filter(|found| !matches!(found.state, State::Failed { .. })) else {
+            return Ok(None);
+        };
         let request = Request { hash: found.request_hash, stored_rehashed: None };
         let decision = decide(Some(&found), &request, &Facts { attempt_alive: true });
         recorded_outcome(&self.core, decision, &found).await.map(Some)

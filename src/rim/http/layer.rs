@@ -23,7 +23,7 @@ use super::key::idempotency_key;
 use super::problem::{Details, Problem};
 use super::route::{Routes, spec};
 use super::status;
-use crate::exec::{ExecError, Executor, Outcome};
+use crate::exec::{ExecError, Executor, Outcome, Wait};
 use crate::ledger::Key;
 use crate::rim::door::{Decided, DoorDecision};
 
@@ -34,7 +34,8 @@ pub type RequestBody<B> = Either<B, Full<Bytes>>;
 /// The body of a response on its way to the client: the handler's, or a whole one.
 pub type ResponseBody<R> = Either<R, Full<Bytes>>;
 
-/// A client waits for so long for a handler to be called, while what became of an earlier request is being found out.
+/// A client waits for so long for a handler to be called, unless the host lets it wait longer: another request may be handled, or what
+/// became of an earlier one be found out.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Guards the write requests of a service: see the [module](super).
@@ -216,7 +217,11 @@ where
             _body: PhantomData,
         };
         let executing = executor.inline(&scope.tenant, &operation, Arc::new(handling), config.wait);
-        let outcome = patiently(executor, executing, &progress).await;
+        let patience = match config.wait {
+            Wait::AtMost(wait) => wait.max(PATIENCE),
+            Wait::No | Wait::ForOutcome => PATIENCE,
+        };
+        let outcome = patiently(executor, executing, patience, &progress).await;
         let (decision, effect_id) = match &outcome {
             Ok(Some(outcome)) => (Decided::of(outcome), outcome.answer().map(|answer| answer.record)),
             Ok(None) => (Decided::InProgress, None),
@@ -249,10 +254,11 @@ const SOURCE: &str = "http";
 async fn patiently(
     executor: &Executor,
     executing: impl Future<Output = Result<Outcome, ExecError>>,
+    patience: Duration,
     progress: &Progress,
 ) -> Result<Option<Outcome>, ExecError> {
     let mut executing = pin!(executing);
-    let mut patience = executor.clock().sleep(PATIENCE);
+    let mut patience = executor.clock().sleep(patience);
     let mut is_patient = false;
     loop {
         tokio::select! {

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::shop::{Scene, answered};
+use super::shop::{Scene, Shop, answered, app, guard, post_to, serve};
+use crate::world::{TestClock, executor};
 
 #[tokio::test]
 async fn a_request_in_flight_is_a_conflict_that_may_be_tried_again() {
@@ -39,6 +42,26 @@ async fn copies_that_may_wait_get_the_answer() {
     assert_eq!(scene.shop.orders().len(), 1);
 }
 
+// However long that is: not shorter than a client waits for a handler to be called.
+#[tokio::test]
+async fn a_copy_waits_for_as_long_as_the_host_says() {
+    let (dir, clock, shop) = (tempfile::tempdir().unwrap(), TestClock::default(), Shop::default());
+    let executor = executor(&dir, &clock).open().await.unwrap();
+    let wait = Duration::from_secs(60);
+    let layer = guard(&executor).wait_at_most(wait).layer().unwrap();
+    let url = format!("{}/orders", serve(app(&shop, layer)).await);
+    let send = || tokio::spawn(answered(post_to(&url, "a", &json!({"do": "wait"}))));
+    let first = send();
+    shop.waiting(1).await;
+    let copy = send();
+    clock.slept(wait).await;
+    clock.advance(Duration::from_secs(50));
+    shop.release();
+    assert_eq!(first.await.unwrap().text(), "order 1");
+    let copy = copy.await.unwrap();
+    assert_eq!((copy.text().as_str(), copy.is_replayed()), ("order 1", true));
+}
+
 #[tokio::test]
 async fn a_client_is_sent_to_the_status_url() {
     let scene = Scene::with(|guard| guard.status_at("/operations/").accept_in_flight()).await;
@@ -59,7 +82,10 @@ async fn a_client_is_sent_to_the_status_url() {
     let first = first.await.unwrap();
     let status = ask("acme").await;
     assert_eq!((status.status, &status.body, status.is_replayed()), (200, &first.body, true));
-    for unknown in ["", "/", "/%00", "/!!", "/bm90aGluZw"] {
+    // What did not happen is not there.
+    assert_eq!(scene.send("b", &json!({"do": "refuse"})).await.status, 422);
+    let freed = URL_SAFE_NO_PAD.encode("POST /orders:~key:b");
+    for unknown in ["", "/", &format!("/{freed}"), "/%00", "/!!", "/bm90aGluZw"] {
         let url = format!("{}/operations{unknown}", scene.url);
         let asked = answered(reqwest::Client::new().get(url).header("authorization", "acme")).await;
         assert_eq!(asked.status, 404, "{unknown}");

@@ -1,0 +1,177 @@
+//! Rows about HTTP writes: how fast a first answer is given again, and what the layer costs the first request.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::routing::post;
+use counterfoil::http::{Idempotency, RequestScope};
+use counterfoil::{Executor, Key, Tenant};
+use futures_util::future::join_all;
+use sqlx::Executor as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::options::Options;
+use crate::place::{Database, Home, Place};
+use crate::report::{Finding, Values};
+use crate::speed::multi_thread;
+use crate::subject::TENANT;
+
+/// Connections at once, and the requests of each in a round.
+const CONNECTIONS: usize = 64;
+const REQUESTS: usize = 50;
+const BODY: &str = r#"{"cents": 100, "to": "ann"}"#;
+
+fn file(place: &Place) -> std::path::PathBuf {
+    match place {
+        Place::File(path) => path.clone(),
+        #[cfg(feature = "postgres")]
+        Place::Schema { .. } => panic!("these rows are measured on SQLite"),
+    }
+}
+
+async fn serve(app: Router) -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+/// Sends its requests one after the other over one connection. A client that does no more than that, so that the server is measured.
+async fn connection(address: std::net::SocketAddr, keys: Vec<String>) {
+    let mut stream = TcpStream::connect(address).await.expect("the server");
+    stream.set_nodelay(true).expect("a socket");
+    let mut answer = vec![0; 4096];
+    for key in keys {
+        let length = BODY.len();
+        let request = format!(
+            "POST /orders HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nidempotency-key: {key}\r\n\
+             content-length: {length}\r\n\r\n{BODY}"
+        );
+        stream.write_all(request.as_bytes()).await.expect("a connection");
+        let mut read = 0;
+        while !is_whole(&answer[..read]) {
+            let more = stream.read(&mut answer[read..]).await.expect("a connection");
+            assert!(more > 0, "the server has hung up");
+            read += more;
+        }
+        let status = &answer[9..12];
+        assert!(status == b"200" || status == b"201", "{}", String::from_utf8_lossy(&answer[..read]));
+    }
+}
+
+/// Headers, and a body of the announced length.
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    length.is_some_and(|length| length.parse() == Ok(body.len()))
+}
+
+/// Requests per second over all connections.
+async fn storm(address: std::net::SocketAddr, key: impl Fn(usize, usize) -> String) -> f64 {
+    let start = Instant::now();
+    let connections = (0..CONNECTIONS).map(|one| {
+        let keys = (0..REQUESTS).map(|number| key(one, number)).collect();
+        tokio::spawn(connection(address, keys))
+    });
+    for ended in join_all(connections).await {
+        ended.expect("a client");
+    }
+    (CONNECTIONS * REQUESTS) as f64 / start.elapsed().as_secs_f64()
+}
+
+fn layered(executor: &Executor) -> Router {
+    let tenant = Tenant::new(TENANT).expect("a tenant");
+    let layer = Idempotency::new(executor, move |request| {
+        Some(RequestScope::new(tenant.clone(), request.uri.path()))
+    });
+    Router::new().route("/orders", post(|| async { "order 1" })).layer(layer.layer().expect("a layer"))
+}
+
+/// The same handler without the layer, which reads one row by the key.
+async fn reading(State(pool): State<SqlitePool>, request: Request) -> String {
+    let key = request.headers()["idempotency-key"].to_str().expect("a key").to_owned();
+    let row = sqlx::query_scalar("SELECT answer FROM reply WHERE key = ?").bind(key).fetch_one(&pool);
+    row.await.expect("a row")
+}
+
+pub(crate) fn replay(options: &Options) -> Result<Vec<Finding>, String> {
+    let home = Home::of(Database::Sqlite, options)?;
+    let (subjects, raws) = multi_thread().block_on(async {
+        let (subject, raw) = (file(&home.place("subject")), file(&home.place("raw")));
+        let executor = Executor::sqlite(subject).open().await.expect("an executor");
+        let ours = serve(layered(&executor)).await;
+        let pool =
+            SqlitePool::connect_with(SqliteConnectOptions::new().filename(raw).create_if_missing(true));
+        let pool = pool.await.expect("a file");
+        pool.execute("CREATE TABLE reply (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
+            .await
+            .expect("a table");
+        let key = |one: usize, number: usize| format!("{one}-{number}");
+        for (one, number) in (0..CONNECTIONS).flat_map(|one| (0..REQUESTS).map(move |number| (one, number))) {
+            let row = sqlx::query("INSERT INTO reply VALUES (?, 'order 1')").bind(key(one, number));
+            row.execute(&pool).await.expect("a row");
+        }
+        let theirs = serve(Router::new().route("/orders", post(reading)).with_state(pool)).await;
+        let (mut subjects, mut raws) = (Vec::new(), Vec::new());
+        for round in 0..=options.rounds {
+            let (subject, raw) = (storm(ours, key).await, storm(theirs, key).await);
+            if round > 0 {
+                subjects.push(subject);
+                raws.push(raw);
+            }
+        }
+        (subjects, raws)
+    });
+    let measure = "answers given again, 64 connections ÷ the same handler reading one row by key".to_owned();
+    let (subject, raw) = (Values::new("/s", subjects), Values::new("/s", raws));
+    Ok(vec![Finding::ratio("http-replay", measure, subject, raw).at_least(0.5, 0.8)])
+}
+
+pub(crate) fn first(options: &Options) -> Result<Vec<Finding>, String> {
+    let home = Home::of(Database::Sqlite, options)?;
+    let (subjects, raws) = multi_thread().block_on(async {
+        let executor = Executor::sqlite(file(&home.place("subject"))).open().await.expect("an executor");
+        let alone = Arc::new(Executor::sqlite(file(&home.place("raw"))).open().await.expect("an executor"));
+        let ours = serve(layered(&executor)).await;
+        let (mut subjects, mut raws) = (Vec::new(), Vec::new());
+        for round in 0..=options.rounds {
+            let subject = storm(ours, |one, number| format!("{round}-{one}-{number}")).await;
+            let raw = calls(&alone, round).await;
+            if round > 0 {
+                subjects.push(subject);
+                raws.push(raw);
+            }
+        }
+        (subjects, raws)
+    });
+    let measure =
+        "first requests, 64 connections ÷ the same calls by the executor alone, 64 callers".to_owned();
+    let (subject, raw) = (Values::new("/s", subjects), Values::new("/s", raws));
+    Ok(vec![Finding::ratio("http-first", measure, subject, raw).at_least(0.5, 0.7)])
+}
+
+/// The same calls without HTTP.
+async fn calls(executor: &Arc<Executor>, round: usize) -> f64 {
+    let start = Instant::now();
+    let callers = (0..CONNECTIONS).map(|one| {
+        let executor = executor.clone();
+        tokio::spawn(async move {
+            let tenant = Tenant::new(TENANT).expect("a tenant");
+            for number in 0..REQUESTS {
+                let key = Key::given("POST /orders", format!("{round}-{one}-{number}"));
+                let outcome =
+                    executor.execute_once(&tenant, key, BODY, || async { Ok("order 1".to_owned()) });
+                assert!(outcome.await.expect("an outcome").answer().is_some());
+            }
+        })
+    });
+    for ended in join_all(callers).await {
+        ended.expect("a caller");
+    }
+    (CONNECTIONS * REQUESTS) as f64 / start.elapsed().as_secs_f64()
+}

@@ -31,6 +31,7 @@
 mod answer;
 mod config;
 mod fingerprint;
+mod guard;
 mod handling;
 mod key;
 mod layer;

@@ -93,7 +93,7 @@ use crate::id::{EscalationId, Tenant};
 use crate::ledger::{
     Basis, Decision, Key, Look, OperationKey, Record, RecordedFailure, State, undoing_looks_first,
 };
-#[cfg(feature = "_doors")]
+#[cfg(feature = "http")]
 use crate::ledger::{Facts, Request, decide};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Retired, Store as _, Ticket};
@@ -242,7 +242,7 @@ impl Executor {
         self.core.registry.meet(tool)
     }
 
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "http")]
     pub(crate) fn limits(&self) -> &crate::payload::Limits {
         &self.core.limits
     }
@@ -269,7 +269,7 @@ impl Executor {
     }
 
     /// What is recorded of an operation, as the same request would be answered. Nothing is carried out.
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "http")]
     pub(crate) async fn recorded_outcome(
         &self,
         tenant: &Tenant,

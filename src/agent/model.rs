@@ -12,9 +12,7 @@ use super::bounds::bounded;
 use super::message::{Prompt, Reply};
 use crate::flow::EngineBuilder;
 use crate::id::Name;
-use crate::ledger::{
-    Backoff, Contract, ContractClass, EffectClass, ErrorKind, Finding, Key, Package, Quota, RetryPolicy,
-};
+use crate::ledger::{Backoff, Contract, ContractClass, EffectClass, ErrorKind, Key, RetryPolicy};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, RegisterError, ToolError, ToolSpec, Unprepared};
 
@@ -89,18 +87,8 @@ pub(super) fn is_model(operation: &str) -> bool {
 }
 
 fn spec(name: &str, retry: RetryPolicy) -> Result<ToolSpec, RegisterError> {
-    let effect = EffectClass::ModelCall;
-    Ok(ToolSpec {
-        name: Name::new(name)?,
-        effect,
-        contract: Contract::new(ContractClass::Blind), // it may be asked again: that does no harm
-        retry,
-        retention: effect.retention(),
-        quota: Quota::default(),
-        divergence: effect.divergence(),
-        input_version: 1,
-        compensation: None,
-    })
+    let blind = Contract::new(ContractClass::Blind); // it may be asked again: that does no harm
+    Ok(ToolSpec::of(Name::new(name)?, EffectClass::ModelCall, blind, retry))
 }
 
 /// A model, its type forgotten.
@@ -181,14 +169,6 @@ impl Prepared for Asking {
         &self.route.spec
     }
 
-    fn key(&self) -> Option<Key> {
-        None
-    }
-
-    fn package(&self) -> Option<Package> {
-        None
-    }
-
     fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
         Ok((self.request.clone(), false))
     }
@@ -207,13 +187,5 @@ impl Prepared for Asking {
             })?;
             Ok(Done::new(reply))
         })
-    }
-
-    fn reconcile<'a>(&'a self, _: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
-        None
-    }
-
-    fn rewrite(&self, _: &Payload) -> Option<Payload> {
-        None
     }
 }

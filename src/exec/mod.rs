@@ -13,6 +13,8 @@ mod ceased;
 mod core;
 mod database;
 mod declared;
+#[cfg(feature = "_doors")]
+mod doors;
 mod erase;
 mod escalate;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -93,8 +95,6 @@ use crate::id::{EscalationId, Tenant};
 use crate::ledger::{
     Basis, Decision, Key, Look, OperationKey, Record, RecordedFailure, State, undoing_looks_first,
 };
-#[cfg(feature = "http")]
-use crate::ledger::{Facts, Request, decide};
 use crate::payload::Payload;
 use crate::store::{Escalation, Evidence, Resolution, Retired, Store as _, Ticket};
 use crate::tool::{Once, Prepared, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
@@ -216,7 +216,7 @@ impl Executor {
             let output = function().await?;
             Payload::of(&output).map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
         };
-        let once = Arc::new(Once::new(key.clone(), payload, function)?);
+        let once = Arc::new(Once::new(&key, payload, function)?);
         self.inline(tenant, &key, once, Wait::ForOutcome).await
     }
 
@@ -231,58 +231,6 @@ impl Executor {
         let tool = self.core.registry.hand_out(tool);
         let op = Operation::prepare(&self.core, tenant, tool, key.render()?, Asker::default()).await?;
         self.durable(op, wait).await
-    }
-
-    /// Has the ledger know a tool that no builder could name.
-    #[cfg(feature = "_doors")]
-    pub(crate) fn meet(
-        &self,
-        tool: Arc<dyn crate::tool::Unprepared>,
-    ) -> Result<(), crate::tool::RegisterError> {
-        self.core.registry.meet(tool)
-    }
-
-    #[cfg(feature = "http")]
-    pub(crate) fn limits(&self) -> &crate::payload::Limits {
-        &self.core.limits
-    }
-
-    /// The database that the ledger shares with its host, if it does.
-    #[cfg(feature = "_doors")]
-    pub(crate) fn database(&self) -> Option<&database::Database> {
-        self.core.database.as_deref()
-    }
-
-    #[cfg(all(feature = "_doors", feature = "sim"))]
-    pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
-        self.core.registry.at(point);
-    }
-
-    #[cfg(feature = "nonce")]
-    pub(crate) fn entropy(&self) -> &dyn crate::id::Entropy {
-        &*self.core.entropy
-    }
-
-    #[cfg(feature = "_doors")]
-    pub(crate) fn clock(&self) -> &crate::clock::SharedClock {
-        &self.core.clock
-    }
-
-    /// What is recorded of an operation, as the same request would be answered. Nothing is carried out.
-    #[cfg(feature = "http")]
-    pub(crate) async fn recorded_outcome(
-        &self,
-        tenant: &Tenant,
-        key: &OperationKey,
-    ) -> Result<Option<Outcome>, ExecError> {
-        // What did not happen leaves a key that is free.
-        let found = self.core.find(tenant, key).await?;
-        let Some(found) = found.filter(|found| !matches!(found.state, State::Failed { .. })) else {
-            return Ok(None);
-        };
-        let request = Request { hash: found.request_hash, stored_rehashed: None };
-        let decision = decide(Some(&found), &request, &Facts { attempt_alive: true });
-        recorded_outcome(&self.core, decision, &found).await.map(Some)
     }
 
     /// The open questions of a tenant, the oldest first: all of them, or a [page](Questions::limit).

@@ -7,10 +7,7 @@ use futures_util::future::BoxFuture;
 use super::core::{Core, failed};
 use super::operation::{Asker, Operation};
 use super::outcome::ExecError;
-use crate::ledger::{
-    Contract, ContractClass, Divergence, ErrorKind, Finding, Key, Package, Quota, Record, Retention,
-    RetryPolicy,
-};
+use crate::ledger::{Contract, ContractClass, Divergence, ErrorKind, Record, Retention, RetryPolicy};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::StoreError;
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec};
@@ -72,17 +69,9 @@ pub(super) async fn recorded(
 
 /// The operation of a record without its tool: it can be settled by evidence, and asked about.
 pub(super) fn without_tool(record: &Record, gone: Gone) -> Operation {
-    let spec = ToolSpec {
-        name: record.operation.clone(),
-        effect: record.class,
-        contract: Contract::new(ContractClass::Blind),
-        retry: RetryPolicy::default(),
-        retention: Retention::default(),
-        quota: Quota::default(),
-        divergence: Divergence::Escalate,
-        input_version: 1,
-        compensation: None,
-    };
+    let blind = Contract::new(ContractClass::Blind);
+    let spec = ToolSpec::of(record.operation.clone(), record.class, blind, RetryPolicy::default());
+    let spec = ToolSpec { retention: Retention::default(), divergence: Divergence::Escalate, ..spec };
     let mut op = Operation::rebuilt(record, Arc::new(Absent(spec)));
     op.gone = Some(gone);
     op
@@ -96,27 +85,11 @@ impl Prepared for Absent {
         &self.0
     }
 
-    fn key(&self) -> Option<Key> {
-        None
-    }
-
-    fn package(&self) -> Option<Package> {
-        None
-    }
-
     fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
         Ok((Payload::stored("null"), false))
     }
 
     fn call<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
         Box::pin(async { Err(ToolError::new(ErrorKind::Validation, "its tool is not here")) })
-    }
-
-    fn reconcile<'a>(&'a self, _: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
-        None
-    }
-
-    fn rewrite(&self, _: &Payload) -> Option<Payload> {
-        None
     }
 }

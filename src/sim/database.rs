@@ -124,23 +124,9 @@ impl Database {
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
     {
         let mut held = self.hold().await;
-        let carried_out = standing_still(async {
-            let open = self.begin(&mut held).await?;
-            let carried_out = carry_out(&mut open.connection, limit, clock, work).await?;
-            let events = open.events(clock).await?;
-            Ok::<_, TransactionError<E>>((open, carried_out, events))
-        });
-        let (open, (value, payload), events) = match carried_out.await {
-            Ok(carried_out) => carried_out,
-            Err(error) => {
-                if matches!(error, TransactionError::EndedInside) {
-                    // What the closure committed is there: a checkpoint without a value says so to whoever resumes.
-                    change.steps = vec![step];
-                    let _ = self.disk.commit(&[change]).await?;
-                }
-                return Err(error);
-            }
-        };
+        change.steps = vec![step.clone()];
+        let carried_out = self.carry_out(&mut held, &change, limit, clock, work).await?;
+        let (open, (value, payload), events) = carried_out;
         change.events = events;
         step.value = Some(Stored::Inline(payload));
         change.steps = vec![step.clone()];
@@ -163,27 +149,39 @@ impl Database {
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Change), E>>,
     {
         let mut held = self.hold().await;
-        let carried_out = standing_still(async {
-            let open = self.begin(&mut held).await?;
-            let carried_out = carry_out(&mut open.connection, limit, clock, work).await?;
-            let events = open.events(clock).await?;
-            Ok::<_, TransactionError<E>>((open, carried_out, events))
-        });
-        let (open, (value, seal), events) = match carried_out.await {
-            Ok(carried_out) => carried_out,
-            Err(error) => {
-                if matches!(error, TransactionError::EndedInside) {
-                    let _ = self.disk.commit(std::slice::from_ref(mark)).await?;
-                }
-                return Err(error);
-            }
-        };
+        let (open, (value, seal), events) = self.carry_out(&mut held, mark, limit, clock, work).await?;
         let sealed = seal.record.clone().ok_or(StoreError::Closed)?;
         let written = [mark.clone(), Change { events, ..seal.clone() }];
         match self.commit(open, Mark::Seal(sealed), &written).await? {
             Verdict::Admitted => Ok((value, seal)),
             Verdict::Refused(refusal) => Err(TransactionError::Refused(refusal)),
         }
+    }
+
+    /// Carries a closure out in the tables, in a transaction that is left open; with the events that it has added.
+    async fn carry_out<'o, V, E, F>(
+        &self,
+        held: &'o mut Held<'_>,
+        mark: &Change,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Result<(&'o mut Open, V, Vec<OutboxEvent>), TransactionError<E>>
+    where
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<V, E>>,
+    {
+        let carried_out = standing_still(async {
+            let open = self.begin(held).await?;
+            let carried_out = carry_out(&mut open.connection, limit, clock, work).await?;
+            let events = open.events(clock).await?;
+            Ok((open, carried_out, events))
+        });
+        let carried_out = carried_out.await;
+        if matches!(carried_out, Err(TransactionError::EndedInside)) {
+            // What the closure committed is there: the mark alone says so to whoever goes on.
+            let _ = self.disk.commit(std::slice::from_ref(mark)).await?;
+        }
+        carried_out
     }
 
     /// Waits until nobody else has the tables. A process that is paused may have them: processes touch one another only

@@ -16,8 +16,7 @@ use super::prepared::written;
 use super::{Call, Done, Prepared, Tool, ToolError, ToolSpec, registry::Unprepared};
 use crate::id::{IdError, Name};
 use crate::ledger::{
-    Compensation, Contract, Divergence, EffectClass, Finding, Key, LookupOffer, OperationKey, Package, Quota,
-    Undone,
+    Compensation, Contract, Divergence, EffectClass, Finding, Key, LookupOffer, OperationKey, Quota, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -337,10 +336,6 @@ impl Prepared for Ready {
         Some(self.undoing.own_key(self.spec.name.as_str()))
     }
 
-    fn package(&self) -> Option<Package> {
-        None
-    }
-
     fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
         Ok((self.payload.clone(), false))
     }
@@ -358,9 +353,5 @@ impl Prepared for Ready {
         }
         let finding = self.undoes.find(call, &self.undoing);
         Some(Box::pin(async move { finding.await?.try_map(|undone| written(&undone)) }))
-    }
-
-    fn rewrite(&self, _: &Payload) -> Option<Payload> {
-        None
     }
 }

@@ -293,10 +293,6 @@ impl Prepared for WithValue {
         let finding = self.functions.reconcile.as_ref()?(call, self.input.clone());
         Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
     }
-
-    fn rewrite(&self, _: &Payload) -> Option<Payload> {
-        None // there is no type that could have changed
-    }
 }
 
 /// A plain function as a tool that is used once: no provider is declared, so a call of unknown outcome waits
@@ -304,27 +300,18 @@ impl Prepared for WithValue {
 pub(crate) struct Once<F> {
     spec: ToolSpec,
     payload: Payload,
-    key: Key,
     function: Mutex<Option<F>>,
 }
 
 impl<F> Once<F> {
-    pub(crate) fn new(key: Key, payload: Payload, function: F) -> Result<Self, KeyError> {
+    pub(crate) fn new(key: &Key, payload: Payload, function: F) -> Result<Self, KeyError> {
         let name = Name::new(key.kind()).map_err(|_| KeyError::Empty { part: "operation type" })?;
-        let effect = EffectClass::InternalMutation;
-        let spec = ToolSpec {
-            name,
-            effect,
-            contract: Contract::new(ContractClass::Blind),
-            // A function that can be called once cannot be retried.
-            retry: RetryPolicy { attempts: 1, ..RetryPolicy::default() },
-            retention: Retention::default(),
-            quota: Quota::default(),
-            divergence: effect.divergence(),
-            input_version: 1,
-            compensation: None,
-        };
-        Ok(Self { spec, payload, key, function: Mutex::new(Some(function)) })
+        // A function that can be called once cannot be retried.
+        let retry = RetryPolicy { attempts: 1, ..RetryPolicy::default() };
+        let blind = Contract::new(ContractClass::Blind);
+        let spec = ToolSpec::of(name, EffectClass::InternalMutation, blind, retry);
+        let spec = ToolSpec { retention: Retention::default(), ..spec };
+        Ok(Self { spec, payload, function: Mutex::new(Some(function)) })
     }
 }
 
@@ -335,14 +322,6 @@ where
 {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn key(&self) -> Option<Key> {
-        Some(self.key.clone())
-    }
-
-    fn package(&self) -> Option<Package> {
-        None
     }
 
     fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
@@ -357,13 +336,5 @@ where
                 None => Err(ToolError::new(ErrorKind::Validation, "the function was called already")),
             }
         })
-    }
-
-    fn reconcile<'a>(&'a self, _: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
-        None
-    }
-
-    fn rewrite(&self, _: &Payload) -> Option<Payload> {
-        None
     }
 }

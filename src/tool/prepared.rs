@@ -14,15 +14,28 @@ use crate::payload::{DigestKey, Payload, PayloadError, noticing};
 /// One tool, one input.
 pub(crate) trait Prepared: Send + Sync {
     fn spec(&self) -> &ToolSpec;
-    fn key(&self) -> Option<Key>;
-    fn package(&self) -> Option<Package>;
+    /// The tool's own key for its input, if it has one.
+    fn key(&self) -> Option<Key> {
+        None
+    }
+    /// What must be approved, if anything.
+    fn package(&self) -> Option<Package> {
+        None
+    }
     /// The canonical request, and whether it holds a secret that would have needed the tenant's key.
     fn request(&self, key: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError>;
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>>;
     /// `None` where the contract offers no lookup.
-    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>>;
-    /// A stored request of another version, read as today's input and written again.
-    fn rewrite(&self, stored: &Payload) -> Option<Payload>;
+    fn reconcile<'a>(
+        &'a self,
+        _call: &'a Call,
+    ) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+        None
+    }
+    /// A stored request of another version, read as today's input and written again. `None` where no type could have changed.
+    fn rewrite(&self, _stored: &Payload) -> Option<Payload> {
+        None
+    }
 
     /// Only its caller can have it sent: what is stored of it is not enough. Whoever finds it without its caller looks it up and
     /// sends nothing.

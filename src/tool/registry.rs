@@ -40,6 +40,21 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// A declaration of no more than this. Its effect class says the rest, and nothing is limited.
+    pub(crate) fn of(name: Name, effect: EffectClass, contract: Contract, retry: RetryPolicy) -> Self {
+        Self {
+            name,
+            effect,
+            contract,
+            retry,
+            retention: effect.retention(),
+            quota: Quota::default(),
+            divergence: effect.divergence(),
+            input_version: 1,
+            compensation: None,
+        }
+    }
+
     /// The worst that can become of a call (FLOW-10).
     pub fn worst_case(&self) -> WorstCase {
         WorstCase::of(self.effect, &self.contract)
@@ -156,15 +171,20 @@ impl Registry {
         Ok(spec)
     }
 
+    /// The name of a tool whose declaration is safe, if no registered tool has it.
+    fn new_name(&self, spec: &ToolSpec) -> Result<Name, RegisterError> {
+        spec.check()?;
+        if self.by_name.contains_key(&spec.name) {
+            return Err(RegisterError::Twice { tool: spec.name.to_string() });
+        }
+        Ok(spec.name.clone())
+    }
+
     pub(crate) fn add(&mut self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
-        tool.spec().check()?;
-        let name = tool.spec().name.clone();
+        let name = self.new_name(tool.spec())?;
         if tool.spec().contract.sealed_with_effect {
             let source = ContractError::SealedWithEffect;
             return Err(RegisterError::Contract { tool: name.to_string(), source });
-        }
-        if self.by_name.contains_key(&name) {
-            return Err(RegisterError::Twice { tool: name.to_string() });
         }
         if let Some((provider, throttle)) = &tool.spec().quota.provider {
             let declared = self.providers.entry(provider.to_string()).or_insert(*throttle);
@@ -206,11 +226,7 @@ impl Registry {
     /// If a tool of its name was registered, or its declaration is unsafe.
     #[cfg_attr(not(feature = "_doors"), allow(dead_code, reason = "the doors meet tools"))]
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
-        tool.spec().check()?;
-        let name = tool.spec().name.clone();
-        if self.by_name.contains_key(&name) {
-            return Err(RegisterError::Twice { tool: name.to_string() });
-        }
+        let name = self.new_name(tool.spec())?;
         self.met.write().unwrap_or_else(PoisonError::into_inner).insert(name, tool);
         Ok(())
     }

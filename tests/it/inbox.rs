@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use counterfoil::inbox::{InboxError, Message, Processed};
 use counterfoil::store::{EscalationKind, Resolution, TransactionError};
@@ -347,12 +348,14 @@ macro_rules! on {
 
 static TENANT: std::sync::LazyLock<Tenant> = std::sync::LazyLock::new(acme);
 
-mod sqlite {
-    async fn open() -> (tempfile::TempDir, Executor, SqliteConnection) {
+pub(crate) mod sqlite {
+    /// An executor, and a connection of its own with a table for effects.
+    pub(crate) async fn open() -> (tempfile::TempDir, Executor, SqliteConnection) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("test.db");
         let executor = Executor::sqlite(&path).open().await.unwrap();
-        let mut own = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+        let options = SqliteConnectOptions::new().filename(&path).busy_timeout(Duration::from_secs(30));
+        let mut own = options.connect().await.unwrap();
         own.execute("CREATE TABLE entry (what INTEGER NOT NULL)").await.unwrap();
         (folder, executor, own)
     }
@@ -364,15 +367,16 @@ mod sqlite {
     async fn a_redelivery_to_the_next_process_is_no_operation() {
         let (folder, executor, own) = open().await;
         assert_eq!(process(&executor, "a").await, Processed::Now(1));
-        executor.close(std::time::Duration::from_secs(5)).await;
+        executor.close(Duration::from_secs(5)).await;
         drop(own);
         let executor = Executor::sqlite(folder.path().join("test.db")).open().await.unwrap();
         assert_eq!(process(&executor, "a").await, Processed::Before(1));
     }
 }
 
-mod postgres {
-    async fn open() -> (Schema, Executor, PgConnection) {
+pub(crate) mod postgres {
+    /// The same on a schema of its own.
+    pub(crate) async fn open() -> (Schema, Executor, PgConnection) {
         let schema = Schema::new();
         let executor =
             counterfoil::exec::ExecutorBuilder::postgres_with(crate::server::url(), schema.options());

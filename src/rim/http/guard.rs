@@ -7,16 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
-use http::{Request, Response};
 use http_body::Body;
-use tower_service::Service;
 
 use super::answer::{failed, in_progress, response};
 use super::config::{Config, RequestScope};
 use super::fingerprint::Fingerprint;
 use super::handling::{Cut, Handling, Progress, collect};
-use super::layer::{BoxError, RequestBody};
+use super::layer::{BoxError, Handler, What};
 use super::problem::{Details, Problem};
 use super::route::{Route, Routes};
 use super::status;
@@ -36,7 +35,7 @@ pub(super) struct Guard {
 }
 
 /// A write that the ledger is asked about.
-pub(super) struct Admitted {
+struct Admitted {
     scope: RequestScope,
     key: String,
     body: Bytes,
@@ -49,13 +48,26 @@ impl Guard {
         Self { executor, config: Arc::new(config), routes: Routes::default() }
     }
 
+    /// Answers a request that is not let through.
+    pub(super) async fn answer<S, B>(&self, what: What, parts: Parts, body: B, handler: S) -> Response<Bytes>
+    where
+        S: Handler<B>,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let key = match what {
+            What::Status(key) => return status::answer(&self.executor, &self.config, &parts, &key).await,
+            What::Refused(details) => return refused(&self.config, None, None, details),
+            What::Write(key) => key,
+        };
+        match self.admit(&parts, body, key).await {
+            Ok(admitted) => self.carry_out(admitted, parts, handler).await,
+            Err(refused) => refused,
+        }
+    }
+
     /// Reads what the request says, or refuses it.
-    pub(super) async fn admit<B>(
-        &self,
-        parts: &Parts,
-        body: B,
-        key: String,
-    ) -> Result<Admitted, Response<Bytes>>
+    async fn admit<B>(&self, parts: &Parts, body: B, key: String) -> Result<Admitted, Response<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<BoxError>,
@@ -85,19 +97,10 @@ impl Guard {
     }
 
     /// Has the ledger decide, and the handler answer if it is the first request under its key.
-    pub(super) async fn carry_out<S, B, R>(
-        &self,
-        admitted: Admitted,
-        parts: Parts,
-        service: S,
-    ) -> Response<Bytes>
+    async fn carry_out<S, B>(&self, admitted: Admitted, parts: Parts, handler: S) -> Response<Bytes>
     where
-        S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
-        S::Future: Send + 'static,
-        S::Error: Into<BoxError>,
+        S: Handler<B>,
         B: Body<Data = Bytes> + Send + 'static,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
     {
         let Self { executor, config, .. } = self;
         let Admitted { scope, key, body, route, operation } = admitted;
@@ -105,10 +108,9 @@ impl Guard {
         let handling = Handling {
             fingerprint: Fingerprint::of(&parts, &body, &config.bound),
             route,
-            key: operation.clone(),
             parts,
             body,
-            service: Mutex::new(service),
+            handler: Mutex::new(handler),
             progress: progress.clone(),
             executor: executor.clone(),
             _body: PhantomData,
@@ -188,7 +190,7 @@ fn incomplete(config: &Config, cut: Cut) -> Details {
     }
 }
 
-pub(super) fn refused(
+fn refused(
     config: &Config,
     scope: Option<RequestScope>,
     key: Option<String>,

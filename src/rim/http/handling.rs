@@ -11,17 +11,16 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Either, Full};
-use tower_service::Service;
 
 use super::config::{Config, KeyFate};
 use super::fingerprint::Fingerprint;
-use super::layer::{BoxError, RequestBody};
+use super::layer::{BoxError, Handler, RequestBody};
 use super::problem::{Details, Problem};
 use super::route::{HandlerCall, Route, outlives};
 use super::stored::StoredResponse;
 use crate::clock::Timestamp;
 use crate::exec::Executor;
-use crate::ledger::{ErrorKind, Finding, Key, Package, Record, RequestHash};
+use crate::ledger::{ErrorKind, Finding, Record, RequestHash};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, canonical};
 
@@ -59,11 +58,10 @@ impl Progress {
 /// A request with the handler that it is for.
 pub(super) struct Handling<S, B> {
     pub(super) route: Arc<Route>,
-    pub(super) key: Key,
     pub(super) fingerprint: Fingerprint,
     pub(super) parts: Parts,
     pub(super) body: Bytes,
-    pub(super) service: Mutex<S>,
+    pub(super) handler: Mutex<S>,
     pub(super) progress: Arc<Progress>,
     pub(super) executor: Executor,
     pub(super) _body: PhantomData<fn() -> B>,
@@ -90,15 +88,15 @@ impl Handled {
     }
 }
 
-impl<S, B, R> Handling<S, B>
+impl<S, B> Handling<S, B>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<BoxError>,
+    S: Handler<B>,
     B: Body<Data = Bytes> + Send + 'static,
-    R: Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
 {
+    fn handler(&self) -> S {
+        self.handler.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn handle(&self, call: &Call) -> Result<Done<Payload>, ToolError> {
         let mut request =
             Request::from_parts(self.parts.clone(), Either::Right(Full::new(self.body.clone())));
@@ -106,8 +104,7 @@ where
         let config = self.route.config.clone();
         let transaction = config.transactions.as_ref().map(|offers| offers.offer(request.extensions_mut()));
         self.progress.began.store(true, Ordering::Release);
-        let service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let handled = Box::pin(handled(service, request, config));
+        let handled = Box::pin(handled(self.handler(), request, config));
         let handled = match transaction {
             Some(transaction) => match transaction.carry_out(handled, call, &self.executor).await {
                 Err(error) if error.kind == ErrorKind::Validation => {
@@ -129,19 +126,17 @@ where
 }
 
 /// Calls the handler, and reads its answer to the end.
-async fn handled<S, B, R>(
-    mut service: S,
+async fn handled<S, B>(
+    mut handler: S,
     request: Request<RequestBody<B>>,
     config: Arc<Config>,
 ) -> Result<Handled, ToolError>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>>,
-    S::Error: Into<BoxError>,
-    R: Body<Data = Bytes>,
-    R::Error: Into<BoxError>,
+    S: Handler<B>,
+    B: Body<Data = Bytes> + Send + 'static,
 {
-    poll_fn(|cx| service.poll_ready(cx)).await.map_err(unknown)?;
-    let response = service.call(request).await.map_err(unknown)?;
+    poll_fn(|cx| handler.poll_ready(cx)).await.map_err(unknown)?;
+    let response = handler.call(request).await.map_err(unknown)?;
     let status = response.status();
     let says = says(&response);
     let is_freed = says.unwrap_or_else(|| (config.fate)(status)) == KeyFate::Freed;
@@ -238,25 +233,13 @@ where
     Ok(collected.freeze())
 }
 
-impl<S, B, R> Prepared for Handling<S, B>
+impl<S, B> Prepared for Handling<S, B>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<BoxError>,
+    S: Handler<B>,
     B: Body<Data = Bytes> + Send + 'static,
-    R: Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
 {
     fn spec(&self) -> &ToolSpec {
         &self.route.spec
-    }
-
-    fn key(&self) -> Option<Key> {
-        Some(self.key.clone())
-    }
-
-    fn package(&self) -> Option<Package> {
-        None
     }
 
     fn request(&self, key: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
@@ -269,10 +252,6 @@ where
 
     fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
         self.route.reconcile(call, self.request(None).and_then(|(request, _)| request.value()))
-    }
-
-    fn rewrite(&self, _: &Payload) -> Option<Payload> {
-        None
     }
 
     fn outlives(&self, record: &Record, request: &RequestHash, _: Timestamp) -> bool {

@@ -13,12 +13,13 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::config::{Config, ConfigError};
-use super::guard::{Guard, refused};
+use super::guard::Guard;
 use super::key::idempotency_key;
 use super::problem::{Details, Problem};
 use super::route::spec;
 use super::status;
 use crate::exec::Executor;
+use crate::ledger::OperationKey;
 use crate::rim::door::DoorDecision;
 
 /// An error of a service or a body.
@@ -69,17 +70,39 @@ impl<S: std::fmt::Debug> std::fmt::Debug for IdempotencyService<S> {
     }
 }
 
-impl<S, B, R> Service<Request<B>> for IdempotencyService<S>
+/// A service that handles guarded requests: any that takes them, can be cloned, and answers with a body of bytes.
+pub trait Handler<B>:
+    Service<
+        Request<RequestBody<B>>,
+        Response = Response<Self::Body>,
+        Error: Into<BoxError>,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + 'static
+{
+    /// The body of its answers.
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+}
+
+impl<S, B, R> Handler<B> for S
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send + 'static,
     S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    type Response = Response<ResponseBody<R>>;
+    type Body = R;
+}
+
+impl<S, B> Service<Request<B>> for IdempotencyService<S>
+where
+    S: Handler<B>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ResponseBody<S::Body>>;
     type Error = S::Error;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
@@ -90,15 +113,15 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // The clone may not be ready yet, and the service that is goes with the request.
         let clone = self.inner.clone();
-        let mut service = std::mem::replace(&mut self.inner, clone);
+        let mut handler = std::mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let Some(what) = what(&guard.config, &parts) else {
                 let request = Request::from_parts(parts, Either::Left(body));
-                return Ok(service.call(request).await?.map(Either::Left));
+                return Ok(handler.call(request).await?.map(Either::Left));
             };
-            let response = Guarded { guard, parts, body, what }.answered(service).await;
+            let response = guard.answer(what, parts, body, handler).await;
             if let Some(decision) = response.extensions().get::<DoorDecision>() {
                 decision.log();
             }
@@ -107,17 +130,10 @@ where
     }
 }
 
-/// A request that the layer answers.
-struct Guarded<B> {
-    guard: Arc<Guard>,
-    parts: Parts,
-    body: B,
-    what: What,
-}
-
-enum What {
+/// What is to be done about a request that is not let through.
+pub(super) enum What {
     /// It asks what became of an operation.
-    Status(crate::ledger::OperationKey),
+    Status(OperationKey),
     /// It is refused.
     Refused(Details),
     /// It writes, under this key.
@@ -142,32 +158,6 @@ fn what(config: &Config, parts: &Parts) -> Option<What> {
         }
         Err(error) => {
             Some(What::Refused(Details::of(Problem::KeyMalformed, format!("{error}. Nothing was done."))))
-        }
-    }
-}
-
-impl<B> Guarded<B>
-where
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    async fn answered<S, R>(self, service: S) -> Response<Bytes>
-    where
-        S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
-        S::Future: Send + 'static,
-        S::Error: Into<BoxError>,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
-        let Self { guard, parts, body, what } = self;
-        let key = match what {
-            What::Status(key) => return status::answer(&guard.executor, &guard.config, &parts, &key).await,
-            What::Refused(details) => return refused(&guard.config, None, None, details),
-            What::Write(key) => key,
-        };
-        match guard.admit(&parts, body, key).await {
-            Ok(admitted) => guard.carry_out(admitted, parts, service).await,
-            Err(refused) => refused,
         }
     }
 }

@@ -44,7 +44,7 @@ mod transaction;
 pub use config::{ConfigError, Idempotency, KeyFate, RequestScope};
 pub use handling::{NothingHappened, TookEffect};
 pub use key::{KeyHeaderError, idempotency_key};
-pub use layer::{BoxError, IdempotencyLayer, IdempotencyService, RequestBody, ResponseBody};
+pub use layer::{BoxError, Handler, IdempotencyLayer, IdempotencyService, RequestBody, ResponseBody};
 pub use problem::Problem;
 pub use route::HandlerCall;
 pub use transaction::{LedgerTransaction, LedgerTransactionError};

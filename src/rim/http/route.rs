@@ -13,9 +13,7 @@ use super::stored::StoredResponse;
 use crate::clock::Timestamp;
 use crate::exec::Executor;
 use crate::id::{IdError, Name, Tenant};
-use crate::ledger::{
-    Backoff, ErrorKind, Finding, Key, Package, Quota, Record, RequestHash, RetryPolicy, State,
-};
+use crate::ledger::{Backoff, ErrorKind, Finding, Record, RequestHash, RetryPolicy, State};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, RegisterError, ToolError, ToolSpec, Unprepared};
 
@@ -121,17 +119,9 @@ pub(super) fn spec(config: &Config, name: &str) -> Result<ToolSpec, IdError> {
         attempt_timeout: config.timeout,
         retry_after_cap: pause,
     };
-    Ok(ToolSpec {
-        name: Name::new(name)?,
-        effect: config.effect,
-        contract: config.contract.clone().settled_for(&retry),
-        retry,
-        retention: config.retention,
-        quota: Quota::default(),
-        divergence: config.effect.divergence(),
-        input_version: 1,
-        compensation: None,
-    })
+    let contract = config.contract.clone().settled_for(&retry);
+    let spec = ToolSpec::of(Name::new(name)?, config.effect, contract, retry);
+    Ok(ToolSpec { retention: config.retention, ..spec })
 }
 
 /// A request that was freed binds its key no longer, and a later one may bring another body.
@@ -167,14 +157,6 @@ impl Prepared for Left {
         &self.route.spec
     }
 
-    fn key(&self) -> Option<Key> {
-        None
-    }
-
-    fn package(&self) -> Option<Package> {
-        None
-    }
-
     fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
         Ok((self.request.clone(), false))
     }
@@ -185,10 +167,6 @@ impl Prepared for Left {
 
     fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
         self.route.reconcile(call, self.request.value())
-    }
-
-    fn rewrite(&self, _: &Payload) -> Option<Payload> {
-        None
     }
 
     fn needs_caller(&self) -> bool {

@@ -40,14 +40,15 @@ use super::door::{Decided, DoorDecision};
 use crate::exec::{ExecError, Executor, Outcome, OwnConnection, Wait};
 use crate::id::{EscalationId, IdError, Name, Tenant, checked};
 use crate::ledger::{
-    Backoff, Contract, ContractClass, EffectClass, ErrorKind, Key, Quota, RecordedFailure, Retention,
-    RetryPolicy, Scope,
+    Backoff, Contract, ContractClass, EffectClass, ErrorKind, Key, RecordedFailure, Retention, RetryPolicy,
+    Scope,
 };
 use crate::payload::{Payload, PayloadError};
 use crate::tool::{Call, RegisterError, ToolError, ToolSpec};
 
 /// The window unless another one is set.
 const WINDOW: Duration = Duration::from_mins(5);
+
 /// What a request has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -198,7 +199,7 @@ impl Nonces {
     {
         let key =
             Key::given(spec.name.as_str(), nonce.as_str()).scope(Scope::User(author.to_owned())).hashed();
-        let tool = Under::new(spec.clone(), key.clone(), make);
+        let tool = Under::new(spec.clone(), make);
         let outcome = self.executor.inline(tenant, &key, Arc::new(tool), Wait::ForOutcome).await;
         let decision = outcome.as_ref().map_or(Decided::Failed, Decided::of);
         DoorDecision {
@@ -223,7 +224,6 @@ impl Nonces {
 
 fn spec(kind: &str, contract: Contract, window: Duration) -> Result<ToolSpec, IdError> {
     checked("kind of things", kind, Name::MAX_BYTES)?;
-    let effect = EffectClass::InternalMutation;
     let second = Duration::from_secs(1);
     let retry = RetryPolicy {
         attempts: 3, // beyond the first only where it is certain that nothing was made
@@ -231,17 +231,9 @@ fn spec(kind: &str, contract: Contract, window: Duration) -> Result<ToolSpec, Id
         attempt_timeout: (window / 4).min(Duration::from_secs(30)),
         retry_after_cap: second,
     };
-    Ok(ToolSpec {
-        name: Name::new(kind)?,
-        effect,
-        contract: contract.settled_for(&retry),
-        retry,
-        retention: Retention::forget_after(window),
-        quota: Quota::default(),
-        divergence: effect.divergence(),
-        input_version: 1,
-        compensation: None,
-    })
+    let contract = contract.settled_for(&retry);
+    let spec = ToolSpec::of(Name::new(kind)?, EffectClass::InternalMutation, contract, retry);
+    Ok(ToolSpec { retention: Retention::forget_after(window), ..spec })
 }
 
 fn written<T: Serialize>(made: &T) -> Result<Payload, ToolError> {

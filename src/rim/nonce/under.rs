@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::clock::Timestamp;
 use crate::exec::{Executor, OwnConnection};
-use crate::ledger::{ErrorKind, Finding, Key, Package, Record, RequestHash, State};
+use crate::ledger::{ErrorKind, Record, RequestHash, State};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::rim::sealed::sealed;
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, Unprepared};
@@ -86,12 +86,8 @@ impl Unprepared for Met {
     }
 
     fn prepare(&self, _: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
-        let key = Key::given(self.0.name.as_str(), "nobody");
-        Ok(Arc::new(Under::<fn(&Call) -> Making<'static>> {
-            spec: self.0.clone(),
-            key,
-            make: Mutex::new(None),
-        }))
+        let nobody = Under::<fn(&Call) -> Making<'static>> { spec: self.0.clone(), make: Mutex::new(None) };
+        Ok(Arc::new(nobody))
     }
 
     fn typed(&self) -> &dyn Any {
@@ -102,27 +98,18 @@ impl Unprepared for Met {
 /// Something to be made under a nonce; without a closure if its caller is gone.
 pub(super) struct Under<M> {
     spec: Arc<ToolSpec>,
-    key: Key,
     make: Mutex<Option<M>>,
 }
 
 impl<M> Under<M> {
-    pub(super) const fn new(spec: Arc<ToolSpec>, key: Key, make: M) -> Self {
-        Self { spec, key, make: Mutex::new(Some(make)) }
+    pub(super) const fn new(spec: Arc<ToolSpec>, make: M) -> Self {
+        Self { spec, make: Mutex::new(Some(make)) }
     }
 }
 
 impl<M: Make> Prepared for Under<M> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn key(&self) -> Option<Key> {
-        Some(self.key.clone())
-    }
-
-    fn package(&self) -> Option<Package> {
-        None
     }
 
     /// Whatever else the request says, the nonce alone is what counts.
@@ -138,14 +125,6 @@ impl<M: Make> Prepared for Under<M> {
                 None => Err(ToolError::new(ErrorKind::Validation, "its caller is gone: nothing was made")),
             }
         })
-    }
-
-    fn reconcile<'a>(&'a self, _: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
-        None
-    }
-
-    fn rewrite(&self, _: &Payload) -> Option<Payload> {
-        None
     }
 
     fn needs_caller(&self) -> bool {

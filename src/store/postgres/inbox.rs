@@ -8,9 +8,8 @@ use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 
 use super::commit::BEGIN;
-use super::connect::within;
 use super::transaction::{carry_on, is_aborted, is_begun, server_limit};
-use super::{Columns, Fate, Postgres, StoreError, TransactionError, escaped, failure, fate};
+use super::{Columns, Postgres, StoreError, TransactionError, escaped, failure};
 use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
@@ -81,17 +80,11 @@ impl Postgres {
             finish(connection, delivery, PROCESSED, Some(&result)).await?;
             Ok(value)
         };
-        let answer = within(self.connector.options.answer_timeout * 2, connection.execute("COMMIT")).await;
-        match answer {
-            Some(Ok(_)) => {}
-            Some(Err(error)) if fate(&error) != Fate::Lost => return Err(failure(&error).into()),
-            _ => {
-                drop(lent);
-                return self.find_processed(delivery, processed).await;
-            }
+        if self.committed(lent).await? {
+            Ok(processed)
+        } else {
+            self.find_processed(delivery, processed).await
         }
-        self.guests.clean(lent);
-        Ok(processed)
     }
 
     /// The answer to COMMIT was lost. Whoever asks for the row waits for the transaction that may still be under way, and

@@ -51,20 +51,23 @@ impl Postgres {
             return Err(TransactionError::Refused(Refusal::Fenced));
         }
         step::fill(connection, &step).await.map_err(|e| failure(&e))?;
-        // Nothing above is durable if it failed: the connection is not given back, and the server rolls back. Here that
-        // is not known.
-        let answer = within(self.connector.options.answer_timeout * 2, connection.execute("COMMIT")).await;
-        match answer {
+        if !self.committed(lent).await? {
+            self.find_out(&change, &step).await?;
+        }
+        Ok(value)
+    }
+
+    /// Commits the transaction of a guest. `false`: the answer was lost, and what became of it is not known. Nothing before this is
+    /// durable if it failed: the connection is not given back, and the server rolls back.
+    pub(super) async fn committed(&self, mut lent: Lent<'_>) -> Result<bool, StoreError> {
+        let commit = lent.connection.execute("COMMIT");
+        match within(self.connector.options.answer_timeout * 2, commit).await {
             Some(Ok(_)) => {}
-            Some(Err(error)) if fate(&error) != Fate::Lost => return Err(failure(&error).into()),
-            _ => {
-                drop(lent);
-                self.find_out(&change, &step).await?;
-                return Ok(value);
-            }
+            Some(Err(error)) if fate(&error) != Fate::Lost => return Err(failure(&error)),
+            _ => return Ok(false),
         }
         self.guests.clean(lent);
-        Ok(value)
+        Ok(true)
     }
 
     /// Runs `work` in the ledger's own database and writes the change that it gives, in one transaction behind `mark`. The mark
@@ -91,15 +94,9 @@ impl Postgres {
         if let Some(refusal) = refused.map_err(|e| failure(&e))? {
             return Err(TransactionError::Refused(refusal));
         }
-        let answer = within(self.connector.options.answer_timeout * 2, connection.execute("COMMIT")).await;
-        match answer {
-            Some(Ok(_)) => {}
-            Some(Err(error)) if fate(&error) != Fate::Lost => return Err(failure(&error).into()),
-            // The record tells what became of it: whoever writes it next waits for the transaction that may still be under way.
-            _ => return Err(StoreError::Io { detail: "the answer to COMMIT was lost".to_owned() }.into()),
-        }
-        self.guests.clean(lent);
-        Ok((value, seal))
+        // The record tells what became of it: whoever writes it next waits for the transaction that may still be under way.
+        let lost = || StoreError::Io { detail: "the answer to COMMIT was lost".to_owned() };
+        self.committed(lent).await?.then_some((value, seal)).ok_or_else(|| lost().into())
     }
 
     /// Begins a transaction with its mark, on a connection that nobody else uses.

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use sqlx::Executor as _;
 use sqlx::sqlite::SqliteConnection;
 
-use super::{Sqlite, StoreError, commit, failure};
+use super::{Sqlite, StoreError, Writer, commit, failure};
 use crate::clock::Clock;
 use crate::payload::Payload;
 use crate::store::transaction::TransactionError;
@@ -34,16 +34,10 @@ impl Sqlite {
     where
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
     {
-        let mut writer = self.writer.lock().await;
-        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
-        writer.settle().await?;
-        writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
-        let connection = &mut writer.connection;
         change.steps = vec![step.clone()];
-        connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
-        if let Some(refusal) = commit::admit(connection, &change).await.map_err(|e| failure(&e))? {
-            return Err(TransactionError::Refused(refusal));
-        }
+        let mut writer = self.writer.lock().await;
+        let writer = begin(&mut writer, &change).await?;
+        let connection = &mut writer.connection;
         let (value, payload) = carry_out(connection, limit, clock, work).await?;
         sqlx::query(
             "UPDATE step SET value = ? WHERE tenant = ? AND run = ? AND turn = ? AND kind = ? AND name = ? AND id = ?",
@@ -62,9 +56,7 @@ impl Sqlite {
         writer.unfinished = false;
         Ok(value)
     }
-}
 
-impl Sqlite {
     /// Runs `work` in the ledger's own database and writes the change that it gives, in one transaction behind `mark`. The mark
     /// is the first write, so that a closure which commits by itself leaves it behind.
     ///
@@ -82,14 +74,8 @@ impl Sqlite {
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Change), E>>,
     {
         let mut writer = self.writer.lock().await;
-        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
-        writer.settle().await?;
-        writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
+        let writer = begin(&mut writer, mark).await?;
         let connection = &mut writer.connection;
-        connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
-        if let Some(refusal) = commit::admit(connection, mark).await.map_err(|e| failure(&e))? {
-            return Err(TransactionError::Refused(refusal));
-        }
         let (value, seal) = carry_out(connection, limit, clock, work).await?;
         if let Some(refusal) = commit::admit(connection, &seal).await.map_err(|e| failure(&e))? {
             return Err(TransactionError::Refused(refusal));
@@ -97,6 +83,21 @@ impl Sqlite {
         connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
         writer.unfinished = false;
         Ok((value, seal))
+    }
+}
+
+/// Begins a transaction with its mark.
+async fn begin<'w, E>(
+    writer: &'w mut Option<Writer>,
+    mark: &Change,
+) -> Result<&'w mut Writer, TransactionError<E>> {
+    let writer = writer.as_mut().ok_or(StoreError::Closed)?;
+    writer.settle().await?;
+    writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
+    writer.connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
+    match commit::admit(&mut writer.connection, mark).await.map_err(|e| failure(&e))? {
+        None => Ok(writer),
+        Some(refusal) => Err(TransactionError::Refused(refusal)),
     }
 }
 

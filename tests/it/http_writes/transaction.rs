@@ -13,12 +13,11 @@ use counterfoil::http::{Idempotency, LedgerTransaction, LedgerTransactionError};
 use counterfoil::store::EscalationKind;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Executor as _, PgConnection};
 use tokio::sync::watch;
 
 use super::shop::{Answered, answered, post_to, scope, serve};
-use crate::postgres::Schema;
 use crate::world::{acme, soon};
 
 /// Lets handlers wait behind their changes.
@@ -169,15 +168,7 @@ macro_rules! on {
 }
 
 mod sqlite {
-    async fn open() -> (tempfile::TempDir, Executor, SqliteConnection) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("test.db");
-        let executor = Executor::sqlite(&path).open().await.unwrap();
-        let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(30));
-        let mut own = options.connect().await.unwrap();
-        own.execute("CREATE TABLE entry (what INTEGER NOT NULL)").await.unwrap();
-        (folder, executor, own)
-    }
+    use crate::inbox::sqlite::open;
 
     on!(SqliteConnection, open());
 
@@ -215,15 +206,7 @@ mod sqlite {
 }
 
 mod postgres {
-    async fn open() -> (Schema, Executor, PgConnection) {
-        let schema = Schema::new();
-        let executor =
-            counterfoil::exec::ExecutorBuilder::postgres_with(crate::server::url(), schema.options());
-        let executor = executor.open().await.unwrap();
-        let mut own = schema.plain().await;
-        own.execute("CREATE TABLE entry (what BIGINT NOT NULL)").await.unwrap();
-        (schema, executor, own)
-    }
+    use crate::inbox::postgres::open;
 
     on!(PgConnection, open());
 

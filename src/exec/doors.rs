@@ -1,0 +1,69 @@
+//! What the doors need of an executor.
+
+use std::sync::Arc;
+
+use super::Executor;
+use super::database::Database;
+use crate::clock::SharedClock;
+#[cfg(feature = "nonce")]
+use crate::id::Entropy;
+use crate::tool::{RegisterError, Unprepared};
+#[cfg(feature = "http")]
+use {
+    super::{ExecError, Outcome, recorded_outcome},
+    crate::id::Tenant,
+    crate::ledger::{Facts, OperationKey, Request, State, decide},
+    crate::payload::Limits,
+};
+
+impl Executor {
+    /// Has the ledger know a tool that no builder could name.
+    pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
+        self.core.registry.meet(tool)
+    }
+
+    /// How large payloads may be.
+    #[cfg(feature = "http")]
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.core.limits
+    }
+
+    /// The database that the ledger shares with its host, if it does.
+    pub(crate) fn database(&self) -> Option<&Database> {
+        self.core.database.as_deref()
+    }
+
+    /// A simulation may crash here.
+    #[cfg(feature = "sim")]
+    pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
+        self.core.registry.at(point);
+    }
+
+    /// Where chance comes from.
+    #[cfg(feature = "nonce")]
+    pub(crate) fn entropy(&self) -> &dyn Entropy {
+        &*self.core.entropy
+    }
+
+    /// The clock of the ledger.
+    pub(crate) fn clock(&self) -> &SharedClock {
+        &self.core.clock
+    }
+
+    /// What is recorded of an operation, as the same request would be answered. Nothing is carried out.
+    #[cfg(feature = "http")]
+    pub(crate) async fn recorded_outcome(
+        &self,
+        tenant: &Tenant,
+        key: &OperationKey,
+    ) -> Result<Option<Outcome>, ExecError> {
+        // What did not happen leaves a key that is free.
+        let found = self.core.find(tenant, key).await?;
+        let Some(found) = found.filter(|found| !matches!(found.state, State::Failed { .. })) else {
+            return Ok(None);
+        };
+        let request = Request { hash: found.request_hash, stored_rehashed: None };
+        let decision = decide(Some(&found), &request, &Facts { attempt_alive: true });
+        recorded_outcome(&self.core, decision, &found).await.map(Some)
+    }
+}

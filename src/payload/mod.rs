@@ -18,6 +18,12 @@ pub use parse::parse;
 pub use secret::{DigestKey, Secret};
 pub(crate) use secret::{is_secret, noticing};
 
+/// Whether JSON carries the value exactly, and no deeper than it can be read back.
+#[cfg(feature = "http")]
+pub(crate) fn is_exact<T: Serialize + ?Sized>(value: &T) -> bool {
+    exact::check(value).is_ok()
+}
+
 /// The deepest nesting that is accepted: the deepest that `serde_json` reads back.
 pub const MAX_DEPTH: usize = 127;
 /// The largest integer that a double carries exactly: 2^53 - 1.

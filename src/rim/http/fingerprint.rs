@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::payload::{Payload, Secret, hex, parse};
+use crate::payload::{Secret, hex, is_exact, parse};
 
 /// What of a request is compared, and what is left out of it.
 #[derive(Clone, Debug, Default)]
@@ -117,10 +117,10 @@ fn says_json(parts: &Parts) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// The body's value, if JSON carries it exactly.
+/// The body's value, if JSON carries it exactly where it stands in the fingerprint, which is two levels deep.
 fn exact(body: &[u8]) -> Option<Value> {
     let value = parse(std::str::from_utf8(body).ok()?).ok()?;
-    Payload::of(&value).ok().map(|_| value)
+    is_exact(&[[&value]]).then_some(value)
 }
 
 fn remove(value: &mut Value, pointer: &str) {
@@ -145,6 +145,9 @@ struct Redacted {
 
 impl Serialize for Redacted {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.secret.is_empty() {
+            return self.value.serialize(serializer);
+        }
         let mut value = self.value.clone();
         for pointer in &self.secret {
             if let Some(field) = value.pointer_mut(pointer) {

@@ -38,10 +38,12 @@ async fn a_body_that_is_too_long_is_refused() {
 async fn what_is_no_exact_json_is_compared_byte_for_byte() {
     let scene = Scene::new().await;
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
-    let bodies: [(&str, &[u8], &[u8]); 7] = [
+    let deepest = format!("{}{}", "[".repeat(126), "]".repeat(126));
+    let bodies: [(&str, &[u8], &[u8]); 8] = [
         ("twice", br#"{"do":"order","a":1,"a":2}"#, br#"{"do":"order","a":3,"a":2}"#),
         ("large numbers", br#"{"a":9007199254740993}"#, br#"{"a":9007199254740992}"#),
         ("deep", deep.as_bytes(), b"[[]]"),
+        ("as deep as JSON may be", deepest.as_bytes(), b"[[]]"),
         ("no JSON", b"{", b"{{"),
         ("no UTF-8", &[0xff, 0xfe], &[0xfe, 0xff]),
         ("a NUL", b"\0", b"\0\0"),

@@ -6,6 +6,9 @@
 //! it stops the server and removes the folder. A `Drop` alone would leave servers behind at every Ctrl-C.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod daemon;
+mod port;
+
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -14,9 +17,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
 
-/// Above the ports that `.ci/with-postgres` draws from and below those the system gives to clients: a server that
-/// starts again must find its port free.
-const PORTS: std::ops::Range<u16> = 26_000..32_000;
+use port::Port;
 
 /// A server with its data, running or stopped.
 pub(crate) struct Server {
@@ -202,30 +203,6 @@ pub(crate) async fn psql(port: u16, statement: &str) -> Result<String, String> {
         Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     } else {
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-}
-
-/// A port that is this process's own while it lives, even while no server listens there.
-struct Port {
-    number: u16,
-    _lock: File,
-}
-
-impl Port {
-    fn free() -> Self {
-        let chance = uuid::Uuid::now_v7().as_u128();
-        let count = PORTS.end - PORTS.start;
-        let first = u16::try_from(chance % u128::from(count)).unwrap();
-        (0..count)
-            .map(|n| PORTS.start + (first + n) % count)
-            .find_map(|number| {
-                let lock = File::create(format!("/tmp/counterfoil-port-{number}.lock")).ok()?;
-                lock.try_lock().ok()?;
-                // Somebody else's, who does not know of our locks.
-                std::net::TcpListener::bind(("127.0.0.1", number)).ok()?;
-                Some(Self { number, _lock: lock })
-            })
-            .expect("no free port for a PostgreSQL server")
     }
 }
 

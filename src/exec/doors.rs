@@ -17,6 +17,11 @@ use {
 };
 
 impl Executor {
+    #[cfg(feature = "_messages")]
+    pub(crate) fn core(&self) -> &Arc<super::Core> {
+        &self.core
+    }
+
     /// Has the ledger know a tool that no builder could name.
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
         self.core.registry.meet(tool)

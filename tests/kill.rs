@@ -52,6 +52,8 @@ mod points;
 mod soak;
 #[path = "kill/syscall.rs"]
 mod syscall;
+#[path = "kill/webhook.rs"]
+mod webhook;
 #[path = "kill/zombie.rs"]
 mod zombie;
 
@@ -86,6 +88,7 @@ fn child() {
         Part::Own(own) => office::play(own).await,
         Part::Messages(own) => outbox::play(own).await,
         Part::Http(own) => http::play(own).await,
+        Part::Webhook(own) => webhook::play(own).await,
     });
 }
 
@@ -97,6 +100,7 @@ enum Part {
     Own(office::Own),
     Messages(outbox::Own),
     Http(http::Serves),
+    Webhook(webhook::Receives),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

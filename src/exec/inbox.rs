@@ -47,7 +47,7 @@ use crate::store::{
 /// Other writers wait while a message is processed.
 const LIMIT: Duration = Duration::from_secs(5);
 /// No longer than this, in bytes.
-const LONGEST: usize = 255;
+pub(crate) const LONGEST: usize = 255;
 
 /// A message as it is delivered.
 ///

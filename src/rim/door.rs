@@ -15,6 +15,10 @@ pub enum Decided {
     Replayed,
     /// Nothing happened, and the key is free.
     Freed,
+    /// A newer version of what it is about was seen before: nothing was done.
+    Outdated,
+    /// It was tried in vain too often: a question is open, and nothing is done until it is answered.
+    SetAside,
     /// The key was used before with another request: nothing was done.
     Conflict,
     /// The first request is still being handled.
@@ -38,6 +42,8 @@ impl Decided {
             Self::Executed => "executed",
             Self::Replayed => "replayed",
             Self::Freed => "freed",
+            Self::Outdated => "outdated",
+            Self::SetAside => "set_aside",
             Self::Conflict => "conflict",
             Self::InProgress => "in_progress",
             Self::OutcomeUnknown => "outcome_unknown",

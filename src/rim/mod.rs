@@ -1,5 +1,7 @@
 //! ⑥ The rims: each behind a feature of its own; they may use everything, and nothing uses them.
 
+#[cfg(any(feature = "http", feature = "webhook"))]
+mod body;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "_doors")]
@@ -10,6 +12,8 @@ pub mod http;
 pub(crate) mod http_sink;
 #[cfg(feature = "nonce")]
 pub mod nonce;
+#[cfg(any(feature = "http", feature = "webhook"))]
+mod problem;
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 mod reaction;
 #[cfg(any(feature = "http", feature = "nonce"))]

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::exec::inbox::{InboxError, Message, Processed, delivery, known, process_once};
@@ -95,6 +96,11 @@ pub enum ReactionError {
     Unsettled,
 }
 
+/// What is recorded of a message, and given back with each later delivery.
+pub(super) trait Note: Serialize + DeserializeOwned + Clone + Send + 'static {}
+
+impl<N: Serialize + DeserializeOwned + Clone + Send + 'static> Note for N {}
+
 /// Who a message is for: its consumer in the inbox of a tenant.
 pub(super) struct Addressee {
     pub(super) tenant: Tenant,
@@ -105,15 +111,16 @@ pub(super) struct Addressee {
 /// message does is asked only if it is not known; an error of that is a failed try.
 ///
 /// Goes on if its caller goes away.
-pub(super) async fn react<C, R, E>(
+pub(super) async fn react<C, N, R, E>(
     executor: &Executor,
     to: Addressee,
     message: Message,
-    note: String,
+    note: N,
     reaction: R,
-) -> Result<Processed<String>, ReactionError>
+) -> Result<Processed<N>, ReactionError>
 where
     C: OwnConnection + 'static,
+    N: Note,
     R: Future<Output = Result<Reaction<C>, E>> + Send + 'static,
     E: Display + Send,
 {
@@ -126,8 +133,8 @@ where
     to_the_end(&core.tracker, async move {
         let core = reacting;
         match reaction.await.map_err(|error| error.to_string()) {
-            Err(error) => done::<C>(&core, delivery, Err(error), note).await,
-            Ok(Reaction(Does::Nothing)) => done::<C>(&core, delivery, Ok(()), note).await,
+            Err(error) => done::<C, N>(&core, delivery, Err(error), note).await,
+            Ok(Reaction(Does::Nothing)) => done::<C, N>(&core, delivery, Ok(()), note).await,
             Ok(Reaction(Does::Transaction(work))) => {
                 let worked = process_once(&core, delivery, |connection: &mut C| {
                     let working = work(connection);
@@ -135,10 +142,10 @@ where
                 });
                 Ok(worked.await?)
             }
-            Ok(Reaction(Does::Along(asked))) => along::<C>(&core, delivery, asked, note).await,
+            Ok(Reaction(Does::Along(asked))) => along::<C, N>(&core, delivery, asked, note).await,
             Ok(Reaction(Does::Call(request))) => {
                 let called = called(&executor, *request).await?;
-                done::<C>(&core, delivery, called, note).await
+                done::<C, N>(&core, delivery, called, note).await
             }
         }
     })
@@ -146,32 +153,32 @@ where
 }
 
 /// Records the message with what has become of it outside of its transaction.
-async fn done<C: OwnConnection>(
+async fn done<C: OwnConnection, N: Note>(
     core: &Arc<Core>,
     delivery: Delivery,
     became: Result<(), String>,
-    note: String,
-) -> Result<Processed<String>, ReactionError> {
+    note: N,
+) -> Result<Processed<N>, ReactionError> {
     let recorded = process_once(core, delivery, |_: &mut C| Box::pin(async move { became.map(|()| note) }));
     Ok(recorded.await?)
 }
 
 /// Writes what the engine is asked for with the record of the message.
-async fn along<C: OwnConnection>(
+async fn along<C: OwnConnection, N: Note>(
     core: &Arc<Core>,
     mut delivery: Delivery,
     asked: Asked,
-    note: String,
-) -> Result<Processed<String>, ReactionError> {
+    note: N,
+) -> Result<Processed<N>, ReactionError> {
     let along = match asked(delivery.message.clone()).await {
         Ok(along) if along.is_of(core) => along,
         Ok(_) => {
             let other = "the run is of another engine than the door, and not of the door's database";
-            return done::<C>(core, delivery, Err(other.to_owned()), note).await;
+            return done::<C, N>(core, delivery, Err(other.to_owned()), note).await;
         }
         // Not the message's fault.
         Err(error @ (RunError::Store(_) | RunError::Exec(_))) => return Err(error.into()),
-        Err(error) => return done::<C>(core, delivery, Err(error.to_string()), note).await,
+        Err(error) => return done::<C, N>(core, delivery, Err(error.to_string()), note).await,
     };
     delivery.along = Some(Box::new(along.change.clone()));
     let seal = note.clone();
@@ -189,7 +196,7 @@ async fn along<C: OwnConnection>(
                 was => was.map_err(|error| error.to_string()),
             };
             delivery.along = None;
-            done::<C>(core, delivery, became, note).await
+            done::<C, N>(core, delivery, became, note).await
         }
         Err(error) => {
             if matches!(error, InboxError::Store(_)) {

@@ -134,9 +134,10 @@ impl Database {
         let unreadable = |_| StoreError::Io { detail: "a slip is a number".to_owned() };
         let slip = Payload::of(&("slip", open.slips)).map_err(unreadable)?;
         let fence = (!events.is_empty()).then_some(delivery.by); // on the disk they are a worker's
-        let payloads = vec![(delivery.tenant.clone(), slip.clone())];
-        let change = Change { fence, payloads, events, ..Change::default() };
-        let changes: Vec<_> = std::iter::once(change).chain(along.cloned()).collect();
-        self.commit(open, Mark::Slip(delivery.tenant.clone(), slip), &changes).await
+        // One change, which the disk admits or refuses whole.
+        let mut change = along.cloned().unwrap_or_else(|| Change { fence, ..Change::default() });
+        change.payloads.push((delivery.tenant.clone(), slip.clone()));
+        change.events.extend(events);
+        self.commit(open, Mark::Slip(delivery.tenant.clone(), slip), &[change]).await
     }
 }

@@ -14,13 +14,14 @@ use http_body::Body;
 use super::answer::{failed, in_progress, response};
 use super::config::{Config, RequestScope};
 use super::fingerprint::Fingerprint;
-use super::handling::{Cut, Handling, Progress, collect};
-use super::layer::{BoxError, Handler, What};
+use super::handling::{Handling, Progress};
+use super::layer::{Handler, What};
 use super::problem::{Details, Problem};
 use super::route::{Route, Routes};
 use super::status;
 use crate::exec::{ExecError, Executor, Outcome, Wait};
 use crate::ledger::Key;
+use crate::rim::body::{BoxError, Cut, collect};
 use crate::rim::door::{Decided, DoorDecision};
 
 /// A client waits for so long for a handler to be called, unless the host lets it wait longer: another request may be handled, or what

@@ -4,17 +4,17 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::{BoxFuture, poll_fn};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use http_body_util::{BodyExt as _, Either, Full};
+use http_body_util::{Either, Full};
 
 use super::config::{Config, KeyFate};
 use super::fingerprint::Fingerprint;
-use super::layer::{BoxError, Handler, RequestBody};
+use super::layer::{Handler, RequestBody};
 use super::problem::{Details, Problem};
 use super::route::{HandlerCall, Route, outlives};
 use super::stored::StoredResponse;
@@ -22,6 +22,7 @@ use crate::clock::Timestamp;
 use crate::exec::Executor;
 use crate::ledger::{ErrorKind, Finding, Record, RequestHash};
 use crate::payload::{DigestKey, Payload, PayloadError};
+use crate::rim::body::{BoxError, Cut, collect};
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, canonical};
 
 /// Among the extensions of a handler's response: nothing happened, whatever its status. The key is free.
@@ -204,33 +205,6 @@ where
         Err(Cut::TooLong) => Err(format!("it is longer than {max} bytes")),
         Err(Cut::Broken(error)) => Err(format!("it broke off: {error}")),
     }
-}
-
-/// Why a body was not read to its end.
-pub(super) enum Cut {
-    TooLong,
-    Broken(BoxError),
-}
-
-/// A body of at most `max` bytes.
-pub(super) async fn collect<B>(body: B, max: usize) -> Result<Bytes, Cut>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    let mut body = std::pin::pin!(body);
-    if body.size_hint().lower() > max as u64 {
-        return Err(Cut::TooLong);
-    }
-    let mut collected = BytesMut::new();
-    while let Some(frame) = body.as_mut().frame().await {
-        let Ok(data) = frame.map_err(|error| Cut::Broken(error.into()))?.into_data() else { continue };
-        if collected.len() + data.len() > max {
-            return Err(Cut::TooLong);
-        }
-        collected.extend_from_slice(&data);
-    }
-    Ok(collected.freeze())
 }
 
 impl<S, B> Prepared for Handling<S, B>

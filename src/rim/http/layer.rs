@@ -20,10 +20,8 @@ use super::route::spec;
 use super::status;
 use crate::exec::Executor;
 use crate::ledger::OperationKey;
+use crate::rim::body::BoxError;
 use crate::rim::door::DoorDecision;
-
-/// An error of a service or a body.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of a request on its way to the handler: as it came, or read whole.
 pub type RequestBody<B> = Either<B, Full<Bytes>>;
 /// The body of a response on its way to the client: the handler's, or a whole one.

@@ -41,10 +41,11 @@ mod status;
 mod stored;
 mod transaction;
 
+pub use super::body::BoxError;
 pub use config::{ConfigError, Idempotency, KeyFate, RequestScope};
 pub use handling::{NothingHappened, TookEffect};
 pub use key::{KeyHeaderError, idempotency_key};
-pub use layer::{BoxError, Handler, IdempotencyLayer, IdempotencyService, RequestBody, ResponseBody};
+pub use layer::{Handler, IdempotencyLayer, IdempotencyService, RequestBody, ResponseBody};
 pub use problem::Problem;
 pub use route::HandlerCall;
 pub use transaction::{LedgerTransaction, LedgerTransactionError};

@@ -1,9 +1,9 @@
 //! What the layer itself answers: problem details (RFC 9457) with stable types.
 
-use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
-use http::{Response, StatusCode};
-use serde_json::{Map, Value};
+use http::StatusCode;
+
+use crate::rim::problem::Kind;
+pub(super) use crate::rim::problem::TYPES;
 
 /// The problems that the layer answers with. The name of each, behind the prefix of its type URI, is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,6 @@ pub enum Problem {
     /// The layer is configured so that this request cannot be recorded.
     Misconfigured,
 }
-
-/// The prefix of the types, unless the host has pages of its own for them.
-pub(super) const TYPES: &str = "urn:counterfoil:problem:";
 
 impl Problem {
     /// The stable name.
@@ -108,55 +105,18 @@ impl Problem {
 }
 
 /// A problem on its way to the client.
-#[derive(Clone, Debug)]
-pub(super) struct Details {
-    pub(super) problem: Problem,
-    status: StatusCode,
-    members: Map<String, Value>,
-    retry_after: Option<u64>,
-    location: Option<HeaderValue>,
-}
+pub(super) type Details = crate::rim::problem::Details<Problem>;
 
-impl Details {
-    pub(super) fn of(problem: Problem, detail: impl Into<String>) -> Self {
-        let mut members = Map::new();
-        members.insert("detail".to_owned(), detail.into().into());
-        Self { problem, status: problem.status(), members, retry_after: None, location: None }
+impl Kind for Problem {
+    fn name(self) -> &'static str {
+        self.name()
     }
 
-    pub(super) fn status(mut self, status: StatusCode) -> Self {
-        self.status = status;
-        self
+    fn status(self) -> StatusCode {
+        self.status()
     }
 
-    pub(super) fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(name.to_owned(), value.into());
-        self
-    }
-
-    /// When the client may ask again, in seconds.
-    pub(super) fn retry_after(mut self, seconds: u64) -> Self {
-        self.retry_after = Some(seconds);
-        self
-    }
-
-    pub(super) fn location(mut self, url: Option<&str>) -> Self {
-        self.location = url.and_then(|url| HeaderValue::from_str(url).ok());
-        self
-    }
-
-    /// The response, with the type's prefix.
-    pub(super) fn response(self, types: &str) -> Response<Bytes> {
-        let Self { problem, status, mut members, retry_after, location } = self;
-        members.insert("type".to_owned(), format!("{types}{}", problem.name()).into());
-        members.insert("title".to_owned(), problem.title().into());
-        members.insert("status".to_owned(), status.as_u16().into());
-        let mut response = Response::new(Bytes::from(Value::Object(members).to_string()));
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.extend(retry_after.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));
-        headers.extend(location.map(|url| (LOCATION, url)));
-        response
+    fn title(self) -> &'static str {
+        self.title()
     }
 }

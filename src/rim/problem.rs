@@ -1,0 +1,72 @@
+//! What doors over HTTP answer themselves: problem details (RFC 9457) with stable types.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use http::{Response, StatusCode};
+use serde_json::{Map, Value};
+
+/// The prefix of the types, unless the host has pages of its own for them.
+pub(super) const TYPES: &str = "urn:counterfoil:problem:";
+
+/// A kind of problem.
+pub(super) trait Kind: Copy {
+    /// The stable name, behind the prefix of its type URI.
+    fn name(self) -> &'static str;
+    /// The status that goes with it.
+    fn status(self) -> StatusCode;
+    fn title(self) -> &'static str;
+}
+
+/// A problem on its way to the client.
+#[derive(Clone, Debug)]
+pub(super) struct Details<P> {
+    pub(super) problem: P,
+    status: StatusCode,
+    members: Map<String, Value>,
+    retry_after: Option<u64>,
+    location: Option<HeaderValue>,
+}
+
+impl<P: Kind> Details<P> {
+    pub(super) fn of(problem: P, detail: impl Into<String>) -> Self {
+        let mut members = Map::new();
+        members.insert("detail".to_owned(), detail.into().into());
+        Self { problem, status: problem.status(), members, retry_after: None, location: None }
+    }
+
+    pub(super) fn status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub(super) fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// When the client may ask again, in seconds.
+    pub(super) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    pub(super) fn location(mut self, url: Option<&str>) -> Self {
+        self.location = url.and_then(|url| HeaderValue::from_str(url).ok());
+        self
+    }
+
+    /// The response, with the type's prefix.
+    pub(super) fn response(self, types: &str) -> Response<Bytes> {
+        let Self { problem, status, mut members, retry_after, location } = self;
+        members.insert("type".to_owned(), format!("{types}{}", problem.name()).into());
+        members.insert("title".to_owned(), problem.title().into());
+        members.insert("status".to_owned(), status.as_u16().into());
+        let mut response = Response::new(Bytes::from(Value::Object(members).to_string()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.extend(retry_after.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));
+        headers.extend(location.map(|url| (LOCATION, url)));
+        response
+    }
+}

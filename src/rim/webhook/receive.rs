@@ -1,0 +1,212 @@
+//! The way of a delivery: read, verify, identify, dedupe and order, react, answer.
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use serde::{Deserialize, Serialize};
+
+use super::Webhook;
+use super::answer::{Details, WebhookProblem, receipt, unsigned};
+use super::builder::{Identity, PREFIX, Source};
+use super::event::{DIGEST, EventIdentity, Named, WebhookEvent};
+use crate::exec::inbox::{InboxError, Message, Processed};
+use crate::id::Tenant;
+use crate::rim::body::{BoxError, Cut, collect};
+use crate::rim::door::{Decided, DoorDecision};
+use crate::rim::problem::TYPES;
+use crate::rim::reaction::{Addressee, ReactionError};
+
+/// What is kept of the delivery that an event was processed with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// The body's SHA-256, in hex. Absent: nothing was processed, and a window is closed.
+    body: Option<String>,
+    /// Microseconds since 1970, UTC.
+    at: i64,
+}
+
+/// An event that is known to be its sender's.
+#[derive(Clone)]
+struct Known {
+    tenant: Tenant,
+    id: String,
+    event: WebhookEvent,
+}
+
+impl Webhook {
+    /// Receives a delivery, and gives the answer for its sender: 200 if the event is done with, now or before; 4xx if the delivery is
+    /// not the sender's; 503 if it is to come again. What was decided is a [`DoorDecision`] among the extensions of the response.
+    ///
+    /// # Crash
+    /// Before the answer: what the event does is done together with the record of it, or nothing is, and the sender sends again.
+    pub async fn receive<B>(&self, request: Request<B>) -> Response<Bytes>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = request.into_parts();
+        let source = &self.0;
+        let (decision, mut response) = match source.known(parts, body).await {
+            Ok(known) => {
+                let (tenant, key) = (known.tenant.clone(), known.id.clone());
+                let (decided, response) = source.decide(known).await;
+                (source.decision(decided, Some(tenant), Some(key)), response)
+            }
+            Err(refused) => (source.decision(Decided::Refused, None, None), refused.response(TYPES)),
+        };
+        decision.log();
+        response.extensions_mut().insert(decision);
+        response
+    }
+}
+
+impl Source {
+    fn decision(
+        &self,
+        decision: Decided,
+        tenant: Option<Tenant>,
+        idempotency_key: Option<String>,
+    ) -> DoorDecision {
+        let source_id = self.name.clone();
+        DoorDecision { tenant, idempotency_key, decision, effect_id: None, source_type: "webhook", source_id }
+    }
+
+    /// Verifies a delivery, and finds out which event it is. Nothing is recorded before that.
+    async fn known<B>(&self, parts: Parts, body: B) -> Result<Known, Details>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let headers = parts.headers;
+        let signed = self.scheme.read(&headers).map_err(|error| unsigned(&error))?;
+        let body = collect(body, self.max_body).await.map_err(|cut| match cut {
+            Cut::TooLong => {
+                let detail = format!("The body is longer than {} bytes. Nothing was done.", self.max_body);
+                Details::of(WebhookProblem::TooLarge, detail)
+            }
+            Cut::Broken(error) => {
+                let detail = format!("The body broke off: {error}. Nothing was done.");
+                Details::of(WebhookProblem::Incomplete, detail)
+            }
+        })?;
+        let now = self.executor.clock().now();
+        let verified = signed.verify(&self.secrets, &body, now.0.div_euclid(1_000_000), self.tolerance);
+        verified.map_err(|error| unsigned(&error))?;
+        let named = Named::of(&self.scheme, signed.id, &headers, &body).map_err(|error| unsigned(&error))?;
+        let event = WebhookEvent::new(headers, body, named, now);
+        let id = self.id(&event).ok_or_else(|| {
+            let detail =
+                "The delivery is signed, and has no id that its event could be known by. Nothing was done.";
+            Details::of(WebhookProblem::NoIdentity, detail)
+        })?;
+        let tenant = (self.tenant)(&event).ok_or_else(|| {
+            let detail = "The delivery is signed, and of no account that is known here. Nothing was done.";
+            Details::of(WebhookProblem::UnknownTenant, detail)
+        })?;
+        Ok(Known { tenant, id, event })
+    }
+
+    fn id(&self, event: &WebhookEvent) -> Option<String> {
+        match &self.identity {
+            Identity::Sender => EventIdentity::new(event.id()?).text(),
+            Identity::Host(identify) => identify(event)?.text(),
+            Identity::Body(_) => Some(format!("{DIGEST}{}", event.digest())),
+        }
+    }
+
+    /// Has the inbox decide.
+    async fn decide(&self, known: Known) -> (Decided, Response<Bytes>) {
+        let (id, body) = (known.id.clone(), known.event.digest());
+        let processed = match self.identity {
+            Identity::Body(window) => self.within(window.as_micros(), known).await,
+            Identity::Sender | Identity::Host(_) => self.process(known, id.clone()).await,
+        };
+        match processed {
+            Ok(Processed::Now(_)) => (Decided::Executed, receipt()),
+            Ok(Processed::Before(note)) => {
+                if note.body.is_some_and(|first| first != body) {
+                    // Some senders build an event anew for each try: its id is its identity.
+                    tracing::info!(
+                        source_id = self.name,
+                        idempotency_key = id,
+                        "another body under a known id"
+                    );
+                }
+                (Decided::Replayed, receipt())
+            }
+            Ok(Processed::Outdated) => (Decided::Outdated, receipt()),
+            Ok(Processed::Dropped) => (Decided::Settled, receipt()),
+            Ok(Processed::SetAside(question)) => {
+                let detail = format!(
+                    "The event could not be processed, too often. The question {question} is open; nothing is done about the event \
+                     until it is answered. Deliver it again then."
+                );
+                (Decided::SetAside, Details::of(WebhookProblem::SetAside, detail).response(TYPES))
+            }
+            Err(error) => self.failed(&id, &error),
+        }
+    }
+
+    /// Ours, so it comes again. The sender is not told why: what a closure says may be secret.
+    fn failed(&self, id: &str, error: &ReactionError) -> (Decided, Response<Bytes>) {
+        let rolled_back = matches!(
+            error,
+            ReactionError::Inbox(InboxError::Failed(_) | InboxError::Transaction(_) | InboxError::Payload(_))
+        );
+        tracing::warn!(source_id = self.name, idempotency_key = id, %error, "event not processed");
+        let (decided, problem, detail) = if rolled_back {
+            let detail = "What the event does has failed, and was rolled back. Deliver it again.";
+            (Decided::Freed, WebhookProblem::NotProcessed, detail)
+        } else {
+            let detail = "The event is not recorded as processed. Deliver it again.";
+            (Decided::Failed, WebhookProblem::Unavailable, detail)
+        };
+        (decided, Details::of(problem, detail).response(TYPES))
+    }
+
+    async fn process(&self, known: Known, id: String) -> Result<Processed<Note>, ReactionError> {
+        let Known { tenant, event, .. } = known;
+        let mut message = Message::new(id).tries(self.tries);
+        if let Some((aggregate, version)) = self.version.as_ref().and_then(|version| version(&event)) {
+            message = message.version(aggregate, version);
+        }
+        let note = Note { body: Some(event.digest()), at: event.received_at().0 };
+        (self.reacts)(&self.executor, self.addressee(tenant), message, note, Some(event)).await
+    }
+
+    /// Has nothing be processed under this id any more.
+    async fn close(&self, tenant: Tenant, id: String, at: i64) -> Result<Processed<Note>, ReactionError> {
+        let note = Note { body: None, at };
+        (self.reacts)(&self.executor, self.addressee(tenant), Message::new(id), note, None).await
+    }
+
+    fn addressee(&self, tenant: Tenant) -> Addressee {
+        Addressee { tenant, consumer: format!("{PREFIX}{}", self.name) }
+    }
+
+    /// An event that is known by its body, for a window in microseconds.
+    ///
+    /// Time is cut into windows, and the event is processed under its body and the present one. A delivery just before may be in
+    /// hand under the window before: that one is closed first, which waits for it, and finds what it has done.
+    async fn within(&self, window: u128, known: Known) -> Result<Processed<Note>, ReactionError> {
+        let window = i64::try_from(window).unwrap_or(i64::MAX);
+        let at = known.event.received_at().0;
+        let present = at.div_euclid(window);
+        for place in [present - 1, present, present + 1] {
+            let id = format!("{}/{place}", known.id);
+            let found = if place < present {
+                self.close(known.tenant.clone(), id, at).await?
+            } else {
+                self.process(known.clone(), id).await?
+            };
+            match found {
+                // Closed by a delivery that came later by another clock: it goes on behind that.
+                Processed::Now(Note { body: None, .. }) | Processed::Before(Note { body: None, .. }) => {}
+                Processed::Before(note) if at.saturating_sub(note.at) >= window => {}
+                found => return Ok(found),
+            }
+        }
+        Err(ReactionError::Unsettled)
+    }
+}

@@ -1,0 +1,340 @@
+//! How senders sign: what a delivery's headers say, and what its signature is made of. Pure.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use http::HeaderMap;
+use sha2::{Sha256, Sha512};
+
+use crate::payload::unhex;
+
+/// More signatures than any rotation of secrets needs.
+const MOST_SIGNATURES: usize = 32;
+/// A shorter secret can be guessed. Standard Webhooks asks for 24 bytes, and each provider draws more than this.
+const SHORTEST_SECRET: usize = 16;
+
+/// How a sender signs its deliveries.
+///
+/// ```
+/// use counterfoil::webhook::Scheme;
+/// // X-Acme-Signature: sha256=<hex of HMAC-SHA256 over "<X-Acme-Time>.<body>">
+/// let acme = Scheme::hmac("x-acme-signature").prefix("sha256=").timestamp("x-acme-time", ".").id("x-acme-event");
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Scheme(Form);
+
+#[derive(Clone, Debug)]
+pub(super) enum Form {
+    Standard,
+    Stripe,
+    GitHub,
+    Hmac(HmacScheme),
+}
+
+/// A sender that signs by an HMAC of its own kind: see [`Scheme::hmac`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct HmacScheme {
+    signature: String,
+    prefix: String,
+    base64: bool,
+    long: bool,
+    timestamp: Option<(String, String)>,
+    id: Option<String>,
+}
+
+impl Scheme {
+    /// [Standard Webhooks](https://www.standardwebhooks.com), with symmetric keys (`v1`). The secret is `whsec_` and base64.
+    /// Svix names its headers `svix-…` instead of `webhook-…`; both are read.
+    pub const fn standard_webhooks() -> Self {
+        Self(Form::Standard)
+    }
+
+    /// [Stripe](https://docs.stripe.com/webhooks#verify-manually): `Stripe-Signature`, scheme `v1`.
+    pub const fn stripe() -> Self {
+        Self(Form::Stripe)
+    }
+
+    /// [GitHub](https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries): `X-Hub-Signature-256`. GitHub
+    /// signs no time, so an old delivery can be sent again for ever; it is known by its id.
+    pub const fn github() -> Self {
+        Self(Form::GitHub)
+    }
+
+    /// Any other sender that sends an HMAC-SHA256 of the body in this header, in hex.
+    pub fn hmac(signature: impl Into<String>) -> HmacScheme {
+        let (prefix, timestamp, id) = (String::new(), None, None);
+        HmacScheme { signature: signature.into(), prefix, base64: false, long: false, timestamp, id }
+    }
+}
+
+impl HmacScheme {
+    /// Text in front of the signature, `sha256=` say.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The signature is in base64 instead of hex.
+    pub const fn base64(mut self) -> Self {
+        self.base64 = true;
+        self
+    }
+
+    /// HMAC-SHA512 instead of HMAC-SHA256.
+    pub const fn sha512(mut self) -> Self {
+        self.long = true;
+        self
+    }
+
+    /// The header with the time of sending in seconds, which is signed in front of the body, with this in between.
+    pub fn timestamp(mut self, header: impl Into<String>, separator: impl Into<String>) -> Self {
+        self.timestamp = Some((header.into(), separator.into()));
+        self
+    }
+
+    /// The header with the id of the event. It is not signed; where the body holds the id, take it from there by
+    /// [`identify`](super::WebhookBuilder::identify).
+    pub fn id(mut self, header: impl Into<String>) -> Self {
+        self.id = Some(header.into());
+        self
+    }
+
+    fn read(&self, headers: &HeaderMap) -> Result<Signed, SignatureError> {
+        let text = required(headers, &self.signature)?.strip_prefix(self.prefix.as_str());
+        let candidates = text.and_then(|text| match (self.base64, self.long) {
+            (true, _) => BASE64.decode(text).ok(),
+            (false, false) => unhex::<32>(text).map(|bytes| bytes.to_vec()),
+            (false, true) => unhex::<64>(text).map(|bytes| bytes.to_vec()),
+        });
+        let id = self.id.as_ref().map(|name| required(headers, name)).transpose()?.map(str::to_owned);
+        let (mut timestamp, mut before) = (None, Vec::new());
+        if let Some((name, separator)) = &self.timestamp {
+            let text = required(headers, name)?;
+            timestamp = Some(seconds(name, text)?);
+            before = format!("{text}{separator}").into_bytes();
+        }
+        Ok(Signed { id, timestamp, before, candidates: candidates.into_iter().collect(), long: self.long })
+    }
+}
+
+impl From<HmacScheme> for Scheme {
+    fn from(scheme: HmacScheme) -> Self {
+        Self(Form::Hmac(scheme))
+    }
+}
+
+/// Why a delivery was not accepted. Nothing was recorded of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SignatureError {
+    /// A header that the scheme needs is not there.
+    #[error("the header {header} is missing")]
+    Missing {
+        /// Which one.
+        header: String,
+    },
+    /// A header cannot be read.
+    #[error("the header {header} is malformed: {why}")]
+    Malformed {
+        /// Which one.
+        header: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// No signature is of this delivery: the secret is another one, or the body was changed on its way.
+    #[error("no signature is of this body under a secret that is known here")]
+    Mismatch,
+    /// The delivery was signed too long ago, or the clocks differ.
+    #[error("the delivery was signed {seconds} seconds ago, and {tolerance} are tolerated")]
+    TooOld {
+        /// How long ago.
+        seconds: i64,
+        /// What is tolerated, in seconds.
+        tolerance: i64,
+    },
+    /// The delivery was signed in the future: the clocks differ.
+    #[error("the delivery was signed {seconds} seconds in the future, and {tolerance} are tolerated")]
+    TooNew {
+        /// How far.
+        seconds: i64,
+        /// What is tolerated, in seconds.
+        tolerance: i64,
+    },
+}
+
+/// Why a secret cannot be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SecretError {
+    /// It is no base64.
+    #[error("a secret of Standard Webhooks is `whsec_` and base64, and this one is not")]
+    NotBase64,
+    /// It could be guessed.
+    #[error("a secret of {length} bytes is too short: {SHORTEST_SECRET} are the least, and 24 are usual")]
+    TooShort {
+        /// Its length in bytes.
+        length: usize,
+    },
+}
+
+/// What the headers of a delivery say.
+#[derive(Debug)]
+pub(super) struct Signed {
+    /// The event's id, if it is in a header.
+    pub(super) id: Option<String>,
+    /// In seconds.
+    timestamp: Option<i64>,
+    /// What is signed in front of the body.
+    before: Vec<u8>,
+    candidates: Vec<Vec<u8>>,
+    long: bool,
+}
+
+impl Scheme {
+    pub(super) const fn form(&self) -> &Form {
+        &self.0
+    }
+
+    /// The bytes of a secret as the sender's settings show it.
+    pub(super) fn secret(&self, text: &str) -> Result<Vec<u8>, SecretError> {
+        let secret = match self.0 {
+            Form::Standard => {
+                let encoded = text.strip_prefix("whsec_").unwrap_or(text);
+                BASE64.decode(encoded).map_err(|_| SecretError::NotBase64)?
+            }
+            _ => text.as_bytes().to_vec(),
+        };
+        if secret.len() < SHORTEST_SECRET {
+            return Err(SecretError::TooShort { length: secret.len() });
+        }
+        Ok(secret)
+    }
+
+    /// Reads the headers.
+    pub(super) fn read(&self, headers: &HeaderMap) -> Result<Signed, SignatureError> {
+        match &self.0 {
+            Form::Standard => standard(headers),
+            Form::Stripe => stripe(headers),
+            Form::GitHub => {
+                let signature = required(headers, "x-hub-signature-256")?;
+                let candidates = signature.strip_prefix("sha256=").and_then(unhex::<32>);
+                let candidates = candidates.map(|bytes| bytes.to_vec()).into_iter().collect();
+                let id = optional(headers, "x-github-delivery")?.map(str::to_owned);
+                Ok(Signed { id, timestamp: None, before: Vec::new(), candidates, long: false })
+            }
+            Form::Hmac(scheme) => scheme.read(headers),
+        }
+    }
+}
+
+impl Signed {
+    /// One of the signatures is of this body, under one of these secrets, and not older or newer than is tolerated. In constant
+    /// time for each secret and signature.
+    pub(super) fn verify(
+        &self,
+        secrets: &[Vec<u8>],
+        body: &[u8],
+        now: i64,
+        tolerance: i64,
+    ) -> Result<(), SignatureError> {
+        let content = [self.before.as_slice(), body];
+        let matches = |secret: &Vec<u8>| {
+            if self.long {
+                self.is_by::<Hmac<Sha512>>(secret, &content)
+            } else {
+                self.is_by::<Hmac<Sha256>>(secret, &content)
+            }
+        };
+        if !secrets.iter().any(matches) {
+            return Err(SignatureError::Mismatch);
+        }
+        // Only now: a stranger is not told how the clocks differ.
+        let age = self.timestamp.map_or(0, |timestamp| now.saturating_sub(timestamp));
+        match age {
+            _ if age > tolerance => Err(SignatureError::TooOld { seconds: age, tolerance }),
+            _ if age < -tolerance => Err(SignatureError::TooNew { seconds: age.saturating_neg(), tolerance }),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_by<M: Mac + KeyInit + Clone>(&self, secret: &[u8], content: &[&[u8]]) -> bool {
+        let Ok(mut mac) = <M as KeyInit>::new_from_slice(secret) else { return false };
+        for part in content {
+            mac.update(part);
+        }
+        self.candidates.iter().any(|candidate| mac.clone().verify_slice(candidate).is_ok())
+    }
+}
+
+fn standard(headers: &HeaderMap) -> Result<Signed, SignatureError> {
+    let brand = if headers.contains_key("svix-id") { "svix" } else { "webhook" };
+    let [id_name, time_name, signature_name] =
+        ["id", "timestamp", "signature"].map(|name| format!("{brand}-{name}"));
+    let id = required(headers, &id_name)?;
+    if id.is_empty() || id.contains('.') {
+        // Its parts are joined by dots: another id and body could have the same signature.
+        return Err(malformed(&id_name, "an id is not empty and holds no dot"));
+    }
+    let time = required(headers, &time_name)?;
+    let timestamp = Some(seconds(&time_name, time)?);
+    let mut candidates = Vec::new();
+    for entry in required(headers, &signature_name)?.split_ascii_whitespace() {
+        match entry.split_once(',') {
+            Some(("v1", signature)) => candidates.extend(BASE64.decode(signature).ok()),
+            Some(_) => {} // of another version, `v1a` say
+            None => return Err(malformed(&signature_name, "an entry is a version, a comma and a signature")),
+        }
+        if candidates.len() > MOST_SIGNATURES {
+            return Err(malformed(&signature_name, "it holds too many signatures"));
+        }
+    }
+    let before = format!("{id}.{time}.").into_bytes();
+    Ok(Signed { id: Some(id.to_owned()), timestamp, before, candidates, long: false })
+}
+
+fn stripe(headers: &HeaderMap) -> Result<Signed, SignatureError> {
+    const NAME: &str = "stripe-signature";
+    let (mut time, mut candidates) = (None, Vec::new());
+    for entry in required(headers, NAME)?.split(',') {
+        match entry.trim().split_once('=') {
+            Some(("t", _)) if time.is_some() => return Err(malformed(NAME, "it holds two times")),
+            Some(("t", text)) => time = Some(text),
+            Some(("v1", signature)) => candidates.extend(unhex::<32>(signature).map(|bytes| bytes.to_vec())),
+            Some(_) => {} // of another version, `v0` say
+            None => return Err(malformed(NAME, "an entry is a name, an equals sign and a value")),
+        }
+        if candidates.len() > MOST_SIGNATURES {
+            return Err(malformed(NAME, "it holds too many signatures"));
+        }
+    }
+    let time = time.ok_or_else(|| malformed(NAME, "it holds no time"))?;
+    let timestamp = Some(seconds(NAME, time)?);
+    Ok(Signed { id: None, timestamp, before: format!("{time}.").into_bytes(), candidates, long: false })
+}
+
+/// A header that is there once.
+fn required<'h>(headers: &'h HeaderMap, name: &str) -> Result<&'h str, SignatureError> {
+    optional(headers, name)?.ok_or_else(|| SignatureError::Missing { header: name.to_owned() })
+}
+
+pub(super) fn optional<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, SignatureError> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().map(|value| value.to_str().map_err(|_| malformed(name, "it is no plain text")));
+    match values.next() {
+        Some(_) => Err(malformed(name, "it is there twice")),
+        None => value.transpose(),
+    }
+}
+
+fn malformed(header: &str, why: &'static str) -> SignatureError {
+    SignatureError::Malformed { header: header.to_owned(), why }
+}
+
+/// Digits and nothing else: what is signed is the text, and the text must mean one time.
+fn seconds(header: &str, text: &str) -> Result<i64, SignatureError> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = digits.then(|| text.parse().ok()).flatten();
+    seconds.ok_or_else(|| malformed(header, "a time is a whole number of seconds since 1970"))
+}

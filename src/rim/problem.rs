@@ -34,6 +34,25 @@ impl<P: Kind> Details<P> {
         Self { problem, status: problem.status(), members, retry_after: None, location: None }
     }
 
+    /// The response, with the type's prefix.
+    pub(super) fn response(self, types: &str) -> Response<Bytes> {
+        let Self { problem, status, mut members, retry_after, location } = self;
+        members.insert("type".to_owned(), format!("{types}{}", problem.name()).into());
+        members.insert("title".to_owned(), problem.title().into());
+        members.insert("status".to_owned(), status.as_u16().into());
+        let mut response = Response::new(Bytes::from(Value::Object(members).to_string()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.extend(retry_after.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));
+        headers.extend(location.map(|url| (LOCATION, url)));
+        response
+    }
+}
+
+/// What else the HTTP layer says.
+#[cfg(feature = "http")]
+impl<P> Details<P> {
     pub(super) fn status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
@@ -53,20 +72,5 @@ impl<P: Kind> Details<P> {
     pub(super) fn location(mut self, url: Option<&str>) -> Self {
         self.location = url.and_then(|url| HeaderValue::from_str(url).ok());
         self
-    }
-
-    /// The response, with the type's prefix.
-    pub(super) fn response(self, types: &str) -> Response<Bytes> {
-        let Self { problem, status, mut members, retry_after, location } = self;
-        members.insert("type".to_owned(), format!("{types}{}", problem.name()).into());
-        members.insert("title".to_owned(), problem.title().into());
-        members.insert("status".to_owned(), status.as_u16().into());
-        let mut response = Response::new(Bytes::from(Value::Object(members).to_string()));
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.extend(retry_after.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));
-        headers.extend(location.map(|url| (LOCATION, url)));
-        response
     }
 }

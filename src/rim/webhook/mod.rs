@@ -55,7 +55,7 @@ pub use builder::{WebhookBuilder, WebhookConfigError};
 pub use event::{EventIdentity, WebhookEvent};
 pub use scheme::{HmacScheme, Scheme, SecretError, SignatureError};
 
-use super::body::BoxError;
+pub use super::body::BoxError;
 
 /// A source of webhooks that receives deliveries: by [`receive`](Self::receive), or as a tower service.
 #[derive(Clone)]

@@ -107,4 +107,6 @@ pub use rim::http;
 pub use rim::http_sink::HttpSink;
 #[cfg(feature = "nonce")]
 pub use rim::nonce;
+#[cfg(all(feature = "_queue", any(feature = "sqlite", feature = "postgres")))]
+pub use rim::queue;
 pub use store::Queue;

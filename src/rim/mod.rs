@@ -10,5 +10,9 @@ pub mod http;
 pub(crate) mod http_sink;
 #[cfg(feature = "nonce")]
 pub mod nonce;
-#[cfg(feature = "_doors")]
+#[cfg(all(feature = "_queue", any(feature = "sqlite", feature = "postgres")))]
+pub mod queue;
+#[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
+mod reaction;
+#[cfg(any(feature = "http", feature = "nonce"))]
 mod sealed;

@@ -104,6 +104,18 @@ impl Database {
 /// What is written about messages without a closure.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl Database {
+    #[cfg(feature = "_messages")]
+    pub(super) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(sqlite) => sqlite.inbox_known(delivery).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(postgres) => postgres.inbox_known(delivery).await,
+            #[cfg(all(feature = "sim", feature = "sqlite"))]
+            Self::Simulated(tables) => tables.inbox_known(delivery).await,
+        }
+    }
+
     pub(super) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
         match self {
             #[cfg(feature = "sqlite")]
@@ -200,9 +212,11 @@ pub trait OwnConnection: Sized + Send {
         limit: Duration,
         clock: &dyn Clock,
         work: F,
-    ) -> impl Future<Output = Option<Result<Result<T, Known>, TransactionError<E>>>>
+    ) -> impl Future<Output = Option<Result<Result<T, Known>, TransactionError<E>>>> + Send
     where
-        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>;
+        T: Send,
+        E: Send,
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>> + Send;
 }
 
 #[cfg(feature = "sqlite")]
@@ -255,7 +269,9 @@ impl OwnConnection for sqlx::sqlite::SqliteConnection {
         work: F,
     ) -> Option<Result<Result<T, Known>, TransactionError<E>>>
     where
-        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>,
+        T: Send,
+        E: Send,
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>> + Send,
     {
         match database {
             Database::Sqlite(sqlite) => Some(sqlite.process(delivery, limit, clock, work).await),
@@ -315,7 +331,9 @@ impl OwnConnection for sqlx::postgres::PgConnection {
         work: F,
     ) -> Option<Result<Result<T, Known>, TransactionError<E>>>
     where
-        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>,
+        T: Send,
+        E: Send,
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>> + Send,
     {
         match database {
             Database::Postgres(postgres) => Some(postgres.process(delivery, limit, clock, work).await),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Executor;
 use super::database::Database;
 use crate::clock::SharedClock;
-#[cfg(feature = "nonce")]
+#[cfg(any(feature = "nonce", feature = "_queue"))]
 use crate::id::Entropy;
 use crate::tool::{RegisterError, Unprepared};
 #[cfg(feature = "http")]
@@ -17,6 +17,11 @@ use {
 };
 
 impl Executor {
+    #[cfg(feature = "_messages")]
+    pub(crate) fn core(&self) -> &Arc<super::Core> {
+        &self.core
+    }
+
     /// Has the ledger know a tool that no builder could name.
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
         self.core.registry.meet(tool)
@@ -40,7 +45,7 @@ impl Executor {
     }
 
     /// Where chance comes from.
-    #[cfg(feature = "nonce")]
+    #[cfg(any(feature = "nonce", feature = "_queue"))]
     pub(crate) fn entropy(&self) -> &dyn Entropy {
         &*self.core.entropy
     }

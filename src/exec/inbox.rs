@@ -206,15 +206,28 @@ impl Executor {
         E: Display + Send + 'static,
         F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, E>> + Send,
     {
-        process_once(&self.core, tenant, consumer, message.into(), work).await
+        let delivery = delivery(&self.core, tenant, consumer, message.into())?;
+        process_once(&self.core, delivery, work).await
+    }
+}
+
+/// What became of a message that nobody will process any more. It is read, and no try is counted.
+#[cfg(feature = "_messages")]
+pub(crate) async fn known<T: DeserializeOwned, E>(
+    core: &Core,
+    delivery: &Delivery,
+) -> Result<Option<Processed<T>>, InboxError<E>> {
+    let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
+    match database.inbox_known(delivery).await? {
+        Some(Known::Processed(result)) => Ok(Some(Processed::Before(result.decode()?))),
+        Some(Known::Outdated) => Ok(Some(Processed::Outdated)),
+        Some(Known::SetAside { .. }) | None => Ok(None),
     }
 }
 
 pub(crate) async fn process_once<C, T, E, F>(
     core: &Arc<Core>,
-    tenant: &Tenant,
-    consumer: &str,
-    message: Message,
+    delivery: Delivery,
     work: F,
 ) -> Result<Processed<T>, InboxError<E>>
 where
@@ -223,7 +236,6 @@ where
     E: Display + Send + 'static,
     F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, E>> + Send,
 {
-    let delivery = delivery(core, tenant, consumer, message)?;
     let mut work = Some(work);
     // Again where an answer says so, or another delivery of it has got in between; and not for ever.
     for _ in 0..3 {
@@ -252,6 +264,10 @@ where
                 return Ok(Processed::Now(value));
             }
             Ok(Err(known)) => known,
+            // Not a failed try: whoever has it written finds out what is there already.
+            Err(TransactionError::Refused(refusal)) if delivery.along.is_some() => {
+                return Err(InboxError::Transaction(TransactionError::Refused(refusal)));
+            }
             Err(error) => return failed(core, &delivery, error).await,
         };
         match known {
@@ -268,7 +284,12 @@ where
     Err(StoreError::Io { detail }.into())
 }
 
-fn delivery(core: &Core, tenant: &Tenant, consumer: &str, message: Message) -> Result<Delivery, IdError> {
+pub(crate) fn delivery(
+    core: &Core,
+    tenant: &Tenant,
+    consumer: &str,
+    message: Message,
+) -> Result<Delivery, IdError> {
     checked("consumer", consumer, LONGEST)?;
     checked("id of a message", &message.id, LONGEST)?;
     if let Some((aggregate, _)) = &message.version {
@@ -281,6 +302,7 @@ fn delivery(core: &Core, tenant: &Tenant, consumer: &str, message: Message) -> R
         message: id,
         version,
         tries,
+        along: None,
         at: core.now(),
         #[cfg(feature = "sim")]
         by: core.fence,

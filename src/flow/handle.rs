@@ -50,7 +50,9 @@ impl ForTenant {
         E: std::fmt::Display + Send + 'static,
         F: for<'c> FnOnce(&'c mut C) -> futures_util::future::BoxFuture<'c, Result<T, E>> + Send,
     {
-        inbox::process_once(&self.inner.core, &self.tenant, consumer, message.into(), work).await
+        let core = &self.inner.core;
+        let delivery = inbox::delivery(core, &self.tenant, consumer, message.into())?;
+        inbox::process_once(core, delivery, work).await
     }
 }
 
@@ -90,6 +92,25 @@ impl ForTenant {
     /// A run that was started before.
     pub fn handle<O>(&self, run: RunId) -> RunHandle<O> {
         RunHandle::of(self.inner.clone(), self.tenant.clone(), run)
+    }
+
+    /// The run that was started under this [key](StartRun::key), if there is one.
+    ///
+    /// ```no_run
+    /// # async fn order(ctx: counterfoil::Ctx, order: String) -> Result<(), counterfoil::Failure> { Ok(()) }
+    /// # async fn paid(engine: counterfoil::Engine) -> Result<(), Box<dyn std::error::Error>> {
+    /// if let Some(run) = engine.tenant("acme")?.keyed(order, "order/9").await? {
+    ///     run.signal("paid", 4200).id("evt_1QzR").await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn keyed<W, I, O>(&self, _workflow: W, key: &str) -> Result<Option<RunHandle<O>>, RunError>
+    where
+        W: Workflow<I, O>,
+    {
+        let workflow = self.inner.workflows.of_function::<W>().ok_or(RunError::Unregistered)?;
+        let found = self.inner.core.group.run_keyed(&self.tenant, workflow.name.as_str(), key).await?;
+        Ok(found.map(|run| self.handle(run.id)))
     }
 
     /// The runs of this tenant, from behind `after` on: a page of at most a thousand. An empty page is the end.

@@ -5,6 +5,8 @@
 //! Who acts on a run from outside: `signal`, `command` (cancel, pause), `answer`, `again` (retry, fork).
 
 mod again;
+#[cfg(feature = "_messages")]
+mod along;
 mod answer;
 mod awaited;
 mod budget;
@@ -43,6 +45,8 @@ mod turns;
 mod workflow;
 
 pub use again::{BeginAgain, Fork, Retry};
+#[cfg(feature = "_messages")]
+pub(crate) use along::Along;
 pub use builder::EngineBuilder;
 pub use call::{MayGoOut, ToolCall, With, Without};
 #[cfg(feature = "sim")]

@@ -369,7 +369,7 @@ impl Inner {
     }
 
     /// The run was sent a signal of this name and id before. The first one stands.
-    async fn sent_before(&self, signal: &Signal) -> Result<Option<Sent>, RunError> {
+    pub(super) async fn sent_before(&self, signal: &Signal) -> Result<Option<Sent>, RunError> {
         let Signal { tenant, run, name, id, .. } = signal;
         match self.core.group.signal_find(tenant, *run, name, id).await? {
             None => Ok(None),
@@ -423,6 +423,35 @@ impl SendSignal {
         self.id = Some(id.into());
         self
     }
+
+    /// The same, with this id unless it has one.
+    #[cfg(feature = "_messages")]
+    pub(super) fn or_id(mut self, id: &str) -> Self {
+        self.id.get_or_insert_with(|| id.to_owned());
+        self
+    }
+
+    /// What is to be sent, if it can be.
+    pub(super) async fn checked(self) -> Result<(Arc<Inner>, NewSignal), RunError> {
+        let Self { inner, tenant, run, name, id, body } = self;
+        usable(&name)?;
+        if let Some(id) = &id {
+            checked("signal's id", id, Key::MAX_BYTES)?;
+        }
+        let id = id.unwrap_or_else(|| inner.unique());
+        let body: Result<_, RunError> = inner.core.canonical(&tenant, &*body).await;
+        let body = body?.within(&inner.core.limits)?;
+        Ok((inner, NewSignal { tenant, run, name, id, body }))
+    }
+}
+
+/// A signal that may be sent.
+pub(super) struct NewSignal {
+    pub(super) tenant: Tenant,
+    pub(super) run: RunId,
+    pub(super) name: String,
+    pub(super) id: String,
+    pub(super) body: Payload,
 }
 
 impl IntoFuture for SendSignal {
@@ -431,14 +460,7 @@ impl IntoFuture for SendSignal {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Self { inner, tenant, run, name, id, body } = self;
-            usable(&name)?;
-            if let Some(id) = &id {
-                checked("signal's id", id, Key::MAX_BYTES)?;
-            }
-            let id = id.unwrap_or_else(|| inner.unique());
-            let body: Result<_, RunError> = inner.core.canonical(&tenant, &*body).await;
-            let body = body?.within(&inner.core.limits)?;
+            let (inner, NewSignal { tenant, run, name, id, body }) = self.checked().await?;
             // Dropped between the row and the wake-up, this would leave a run that waits for what it has.
             let tracker = inner.core.tracker.clone();
             to_the_end(&tracker, async move { inner.send(&tenant, run, name, id, body).await }).await

@@ -12,11 +12,11 @@ use super::error::RunError;
 use super::handle::RunHandle;
 use super::queue::Choice;
 use super::workflow::Registered;
-use crate::exec::to_the_end;
+use crate::exec::{Core, to_the_end};
 use crate::id::{RunId, RunNumber, Tenant};
 use crate::ledger::{RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
-use crate::store::{Refusal, Run, RunState, Store as _, Ticket, Verdict};
+use crate::store::{Change, InQueue, Lane, Refusal, Run, RunState, Store as _, Ticket, Verdict};
 
 pub(super) type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> + Send + Sync;
 
@@ -81,51 +81,22 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
 
     /// The run, and the write that it depends on, if it is not durable yet.
     async fn begin(self, durable: bool) -> Result<(RunHandle<O>, Option<Ticket>), RunError> {
-        let Self { inner, tenant, workflow, input, key, reject, choice, .. } = self;
-        let workflow = workflow.ok_or(RunError::Unregistered)?;
-        let queue = inner.in_queue(&workflow, choice)?;
-        let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
-        let input = input?.within(&inner.core.limits)?;
-        let input_hash = RequestHash::of(workflow.name.as_str(), &input);
+        let (inner, new) = self.checked().await?;
         let core = &inner.core;
-        let awaited = durable || key.is_some() || queue.is_some();
+        let awaited = durable || new.key.is_some() || new.queue.is_some();
         let lane = core.new_lane();
         core.group.room().await;
         // Not in this future, which would hold all of it while it waits.
         let submit = || {
-            let now = core.now();
-            let (stored, large) = core.storable(input.clone());
-            let run = Box::new(Run {
-                id: RunId(core.ids.next()),
-                tenant: tenant.clone(),
-                number: RunNumber::draw(&*core.entropy),
-                workflow: workflow.name.clone(),
-                version: workflow.version,
-                key: key.clone(),
-                parent: None,
-                input: stored,
-                input_hash,
-                state: if queue.is_some() { RunState::Queued } else { RunState::Active },
-                queue: queue.clone(),
-                fence: core.fence,
-                revision: 1,
-                deaths: 0,
-                unsettled: false,
-                base: 0,
-                turn: 1,
-                created_at: now,
-                updated_at: now,
-            });
             // If nobody waits for its row: nothing of the run leaves the engine before its first awaited write, which
             // comes behind this one. In the lane of its first activation: should its row be refused, nothing of the
             // run goes out behind it.
-            let mut change = core.change((!awaited).then_some(lane)).run(run.clone());
-            change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+            let (run, change) = new.row(core, (!awaited).then_some(lane));
             (run, core.group.submit(change))
         };
         let (run, ticket) = submit();
         let id = run.id;
-        let handle = |id| RunHandle::of(inner.clone(), tenant.clone(), id);
+        let handle = |id| RunHandle::of(inner.clone(), new.tenant.clone(), id);
         if !awaited {
             inner.spawn(run, Some(lane));
             return Ok((handle(id), Some(ticket)));
@@ -134,26 +105,86 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         if verdict.is_err() {
             inner.perhaps_ours(&run.tenant, id);
         }
-        match (verdict?, key) {
-            (Verdict::Admitted, _) => {
-                match queue {
-                    Some(queue) => inner.queued(queue.name.as_str()).await,
-                    None => inner.spawn(run, Some(lane)),
-                }
+        match verdict? {
+            Verdict::Admitted => {
+                inner.begun(run).await;
                 Ok((handle(id), None))
             }
-            (Verdict::Refused(Refusal::Exists), Some(key)) => {
+            Verdict::Refused(refusal) => {
                 // Boxed because it is rare.
-                let first = Box::pin(inner.first_under(&run, &key, &input)).await?;
+                let first = Box::pin(inner.first_under(&run, &new, refusal)).await?;
                 if first == id {
                     inner.spawn(run, None); // this very write took place, its answer was lost, and it was tried again
-                } else if reject {
-                    return Err(RunError::Duplicate { key, run: first });
+                } else {
+                    new.once(first)?;
                 }
                 Ok((handle(first), None))
             }
-            (Verdict::Refused(refusal), _) => Err(RunError::Refused { run: id, refusal }),
         }
+    }
+
+    /// What is to be started, if it can be.
+    pub(super) async fn checked(self) -> Result<(Arc<Inner>, NewRun), RunError> {
+        let Self { inner, tenant, workflow, input, key, reject, choice, .. } = self;
+        let workflow = workflow.ok_or(RunError::Unregistered)?;
+        let queue = inner.in_queue(&workflow, choice)?;
+        let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
+        let input = input?.within(&inner.core.limits)?;
+        let new = NewRun { tenant, workflow, queue, input, key, reject };
+        Ok((inner, new))
+    }
+}
+
+/// A run that may be started.
+pub(super) struct NewRun {
+    tenant: Tenant,
+    workflow: Registered,
+    queue: Option<Box<InQueue>>,
+    input: Payload,
+    key: Option<String>,
+    reject: bool,
+}
+
+impl NewRun {
+    /// Its key was used before.
+    ///
+    /// # Errors
+    /// If its host wants no such run.
+    pub(super) fn once(&self, first: RunId) -> Result<(), RunError> {
+        match &self.key {
+            Some(key) if self.reject => Err(RunError::Duplicate { key: key.clone(), run: first }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its row, and the change that writes it.
+    pub(super) fn row(&self, core: &Core, lane: Option<Lane>) -> (Box<Run>, Change) {
+        let now = core.now();
+        let (stored, large) = core.storable(self.input.clone());
+        let run = Box::new(Run {
+            id: RunId(core.ids.next()),
+            tenant: self.tenant.clone(),
+            number: RunNumber::draw(&*core.entropy),
+            workflow: self.workflow.name.clone(),
+            version: self.workflow.version,
+            key: self.key.clone(),
+            parent: None,
+            input: stored,
+            input_hash: RequestHash::of(self.workflow.name.as_str(), &self.input),
+            state: if self.queue.is_some() { RunState::Queued } else { RunState::Active },
+            queue: self.queue.clone(),
+            fence: core.fence,
+            revision: 1,
+            deaths: 0,
+            unsettled: false,
+            base: 0,
+            turn: 1,
+            created_at: now,
+            updated_at: now,
+        });
+        let mut change = core.change(lane).run(run.clone());
+        change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
+        (run, change)
     }
 }
 
@@ -178,15 +209,31 @@ impl<O: DeserializeOwned + Send + 'static> IntoFuture for StartRun<O> {
 }
 
 impl Inner {
+    /// The row of a new run is durable.
+    pub(super) async fn begun(self: &Arc<Self>, run: Box<Run>) {
+        match &run.queue {
+            Some(queue) => self.queued(queue.name.as_str()).await,
+            None => self.spawn(run, None),
+        }
+    }
+
     /// The run that has the start key of this one, which was refused; a conflict if it has another input.
-    async fn first_under(&self, refused: &Run, key: &str, input: &Payload) -> Result<RunId, RunError> {
+    pub(super) async fn first_under(
+        &self,
+        refused: &Run,
+        new: &NewRun,
+        refusal: Refusal,
+    ) -> Result<RunId, RunError> {
         let Run { id, tenant, workflow, input_hash, .. } = refused;
+        let (Refusal::Exists, Some(key)) = (&refusal, &new.key) else {
+            return Err(RunError::Refused { run: *id, refusal });
+        };
         let first = self.core.group.run_keyed(tenant, workflow.as_str(), key).await?;
-        let first = first.ok_or(RunError::Refused { run: *id, refusal: Refusal::Exists })?;
+        let first = first.ok_or(RunError::Refused { run: *id, refusal })?;
         if first.input_hash != *input_hash {
             let recorded = self.core.load(tenant, &first.input).await?;
-            let diff = diff(&recorded, input)?;
-            return Err(RunError::Conflict { key: key.to_owned(), run: first.id, diff });
+            let diff = diff(&recorded, &new.input)?;
+            return Err(RunError::Conflict { key: key.clone(), run: first.id, diff });
         }
         Ok(first.id)
     }

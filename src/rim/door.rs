@@ -1,5 +1,7 @@
 //! What every door says about a request: to the log, and to its host.
 
+#[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
+pub use super::reaction::{Reaction, ReactionError};
 use crate::exec::Outcome;
 use crate::id::{RecordId, Tenant};
 

@@ -16,3 +16,5 @@ pub mod queue;
 mod reaction;
 #[cfg(any(feature = "http", feature = "nonce"))]
 mod sealed;
+#[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
+pub mod webhook;

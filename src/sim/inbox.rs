@@ -47,8 +47,21 @@ impl Database {
             Ok::<_, TransactionError<E>>((open, processed, events))
         });
         let (open, processed, events) = processed.await?;
-        self.keep(open, delivery, events).await?;
-        Ok(processed)
+        let along = delivery.along.as_deref().filter(|_| processed.is_ok());
+        match self.kept(open, delivery, events, along).await? {
+            Verdict::Admitted => Ok(processed),
+            Verdict::Refused(refusal) => Err(TransactionError::Refused(refusal)),
+        }
+    }
+
+    #[cfg(feature = "_messages")]
+    pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        let mut held = self.hold().await;
+        standing_still(async {
+            let open = self.begin(&mut held).await?;
+            inbox::known(&mut open.connection, delivery).await
+        })
+        .await
     }
 
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
@@ -103,15 +116,27 @@ impl Database {
         delivery: &Delivery,
         events: Vec<OutboxEvent>,
     ) -> Result<(), StoreError> {
+        match self.kept(open, delivery, events, None).await? {
+            Verdict::Admitted => Ok(()),
+            Verdict::Refused(_) => Err(StoreError::Closed), // not the message's fault
+        }
+    }
+
+    /// The same, with what the ledger itself writes in that transaction.
+    async fn kept(
+        &self,
+        open: &mut Open,
+        delivery: &Delivery,
+        events: Vec<OutboxEvent>,
+        along: Option<&Change>,
+    ) -> Result<Verdict, StoreError> {
         open.slips += 1;
         let unreadable = |_| StoreError::Io { detail: "a slip is a number".to_owned() };
         let slip = Payload::of(&("slip", open.slips)).map_err(unreadable)?;
         let fence = (!events.is_empty()).then_some(delivery.by); // on the disk they are a worker's
         let payloads = vec![(delivery.tenant.clone(), slip.clone())];
         let change = Change { fence, payloads, events, ..Change::default() };
-        match self.commit(open, Mark::Slip(delivery.tenant.clone(), slip), &[change]).await? {
-            Verdict::Admitted => Ok(()),
-            Verdict::Refused(_) => Err(StoreError::Closed), // not the message's fault
-        }
+        let changes: Vec<_> = std::iter::once(change).chain(along.cloned()).collect();
+        self.commit(open, Mark::Slip(delivery.tenant.clone(), slip), &changes).await
     }
 }

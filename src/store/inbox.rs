@@ -3,6 +3,7 @@
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::payload::Payload;
+use crate::store::Change;
 
 /// A message as a consumer is given it.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Delivery {
     pub(crate) version: Option<(String, i64)>,
     /// Tried so often in vain, it is set aside.
     pub(crate) tries: u32,
+    /// What the ledger itself writes in the transaction that processes the message.
+    pub(crate) along: Option<Box<Change>>,
     /// Now.
     pub(crate) at: Timestamp,
     /// By whom: in a simulation the events that are written with it are a worker's.
@@ -35,6 +38,14 @@ pub enum Known {
         /// Why it is not tried again.
         why: SetAside,
     },
+}
+
+impl Known {
+    /// No answer changes it.
+    #[cfg(feature = "_messages")]
+    pub(super) const fn is_final(&self) -> bool {
+        matches!(self, Self::Processed(_) | Self::Outdated)
+    }
 }
 
 /// Why a message is set aside.

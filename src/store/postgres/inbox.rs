@@ -8,8 +8,9 @@ use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 
 use super::commit::BEGIN;
+use super::statement::Statements;
 use super::transaction::{carry_on, is_aborted, is_begun, server_limit};
-use super::{Columns, Postgres, StoreError, TransactionError, escaped, failure};
+use super::{Columns, Postgres, StoreError, TransactionError, escaped, failure, judge};
 use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
@@ -24,6 +25,11 @@ const COUNT: &str = "WITH fast AS (SELECT set_config('synchronous_commit', 'off'
                      ON CONFLICT (tenant, consumer, message) DO UPDATE SET \
                      tries = inbox.tries + CASE inbox.state WHEN 1 THEN 1 ELSE 0 END \
                      RETURNING state, tries, result, detail";
+
+/// What is known of a message, whoever holds its row.
+#[cfg(feature = "_messages")]
+const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
+                     WHERE tenant = $1 AND consumer = $2 AND message = $3";
 
 /// The row as it is when nobody else holds it.
 const HOLD: &str = "SELECT state, tries, result, detail FROM inbox \
@@ -78,6 +84,12 @@ impl Postgres {
         } else {
             let (value, result) = carry_on(connection, limit, clock, work).await?;
             finish(connection, delivery, PROCESSED, Some(&result)).await?;
+            if let Some(along) = &delivery.along {
+                let refused = judge::admit(connection, &mut Statements::default(), along).await;
+                if let Some(refusal) = refused.map_err(|e| failure(&e))? {
+                    return Err(TransactionError::Refused(refusal));
+                }
+            }
             Ok(value)
         };
         if self.committed(lent).await? {
@@ -85,6 +97,15 @@ impl Postgres {
         } else {
             self.find_processed(delivery, processed).await
         }
+    }
+
+    /// What is known of a message that nobody will process any more. Nothing is counted.
+    #[cfg(feature = "_messages")]
+    pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
+        let known = known(&mut lent.connection, delivery).await?;
+        lent.give_back();
+        Ok(known)
     }
 
     /// The answer to COMMIT was lost. Whoever asks for the row waits for the transaction that may still be under way, and
@@ -159,6 +180,26 @@ impl Postgres {
 fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Postgres, PgArguments> {
     let query = sqlx::query(sql).bind(delivery.tenant.as_str().to_owned());
     query.bind(escaped(&delivery.consumer).into_owned()).bind(escaped(&delivery.message).into_owned())
+}
+
+/// What is known of a message that nobody will process any more.
+#[cfg(feature = "_messages")]
+async fn known(connection: &mut PgConnection, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+    let rows = bound(KNOWN, delivery).fetch_all(&mut *connection).await;
+    let row = rows.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))?;
+    let known = row.and_then(|row| row.known(u32::MAX));
+    if known.is_some() {
+        return Ok(known.filter(Known::is_final));
+    }
+    let Some((aggregate, version)) = &delivery.version else { return Ok(None) };
+    let sql = "SELECT 1 FROM inbox_version WHERE tenant = $1 AND consumer = $2 AND aggregate = $3 AND version >= $4";
+    let newer = sqlx::query(sql)
+        .bind(delivery.tenant.as_str())
+        .bind(escaped(&delivery.consumer).into_owned())
+        .bind(escaped(aggregate).into_owned())
+        .bind(*version)
+        .fetch_all(connection);
+    Ok((!newer.await.map_err(|e| failure(&e))?.is_empty()).then_some(Known::Outdated))
 }
 
 /// Whether the message may still be processed, and is this transaction's.

@@ -10,7 +10,7 @@ use tokio::sync::{MappedMutexGuard, MutexGuard};
 
 use super::open::open_aside;
 use super::transaction::carry_out;
-use super::{Columns, Sqlite, StoreError, failure};
+use super::{Columns, Sqlite, StoreError, commit, failure};
 use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
@@ -53,9 +53,22 @@ impl Sqlite {
         let connection = &mut writer.connection;
         connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
         let processed = process_in(connection, delivery, limit, clock, work).await?;
+        if processed.is_ok()
+            && let Some(along) = &delivery.along
+            && let Some(refusal) = commit::admit(connection, along).await.map_err(|e| failure(&e))?
+        {
+            return Err(TransactionError::Refused(refusal));
+        }
         connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
         writer.unfinished = false;
         Ok(processed)
+    }
+
+    /// What is known of a message that nobody will process any more. Nothing is counted.
+    #[cfg(feature = "_messages")]
+    pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        let mut reader = self.readers.acquire().await.map_err(|e| failure(&e))?;
+        known(&mut reader, delivery).await
     }
 
     /// Counts a try, on a connection that does not wait for the disk: a process that is killed leaves the count behind all
@@ -115,6 +128,29 @@ pub(crate) async fn count(
         return Err(StoreError::Io { detail: "a try was not counted".to_owned() });
     };
     read(&row)
+}
+
+/// What is known of a message that nobody will process any more.
+#[cfg(feature = "_messages")]
+pub(crate) async fn known(
+    connection: &mut SqliteConnection,
+    delivery: &Delivery,
+) -> Result<Option<Known>, StoreError> {
+    let row = bound(KNOWN, delivery).fetch_optional(&mut *connection).await.map_err(|e| failure(&e))?;
+    let known = row.map(|row| read(&row)).transpose()?.and_then(|row| row.known(u32::MAX));
+    if known.is_some() {
+        return Ok(known.filter(Known::is_final));
+    }
+    let Some((aggregate, version)) = &delivery.version else { return Ok(None) };
+    let sql =
+        "SELECT 1 FROM inbox_version WHERE tenant = ? AND consumer = ? AND aggregate = ? AND version >= ?";
+    let newer = sqlx::query(sql)
+        .bind(delivery.tenant.text())
+        .bind(delivery.consumer.clone())
+        .bind(aggregate.clone())
+        .bind(*version);
+    let newer = newer.fetch_optional(connection).await.map_err(|e| failure(&e))?;
+    Ok(newer.map(|_| Known::Outdated))
 }
 
 /// In the transaction that is open: runs `work` unless the version is outdated, and writes down what became of the message.

@@ -1,0 +1,217 @@
+//! What a message does that came in through a door, once: in one transaction with the record of it, or under a record of its own.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+
+use crate::exec::inbox::{InboxError, Message, Processed, delivery, known, process_once};
+use crate::exec::{Core, ExecError, Executor, Outcome, OwnConnection, ToolRequest, to_the_end};
+use crate::flow::{Along, RunError, SendSignal, StartRun};
+use crate::id::Tenant;
+use crate::store::{Delivery, TransactionError};
+
+type Work<C> = Box<dyn for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(), String>> + Send>;
+type Asked = Box<dyn FnOnce(String) -> BoxFuture<'static, Result<Along, RunError>> + Send>;
+
+/// What a message does, once.
+///
+/// `C` is the connection of the ledger's own database: sqlx's `SqliteConnection` or `PgConnection`.
+///
+/// ```
+/// use counterfoil::door::Reaction;
+/// use sqlx::SqliteConnection;
+///
+/// let invoice = 17;
+/// let paid = Reaction::transaction(move |db: &mut SqliteConnection| Box::pin(async move {
+///     sqlx::query("INSERT INTO paid (invoice) VALUES (?)").bind(invoice).execute(db).await.map(drop)
+/// }));
+/// ```
+#[must_use = "a reaction does nothing until its door is given it"]
+pub struct Reaction<C>(Does<C>);
+
+enum Does<C> {
+    Nothing,
+    Transaction(Work<C>),
+    Along(Asked),
+    Call(Box<ToolRequest>),
+}
+
+impl<C: OwnConnection> Reaction<C> {
+    /// The message is recorded, and does nothing.
+    pub fn ignore() -> Self {
+        Self(Does::Nothing)
+    }
+
+    /// Runs the closure in the ledger's own database, in one transaction with the record of the message. It has five seconds, and
+    /// must leave the transaction open: no COMMIT, no ROLLBACK.
+    pub fn transaction<E, F>(work: F) -> Self
+    where
+        E: Display + Send + 'static,
+        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(), E>> + Send + 'static,
+    {
+        Self(Does::Transaction(Box::new(move |connection| {
+            let working = work(connection);
+            Box::pin(async move { working.await.map_err(|error| error.to_string()) })
+        })))
+    }
+
+    /// Starts a run, in one transaction with the record of the message. A run that was started under the same
+    /// [key](StartRun::key) with the same input is left as it is.
+    pub fn start<O: DeserializeOwned + Send + 'static>(start: StartRun<O>) -> Self {
+        Self(Does::Along(Box::new(move |_| Box::pin(start.along()))))
+    }
+
+    /// Says something to a run, in one transaction with the record of the message. The signal has the id of the message, unless it
+    /// has [one of its own](SendSignal::id).
+    pub fn signal(signal: SendSignal) -> Self {
+        Self(Does::Along(Box::new(move |message| Box::pin(async move { signal.along(&message).await }))))
+    }
+
+    /// Calls a tool under its guard, and records the message when it is settled what became of the call. A call that nobody can
+    /// tell about is an open question, and settles the message, too.
+    pub fn call(request: ToolRequest) -> Self {
+        Self(Does::Call(Box::new(request)))
+    }
+}
+
+/// Why a message is to be delivered again: it is not recorded as processed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReactionError {
+    /// What it does has failed, and was rolled back; or the ledger could not be written to.
+    #[error(transparent)]
+    Inbox(#[from] InboxError<String>),
+    /// The engine could not be asked.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The executor could not be asked.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    /// Another message has the same call in hand, or the call may be tried again later.
+    #[error("the call of this message is not settled yet: have the message delivered again")]
+    Unsettled,
+}
+
+/// Who a message is for: its consumer in the inbox of a tenant.
+pub(super) struct Addressee {
+    pub(super) tenant: Tenant,
+    pub(super) consumer: String,
+}
+
+/// Has a message do what it does, unless that is done. `note` is recorded of it, and given back with each later delivery. What the
+/// message does is asked only if it is not known; an error of that is a failed try.
+///
+/// Goes on if its caller goes away.
+pub(super) async fn react<C, R, E>(
+    executor: &Executor,
+    to: Addressee,
+    message: Message,
+    note: String,
+    reaction: R,
+) -> Result<Processed<String>, ReactionError>
+where
+    C: OwnConnection + 'static,
+    R: Future<Output = Result<Reaction<C>, E>> + Send + 'static,
+    E: Display + Send,
+{
+    let core = executor.core();
+    let delivery = delivery(core, &to.tenant, &to.consumer, message).map_err(InboxError::Name)?;
+    if let Some(known) = known(core, &delivery).await? {
+        return Ok(known);
+    }
+    let (reacting, executor) = (core.clone(), executor.clone());
+    to_the_end(&core.tracker, async move {
+        let core = reacting;
+        match reaction.await.map_err(|error| error.to_string()) {
+            Err(error) => done::<C>(&core, delivery, Err(error), note).await,
+            Ok(Reaction(Does::Nothing)) => done::<C>(&core, delivery, Ok(()), note).await,
+            Ok(Reaction(Does::Transaction(work))) => {
+                let worked = process_once(&core, delivery, |connection: &mut C| {
+                    let working = work(connection);
+                    Box::pin(async move { working.await.map(|()| note) })
+                });
+                Ok(worked.await?)
+            }
+            Ok(Reaction(Does::Along(asked))) => along::<C>(&core, delivery, asked, note).await,
+            Ok(Reaction(Does::Call(request))) => {
+                let called = called(&executor, *request).await?;
+                done::<C>(&core, delivery, called, note).await
+            }
+        }
+    })
+    .await
+}
+
+/// Records the message with what has become of it outside of its transaction.
+async fn done<C: OwnConnection>(
+    core: &Arc<Core>,
+    delivery: Delivery,
+    became: Result<(), String>,
+    note: String,
+) -> Result<Processed<String>, ReactionError> {
+    let recorded = process_once(core, delivery, |_: &mut C| Box::pin(async move { became.map(|()| note) }));
+    Ok(recorded.await?)
+}
+
+/// Writes what the engine is asked for with the record of the message.
+async fn along<C: OwnConnection>(
+    core: &Arc<Core>,
+    mut delivery: Delivery,
+    asked: Asked,
+    note: String,
+) -> Result<Processed<String>, ReactionError> {
+    let along = match asked(delivery.message.clone()).await {
+        Ok(along) if along.is_of(core) => along,
+        Ok(_) => {
+            let other = "the run is of another engine than the door, and not of the door's database";
+            return done::<C>(core, delivery, Err(other.to_owned()), note).await;
+        }
+        // Not the message's fault.
+        Err(error @ (RunError::Store(_) | RunError::Exec(_))) => return Err(error.into()),
+        Err(error) => return done::<C>(core, delivery, Err(error.to_string()), note).await,
+    };
+    delivery.along = Some(Box::new(along.change.clone()));
+    let seal = note.clone();
+    let written = process_once(core, delivery.clone(), |_: &mut C| Box::pin(async move { Ok(seal) })).await;
+    match written {
+        Ok(processed) => {
+            if matches!(processed, Processed::Now(_)) {
+                along.took_place().await;
+            }
+            Ok(processed)
+        }
+        Err(InboxError::Transaction(TransactionError::Refused(refusal))) => {
+            let became = match along.was_before(refusal).await {
+                Err(error @ (RunError::Store(_) | RunError::Refused { .. })) => return Err(error.into()),
+                was => was.map_err(|error| error.to_string()),
+            };
+            delivery.along = None;
+            done::<C>(core, delivery, became, note).await
+        }
+        Err(error) => {
+            if matches!(error, InboxError::Store(_)) {
+                along.perhaps();
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// What became of the call, if that is settled. It is an error of the message's if nothing happened.
+async fn called(executor: &Executor, request: ToolRequest) -> Result<Result<(), String>, ReactionError> {
+    Ok(match executor.execute(request).await? {
+        Outcome::Done(_)
+        | Outcome::Parked { .. }
+        | Outcome::Compensated { .. }
+        | Outcome::Abandoned { .. }
+        | Outcome::Gone { .. } => Ok(()),
+        Outcome::Failed(failure) => Err(failure.message),
+        Outcome::Conflict(conflict) => {
+            Err(format!("another call was made under this key before: {conflict:?}"))
+        }
+        Outcome::InProgress | Outcome::Later { .. } => return Err(ReactionError::Unsettled),
+    })
+}

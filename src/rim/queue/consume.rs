@@ -12,7 +12,6 @@ use super::consumer::accepted;
 use super::handling::{Fate, Handle, Terms};
 use super::limits::{Needs, keep_alive_every};
 use crate::exec::OwnConnection;
-use crate::id::Entropy as _;
 
 /// Where messages come from, and what is asked of it.
 pub(super) struct Place<B> {
@@ -52,11 +51,7 @@ pub(super) async fn consume<B: Broker, C: OwnConnection + 'static>(
 }
 
 /// Opens the place again, for as long as that takes. None if the consumer is stopped before.
-async fn reopen<B: Broker>(
-    place: &Place<B>,
-    terms: &Terms,
-    stop: &CancellationToken,
-) -> Option<B::Session> {
+async fn reopen<B: Broker>(place: &Place<B>, terms: &Terms, stop: &CancellationToken) -> Option<B::Session> {
     let mut attempt = 1;
     loop {
         let pause = terms.backoff.delay(attempt, terms.executor.entropy().bits());

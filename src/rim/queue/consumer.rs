@@ -131,10 +131,7 @@ impl<B: Broker> QueueConsumer<B> {
     }
 
     /// Whose message it is. One for which it gives nobody is set aside at once, as a question of the consumer's own tenant.
-    pub fn tenant_of(
-        mut self,
-        tenant: impl Fn(&Incoming) -> Option<Tenant> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn tenant_of(mut self, tenant: impl Fn(&Incoming) -> Option<Tenant> + Send + Sync + 'static) -> Self {
         self.terms.tenant_of = Some(Arc::new(tenant));
         self
     }

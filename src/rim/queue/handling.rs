@@ -15,7 +15,7 @@ use super::incoming::Incoming;
 use crate::clock::SharedClock;
 use crate::exec::inbox::{InboxError, Message, Processed};
 use crate::exec::{Executor, OwnConnection};
-use crate::id::{Entropy as _, Tenant};
+use crate::id::Tenant;
 use crate::ledger::Backoff;
 use crate::panics::caught;
 use crate::rim::door::{Decided, DoorDecision};
@@ -27,7 +27,8 @@ const LARGEST: usize = 16 << 20;
 const REMEMBERED: usize = 10_000;
 
 /// The host's handler: an error, a panic and a time that is over are one.
-pub(super) type Handle<C> = Arc<dyn Fn(Incoming) -> BoxFuture<'static, Result<Reaction<C>, String>> + Send + Sync>;
+pub(super) type Handle<C> =
+    Arc<dyn Fn(Incoming) -> BoxFuture<'static, Result<Reaction<C>, String>> + Send + Sync>;
 
 pub(super) fn handle<C, E, F, Fut>(handler: F, limit: Duration, clock: SharedClock) -> Handle<C>
 where
@@ -128,7 +129,8 @@ impl Terms {
         let (known, reacted) = match self.known(message) {
             Ok(known) => {
                 let mut inbox = Message::new(&*known.key).tries(self.tries);
-                if let Some((aggregate, version)) = self.version.as_ref().and_then(|version| version(message)) {
+                if let Some((aggregate, version)) = self.version.as_ref().and_then(|version| version(message))
+                {
                     inbox = inbox.version(aggregate, version);
                 }
                 let (handler, given) = (handler.clone(), message.clone());
@@ -238,7 +240,9 @@ impl Failures {
             failures.clear();
         }
         let failed = failures.entry(key.to_owned()).or_default();
-        *failed = failed.saturating_add(1).max(deliveries.map_or(0, |times| u32::try_from(times).unwrap_or(u32::MAX)));
+        *failed = failed
+            .saturating_add(1)
+            .max(deliveries.map_or(0, |times| u32::try_from(times).unwrap_or(u32::MAX)));
         *failed
     }
 

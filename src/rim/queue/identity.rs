@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn what_the_inbox_does_not_take_is_hashed() {
         let (long, other) = ("x".repeat(300), format!("{}y", "x".repeat(299)));
-        let keys = [&*long, &*other, "line\nbreak", "line\rbreak"].map(|id| key(&at("a").id(id), None).unwrap());
+        let keys =
+            [&*long, &*other, "line\nbreak", "line\rbreak"].map(|id| key(&at("a").id(id), None).unwrap());
         for (place, key) in keys.iter().enumerate() {
             assert!(key.len() <= LONGEST && !key.chars().any(char::is_control), "{key}");
             assert!(!keys[..place].contains(key), "{key}");
@@ -99,7 +100,8 @@ mod tests {
 
     #[test]
     fn a_nameless_message_is_told_by_all_that_is_known_of_it() {
-        let message = |value: &str, body: &str| of_nameless(&Incoming::new("q", body.to_owned()).header("h", value));
+        let message =
+            |value: &str, body: &str| of_nameless(&Incoming::new("q", body.to_owned()).header("h", value));
         assert_eq!(message("1", "x"), message("1", "x"));
         assert_ne!(message("1", "x"), message("2", "x"));
         assert_ne!(message("1", "x"), message("1", "y"));

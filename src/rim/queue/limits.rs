@@ -105,7 +105,11 @@ impl Needs {
                  tries of the consumer: a message that it stops delivering is lost in silence",
                 self.tries
             );
-            found(BrokerLimit::Deliveries, wrong, "unlimited (the consumer sets poison aside itself)".to_owned());
+            found(
+                BrokerLimit::Deliveries,
+                wrong,
+                "unlimited (the consumer sets poison aside itself)".to_owned(),
+            );
         }
         if let Some((wrong, value)) = self.wait_problem(limits) {
             found(BrokerLimit::AcknowledgeWithin, wrong, value);
@@ -117,7 +121,8 @@ impl Needs {
                 seconds(kept_for),
                 seconds(horizon)
             );
-            let value = format!("at least {}, or unlimited (or give the consumer fewer tries)", seconds(needed));
+            let value =
+                format!("at least {}, or unlimited (or give the consumer fewer tries)", seconds(needed));
             found(BrokerLimit::KeptFor, wrong, value);
         }
         if let Some(why) = limits.drops_when_full.as_ref().filter(|_| !self.may_drop_when_full) {
@@ -129,7 +134,8 @@ impl Needs {
             found(BrokerLimit::ForgetsAfter, wrong, String::new());
         }
         if !limits.keeps_set_aside {
-            let wrong = "a message that is set aside would be deleted, while a question about it is open".to_owned();
+            let wrong =
+                "a message that is set aside would be deleted, while a question about it is open".to_owned();
             found(BrokerLimit::KeepsSetAside, wrong, String::new());
         }
         if self.in_order && !limits.in_order {
@@ -219,8 +225,14 @@ mod tests {
                 BrokerLimit::AcknowledgeWithin,
             ),
             (BrokerLimits { kept_for: Some(Duration::from_secs(91)), ..kind() }, BrokerLimit::KeptFor),
-            (BrokerLimits { drops_when_full: Some("it is full".to_owned()), ..kind() }, BrokerLimit::DropsWhenFull),
-            (BrokerLimits { forgets_after: Some(Duration::from_hours(1)), ..kind() }, BrokerLimit::ForgetsAfter),
+            (
+                BrokerLimits { drops_when_full: Some("it is full".to_owned()), ..kind() },
+                BrokerLimit::DropsWhenFull,
+            ),
+            (
+                BrokerLimits { forgets_after: Some(Duration::from_hours(1)), ..kind() },
+                BrokerLimit::ForgetsAfter,
+            ),
             (BrokerLimits { keeps_set_aside: false, ..kind() }, BrokerLimit::KeepsSetAside),
         ];
         for (limits, limit) in limits {

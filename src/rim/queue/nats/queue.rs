@@ -96,7 +96,9 @@ impl Broker for NatsQueue {
         let Self { stream, consumer, .. } = self;
         match limit {
             BrokerLimit::Deliveries => format!("`max_deliver: -1` of the consumer {consumer},"),
-            BrokerLimit::AcknowledgeWithin => format!("`ack_wait` of the consumer {consumer} (or its `backoff`)"),
+            BrokerLimit::AcknowledgeWithin => {
+                format!("`ack_wait` of the consumer {consumer} (or its `backoff`)")
+            }
             BrokerLimit::KeptFor => format!("`max_age` of the stream {stream}"),
             BrokerLimit::DropsWhenFull => format!(
                 "`discard: new` of the stream {stream}, so that its publishers are refused, or `may_drop_when_full` of the \
@@ -122,7 +124,9 @@ impl Broker for NatsQueue {
             return Err(self.failed("it cannot be used")(&"its `ack_policy` is not `explicit`"));
         }
         if config.headers_only {
-            return Err(self.failed("it cannot be used")(&"with `headers_only` messages come without their content"));
+            return Err(self.failed("it cannot be used")(
+                &"with `headers_only` messages come without their content",
+            ));
         }
         let limits = limits(config, &stream.cached_info().config, self.aside.is_some());
         let made = self.made().await?;
@@ -198,7 +202,11 @@ mod tests {
         let stream = StreamConfig { max_age: Duration::from_mins(1), ..StreamConfig::default() };
         let read = limits(&ends, &stream, false);
         assert_eq!((read.deliveries, read.kept_for), (Some(5), Some(Duration::from_mins(1))));
-        assert_eq!(read.acknowledge_within, Some(Duration::from_secs(2)), "`backoff` stands in for `ack_wait`");
+        assert_eq!(
+            read.acknowledge_within,
+            Some(Duration::from_secs(2)),
+            "`backoff` stands in for `ack_wait`"
+        );
         assert!(read.forgets_after.is_some() && read.in_order, "{read:?}");
     }
 
@@ -219,7 +227,10 @@ mod tests {
         };
         assert!(drops_when_full(&full(DiscardPolicy::Old, 0)).is_some());
         assert!(drops_when_full(&full(DiscardPolicy::New, 0)).is_none());
-        assert!(drops_when_full(&full(DiscardPolicy::New, 1)).is_some(), "the newest of a subject replaces the one before");
+        assert!(
+            drops_when_full(&full(DiscardPolicy::New, 1)).is_some(),
+            "the newest of a subject replaces the one before"
+        );
         assert!(drops_when_full(&StreamConfig::default()).is_none());
     }
 }

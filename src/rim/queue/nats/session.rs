@@ -96,7 +96,19 @@ impl NatsSession {
         let stream = consumer.cached_info().stream_name.clone();
         let place = Arc::new(Place { jetstream: jetstream.clone(), stream, made, aside });
         let clock: SharedClock = Arc::new(SystemClock);
-        Ok(Self { jetstream, consumer, limits, pulls, inbox, messages, asked: 0, silent: 0, connects, clock, place })
+        Ok(Self {
+            jetstream,
+            consumer,
+            limits,
+            pulls,
+            inbox,
+            messages,
+            asked: 0,
+            silent: 0,
+            connects,
+            clock,
+            place,
+        })
     }
 
     pub(super) fn timed_by(mut self, clock: SharedClock) -> Self {
@@ -213,7 +225,9 @@ pub struct NatsDelivery {
 
 impl std::fmt::Debug for NatsDelivery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NatsDelivery").field("sequence", &self.message.broker_sequence()).finish_non_exhaustive()
+        f.debug_struct("NatsDelivery")
+            .field("sequence", &self.message.broker_sequence())
+            .finish_non_exhaustive()
     }
 }
 
@@ -235,7 +249,8 @@ impl NatsDelivery {
                 incoming = incoming.header(name.to_string(), value.as_str());
             }
         }
-        let id = original.headers.as_ref().and_then(|headers| headers.get(async_nats::header::NATS_MESSAGE_ID));
+        let id =
+            original.headers.as_ref().and_then(|headers| headers.get(async_nats::header::NATS_MESSAGE_ID));
         if let Some(id) = id {
             incoming = incoming.id(id.as_str());
         }
@@ -253,9 +268,9 @@ impl NatsDelivery {
         let copy = PublishMessage::build().headers(headers).payload(self.original.payload.clone());
         // Set aside twice, it is there once: the key of the message is that of the copy.
         let id = self.message.message_id().or(self.message.broker_sequence()).unwrap_or_default();
-        let failed = |error: &dyn std::fmt::Display| BrokerError::new(format!("copying to {subject}: {error}"));
-        let copied =
-            self.place.jetstream.send_publish(subject.to_owned(), copy.message_id(id)).await;
+        let failed =
+            |error: &dyn std::fmt::Display| BrokerError::new(format!("copying to {subject}: {error}"));
+        let copied = self.place.jetstream.send_publish(subject.to_owned(), copy.message_id(id)).await;
         copied.map_err(|error| failed(&error))?.await.map_err(|error| failed(&error))
     }
 }

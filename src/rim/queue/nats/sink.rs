@@ -95,9 +95,9 @@ impl Sink for NatsSink {
         }));
         let stored = stored.await;
         // Nobody is there: the sink as a whole is put off, and no event is held against it.
-        let nothing = stored
-            .iter()
-            .all(|(done, failed)| *done == 0 && failed.as_ref().is_some_and(|(_, error)| !error.is_refusal()));
+        let nothing = stored.iter().all(|(done, failed)| {
+            *done == 0 && failed.as_ref().is_some_and(|(_, error)| !error.is_refusal())
+        });
         let mut failed = stored.into_iter().filter_map(|(_, failed)| failed);
         if nothing && let Some((_, error)) = failed.next() {
             return Err(error);
@@ -118,7 +118,8 @@ fn headers(event: &Event) -> Result<HeaderMap, SinkError> {
     ];
     for (name, text) in texts {
         let value: Result<async_nats::HeaderValue, _> = text.parse();
-        let value = value.map_err(|_| SinkError::refused(format!("{text:?} cannot stand in the header {name}")))?;
+        let value =
+            value.map_err(|_| SinkError::refused(format!("{text:?} cannot stand in the header {name}")))?;
         headers.insert(name, value);
     }
     Ok(headers)

@@ -48,6 +48,8 @@ mod outbox;
 mod own_server;
 #[path = "kill/points.rs"]
 mod points;
+#[path = "kill/queue.rs"]
+mod queue;
 #[path = "kill/soak.rs"]
 mod soak;
 #[path = "kill/syscall.rs"]
@@ -86,6 +88,7 @@ fn child() {
         Part::Own(own) => office::play(own).await,
         Part::Messages(own) => outbox::play(own).await,
         Part::Http(own) => http::play(own).await,
+        Part::Queue(own) => queue::play(own).await,
     });
 }
 
@@ -97,6 +100,7 @@ enum Part {
     Own(office::Own),
     Messages(outbox::Own),
     Http(http::Serves),
+    Queue(queue::Own),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

@@ -18,10 +18,10 @@ use counterfoil::queue::{BrokerLimit, Incoming, NatsQueue, QueueConsumer, QueueE
 use sqlx::{PgConnection, SqliteConnection};
 use tokio::sync::Notify;
 
-use super::cut::Proxy;
 use super::ledger::{self, SOON, acme, on, questions};
 use super::lossy::{Lossy, Told};
 use crate::own_server::daemon::Daemon;
+use crate::own_server::proxy::Proxy;
 
 const STREAM: &str = "ORDERS";
 const CONSUMER: &str = "billing";

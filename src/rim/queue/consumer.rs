@@ -47,7 +47,7 @@ pub enum QueueError {
     #[error("{0}: no message was consumed")]
     Broker(#[from] BrokerError),
     /// Limits of the broker end before those of the consumer.
-    #[error("{}: no message was consumed:{}", source_name, listed(problems))]
+    #[error("{source_name}: no message was consumed:\n- {}", listed(problems))]
     Limits {
         /// The kind of broker and the name of the stream or queue.
         source_name: String,
@@ -60,7 +60,7 @@ pub enum QueueError {
 }
 
 fn listed(problems: &[LimitProblem]) -> String {
-    problems.iter().map(|problem| format!("\n- {problem}")).collect()
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n- ")
 }
 
 impl<B: Broker> QueueConsumer<B> {

@@ -39,17 +39,17 @@ where
     let handler = Arc::new(handler);
     Arc::new(move |message| {
         let (handler, over) = (handler.clone(), clock.sleep(limit));
-        let handled = async move {
+        let limited = async move {
             tokio::select! {
                 biased;
-                handled = caught(async move { handler(message).await }) => match handled {
+                asked = caught(async move { handler(message).await }) => match asked {
                     Ok(reaction) => reaction.map_err(|error| error.to_string()),
                     Err(panic) => Err(format!("the handler panicked: {panic}")),
                 },
                 () = over => Err(format!("the handler took longer than {limit:?}")),
             }
         };
-        handled.boxed()
+        limited.boxed()
     })
 }
 

@@ -12,6 +12,10 @@ const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 /// Limits of a broker for the messages of one place, as it says itself. The default promises nothing that loses messages, and nothing
 /// that helps, either: no keep-alive, no delay, no place for what is set aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a promise of its own, and any of them may be missing"
+)]
 #[non_exhaustive]
 pub struct BrokerLimits {
     /// Number of deliveries after which a message is delivered no more; unlimited if absent.

@@ -1,5 +1,6 @@
 //! Queue consumers against real brokers, on both stores.
 
+mod example;
 mod ledger;
 mod lossy;
 mod nats;

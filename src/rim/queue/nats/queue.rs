@@ -12,6 +12,9 @@ use super::session::{NatsSession, Pulls};
 use crate::rim::queue::broker::{Broker, BrokerError, OpenTerms};
 use crate::rim::queue::limits::{BrokerLimit, BrokerLimits};
 
+/// The server deletes a consumer without a durable name when it was idle for so long, unless it says otherwise.
+const EPHEMERAL: Duration = Duration::from_secs(5);
+
 /// A durable pull consumer of a stream in NATS JetStream. Feature `nats`.
 ///
 /// Stream and consumer must be there; they are made by whoever runs the broker. Their limits are read at each opening.
@@ -140,23 +143,23 @@ impl Broker for NatsQueue {
 
 /// What the configuration of a consumer and its stream promises. Zero and less stand for unlimited.
 fn limits(consumer: &ConsumerConfig, stream: &StreamConfig, has_aside: bool) -> BrokerLimits {
-    let mut limits = BrokerLimits::default();
-    limits.deliveries = u64::try_from(consumer.max_deliver).ok().filter(|times| *times > 0);
     // A `backoff` stands in for `ack_wait`, time by time.
     let wait = consumer.backoff.iter().min().copied().unwrap_or(consumer.ack_wait);
-    limits.acknowledge_within = Some(wait);
-    limits.keeps_alive = true;
-    limits.delays = true;
-    limits.kept_for = (stream.max_age > Duration::ZERO).then_some(stream.max_age);
-    limits.drops_when_full = drops_when_full(stream);
-    let threshold = consumer.inactive_threshold;
-    limits.forgets_after = match consumer.durable_name {
-        Some(_) => (threshold > Duration::ZERO).then_some(threshold),
-        None => Some(threshold.max(Duration::from_secs(5))), // the server's own default
-    };
-    limits.keeps_set_aside = stream.retention == RetentionPolicy::Limits || has_aside;
-    limits.in_order = consumer.max_ack_pending == 1;
-    limits
+    let idle = consumer.inactive_threshold;
+    BrokerLimits {
+        deliveries: u64::try_from(consumer.max_deliver).ok().filter(|times| *times > 0),
+        acknowledge_within: Some(wait),
+        keeps_alive: true,
+        delays: true,
+        kept_for: (stream.max_age > Duration::ZERO).then_some(stream.max_age),
+        drops_when_full: drops_when_full(stream),
+        forgets_after: match consumer.durable_name {
+            Some(_) => (idle > Duration::ZERO).then_some(idle),
+            None => Some(idle.max(EPHEMERAL)),
+        },
+        keeps_set_aside: stream.retention == RetentionPolicy::Limits || has_aside,
+        in_order: consumer.max_ack_pending == 1,
+    }
 }
 
 fn drops_when_full(stream: &StreamConfig) -> Option<String> {

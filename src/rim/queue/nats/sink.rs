@@ -134,7 +134,7 @@ fn sorted(error: &PublishError) -> SinkError {
             let source = error.source();
             let server = source.and_then(|source| source.downcast_ref::<async_nats::jetstream::Error>());
             let too_large = server.is_some_and(|server| server.error_code().0 == MESSAGE_TOO_LARGE);
-            let subject = source.is_some_and(|source| source.is::<async_nats::SubjectError>());
+            let subject = source.is_some_and(<dyn std::error::Error>::is::<async_nats::SubjectError>);
             too_large || subject
         }
         _ => false,

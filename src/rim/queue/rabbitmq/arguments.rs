@@ -21,14 +21,17 @@ pub(super) enum DeadLetters {
 
 /// What the queue promises, and what the host has said of the broker.
 pub(super) fn limits(arguments: &FieldTable, acknowledge_within: Duration, unlimited: bool) -> BrokerLimits {
-    let mut limits = BrokerLimits::default();
-    limits.deliveries = deliveries(arguments).filter(|_| !unlimited);
-    limits.acknowledge_within = Some(acknowledge_within);
-    limits.kept_for = number(arguments, "x-message-ttl").map(milliseconds);
-    limits.forgets_after = number(arguments, "x-expires").map(milliseconds);
-    limits.drops_when_full = drops_when_full(arguments);
-    limits.keeps_set_aside = dead_letters(arguments).is_some();
-    limits
+    BrokerLimits {
+        deliveries: deliveries(arguments).filter(|_| !unlimited),
+        acknowledge_within: Some(acknowledge_within),
+        kept_for: number(arguments, "x-message-ttl").map(Duration::from_millis),
+        forgets_after: number(arguments, "x-expires").map(Duration::from_millis),
+        drops_when_full: drops_when_full(arguments),
+        keeps_set_aside: dead_letters(arguments).is_some(),
+        keeps_alive: false,
+        delays: false,
+        in_order: false,
+    }
 }
 
 /// Where what is rejected goes, if the arguments name a place.
@@ -54,10 +57,6 @@ fn drops_when_full(arguments: &FieldTable) -> Option<String> {
     let set: Vec<_> = set.collect();
     (!set.is_empty() && overflow == "drop-head")
         .then(|| format!("{}, and the oldest go first", set.join(", ")))
-}
-
-fn milliseconds(number: u64) -> Duration {
-    Duration::from_millis(number)
 }
 
 fn number(arguments: &FieldTable, name: &str) -> Option<u64> {

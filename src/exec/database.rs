@@ -116,6 +116,18 @@ impl Database {
         }
     }
 
+    #[cfg(feature = "_queue")]
+    pub(super) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(sqlite) => sqlite.inbox_count(delivery).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(postgres) => postgres.inbox_count(delivery).await,
+            #[cfg(all(feature = "sim", feature = "sqlite"))]
+            Self::Simulated(tables) => tables.inbox_count(delivery).await,
+        }
+    }
+
     pub(super) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
         match self {
             #[cfg(feature = "sqlite")]

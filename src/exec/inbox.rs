@@ -40,7 +40,7 @@ use super::{ExecError, Executor};
 use crate::id::{EscalationId, IdError, Tenant, checked};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{
-    Delivery, Escalation, EscalationKind, Known, Resolution, SetAside, Store as _, StoreError,
+    Count, Delivery, Escalation, EscalationKind, Known, Resolution, SetAside, Store as _, StoreError,
     TransactionError, Verdict,
 };
 
@@ -61,12 +61,13 @@ pub struct Message {
     id: String,
     version: Option<(String, i64)>,
     tries: u32,
+    count: Count,
 }
 
 impl Message {
     /// By the id that its sender has given it, the same in every delivery. Up to 255 bytes.
     pub fn new(id: impl Into<String>) -> Self {
-        Self { id: id.into(), version: None, tries: 5 }
+        Self { id: id.into(), version: None, tries: 5, count: Count::WithTransaction }
     }
 
     /// It brings this version of an aggregate: an event's sequence, say. One that is not newer than what the consumer has
@@ -79,6 +80,13 @@ impl Message {
     /// Tried so often in vain it is set aside; five times unless it is said, at least once.
     pub fn tries(mut self, tries: u32) -> Self {
         self.tries = tries.max(1);
+        self
+    }
+
+    /// Its try is counted before anybody looks into it.
+    #[cfg(feature = "_queue")]
+    pub(crate) fn counted_first(mut self) -> Self {
+        self.count = Count::First;
         self
     }
 }
@@ -225,6 +233,18 @@ pub(crate) async fn known<T: DeserializeOwned, E>(
     }
 }
 
+/// Counts the try of a message that nobody has looked into, if it is to be counted first. False if it is not to be tried.
+#[cfg(feature = "_queue")]
+pub(crate) async fn may_be_tried<E>(core: &Core, delivery: &mut Delivery) -> Result<bool, InboxError<E>> {
+    if delivery.count != Count::First {
+        return Ok(true);
+    }
+    let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
+    let known = database.inbox_count(delivery).await?;
+    delivery.count = Count::Done;
+    Ok(known.is_none())
+}
+
 pub(crate) async fn process_once<C, T, E, F>(
     core: &Arc<Core>,
     delivery: Delivery,
@@ -295,7 +315,7 @@ pub(crate) fn delivery(
     if let Some((aggregate, _)) = &message.version {
         checked("aggregate", aggregate, LONGEST)?;
     }
-    let Message { id, version, tries } = message;
+    let Message { id, version, tries, count } = message;
     Ok(Delivery {
         tenant: tenant.clone(),
         consumer: consumer.to_owned(),
@@ -303,6 +323,7 @@ pub(crate) fn delivery(
         version,
         tries,
         along: None,
+        count,
         at: core.now(),
         #[cfg(feature = "sim")]
         by: core.fence,

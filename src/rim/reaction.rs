@@ -7,6 +7,8 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
+#[cfg(feature = "_queue")]
+use crate::exec::inbox::may_be_tried;
 use crate::exec::inbox::{InboxError, Message, Processed, delivery, known, process_once};
 use crate::exec::{Core, ExecError, Executor, Outcome, OwnConnection, ToolRequest, to_the_end};
 use crate::flow::{Along, RunError, SendSignal, StartRun};
@@ -118,9 +120,18 @@ where
     E: Display + Send,
 {
     let core = executor.core();
-    let delivery = delivery(core, &to.tenant, &to.consumer, message).map_err(InboxError::Name)?;
+    #[cfg_attr(
+        not(feature = "_queue"),
+        allow(unused_mut, reason = "only consumers of queues count a try first")
+    )]
+    let mut delivery = delivery(core, &to.tenant, &to.consumer, message).map_err(InboxError::Name)?;
     if let Some(known) = known(core, &delivery).await? {
         return Ok(known);
+    }
+    #[cfg(feature = "_queue")]
+    if !may_be_tried(core, &mut delivery).await? {
+        let answered = "somebody has answered meanwhile: the message is tried when it is delivered again";
+        return done::<C>(core, delivery, Err(answered.to_owned()), note).await;
     }
     let (reacting, executor) = (core.clone(), executor.clone());
     to_the_end(&core.tracker, async move {

@@ -17,11 +17,39 @@ pub struct Delivery {
     pub(crate) tries: u32,
     /// What the ledger itself writes in the transaction that processes the message.
     pub(crate) along: Option<Box<Change>>,
+    /// When the try is counted.
+    pub(crate) count: Count,
     /// Now.
     pub(crate) at: Timestamp,
     /// By whom: in a simulation the events that are written with it are a worker's.
     #[cfg(feature = "sim")]
     pub(crate) by: crate::id::Fence,
+}
+
+/// When a try is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// Right before its transaction.
+    WithTransaction,
+    /// Before anybody looks into the message: a process may die of that.
+    #[cfg(feature = "_queue")]
+    First,
+    /// It was counted.
+    #[cfg(feature = "_queue")]
+    Done,
+}
+
+impl Count {
+    /// The transaction finds the try counted.
+    pub(super) const fn is_done(self) -> bool {
+        match self {
+            Self::WithTransaction => false,
+            #[cfg(feature = "_queue")]
+            Self::First => false,
+            #[cfg(feature = "_queue")]
+            Self::Done => true,
+        }
+    }
 }
 
 /// What is known of a message that is not to be processed.

@@ -42,7 +42,7 @@ pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(crate) use inbox::{Delivery, Known, SetAside};
+pub(crate) use inbox::{Count, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub use memory::{
     CERTAIN, Contradiction, Difference, Forgotten, KeyedDigest, Memory, MemorySource, MemoryWrite, Shelf,

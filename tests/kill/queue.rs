@@ -44,12 +44,15 @@ pub(crate) enum Own {
     Emits { ledger: PathBuf, port: u16 },
     /// Consumes them, each once.
     Processes { db: PathBuf, port: u16 },
+    /// Looks into messages, one of which it dies of.
+    Dies { db: PathBuf, port: u16 },
 }
 
 pub(crate) async fn play(own: Own) -> Result<i32, Failed> {
     match own {
         Own::Emits { ledger, port } => emits(&ledger, port).await,
         Own::Processes { db, port } => processes(&db, port).await,
+        Own::Dies { db, port } => dies(&db, port).await,
     }
 }
 
@@ -90,6 +93,24 @@ async fn processes(db: &Path, port: u16) -> Result<i32, Failed> {
     for partition in 0..PARTITIONS {
         running.push(consumes(&executor, &nats, partition).await?);
     }
+    std::future::pending().await
+}
+
+/// What its process dies of, without a word.
+const DEADLY: &str = "deadly";
+const TRIES: u32 = 2;
+
+async fn dies(db: &Path, port: u16) -> Result<i32, Failed> {
+    let executor = Executor::sqlite(db).open().await?;
+    let queue = NatsQueue::new(nats(port).await?, "ORDERS", "kill-0");
+    let consumer = QueueConsumer::new(&executor, &Tenant::new(TENANT)?, "kill", queue).tries(TRIES);
+    let handler = async |message: Incoming| {
+        if message.payload() == DEADLY {
+            std::process::abort();
+        }
+        hears(message).await
+    };
+    let _running = consumer.in_order().start(handler).await?;
     std::future::pending().await
 }
 
@@ -204,6 +225,49 @@ fn each_event_is_processed_once_and_in_its_order() {
             seed += 1;
         }
         eprintln!("{struck} killed or cut");
+    });
+}
+
+// The handler dies before the ledger hears of the message: the tries are counted all the same, and others proceed.
+#[test]
+fn a_message_that_kills_its_process_is_set_aside() {
+    run(async {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("consumer.db");
+        drop(counterfoil::store::sqlite::Sqlite::open(&db).await.unwrap());
+        let own = SqliteConnectOptions::new().filename(&db).busy_timeout(Duration::from_secs(20));
+        let mut own = own.connect().await.unwrap();
+        own.execute("CREATE TABLE heard (aggregate TEXT NOT NULL, seq INTEGER NOT NULL)").await.unwrap();
+        let broker = Daemon::start(server).await;
+        let nats = nats(broker.port()).await.unwrap();
+        prepare(&nats).await;
+        for (number, payload) in ["1", DEADLY, "3"].into_iter().enumerate() {
+            let message = jetstream::message::PublishMessage::build()
+                .message_id(payload)
+                .header("Event-Aggregate", "order/1")
+                .header("Event-Sequence", number.to_string());
+            let sent = nats.send_publish("orders.0", message.payload(payload.into())).await;
+            sent.unwrap().await.unwrap();
+        }
+        let program = Program::this(&["child", "--exact", "--nocapture"]).unwrap();
+        // The first delivery is no sign of anything, and is not counted.
+        for _ in 0..=TRIES {
+            let life = program.start(&Own::Dies { db: db.clone(), port: broker.port() }).unwrap();
+            let death = life.death().await.unwrap();
+            assert!(death.report.is_none() && !death.status.success(), "{:?}", death.status);
+        }
+        let mut life = program.start(&Own::Dies { db: db.clone(), port: broker.port() }).unwrap();
+        let begun = SystemClock.boot();
+        while heard(&mut own).await.len() < 2 {
+            assert!(begun.until(SystemClock.boot()) < Duration::from_mins(1), "the others do not proceed");
+        }
+        life.kill_and_wait().await.unwrap();
+        let executor = Executor::sqlite(&db).open().await.unwrap();
+        let asked = executor.escalations(&Tenant::new(TENANT).unwrap()).await.unwrap();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        for evidence in ["ORDERS:id:deadly", "in 2 tries", "its process died in it"] {
+            assert!(asked[0].question.contains(evidence), "{}", asked[0].question);
+        }
     });
 }
 

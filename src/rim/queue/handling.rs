@@ -133,6 +133,10 @@ impl Terms {
                 {
                     inbox = inbox.version(aggregate, version);
                 }
+                if message.is_redelivered() {
+                    // Perhaps a process has died of it. The hint spares all others a write.
+                    inbox = inbox.counted_first();
+                }
                 let (handler, given) = (handler.clone(), message.clone());
                 let reaction = async move { handler(given).await };
                 let reacted = react(&self.executor, self.addressee(&known), inbox, String::new(), reaction);

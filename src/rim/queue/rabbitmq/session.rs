@@ -48,14 +48,13 @@ impl RabbitSession {
     }
 
     async fn consumer(&mut self) -> Result<&mut Consumer, lapin::Error> {
-        if self.consumer.is_none() {
-            self.channel.basic_qos(self.prefetch, BasicQosOptions::default()).await?;
-            let (queue, options) = (self.queue.as_str().into(), BasicConsumeOptions::default());
-            let consumer =
-                self.channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
-            self.consumer = Some(consumer);
+        if let Some(consumer) = self.consumer.take() {
+            return Ok(self.consumer.insert(consumer));
         }
-        Ok(self.consumer.as_mut().expect("it was made above if there was none"))
+        self.channel.basic_qos(self.prefetch, BasicQosOptions::default()).await?;
+        let (queue, options) = (self.queue.as_str().into(), BasicConsumeOptions::default());
+        let consumer = self.channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
+        Ok(self.consumer.insert(consumer))
     }
 }
 

@@ -1,4 +1,12 @@
-//! Queue consumers.
+//! Queue consumers: messages of a broker, each processed once. Features `nats` and `rabbitmq`.
+//!
+//! A broker delivers a message again when an acknowledgement gets lost, when a consumer dies, and when it is restarted itself. A
+//! [`QueueConsumer`] has each message do once what its handler says, and acknowledges it when that is sealed in the ledger. A message that
+//! fails is given back with a growing pause; one that never succeeds is set aside as an open question, and others proceed. Limits of
+//! the broker that end before those of the consumer are refused at the start, for a message that the broker stops delivering is lost in
+//! silence. The consumer has no memory of its own: the ledger decides, and the consumer translates.
+//!
+//! [`NatsQueue`] and [`RabbitQueue`] are the places that messages come from; [`Broker`] is what another one implements.
 
 mod broker;
 mod consume;

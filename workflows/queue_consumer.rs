@@ -35,20 +35,20 @@ const STREAM: &str = "ORDERS";
 const PARTITIONS: u32 = 2;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
+pub(crate) struct Order {
     number: u32,
     customer: String,
     cents: i64,
 }
 
 impl Order {
-    pub fn example(number: u32) -> Self {
+    pub(crate) fn example(number: u32) -> Self {
         Self { number, customer: format!("customer-{}", number % 5), cents: i64::from(number) * 100 }
     }
 }
 
 /// What whoever runs the broker sets up once: nothing that ends before a message is billed.
-pub async fn set_up(nats: &Context) -> Outcome<()> {
+pub(crate) async fn set_up(nats: &Context) -> Outcome<()> {
     let subjects = vec!["orders.*".to_owned()];
     let stream = StreamConfig { name: STREAM.to_owned(), subjects, ..StreamConfig::default() };
     let stream = nats.get_or_create_stream(stream).await?;
@@ -80,18 +80,18 @@ async fn place(ctx: Ctx, order: Order) -> Result<(), Failure> {
     ctx.emit(order.customer.as_str(), "order placed", &order).await
 }
 
-pub async fn orders(nats: Context, file: &Path) -> Outcome<Engine> {
+pub(crate) async fn orders(nats: Context, file: &Path) -> Outcome<Engine> {
     let sink = NatsSink::new(nats, |event| subject(NatsSink::partition(&event.aggregate, PARTITIONS)));
     Ok(Engine::sqlite(file).workflow("place", 1, place).sink(sink).start().await?)
 }
 
-pub async fn order(engine: &Engine, number: u32) -> Outcome<()> {
+pub(crate) async fn order(engine: &Engine, number: u32) -> Outcome<()> {
     let run = engine.tenant("shop")?.run(place, Order::example(number)).key(number.to_string());
     Ok(run.await?)
 }
 
 /// The billing service: an invoice and the record that its event is processed are one transaction.
-pub async fn billing(executor: &Executor, nats: &Context) -> Outcome<Vec<Consuming>> {
+pub(crate) async fn billing(executor: &Executor, nats: &Context) -> Outcome<Vec<Consuming>> {
     let mut running = Vec::new();
     for partition in 0..PARTITIONS {
         let queue = NatsQueue::new(nats.clone(), STREAM, consumer(partition));
@@ -112,7 +112,7 @@ async fn bill(event: Incoming) -> Result<Reaction<SqliteConnection>, serde_json:
 }
 
 /// The billing service's ledger, and its own table in the same file.
-pub async fn open(file: &Path) -> Outcome<(Executor, SqliteConnection)> {
+pub(crate) async fn open(file: &Path) -> Outcome<(Executor, SqliteConnection)> {
     let executor = Executor::sqlite(file).open().await?;
     let own = SqliteConnectOptions::new().filename(file).busy_timeout(Duration::from_secs(30));
     let mut own = own.connect().await?;
@@ -121,7 +121,7 @@ pub async fn open(file: &Path) -> Outcome<(Executor, SqliteConnection)> {
     Ok((executor, own))
 }
 
-pub async fn invoices(own: &mut SqliteConnection) -> Outcome<Vec<(String, u32)>> {
+pub(crate) async fn invoices(own: &mut SqliteConnection) -> Outcome<Vec<(String, u32)>> {
     let all = sqlx::query_as("SELECT customer, number FROM invoice ORDER BY rowid");
     Ok(all.fetch_all(own).await?)
 }

@@ -200,7 +200,7 @@ pub trait OwnConnection: Sized + Send {
 
     /// Runs `work` and writes the change that it gives, in one transaction behind `mark`. `None` if the database is of another
     /// kind.
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     #[doc(hidden)]
     fn sealed<T, E, F>(
         database: &Database,
@@ -251,7 +251,7 @@ impl OwnConnection for sqlx::sqlite::SqliteConnection {
         }
     }
 
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     async fn sealed<T, E, F>(
         database: &Database,
         mark: &Change,
@@ -315,7 +315,7 @@ impl OwnConnection for sqlx::postgres::PgConnection {
         }
     }
 
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     async fn sealed<T, E, F>(
         database: &Database,
         mark: &Change,

@@ -14,7 +14,7 @@ pub mod nonce;
 pub mod queue;
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 mod reaction;
-#[cfg(any(feature = "http", feature = "nonce"))]
+#[cfg(feature = "_sealed")]
 mod sealed;
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 pub mod webhook;

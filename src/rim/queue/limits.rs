@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_problem_says_what_to_write_instead() {
-        let limits = BrokerLimits { kept_for: Some(Duration::from_secs(60)), ..kind() };
+        let limits = BrokerLimits { kept_for: Some(Duration::from_mins(1)), ..kind() };
         let problems = NEEDS.problems(&limits, |_| "`max_age` of the stream".to_owned());
         let text = problems[0].to_string();
         assert!(text.contains("after 60 s"), "{text}");

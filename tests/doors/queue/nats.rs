@@ -28,7 +28,7 @@ const CONSUMER: &str = "billing";
 /// Until a message is delivered again that nobody has said anything about.
 const ACK_WAIT: Duration = Duration::from_secs(1);
 /// Longer than any test takes.
-const EVER: Duration = Duration::from_secs(60);
+const EVER: Duration = Duration::from_mins(1);
 
 /// A server with its data in its folder.
 pub(super) fn server(port: u16, folder: &Path) -> Command {

@@ -107,6 +107,8 @@ pub use rim::http;
 pub use rim::http_sink::HttpSink;
 #[cfg(feature = "nonce")]
 pub use rim::nonce;
+#[cfg(all(feature = "_queue", any(feature = "sqlite", feature = "postgres")))]
+pub use rim::queue;
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 pub use rim::webhook;
 pub use store::Queue;

@@ -3,3 +3,5 @@
 
 #[path = "own_server/mod.rs"]
 mod own_server;
+#[path = "doors/queue/mod.rs"]
+mod queue;

@@ -48,6 +48,8 @@ mod outbox;
 mod own_server;
 #[path = "kill/points.rs"]
 mod points;
+#[path = "kill/queue.rs"]
+mod queue;
 #[path = "kill/soak.rs"]
 mod soak;
 #[path = "kill/syscall.rs"]
@@ -89,6 +91,7 @@ fn child() {
         Part::Messages(own) => outbox::play(own).await,
         Part::Http(own) => http::play(own).await,
         Part::Webhook(own) => webhook::play(own).await,
+        Part::Queue(own) => queue::play(own).await,
     });
 }
 
@@ -101,6 +104,7 @@ enum Part {
     Messages(outbox::Own),
     Http(http::Serves),
     Webhook(webhook::Receives),
+    Queue(queue::Own),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

@@ -116,6 +116,18 @@ impl Database {
         }
     }
 
+    #[cfg(feature = "_messages")]
+    pub(super) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(sqlite) => sqlite.inbox_count(delivery).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(postgres) => postgres.inbox_count(delivery).await,
+            #[cfg(all(feature = "sim", feature = "sqlite"))]
+            Self::Simulated(tables) => tables.inbox_count(delivery).await,
+        }
+    }
+
     pub(super) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
         match self {
             #[cfg(feature = "sqlite")]
@@ -188,7 +200,7 @@ pub trait OwnConnection: Sized + Send {
 
     /// Runs `work` and writes the change that it gives, in one transaction behind `mark`. `None` if the database is of another
     /// kind.
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     #[doc(hidden)]
     fn sealed<T, E, F>(
         database: &Database,
@@ -239,7 +251,7 @@ impl OwnConnection for sqlx::sqlite::SqliteConnection {
         }
     }
 
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     async fn sealed<T, E, F>(
         database: &Database,
         mark: &Change,
@@ -303,7 +315,7 @@ impl OwnConnection for sqlx::postgres::PgConnection {
         }
     }
 
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     async fn sealed<T, E, F>(
         database: &Database,
         mark: &Change,

@@ -1,12 +1,15 @@
 //! What the doors need of an executor.
 
+#[cfg(feature = "_sealed")]
 use std::sync::Arc;
 
 use super::Executor;
+#[cfg(feature = "_sealed")]
 use super::database::Database;
 use crate::clock::SharedClock;
-#[cfg(feature = "nonce")]
+#[cfg(any(feature = "nonce", feature = "_queue"))]
 use crate::id::Entropy;
+#[cfg(feature = "_sealed")]
 use crate::tool::{RegisterError, Unprepared};
 #[cfg(feature = "http")]
 use {
@@ -17,12 +20,13 @@ use {
 };
 
 impl Executor {
-    #[cfg(feature = "_messages")]
-    pub(crate) fn core(&self) -> &Arc<super::Core> {
+    #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
+    pub(crate) fn core(&self) -> &std::sync::Arc<super::Core> {
         &self.core
     }
 
     /// Has the ledger know a tool that no builder could name.
+    #[cfg(feature = "_sealed")]
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
         self.core.registry.meet(tool)
     }
@@ -34,6 +38,7 @@ impl Executor {
     }
 
     /// The database that the ledger shares with its host, if it does.
+    #[cfg(feature = "_sealed")]
     pub(crate) fn database(&self) -> Option<&Database> {
         self.core.database.as_deref()
     }
@@ -45,7 +50,7 @@ impl Executor {
     }
 
     /// Where chance comes from.
-    #[cfg(feature = "nonce")]
+    #[cfg(any(feature = "nonce", feature = "_queue"))]
     pub(crate) fn entropy(&self) -> &dyn Entropy {
         &*self.core.entropy
     }

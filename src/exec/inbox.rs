@@ -225,6 +225,15 @@ pub(crate) async fn known<T: DeserializeOwned, E>(
     }
 }
 
+/// Counts the try of a message before anybody looks into it, for its process may die of that. False if it is not to be tried.
+#[cfg(feature = "_messages")]
+pub(crate) async fn may_be_tried<E>(core: &Core, delivery: &mut Delivery) -> Result<bool, InboxError<E>> {
+    let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
+    let known = database.inbox_count(delivery).await?;
+    delivery.counted = true;
+    Ok(known.is_none())
+}
+
 pub(crate) async fn process_once<C, T, E, F>(
     core: &Arc<Core>,
     delivery: Delivery,
@@ -303,6 +312,7 @@ pub(crate) fn delivery(
         version,
         tries,
         along: None,
+        counted: false,
         at: core.now(),
         #[cfg(feature = "sim")]
         by: core.fence,

@@ -40,7 +40,7 @@ mod resend;
 mod resolve;
 mod restored;
 mod retire;
-#[cfg(feature = "_doors")]
+#[cfg(feature = "_sealed")]
 mod sealing;
 mod shield;
 mod store_clock;

@@ -59,7 +59,7 @@ impl Noting for Note {
         self.core.now().until(self.use_until())
     }
 
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     fn seals(self: Arc<Self>, contract: crate::ledger::ContractClass) -> Option<Box<dyn crate::tool::Seals>> {
         super::sealing::of(self, contract)
     }

@@ -5,7 +5,7 @@
 //! Who acts on a run from outside: `signal`, `command` (cancel, pause), `answer`, `again` (retry, fork).
 
 mod again;
-#[cfg(feature = "_messages")]
+#[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 mod along;
 mod answer;
 mod awaited;
@@ -45,7 +45,7 @@ mod turns;
 mod workflow;
 
 pub use again::{BeginAgain, Fork, Retry};
-#[cfg(feature = "_messages")]
+#[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 pub(crate) use along::Along;
 pub use builder::EngineBuilder;
 pub use call::{MayGoOut, ToolCall, With, Without};

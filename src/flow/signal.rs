@@ -425,7 +425,7 @@ impl SendSignal {
     }
 
     /// The same, with this id unless it has one.
-    #[cfg(feature = "_messages")]
+    #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
     pub(super) fn or_id(mut self, id: &str) -> Self {
         self.id.get_or_insert_with(|| id.to_owned());
         self

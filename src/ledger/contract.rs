@@ -166,7 +166,7 @@ impl Contract {
     }
 
     /// Of calls whose records are sealed in the transactions of their effects.
-    #[cfg_attr(not(feature = "_doors"), allow(dead_code, reason = "the doors declare it"))]
+    #[cfg_attr(not(feature = "_sealed"), allow(dead_code, reason = "the doors declare it"))]
     pub(crate) const fn sealed_with_effect() -> Self {
         let mut contract = Self::new(ContractClass::Transactional);
         contract.sealed_with_effect = true;

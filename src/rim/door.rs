@@ -2,6 +2,7 @@
 
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 pub use super::reaction::{Reaction, ReactionError};
+#[cfg(feature = "_sealed")]
 use crate::exec::Outcome;
 use crate::id::{RecordId, Tenant};
 
@@ -54,6 +55,7 @@ impl Decided {
         }
     }
 
+    #[cfg(feature = "_sealed")]
     pub(super) const fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Done(answer) if answer.first => Self::Executed,

@@ -14,9 +14,11 @@ pub(crate) mod http_sink;
 pub mod nonce;
 #[cfg(any(feature = "http", feature = "webhook"))]
 mod problem;
+#[cfg(all(feature = "_queue", any(feature = "sqlite", feature = "postgres")))]
+pub mod queue;
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 mod reaction;
-#[cfg(any(feature = "http", feature = "nonce"))]
+#[cfg(feature = "_sealed")]
 mod sealed;
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 pub mod webhook;

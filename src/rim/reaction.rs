@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::exec::inbox::{InboxError, Message, Processed, delivery, known, process_once};
+use crate::exec::inbox::{InboxError, Message, Processed, delivery, known, may_be_tried, process_once};
 use crate::exec::{Core, ExecError, Executor, Outcome, OwnConnection, ToolRequest, to_the_end};
 use crate::flow::{Along, RunError, SendSignal, StartRun};
 use crate::id::Tenant;
@@ -125,9 +125,13 @@ where
     E: Display + Send,
 {
     let core = executor.core();
-    let delivery = delivery(core, &to.tenant, &to.consumer, message).map_err(InboxError::Name)?;
+    let mut delivery = delivery(core, &to.tenant, &to.consumer, message).map_err(InboxError::Name)?;
     if let Some(known) = known(core, &delivery).await? {
         return Ok(known);
+    }
+    if !may_be_tried(core, &mut delivery).await? {
+        let answered = "somebody has answered meanwhile: the message is tried when it is delivered again";
+        return done::<C, N>(core, delivery, Err(answered.to_owned()), note).await;
     }
     let (reacting, executor) = (core.clone(), executor.clone());
     to_the_end(&core.tracker, async move {

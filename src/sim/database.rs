@@ -40,7 +40,7 @@ pub(super) enum Mark {
     /// Its checkpoint, with its result.
     Step(Step),
     /// A record that is sealed in it.
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     Seal(Box<crate::ledger::Record>),
     /// Where there is no run, a payload that is nothing else.
     Slip(Tenant, Payload),
@@ -56,7 +56,7 @@ impl Mark {
                 let durable = history.steps.iter().find(is_it).and_then(|past| past.value.as_ref());
                 Ok(durable.is_some() && durable == step.value.as_ref())
             }
-            #[cfg(feature = "_doors")]
+            #[cfg(feature = "_sealed")]
             Self::Seal(sealed) => {
                 let found = store.record_at(&sealed.tenant, sealed.id).await?;
                 let is_it = |found: &crate::ledger::Record| {
@@ -137,7 +137,7 @@ impl Database {
     }
 
     /// As on the real store, but that a fenced worker is refused only in the end.
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     pub(crate) async fn sealed<T, E, F>(
         &self,
         mark: &Change,

@@ -64,6 +64,19 @@ impl Database {
         .await
     }
 
+    #[cfg(feature = "_messages")]
+    pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        let mut held = self.hold().await;
+        let counted = standing_still(async {
+            let open = self.begin(&mut held).await?;
+            let counted = inbox::count(&mut open.connection, delivery).await?;
+            Ok::<_, StoreError>((open, counted))
+        });
+        let (open, counted) = counted.await?;
+        self.keep(open, delivery, Vec::new()).await?;
+        Ok(counted.known(delivery.tries))
+    }
+
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
         let mut held = self.hold().await;
         let failed = standing_still(async {

@@ -17,6 +17,8 @@ pub struct Delivery {
     pub(crate) tries: u32,
     /// What the ledger itself writes in the transaction that processes the message.
     pub(crate) along: Option<Box<Change>>,
+    /// The try was counted before anybody looked into the message, whose process may die of that.
+    pub(crate) counted: bool,
     /// Now.
     pub(crate) at: Timestamp,
     /// By whom: in a simulation the events that are written with it are a worker's.

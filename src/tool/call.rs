@@ -32,7 +32,7 @@ pub(crate) trait Noting: Send + Sync {
     /// How long it is until then.
     fn time_left(&self) -> Duration;
     /// What seals the record in the transaction of its effect. `None` if the attempt is over.
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     fn seals(self: Arc<Self>, contract: crate::ledger::ContractClass) -> Option<Box<dyn super::Seals>>;
 }
 
@@ -79,7 +79,7 @@ impl Call {
     }
 
     /// What seals the record in the transaction of its effect, while the attempt is under way.
-    #[cfg(feature = "_doors")]
+    #[cfg(feature = "_sealed")]
     pub(crate) fn seals(&self) -> Option<Box<dyn super::Seals>> {
         self.noting.clone()?.seals(self.declaration.class)
     }

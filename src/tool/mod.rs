@@ -14,7 +14,7 @@ mod guarantee;
 pub mod lookup;
 mod prepared;
 mod registry;
-#[cfg(feature = "_doors")]
+#[cfg(feature = "_sealed")]
 mod seals;
 
 use std::future::Future;
@@ -32,10 +32,10 @@ pub use error::{Done, ToolError};
 pub use guarantee::Guarantee;
 pub use prepared::UnstableKey;
 pub(crate) use prepared::{Prepared, Typed, canonical, given_or_stable, stable_key};
-#[cfg(any(feature = "agent", feature = "_doors"))]
+#[cfg(any(feature = "agent", feature = "_sealed"))]
 pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
-#[cfg(feature = "_doors")]
+#[cfg(feature = "_sealed")]
 pub(crate) use seals::Seals;
 
 use crate::ledger::{self, Divergence, Finding, Key, Package, Quota, Retention, RetryPolicy};

@@ -224,7 +224,7 @@ impl Registry {
     ///
     /// # Errors
     /// If a tool of its name was registered, or its declaration is unsafe.
-    #[cfg_attr(not(feature = "_doors"), allow(dead_code, reason = "the doors meet tools"))]
+    #[cfg_attr(not(feature = "_sealed"), allow(dead_code, reason = "the doors meet tools"))]
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
         let name = self.new_name(tool.spec())?;
         self.met.write().unwrap_or_else(PoisonError::into_inner).insert(name, tool);

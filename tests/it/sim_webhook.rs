@@ -27,7 +27,7 @@ async fn desk(ctx: Ctx, (): ()) -> Result<i64, Failure> {
 }
 
 async fn parcel(ctx: Ctx, order: String) -> Result<String, Failure> {
-    ctx.step("packed", &order, |order| order.clone()).await
+    ctx.step("packed", &order, String::clone).await
 }
 
 /// What an event enters. Nothing of the table's own keeps two of them apart.

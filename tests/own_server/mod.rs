@@ -8,6 +8,7 @@
 
 pub(crate) mod daemon;
 mod port;
+pub(crate) mod proxy;
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};

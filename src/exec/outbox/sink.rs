@@ -111,7 +111,7 @@ impl SinkError {
     }
 
     /// It is the event's own fault.
-    #[cfg(feature = "sink-http")]
+    #[cfg(any(feature = "sink-http", feature = "nats"))]
     pub(crate) const fn is_refusal(&self) -> bool {
         self.refused
     }

@@ -27,7 +27,6 @@ const COUNT: &str = "WITH fast AS (SELECT set_config('synchronous_commit', 'off'
                      RETURNING state, tries, result, detail";
 
 /// What is known of a message, whoever holds its row.
-#[cfg(feature = "_messages")]
 const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
                      WHERE tenant = $1 AND consumer = $2 AND message = $3";
 
@@ -62,8 +61,7 @@ impl Postgres {
         // Not given back unless everything went well: what is open on it then goes with it.
         let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
         let connection = &mut lent.connection;
-        let rows = bound(COUNT, delivery).bind(delivery.at.0).fetch_all(&mut *connection).await;
-        let counted = rows.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))?;
+        let counted = count(connection, delivery).await?;
         if let Some(known) = counted.and_then(|counted| counted.known(delivery.tries)) {
             lent.give_back();
             return Ok(Err(known));
@@ -126,6 +124,15 @@ impl Postgres {
         Err(StoreError::Io { detail }.into())
     }
 
+    /// Counts a try, before anybody looks into the message. Returns what is known of one that is not to be tried.
+    #[cfg(feature = "_messages")]
+    pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
+        let counted = count(&mut lent.connection, delivery).await?;
+        lent.give_back();
+        Ok(counted.and_then(|counted| counted.known(delivery.tries)))
+    }
+
     /// The try has failed, and this is why. Returns how many there have been.
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
         let sql = "UPDATE inbox SET detail = $4 WHERE tenant = $1 AND consumer = $2 AND message = $3 RETURNING tries";
@@ -180,6 +187,14 @@ impl Postgres {
 fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Postgres, PgArguments> {
     let query = sqlx::query(sql).bind(delivery.tenant.as_str().to_owned());
     query.bind(escaped(&delivery.consumer).into_owned()).bind(escaped(&delivery.message).into_owned())
+}
+
+/// Counts a try, unless it is counted already, or it is known what became of the message.
+async fn count(connection: &mut PgConnection, delivery: &Delivery) -> Result<Option<Counted>, StoreError> {
+    let query =
+        if delivery.counted { bound(KNOWN, delivery) } else { bound(COUNT, delivery).bind(delivery.at.0) };
+    let rows = query.fetch_all(connection).await;
+    rows.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))
 }
 
 /// What is known of a message that nobody will process any more.

@@ -82,6 +82,12 @@ impl Sqlite {
         count(connection, delivery).await
     }
 
+    /// Counts a try, before anybody looks into the message. Returns what is known of one that is not to be tried.
+    #[cfg(feature = "_messages")]
+    pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        Ok(self.count(delivery).await?.known(delivery.tries))
+    }
+
     /// The try has failed, and this is why. Returns how many there have been.
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
         failed(&mut *self.settled().await?, delivery, detail).await
@@ -117,13 +123,15 @@ impl Sqlite {
     }
 }
 
-/// Counts a try, unless it is known what became of the message
+/// Counts a try, unless it is counted already, or it is known what became of the message.
 pub(crate) async fn count(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
 ) -> Result<Counted, StoreError> {
-    let count = bound(COUNT, delivery).bind(delivery.at.0).execute(&mut *connection);
-    count.await.map_err(|e| failure(&e))?;
+    if !delivery.counted {
+        let count = bound(COUNT, delivery).bind(delivery.at.0).execute(&mut *connection);
+        count.await.map_err(|e| failure(&e))?;
+    }
     let Some(row) = bound(KNOWN, delivery).fetch_optional(connection).await.map_err(|e| failure(&e))? else {
         return Err(StoreError::Io { detail: "a try was not counted".to_owned() });
     };

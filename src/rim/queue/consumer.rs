@@ -1,0 +1,227 @@
+//! A consumer as its host sets it up, starts it and ends it.
+
+use std::fmt::{self, Display};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::broker::{Broker, BrokerError, BrokerSession as _, OpenTerms};
+use super::consume::{self, Place};
+use super::handling::{Handle, Terms, handle};
+use super::incoming::Incoming;
+use super::limits::{BrokerLimits, LimitProblem, Needs};
+use crate::clock::SharedClock;
+use crate::exec::{Executor, OwnConnection};
+use crate::id::{IdError, Tenant, checked};
+use crate::ledger::Backoff;
+use crate::rim::reaction::Reaction;
+
+/// A consumer that is not running yet: each message of one place in a broker is processed once.
+///
+/// Unless it is said otherwise: 16 messages in hand; five minutes for a handler; a message that failed eight times is set aside, with
+/// pauses of full jitter between the tries, from half a second doubling to five minutes; at most 16 MiB in a message.
+#[must_use = "a consumer does nothing until it is started"]
+pub struct QueueConsumer<B> {
+    broker: B,
+    terms: Terms,
+    needs: Needs,
+}
+
+impl<B: Broker> fmt::Debug for QueueConsumer<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueConsumer")
+            .field("kind", &B::KIND)
+            .field("source", &self.broker.source())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a consumer was not started. Nothing was consumed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// The broker cannot be reached, or has no such place.
+    #[error("{0}: no message was consumed")]
+    Broker(#[from] BrokerError),
+    /// Limits of the broker end before those of the consumer.
+    #[error("{source_name}: no message was consumed:\n- {}", listed(problems))]
+    Limits {
+        /// The kind of broker and the name of the stream or queue.
+        source_name: String,
+        /// What is wrong, and what to write instead.
+        problems: Vec<LimitProblem>,
+    },
+    /// The name of the consumer cannot be one.
+    #[error(transparent)]
+    Name(#[from] IdError),
+}
+
+fn listed(problems: &[LimitProblem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n- ")
+}
+
+impl<B: Broker> QueueConsumer<B> {
+    /// Consumes from `broker` as the consumer `name` of the tenant's inbox. Two consumers of the same name process each message
+    /// once between them; two of different names each process all messages.
+    pub fn new(executor: &Executor, tenant: &Tenant, name: impl Into<String>, broker: B) -> Self {
+        let backoff = Backoff { base: Duration::from_millis(500), cap: Duration::from_mins(5) };
+        let terms = Terms::new(executor, tenant, name.into(), B::KIND, broker.source());
+        let needs = Needs {
+            tries: 8,
+            backoff,
+            try_limit: Duration::from_mins(5),
+            in_order: false,
+            may_drop_when_full: false,
+        };
+        Self { broker, terms, needs }
+    }
+
+    /// The number of messages that are handled at the same time; at least one.
+    pub fn in_hand(mut self, messages: usize) -> Self {
+        self.terms.in_hand = messages.max(1);
+        self
+    }
+
+    /// Number of failed tries after which a message is set aside, as an open question with the evidence; at least one. A ledger
+    /// that cannot be written to is not the message's fault, and not counted.
+    pub fn tries(mut self, tries: u32) -> Self {
+        self.needs.tries = tries.max(1);
+        self
+    }
+
+    /// The pauses between the tries of a message, and between attempts to reach a broker that is away.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.needs.backoff = backoff;
+        self
+    }
+
+    /// The longest time that a handler may take for one message. Then it is dropped, and the try has failed.
+    pub fn handler_limit(mut self, limit: Duration) -> Self {
+        self.needs.try_limit = limit;
+        self
+    }
+
+    /// The largest message that is given to the handler, in bytes. A larger one is set aside at once.
+    pub fn largest(mut self, bytes: usize) -> Self {
+        self.terms.largest = bytes;
+        self
+    }
+
+    /// Messages are processed in the order of the place, one at a time: one that fails holds back those behind it until it is
+    /// processed or set aside. A broker that does not deliver so is refused.
+    pub fn in_order(mut self) -> Self {
+        (self.needs.in_order, self.terms.in_hand) = (true, 1);
+        self
+    }
+
+    /// Takes a broker that deletes messages which were not processed when there are too many of them.
+    pub fn may_drop_when_full(mut self) -> Self {
+        self.needs.may_drop_when_full = true;
+        self
+    }
+
+    /// The key that tells a message from all others of its stream or queue, made of the message itself. Where it gives none, the id
+    /// of the message is the key, or else the broker's sequence.
+    pub fn key(mut self, key: impl Fn(&Incoming) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.terms.key = Some(Arc::new(key));
+        self
+    }
+
+    /// Whose message it is. One for which it gives nobody is set aside at once, as a question of the consumer's own tenant.
+    pub fn tenant_of(mut self, tenant: impl Fn(&Incoming) -> Option<Tenant> + Send + Sync + 'static) -> Self {
+        self.terms.tenant_of = Some(Arc::new(tenant));
+        self
+    }
+
+    /// The aggregate that a message is about, and the version of it that it brings. A message that is not newer than what was
+    /// processed of its aggregate is acknowledged, and not handled.
+    pub fn version(
+        mut self,
+        version: impl Fn(&Incoming) -> Option<(String, i64)> + Send + Sync + 'static,
+    ) -> Self {
+        self.terms.version = Some(Arc::new(version));
+        self
+    }
+
+    /// Compares the limits of the broker, as they are now, with those of this consumer. [`start`](Self::start) does so, too.
+    ///
+    /// # Errors
+    /// If a limit ends before ours, with what to write instead; or if the broker cannot be asked.
+    pub async fn check(&self) -> Result<(), QueueError> {
+        let mut session = self.broker.open(&self.open_terms()).await?;
+        let checked = accepted(&self.broker, &self.needs, session.limits());
+        session.stop().await;
+        session.close().await;
+        checked
+    }
+
+    /// Starts to consume, in a task of its own.
+    ///
+    /// The handler says what a message does; the [`Reaction`] is carried out in one transaction with the record of the message. It is
+    /// not called for a message that is known. An error or a panic of it is a failed try. It may be called for one message more
+    /// than once, after an error or a crash: what it does besides its reaction is to be guarded by a key of its own.
+    ///
+    /// # Errors
+    /// If the broker cannot be reached, or its limits end before those of the consumer.
+    pub async fn start<C, E, F, Fut>(mut self, handler: F) -> Result<Consuming, QueueError>
+    where
+        C: OwnConnection + 'static,
+        E: Display + Send + 'static,
+        F: Fn(Incoming) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reaction<C>, E>> + Send + 'static,
+    {
+        checked("consumer", &self.terms.consumer, 255)?;
+        (self.terms.tries, self.terms.backoff) = (self.needs.tries, self.needs.backoff);
+        let session = self.broker.open(&self.open_terms()).await?;
+        accepted(&self.broker, &self.needs, session.limits())?;
+        let clock = self.terms.executor.clock().clone();
+        let handler: Handle<C> = handle(handler, self.needs.try_limit, clock.clone());
+        let stop = CancellationToken::new();
+        let place = Place { open: self.open_terms(), broker: self.broker, needs: self.needs };
+        let running = consume::consume(place, Arc::new(self.terms), handler, session, stop.clone());
+        Ok(Consuming { running: tokio::spawn(running), stop: stop.drop_guard(), clock })
+    }
+
+    fn open_terms(&self) -> OpenTerms {
+        OpenTerms::new(self.terms.in_hand, self.terms.executor.clock().clone())
+    }
+}
+
+/// Refuses limits that end before those of the consumer.
+pub(super) fn accepted<B: Broker>(
+    broker: &B,
+    needs: &Needs,
+    limits: &BrokerLimits,
+) -> Result<(), QueueError> {
+    let problems = needs.problems(limits, |limit| broker.setting(limit));
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(QueueError::Limits { source_name: format!("{} {}", B::KIND, broker.source()), problems })
+}
+
+/// A consumer that is running. When this is dropped, it receives no more, and finishes what is in hand.
+#[derive(Debug)]
+#[must_use = "a consumer stops when this is dropped"]
+pub struct Consuming {
+    running: JoinHandle<()>,
+    stop: DropGuard,
+    clock: SharedClock,
+}
+
+impl Consuming {
+    /// Receives no more, and waits until what is in hand is settled, at most for so long. False if something was still in hand then:
+    /// it goes on, and its messages may be delivered again meanwhile.
+    pub async fn shutdown(self, limit: Duration) -> bool {
+        drop(self.stop);
+        let over = self.clock.sleep(limit);
+        tokio::select! {
+            biased;
+            _ = self.running => true,
+            () = over => false,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Queue consumers: messages of a broker, each processed once. Features `nats` and `rabbitmq`.
+//!
+//! A broker delivers a message again when an acknowledgement gets lost, when a consumer dies, and when it is restarted itself. A
+//! [`QueueConsumer`] has each message do once what its handler says, and acknowledges it when that is sealed in the ledger. A message that
+//! fails is given back with a growing pause; one that never succeeds is set aside as an open question, and others proceed. Limits of
+//! the broker that end before those of the consumer are refused at the start, for a message that the broker stops delivering is lost in
+//! silence. The consumer has no memory of its own: the ledger decides, and the consumer translates.
+//!
+//! [`NatsQueue`] and [`RabbitQueue`] are the places that messages come from; [`Broker`] is what another one implements.
+
+mod broker;
+mod consume;
+mod consumer;
+mod handling;
+mod identity;
+mod incoming;
+mod limits;
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
+
+pub use broker::{Broker, BrokerDelivery, BrokerError, BrokerSession, OpenTerms};
+pub use consumer::{Consuming, QueueConsumer, QueueError};
+pub use incoming::Incoming;
+pub use limits::{BrokerLimit, BrokerLimits, LimitProblem};
+#[cfg(feature = "nats")]
+pub use nats::{NatsQueue, NatsSink};
+#[cfg(feature = "rabbitmq")]
+pub use rabbitmq::RabbitQueue;

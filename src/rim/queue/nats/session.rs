@@ -1,0 +1,305 @@
+//! Consumption by pull requests: never more messages are asked for than there is room for, so that none waits unattended while the
+//! time for its acknowledgement runs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::pull::BatchConfig;
+use async_nats::jetstream::consumer::{Config, PullConsumer};
+use async_nats::jetstream::message::{AckKind, Acker, Message};
+use async_nats::jetstream::publish::PublishAck;
+use async_nats::jetstream::{Context, message::PublishMessage};
+use async_nats::{HeaderMap, StatusCode, Subject, Subscriber};
+use futures_util::{FutureExt as _, StreamExt as _};
+
+use crate::clock::{SharedClock, SystemClock};
+use crate::rim::queue::broker::{BrokerDelivery, BrokerError, BrokerSession};
+use crate::rim::queue::incoming::Incoming;
+use crate::rim::queue::limits::BrokerLimits;
+
+/// A pull request that nothing has come of is given up by the server after this time, and made again.
+const EXPIRES: Duration = Duration::from_secs(30);
+/// The server says this often that a pull request is still there.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// Silence of the server after which the session is over, in ticks.
+const SILENT_TICKS: u32 = 10;
+/// How often it is looked whether the client has connected anew: the server has forgotten the pull requests then.
+const TICK: Duration = Duration::from_millis(500);
+/// What a client gets for its subject, the reason for it: on the copy of a message that is set aside.
+const WHY: &str = "Counterfoil-Set-Aside";
+
+/// How messages are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pulls {
+    /// Asked for no more than this at once.
+    batch: usize,
+    expires: Duration,
+}
+
+impl Pulls {
+    /// Within what the consumer allows.
+    pub(super) fn within(config: &Config, in_hand: usize) -> Self {
+        let allowed = usize::try_from(config.max_batch).ok().filter(|batch| *batch > 0);
+        let longest = Some(config.max_expires).filter(|longest| *longest > Duration::ZERO);
+        Self {
+            batch: allowed.unwrap_or(usize::MAX).min(in_hand.max(1)),
+            expires: longest.unwrap_or(EXPIRES).min(EXPIRES),
+        }
+    }
+}
+
+/// Consumption from a JetStream consumer.
+pub struct NatsSession {
+    jetstream: Context,
+    consumer: PullConsumer,
+    limits: BrokerLimits,
+    pulls: Pulls,
+    inbox: Subject,
+    messages: Subscriber,
+    /// Messages that are asked for and have not come.
+    asked: usize,
+    silent: u32,
+    /// Of the client, at the opening.
+    connects: u64,
+    clock: SharedClock,
+    place: Arc<Place>,
+}
+
+/// What every delivery of the session needs to know.
+struct Place {
+    jetstream: Context,
+    stream: String,
+    made: String,
+    aside: Option<String>,
+}
+
+impl std::fmt::Debug for NatsSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NatsSession").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl NatsSession {
+    pub(super) async fn open(
+        jetstream: Context,
+        consumer: PullConsumer,
+        pulls: Pulls,
+        limits: BrokerLimits,
+        made: String,
+        aside: Option<String>,
+    ) -> Result<Self, async_nats::SubscribeError> {
+        let client = jetstream.client();
+        let inbox = Subject::from(client.new_inbox());
+        let connects = client.statistics().connects.load(Ordering::Relaxed);
+        let messages = client.subscribe(inbox.clone()).await?;
+        let stream = consumer.cached_info().stream_name.clone();
+        let place = Arc::new(Place { jetstream: jetstream.clone(), stream, made, aside });
+        let clock: SharedClock = Arc::new(SystemClock);
+        Ok(Self {
+            jetstream,
+            consumer,
+            limits,
+            pulls,
+            inbox,
+            messages,
+            asked: 0,
+            silent: 0,
+            connects,
+            clock,
+            place,
+        })
+    }
+
+    pub(super) fn timed_by(mut self, clock: SharedClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Asks for as many messages as there is room for, unless most of them are asked for already.
+    async fn pull(&mut self, room: usize) -> Result<(), BrokerError> {
+        let more = room.min(self.pulls.batch).saturating_sub(self.asked);
+        if more == 0 || self.asked > self.pulls.batch / 2 {
+            return Ok(());
+        }
+        let request = BatchConfig {
+            batch: more,
+            expires: Some(self.pulls.expires),
+            idle_heartbeat: HEARTBEAT.min(self.pulls.expires / 3),
+            ..BatchConfig::default()
+        };
+        let asked = self.consumer.request_batch(request, self.inbox.clone()).await;
+        asked.map_err(|error| BrokerError::new(format!("messages cannot be asked for: {error}")))?;
+        self.asked += more;
+        Ok(())
+    }
+
+    /// A message, or what the server says about the pull requests.
+    fn take(&mut self, message: async_nats::Message) -> Result<Option<NatsDelivery>, BrokerError> {
+        self.silent = 0;
+        let Some(status) = message.status.filter(|status| *status != StatusCode::OK) else {
+            self.asked = self.asked.saturating_sub(1);
+            return NatsDelivery::of(message, &self.place).map(Some);
+        };
+        if status == StatusCode::IDLE_HEARTBEAT {
+            return Ok(None);
+        }
+        let pending = message.headers.as_ref().and_then(|headers| headers.get("Nats-Pending-Messages"));
+        match pending.and_then(|pending| pending.as_str().parse::<usize>().ok()) {
+            // A pull request has ended, and so many of its messages do not come.
+            Some(pending) => {
+                self.asked = self.asked.saturating_sub(pending);
+                Ok(None)
+            }
+            None => {
+                let said = message.description.unwrap_or_default();
+                Err(BrokerError::new(format!("the server ends the pull request: {status} {said}")))
+            }
+        }
+    }
+
+    fn has_connected_anew(&self) -> bool {
+        self.jetstream.client().statistics().connects.load(Ordering::Relaxed) != self.connects
+    }
+}
+
+impl BrokerSession for NatsSession {
+    type Delivery = NatsDelivery;
+
+    fn limits(&self) -> &BrokerLimits {
+        &self.limits
+    }
+
+    async fn receive(&mut self, room: usize) -> Result<NatsDelivery, BrokerError> {
+        loop {
+            self.pull(room).await?;
+            let tick = self.clock.sleep(TICK);
+            tokio::select! {
+                biased;
+                message = self.messages.next() => match message {
+                    Some(message) => if let Some(delivery) = self.take(message)? {
+                        return Ok(delivery);
+                    },
+                    None => return Err(BrokerError::new("the client of NATS was closed")),
+                },
+                () = tick => {
+                    self.silent += 1;
+                    if self.has_connected_anew() || self.silent > SILENT_TICKS {
+                        return Err(BrokerError::new("the connection to the server was lost"));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn stop(&mut self) {
+        if let Err(error) = self.messages.unsubscribe().await {
+            tracing::debug!(%error, "the pull requests were not taken back, they expire");
+        }
+        // What is under way to us would wait until the time for its acknowledgement is over.
+        if let Err(error) = self.jetstream.client().flush().await {
+            tracing::debug!(%error, "the server was not told that the consumer stops");
+        }
+        while let Some(Some(message)) = self.messages.next().now_or_never() {
+            if let Ok(Some(delivery)) = self.take(message) {
+                let _ = delivery.give_back(Duration::ZERO).await;
+            }
+        }
+    }
+
+    async fn close(self) {
+        // Acknowledgements are only written to the client's buffer.
+        if let Err(error) = self.jetstream.client().flush().await {
+            tracing::debug!(%error, "the last acknowledgements may be lost");
+        }
+    }
+}
+
+/// A message of a JetStream consumer.
+pub struct NatsDelivery {
+    message: Incoming,
+    acker: Acker,
+    original: async_nats::Message,
+    place: Arc<Place>,
+}
+
+impl std::fmt::Debug for NatsDelivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NatsDelivery")
+            .field("sequence", &self.message.broker_sequence())
+            .finish_non_exhaustive()
+    }
+}
+
+impl NatsDelivery {
+    fn of(message: async_nats::Message, place: &Arc<Place>) -> Result<Self, BrokerError> {
+        let message = Message { message, context: place.jetstream.clone() };
+        let unreadable =
+            |error| BrokerError::new(format!("a message is not one of a JetStream consumer: {error}"));
+        let info = message.info().map_err(unreadable)?;
+        let deliveries = u64::try_from(info.delivered).unwrap_or_default();
+        let sequence = format!("{}@{}", info.stream_sequence, place.made);
+        let (original, acker) = message.split();
+        let mut incoming = Incoming::new(&*place.stream, original.payload.clone())
+            .routed_by(original.subject.as_str())
+            .sequence(sequence)
+            .delivered(deliveries);
+        for (name, values) in original.headers.iter().flat_map(HeaderMap::iter) {
+            for value in values {
+                incoming = incoming.header(name.to_string(), value.as_str());
+            }
+        }
+        let id =
+            original.headers.as_ref().and_then(|headers| headers.get(async_nats::header::NATS_MESSAGE_ID));
+        if let Some(id) = id {
+            incoming = incoming.id(id.as_str());
+        }
+        Ok(Self { message: incoming, acker, original, place: place.clone() })
+    }
+
+    async fn say(&self, kind: AckKind) -> Result<(), BrokerError> {
+        self.acker.ack_with(kind).await.map_err(|error| BrokerError::new(error.to_string()))
+    }
+
+    /// Copies the message to where it is kept, and waits until it is stored there.
+    async fn copy(&self, subject: &str, why: &str) -> Result<PublishAck, BrokerError> {
+        let mut headers = self.original.headers.clone().unwrap_or_default();
+        headers.insert(WHY, why);
+        let copy = PublishMessage::build().headers(headers).payload(self.original.payload.clone());
+        // Set aside twice, it is there once: the key of the message is that of the copy.
+        let id = self.message.message_id().or(self.message.broker_sequence()).unwrap_or_default();
+        let failed =
+            |error: &dyn std::fmt::Display| BrokerError::new(format!("copying to {subject}: {error}"));
+        let copied = self.place.jetstream.send_publish(subject.to_owned(), copy.message_id(id)).await;
+        copied.map_err(|error| failed(&error))?.await.map_err(|error| failed(&error))
+    }
+}
+
+impl BrokerDelivery for NatsDelivery {
+    fn message(&self) -> &Incoming {
+        &self.message
+    }
+
+    async fn acknowledge(self) -> Result<(), BrokerError> {
+        self.say(AckKind::Ack).await
+    }
+
+    async fn give_back(self, after: Duration) -> Result<(), BrokerError> {
+        self.say(AckKind::Nak((after > Duration::ZERO).then_some(after))).await
+    }
+
+    async fn set_aside(self, why: &str) -> Result<(), BrokerError> {
+        if let Some(subject) = &self.place.aside
+            && let Err(error) = self.copy(subject, why).await
+        {
+            // It stays where it is, and is asked about again when it comes again.
+            self.say(AckKind::Nak(Some(Duration::from_secs(30)))).await?;
+            return Err(error);
+        }
+        self.say(AckKind::Term).await
+    }
+
+    async fn keep_alive(&self) -> Result<(), BrokerError> {
+        self.say(AckKind::Progress).await
+    }
+}

@@ -1,0 +1,143 @@
+//! A sink on JetStream: each event under its id, those of one aggregate one after the other.
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::fmt;
+use std::sync::Arc;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use bytes::Bytes;
+use futures_util::future::join_all;
+
+use crate::outbox::{Acked, Event, Sink, SinkError};
+
+/// Message of more bytes than the stream takes, in the words of the server.
+const MESSAGE_TOO_LARGE: u64 = 10_054;
+
+/// Publishes each event to a subject in NATS JetStream, and waits until the stream has stored it. Feature `nats`.
+///
+/// The payload is the event's, as JSON. `Nats-Msg-Id` holds the id of the event: within the stream's `duplicate_window` an event that
+/// is published twice is stored once, and beyond it consumers know it by that id. `Event-Tenant`, `Event-Aggregate`,
+/// `Event-Sequence`, `Event-Kind` and `Event-Created-At` (microseconds UTC) hold the rest. Events of one aggregate are published in
+/// their order, several aggregates at once.
+///
+/// ```no_run
+/// # async fn engine() -> Result<(), Box<dyn std::error::Error>> {
+/// use counterfoil::{Engine, queue::NatsSink};
+///
+/// let nats = async_nats::connect("nats://127.0.0.1:4222").await?;
+/// let sink = NatsSink::new(async_nats::jetstream::new(nats), |event| format!("orders.{}", event.kind));
+/// let engine = Engine::sqlite("agents.db").sink(sink);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct NatsSink {
+    jetstream: Context,
+    subject: Arc<dyn Fn(&Event) -> String + Send + Sync>,
+}
+
+impl fmt::Debug for NatsSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NatsSink").finish_non_exhaustive()
+    }
+}
+
+impl NatsSink {
+    /// To the subject that is made of the event. A stream must take it.
+    ///
+    /// The client's request timeout is that of an event: what is not acknowledged by then is published again.
+    pub fn new(jetstream: Context, subject: impl Fn(&Event) -> String + Send + Sync + 'static) -> Self {
+        Self { jetstream, subject: Arc::new(subject) }
+    }
+
+    /// One of `partitions` numbers for an aggregate, from zero and always the same: as a part of the subject it lets as many
+    /// consumers keep the order of each aggregate, each by `max_ack_pending: 1`.
+    ///
+    /// ```
+    /// use counterfoil::queue::NatsSink;
+    /// assert_eq!(NatsSink::partition("order/17", 8), NatsSink::partition("order/17", 8));
+    /// assert!(NatsSink::partition("order/17", 8) < 8);
+    /// ```
+    pub fn partition(aggregate: &str, partitions: u32) -> u32 {
+        // FNV-1a: it must never change, and must not depend on the build.
+        let hash = aggregate.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        u32::try_from(hash % u64::from(partitions.max(1))).unwrap_or_default()
+    }
+
+    async fn store(&self, event: &Event) -> Result<(), SinkError> {
+        let message = PublishMessage::build()
+            .headers(headers(event)?)
+            .payload(Bytes::copy_from_slice(event.payload.as_str().as_bytes()));
+        let sent = self.jetstream.send_publish((self.subject)(event), message).await;
+        sent.map_err(|error| sorted(&error))?.await.map_err(|error| sorted(&error))?;
+        Ok(())
+    }
+}
+
+impl Sink for NatsSink {
+    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+        let mut aggregates = BTreeMap::<_, Vec<_>>::new();
+        for (place, event) in batch.iter().enumerate() {
+            aggregates.entry((&event.tenant, &event.aggregate)).or_default().push((place, event));
+        }
+        let stored = join_all(aggregates.into_values().map(async |events| {
+            for (done, (place, event)) in events.iter().enumerate() {
+                if let Err(error) = self.store(event).await {
+                    return (done, Some((*place, error)));
+                }
+            }
+            (events.len(), None)
+        }));
+        let stored = stored.await;
+        // Nobody is there: the sink as a whole is put off, and no event is held against it.
+        let nothing = stored.iter().all(|(done, failed)| {
+            *done == 0 && failed.as_ref().is_some_and(|(_, error)| !error.is_refusal())
+        });
+        let mut failed = stored.into_iter().filter_map(|(_, failed)| failed);
+        if nothing && let Some((_, error)) = failed.next() {
+            return Err(error);
+        }
+        Ok(failed.fold(Acked::all(), |acked, (place, error)| acked.except(place, error)))
+    }
+}
+
+fn headers(event: &Event) -> Result<HeaderMap, SinkError> {
+    let mut headers = HeaderMap::new();
+    let texts = [
+        ("Nats-Msg-Id", event.id.clone()),
+        ("Event-Tenant", event.tenant.as_str().to_owned()),
+        ("Event-Aggregate", event.aggregate.clone()),
+        ("Event-Sequence", event.seq.to_string()),
+        ("Event-Kind", event.kind.clone()),
+        ("Event-Created-At", event.created_at.0.to_string()),
+    ];
+    for (name, text) in texts {
+        let value: Result<async_nats::HeaderValue, _> = text.parse();
+        let value =
+            value.map_err(|_| SinkError::refused(format!("{text:?} cannot stand in the header {name}")))?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+/// Whether the event itself is at fault.
+fn sorted(error: &PublishError) -> SinkError {
+    let said = error.to_string();
+    let own_fault = match error.kind() {
+        PublishErrorKind::MaxPayloadExceeded => true,
+        PublishErrorKind::Other => {
+            let source = error.source();
+            let server = source.and_then(|source| source.downcast_ref::<async_nats::jetstream::Error>());
+            let too_large = server.is_some_and(|server| server.error_code().0 == MESSAGE_TOO_LARGE);
+            let subject = source.is_some_and(<dyn std::error::Error>::is::<async_nats::SubjectError>);
+            too_large || subject
+        }
+        _ => false,
+    };
+    if own_fault { SinkError::refused(said) } else { SinkError::unavailable(said) }
+}

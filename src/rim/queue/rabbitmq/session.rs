@@ -1,0 +1,171 @@
+//! Consumption on a channel of its own, with a prefetch that bounds what has come and was not acknowledged.
+
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, StreamExt as _};
+use lapin::message::Delivery;
+use lapin::options::{
+    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions,
+    BasicRejectOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{Acker, Channel, Connection, Consumer};
+
+use super::arguments::{integer, printed};
+use crate::rim::queue::broker::{BrokerDelivery, BrokerError, BrokerSession};
+use crate::rim::queue::incoming::Incoming;
+use crate::rim::queue::limits::BrokerLimits;
+
+/// The reply code of an orderly end.
+const DONE: u16 = 200;
+
+/// Consumption from a queue of RabbitMQ.
+pub struct RabbitSession {
+    connection: Connection,
+    channel: Channel,
+    queue: String,
+    limits: BrokerLimits,
+    prefetch: u16,
+    /// Once something was asked for.
+    consumer: Option<Consumer>,
+}
+
+impl std::fmt::Debug for RabbitSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RabbitSession").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+impl RabbitSession {
+    pub(super) const fn new(
+        connection: Connection,
+        channel: Channel,
+        queue: String,
+        limits: BrokerLimits,
+        prefetch: u16,
+    ) -> Self {
+        Self { connection, channel, queue, limits, prefetch, consumer: None }
+    }
+
+    async fn consumer(&mut self) -> Result<&mut Consumer, lapin::Error> {
+        if let Some(consumer) = self.consumer.take() {
+            return Ok(self.consumer.insert(consumer));
+        }
+        self.channel.basic_qos(self.prefetch, BasicQosOptions::default()).await?;
+        let (queue, options) = (self.queue.as_str().into(), BasicConsumeOptions::default());
+        let consumer = self.channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
+        Ok(self.consumer.insert(consumer))
+    }
+}
+
+impl BrokerSession for RabbitSession {
+    type Delivery = RabbitDelivery;
+
+    fn limits(&self) -> &BrokerLimits {
+        &self.limits
+    }
+
+    async fn receive(&mut self, _room: usize) -> Result<RabbitDelivery, BrokerError> {
+        let queue = self.queue.clone();
+        let consumer = self.consumer().await.map_err(|error| told(&error))?;
+        match consumer.next().await {
+            Some(Ok(delivery)) => Ok(RabbitDelivery::of(&queue, delivery)),
+            Some(Err(error)) => Err(told(&error)),
+            None => Err(BrokerError::new("the broker has ended the consumer")),
+        }
+    }
+
+    async fn stop(&mut self) {
+        let Some(mut consumer) = self.consumer.take() else { return };
+        if let Err(error) = self.channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await {
+            tracing::debug!(%error, "the broker was not told that the consumer stops");
+        }
+        while let Some(Some(Ok(delivery))) = consumer.next().now_or_never() {
+            let _ = RabbitDelivery::of(&self.queue, delivery).give_back(Duration::ZERO).await;
+        }
+    }
+
+    async fn close(self) {
+        // Behind all acknowledgements on this channel; what was not acknowledged goes back.
+        if let Err(error) = self.channel.close(DONE, "".into()).await {
+            tracing::debug!(%error, "the last acknowledgements may be lost");
+        }
+        let _ = self.connection.close(DONE, "".into()).await;
+    }
+}
+
+/// A message of a queue.
+#[derive(Debug)]
+pub struct RabbitDelivery {
+    message: Incoming,
+    acker: Acker,
+}
+
+impl RabbitDelivery {
+    fn of(queue: &str, delivery: Delivery) -> Self {
+        let Delivery { routing_key, redelivered, properties, data, acker, .. } = delivery;
+        let mut message =
+            Incoming::new(queue, data).routed_by(routing_key.to_string()).redelivered(redelivered);
+        if let Some(id) = properties.message_id() {
+            message = message.id(id.to_string());
+        }
+        let standard = [
+            ("content-type", properties.content_type()),
+            ("content-encoding", properties.content_encoding()),
+            ("correlation-id", properties.correlation_id()),
+            ("type", properties.kind()),
+            ("app-id", properties.app_id()),
+        ];
+        for (name, value) in standard {
+            if let Some(value) = value {
+                message = message.header(name, value.to_string());
+            }
+        }
+        for (name, value) in properties.headers().iter().flatten() {
+            // Quorum queues count the deliveries that were given back.
+            if name.as_str() == "x-delivery-count"
+                && let Some(count) = integer(value).and_then(|count| u64::try_from(count).ok())
+            {
+                message = message.delivered(count + 1);
+            }
+            if let Some(value) = printed(value) {
+                message = message.header(name.to_string(), value);
+            }
+        }
+        Self { message, acker }
+    }
+}
+
+impl BrokerDelivery for RabbitDelivery {
+    fn message(&self) -> &Incoming {
+        &self.message
+    }
+
+    async fn acknowledge(self) -> Result<(), BrokerError> {
+        sent(self.acker.ack(BasicAckOptions::default()).await)
+    }
+
+    async fn give_back(self, _after: Duration) -> Result<(), BrokerError> {
+        sent(self.acker.nack(BasicNackOptions { requeue: true, multiple: false }).await)
+    }
+
+    async fn set_aside(self, _why: &str) -> Result<(), BrokerError> {
+        sent(self.acker.reject(BasicRejectOptions { requeue: false }).await)
+    }
+
+    async fn keep_alive(&self) -> Result<(), BrokerError> {
+        Ok(()) // its limits say that there is none
+    }
+}
+
+fn sent(sent: lapin::Result<bool>) -> Result<(), BrokerError> {
+    match sent {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(BrokerError::new("the channel of the message is closed")),
+        Err(error) => Err(told(&error)),
+    }
+}
+
+fn told(error: &lapin::Error) -> BrokerError {
+    BrokerError::new(error.to_string())
+}

@@ -1,0 +1,8 @@
+//! Queue consumers against real brokers, on both stores.
+
+mod example;
+mod ledger;
+mod lossy;
+mod nats;
+mod rabbitmq;
+mod sink;

@@ -1,0 +1,539 @@
+//! Messages of NATS JetStream, from a real `nats-server`: each is processed once, whatever happens to it, its consumer and its broker.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::pull::Config as ConsumerConfig;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{Config as StreamConfig, RetentionPolicy};
+use async_nats::jetstream::{self, Context};
+use counterfoil::Tenant;
+use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::door::Reaction;
+use counterfoil::queue::{BrokerLimit, Incoming, NatsQueue, QueueConsumer, QueueError};
+use sqlx::{PgConnection, SqliteConnection};
+use tokio::sync::Notify;
+
+use super::ledger::{self, SOON, acme, on, questions};
+use super::lossy::{Lossy, Told};
+use crate::own_server::daemon::Daemon;
+use crate::own_server::proxy::Proxy;
+
+const STREAM: &str = "ORDERS";
+const CONSUMER: &str = "billing";
+/// Until a message is delivered again that nobody has said anything about.
+const ACK_WAIT: Duration = Duration::from_secs(1);
+/// Longer than any test takes.
+const EVER: Duration = Duration::from_mins(1);
+
+/// A server with its data in its folder.
+pub(super) fn server(port: u16, folder: &Path) -> Command {
+    let mut command = Command::new("nats-server");
+    command
+        .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"])
+        .arg(folder);
+    command
+}
+
+/// A client that tries until it is connected.
+pub(super) async fn client(port: u16) -> Context {
+    let options = async_nats::ConnectOptions::new().retry_on_initial_connect();
+    let options = options.reconnect_delay_callback(|_| Duration::from_millis(50));
+    let client = options.connect(format!("nats://127.0.0.1:{port}")).await.unwrap();
+    jetstream::context::ContextBuilder::new().timeout(Duration::from_secs(2)).build(client)
+}
+
+pub(super) fn orders() -> StreamConfig {
+    StreamConfig { name: STREAM.to_owned(), subjects: vec!["orders.>".to_owned()], ..StreamConfig::default() }
+}
+
+pub(super) fn billing() -> ConsumerConfig {
+    ConsumerConfig {
+        durable_name: Some(CONSUMER.to_owned()),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: ACK_WAIT,
+        max_deliver: -1,
+        ..ConsumerConfig::default()
+    }
+}
+
+/// A server, a stream and a consumer.
+struct Bench {
+    server: Daemon,
+    nats: Context,
+    consumer: PullConsumer,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        Self::with(orders(), billing()).await
+    }
+
+    async fn with(stream: StreamConfig, consumer: ConsumerConfig) -> Self {
+        let server = Daemon::start(server).await;
+        let nats = client(server.port()).await;
+        let stream = nats.create_stream(stream).await.unwrap();
+        let consumer = stream.create_consumer(consumer).await.unwrap();
+        Self { server, nats, consumer }
+    }
+
+    fn queue(&self) -> NatsQueue {
+        NatsQueue::new(self.nats.clone(), STREAM, CONSUMER)
+    }
+
+    /// A message with an id, about this number.
+    async fn publish(&self, number: i64) {
+        self.send(PublishMessage::build().message_id(format!("order-{number}")), &number.to_string()).await;
+    }
+
+    async fn send(&self, message: PublishMessage, payload: &str) {
+        let message = message.payload(payload.to_owned().into());
+        self.nats.send_publish("orders.placed", message).await.unwrap().await.unwrap();
+    }
+
+    /// Until the broker holds nothing for the consumer any more. Each question goes to the server and back.
+    async fn settled(&mut self) {
+        let begun = SystemClock.boot();
+        loop {
+            if let Ok(info) = self.consumer.info().await
+                && info.num_pending == 0
+                && info.num_ack_pending == 0
+            {
+                return;
+            }
+            assert!(begun.until(SystemClock.boot()) < EVER, "never settled");
+        }
+    }
+
+    /// The number of deliveries so far.
+    async fn deliveries(&mut self) -> u64 {
+        self.consumer.info().await.unwrap().delivered.consumer_sequence
+    }
+}
+
+fn number(message: &Incoming) -> i64 {
+    message.json().unwrap()
+}
+
+/// The same tests on both databases.
+macro_rules! tests {
+    ($connection:ty, $open:expr) => {
+        use super::*;
+
+        on!($connection);
+
+        // The acknowledgement gets lost behind the seal: the broker delivers again, and nothing is done twice.
+        #[tokio::test]
+        async fn a_message_that_is_delivered_again_is_processed_once() {
+            let (_place, executor, mut own) = $open.await;
+            let mut bench = Bench::new().await;
+            let broker = Lossy::losing(bench.queue(), 2);
+            let wire = broker.wire.clone();
+            let called = Arc::new(AtomicU32::new(0));
+            let calls = called.clone();
+            let consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, broker)
+                .start(move |message| {
+                    calls.fetch_add(1, Ordering::SeqCst);
+                    async move { Ok::<_, String>(enters(number(&message))) }
+                })
+                .await
+                .unwrap();
+            bench.publish(1).await;
+            bench.settled().await;
+            assert_eq!((entered(&mut own).await, called.load(Ordering::SeqCst)), (vec![1], 1));
+            assert_eq!(bench.deliveries().await, 3, "two acknowledgements were lost");
+            assert_eq!(*wire.told.lock().unwrap(), vec![Told::Acknowledged; 3]);
+            assert!(consuming.shutdown(EVER).await);
+        }
+
+        // A temporary error: given back with a pause that grows at most so far, tried again, processed.
+        #[tokio::test]
+        async fn a_temporary_error_gives_the_message_back() {
+            let (_place, executor, mut own) = $open.await;
+            let mut bench = Bench::new().await;
+            let broker = Lossy::losing(bench.queue(), 0);
+            let wire = broker.wire.clone();
+            let called = AtomicU32::new(0);
+            let _consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, broker)
+                .backoff(SOON)
+                .start(move |message| {
+                    let fails = called.fetch_add(1, Ordering::SeqCst) < 3;
+                    async move { if fails { Err("not yet") } else { Ok(enters(number(&message))) } }
+                })
+                .await
+                .unwrap();
+            bench.publish(1).await;
+            bench.settled().await;
+            assert_eq!((entered(&mut own).await, bench.deliveries().await), (vec![1], 4));
+            let told = wire.told.lock().unwrap().clone();
+            let longest = [20, 40, 80].map(Duration::from_millis);
+            for (told, longest) in told.iter().zip(longest) {
+                assert!(matches!(told, Told::GivenBack(after) if *after <= longest), "{told:?}");
+            }
+            assert_eq!(told[3..], [Told::Acknowledged]);
+            assert_eq!(questions(&executor).await, [""; 0]);
+        }
+
+        // Poison: set aside after its tries, with the evidence, while others proceed. Errors, panics and what is no JSON.
+        #[tokio::test]
+        async fn poison_is_set_aside_and_others_proceed() {
+            let (_place, executor, mut own) = $open.await;
+            let mut bench = Bench::new().await;
+            let _consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
+                .backoff(SOON)
+                .tries(2)
+                .in_hand(2)
+                .start(async |message: Incoming| {
+                    let number: i64 = message.json().map_err(|error| error.to_string())?;
+                    match number {
+                        3 => Err("the tax office is closed for ever".to_owned()),
+                        4 => panic!("four"),
+                        number => Ok(enters(number)),
+                    }
+                })
+                .await
+                .unwrap();
+            for number in 1..=6 {
+                bench.publish(number).await;
+            }
+            bench.send(PublishMessage::build().message_id("text"), "no { json").await;
+            bench.settled().await;
+            assert_eq!(entered(&mut own).await, [1, 2, 5, 6]);
+            let questions = questions(&executor).await.join("\n");
+            for evidence in [
+                "ORDERS:id:order-3 could not be processed by billing in 2 tries",
+                "the tax office is closed for ever",
+                "the handler panicked: four",
+                "ORDERS:id:text",
+                "expected",
+            ] {
+                assert!(questions.contains(evidence), "{evidence}: {questions}");
+            }
+            assert_eq!(questions.matches("could not be processed").count(), 3, "{questions}");
+        }
+
+        // What is too large is set aside without a try.
+        #[tokio::test]
+        async fn a_huge_message_is_set_aside_at_once() {
+            let (_place, executor, mut own) = $open.await;
+            let mut bench = Bench::new().await;
+            let _consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
+                .largest(1000)
+                .start(async |message: Incoming| Ok::<_, String>(enters(number(&message))))
+                .await
+                .unwrap();
+            bench.send(PublishMessage::build().message_id("huge"), &"9".repeat(1001)).await;
+            bench.publish(1).await;
+            bench.settled().await;
+            assert_eq!((entered(&mut own).await, bench.deliveries().await), (vec![1], 2));
+            let questions = questions(&executor).await;
+            assert!(questions[0].contains("holds 1001 bytes, 1000 at most"), "{questions:?}");
+        }
+
+        // The broker is killed in the middle, and started again on its data.
+        #[tokio::test]
+        async fn a_restart_of_the_broker_loses_and_repeats_nothing() {
+            let (_place, executor, mut own) = $open.await;
+            let mut bench = Bench::new().await;
+            let (held, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+            let (holds, may_go_on) = (held.clone(), goes_on.clone());
+            let consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
+                .backoff(SOON)
+                .start(move |message| {
+                    let (holds, may_go_on) = (holds.clone(), may_go_on.clone());
+                    async move {
+                        let number = number(&message);
+                        if number == 2 && !message.is_redelivered() {
+                            holds.notify_one();
+                            may_go_on.notified().await;
+                        }
+                        Ok::<_, String>(enters(number))
+                    }
+                })
+                .await
+                .unwrap();
+            for number in 1..=3 {
+                bench.publish(number).await;
+            }
+            held.notified().await;
+            bench.server.kill();
+            goes_on.notify_one(); // sealed while nobody can be told
+            bench.server.start_again().await;
+            for number in 4..=6 {
+                while bench.nats.stream_by_subject("orders.placed").await.is_err() {}
+                bench.publish(number).await;
+            }
+            bench.settled().await;
+            assert_eq!(entered(&mut own).await, [1, 2, 3, 4, 5, 6]);
+            assert!(consuming.shutdown(EVER).await);
+        }
+
+        // The network between is cut, several times.
+        #[tokio::test]
+        async fn a_connection_that_is_cut_comes_back() {
+            let (_place, executor, mut own) = $open.await;
+            let mut bench = Bench::new().await;
+            let proxy = Proxy::to(bench.server.port()).await;
+            let queue = NatsQueue::new(client(proxy.port()).await, STREAM, CONSUMER);
+            let consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, queue)
+                .backoff(SOON)
+                .start(async |message: Incoming| Ok::<_, String>(enters(number(&message))))
+                .await
+                .unwrap();
+            for number in 1..=20 {
+                bench.publish(number).await;
+                if number % 7 == 0 {
+                    proxy.cut();
+                }
+            }
+            bench.settled().await;
+            assert_eq!(entered(&mut own).await, (1..=20).collect::<Vec<_>>());
+            assert!(consuming.shutdown(EVER).await);
+        }
+
+        // Without an id the sequence in the stream is the key; a stream that is made anew counts anew.
+        #[tokio::test]
+        async fn a_message_without_an_id_is_known_by_its_sequence() {
+            let (_place, executor, mut own) = $open.await;
+            let mut bench = Bench::new().await;
+            for round in 1..=2 {
+                let broker = Lossy::losing(bench.queue(), 1);
+                let consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, broker)
+                    .start(async |message: Incoming| Ok::<_, String>(enters(number(&message))))
+                    .await
+                    .unwrap();
+                bench.send(PublishMessage::build(), &round.to_string()).await;
+                bench.settled().await;
+                assert_eq!(bench.deliveries().await, 2, "the acknowledgement was lost");
+                assert_eq!(entered(&mut own).await, (1..=round).collect::<Vec<i64>>());
+                assert!(consuming.shutdown(EVER).await);
+                bench.nats.delete_stream(STREAM).await.unwrap();
+                let stream = bench.nats.create_stream(orders()).await.unwrap();
+                bench.consumer = stream.create_consumer(billing()).await.unwrap();
+            }
+        }
+    };
+}
+
+mod on_sqlite {
+    tests!(SqliteConnection, ledger::sqlite());
+
+    // A handler that takes longer than the broker waits: the message is kept alive, and not delivered to anybody else.
+    #[tokio::test]
+    async fn a_long_handler_keeps_its_message_alive() {
+        let (_place, executor, mut own) = ledger::sqlite().await;
+        let mut bench = Bench::new().await;
+        let _consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
+            .start(async |message: Incoming| {
+                SystemClock.sleep(ACK_WAIT * 3).await; // what is tested: three times what the broker waits
+                Ok::<_, String>(enters(number(&message)))
+            })
+            .await
+            .unwrap();
+        bench.publish(1).await;
+        bench.settled().await;
+        assert_eq!((entered(&mut own).await, bench.deliveries().await), (vec![1], 1));
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_takes_too_long_has_failed() {
+        let (_place, executor, mut own) = ledger::sqlite().await;
+        let mut bench = Bench::new().await;
+        let _consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
+            .handler_limit(Duration::from_millis(50))
+            .tries(1)
+            .start(async |message: Incoming| {
+                if number(&message) == 1 {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, String>(enters(number(&message)))
+            })
+            .await
+            .unwrap();
+        bench.publish(1).await;
+        bench.publish(2).await;
+        bench.settled().await;
+        assert_eq!(entered(&mut own).await, [2]);
+        let questions = questions(&executor).await;
+        assert!(questions[0].contains("the handler took longer than 50ms"), "{questions:?}");
+    }
+
+    // Each limit of the broker that ends before ours is refused at the start, and the error says what to write instead.
+    #[tokio::test]
+    async fn limits_that_end_before_ours_are_refused() {
+        let (_place, executor, _own) = ledger::sqlite().await;
+        let stream = StreamConfig {
+            max_age: Duration::from_mins(1),
+            duplicate_window: Duration::from_secs(30),
+            max_messages: 1000,
+            retention: RetentionPolicy::WorkQueue,
+            ..orders()
+        };
+        let consumer = ConsumerConfig { max_deliver: 5, ack_wait: Duration::from_millis(200), ..billing() };
+        let bench = Bench::with(stream, consumer).await;
+        let consumer = || QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue());
+        let refused = consumer().in_order().start(async |_| Ok::<_, String>(enters(0))).await.unwrap_err();
+        let text = refused.to_string();
+        let QueueError::Limits { problems, .. } = refused else { panic!("{refused}") };
+        let limits: Vec<_> = problems.iter().map(|problem| problem.limit).collect();
+        let all = [
+            BrokerLimit::Deliveries,
+            BrokerLimit::AcknowledgeWithin,
+            BrokerLimit::KeptFor,
+            BrokerLimit::DropsWhenFull,
+            BrokerLimit::KeepsSetAside,
+            BrokerLimit::InOrder,
+        ];
+        assert_eq!(limits, all, "{text}");
+        for instead in [
+            "nats ORDERS: no message was consumed",
+            "`max_deliver: -1` of the consumer billing",
+            "`ack_wait` of the consumer billing (or its `backoff`) at least 1 s",
+            "`max_age` of the stream ORDERS at least",
+            "`discard: new` of the stream ORDERS",
+            "`NatsQueue::set_aside_to`",
+            "`max_ack_pending: 1` of the consumer billing",
+        ] {
+            assert!(text.contains(instead), "{instead}: {text}");
+        }
+        assert!(matches!(consumer().check().await, Err(QueueError::Limits { .. })));
+        let nowhere = NatsQueue::new(bench.nats.clone(), STREAM, "nobody");
+        let nowhere = QueueConsumer::new(&executor, &acme(), CONSUMER, nowhere).check().await;
+        assert!(matches!(nowhere, Err(QueueError::Broker(_))), "{nowhere:?}");
+        assert!(
+            QueueConsumer::new(&executor, &acme(), "", bench.queue())
+                .start(async |_| Ok::<_, String>(enters(0)))
+                .await
+                .is_err()
+        );
+    }
+
+    // One at a time, in the order of the stream: a message that fails holds back those behind it.
+    #[tokio::test]
+    async fn in_order_a_failing_message_holds_back_those_behind_it() {
+        let (_place, executor, mut own) = ledger::sqlite().await;
+        let mut bench = Bench::with(orders(), ConsumerConfig { max_ack_pending: 1, ..billing() }).await;
+        for number in 1..=4 {
+            bench.publish(number).await;
+        }
+        let failed = AtomicU32::new(0);
+        let _consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
+            .backoff(SOON)
+            .in_order()
+            .start(move |message| {
+                let number = number(&message);
+                let fails = number == 2 && failed.fetch_add(1, Ordering::SeqCst) < 3;
+                async move { if fails { Err("not yet") } else { Ok(enters(number)) } }
+            })
+            .await
+            .unwrap();
+        bench.settled().await;
+        let order: Vec<i64> =
+            sqlx::query_scalar("SELECT what FROM entry ORDER BY rowid").fetch_all(&mut own).await.unwrap();
+        assert_eq!(order, [1, 2, 3, 4]);
+    }
+
+    // A work queue deletes what is settled: what is set aside is copied first.
+    #[tokio::test]
+    async fn what_a_work_queue_sets_aside_is_kept() {
+        let (_place, executor, mut own) = ledger::sqlite().await;
+        let stream = StreamConfig { retention: RetentionPolicy::WorkQueue, ..orders() };
+        let mut bench = Bench::with(stream, billing()).await;
+        let aside = StreamConfig { name: "ASIDE".to_owned(), subjects: vec!["aside".to_owned()], ..orders() };
+        let aside = bench.nats.create_stream(aside).await.unwrap();
+        let _consuming =
+            QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue().set_aside_to("aside"))
+                .tries(1)
+                .start(async |message: Incoming| match number(&message) {
+                    1 => Err("never"),
+                    number => Ok(enters(number)),
+                })
+                .await
+                .unwrap();
+        bench.publish(1).await;
+        bench.publish(2).await;
+        bench.settled().await;
+        assert_eq!(entered(&mut own).await, [2]);
+        let kept = aside.get_last_raw_message_by_subject("aside").await.unwrap();
+        assert_eq!(&*kept.payload, b"1");
+        let why = kept.headers.get("Counterfoil-Set-Aside").unwrap().to_string();
+        assert!(why.contains("question"), "{why}");
+    }
+
+    // The end of a consumer: what is in hand is finished and acknowledged, and what was not begun is delivered to the next one at once.
+    #[tokio::test]
+    async fn the_end_of_a_consumer_finishes_what_is_in_hand() {
+        let (_place, executor, mut own) = ledger::sqlite().await;
+        let mut bench = Bench::with(orders(), ConsumerConfig { ack_wait: EVER * 10, ..billing() }).await;
+        let (begun, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begins, may_go_on) = (begun.clone(), goes_on.clone());
+        let consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
+            .in_hand(1)
+            .start(move |message| {
+                let (begins, may_go_on) = (begins.clone(), may_go_on.clone());
+                async move {
+                    begins.notify_one();
+                    may_go_on.notified().await;
+                    Ok::<_, String>(enters(number(&message)))
+                }
+            })
+            .await
+            .unwrap();
+        bench.publish(1).await;
+        bench.publish(2).await;
+        begun.notified().await;
+        let ends = tokio::spawn(consuming.shutdown(EVER));
+        goes_on.notify_one();
+        assert!(ends.await.unwrap());
+        let first = entered(&mut own).await;
+        assert!(first == [1] || first == [2], "{first:?}");
+        let _next = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
+            .start(async |message: Incoming| Ok::<_, String>(enters(number(&message))))
+            .await
+            .unwrap();
+        bench.settled().await; // long before the time for an acknowledgement is over
+        assert_eq!(entered(&mut own).await, [1, 2]);
+    }
+
+    // Two tenants, and an older version.
+    #[tokio::test]
+    async fn a_message_belongs_to_a_tenant_and_brings_a_version() {
+        let (_place, executor, mut own) = ledger::sqlite().await;
+        let mut bench = Bench::with(orders(), ConsumerConfig { max_ack_pending: 1, ..billing() }).await;
+        let tenant =
+            |message: &Incoming| message.header_named("tenant").and_then(|name| Tenant::new(name).ok());
+        let version = |message: &Incoming| {
+            let version = message.header_named("version")?.parse().ok()?;
+            Some(("order/9".to_owned(), version))
+        };
+        let send = |tenant: &str, version: &str, number: i64| {
+            let message = PublishMessage::build().message_id(format!("{tenant}-{version}"));
+            (message.header("Tenant", tenant).header("Version", version), number.to_string())
+        };
+        for (tenant, version, number) in
+            [("acme", "2", 1), ("acme", "1", 2), ("globex", "1", 3), ("", "1", 4), ("acme", "3", 5)]
+        {
+            let (message, payload) = send(tenant, version, number);
+            bench.send(message, &payload).await;
+        }
+        let _consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
+            .tenant_of(tenant)
+            .version(version)
+            .in_order()
+            .start(async |message: Incoming| Ok::<_, String>(enters(number(&message))))
+            .await
+            .unwrap();
+        bench.settled().await;
+        assert_eq!(entered(&mut own).await, [1, 3, 5], "the older version and what is nobody's are left out");
+        let questions = questions(&executor).await;
+        assert!(questions.len() == 1 && questions[0].contains("names nobody"), "{questions:?}");
+    }
+}
+
+mod on_postgres {
+    tests!(PgConnection, ledger::postgres());
+}

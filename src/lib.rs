@@ -99,8 +99,10 @@ pub use ledger::{Approval, Key, Package};
 pub use payload::{Payload, PayloadError, Secret};
 #[cfg(feature = "cli")]
 pub use rim::cli;
-#[cfg(feature = "_doors")]
+#[cfg(any(feature = "_doors", feature = "fence"))]
 pub use rim::door;
+#[cfg(feature = "fence")]
+pub use rim::fence;
 #[cfg(feature = "http")]
 pub use rim::http;
 #[cfg(feature = "sink-http")]

@@ -3,3 +3,10 @@
 
 #[path = "own_server/mod.rs"]
 mod own_server;
+
+#[path = "doors/databases.rs"]
+mod databases;
+#[path = "doors/fence/mod.rs"]
+mod fence;
+#[path = "it/server.rs"]
+mod server;

@@ -1,13 +1,15 @@
 //! What the doors need of an executor.
 
-use std::sync::Arc;
-
 use super::Executor;
-use super::database::Database;
 use crate::clock::SharedClock;
-#[cfg(feature = "nonce")]
+#[cfg(any(feature = "nonce", feature = "fence"))]
 use crate::id::Entropy;
-use crate::tool::{RegisterError, Unprepared};
+#[cfg(feature = "_doors")]
+use {
+    super::database::Database,
+    crate::tool::{RegisterError, Unprepared},
+    std::sync::Arc,
+};
 #[cfg(feature = "http")]
 use {
     super::{ExecError, Outcome, recorded_outcome},
@@ -18,6 +20,7 @@ use {
 
 impl Executor {
     /// Has the ledger know a tool that no builder could name.
+    #[cfg(feature = "_doors")]
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
         self.core.registry.meet(tool)
     }
@@ -29,18 +32,25 @@ impl Executor {
     }
 
     /// The database that the ledger shares with its host, if it does.
+    #[cfg(feature = "_doors")]
     pub(crate) fn database(&self) -> Option<&Database> {
         self.core.database.as_deref()
     }
 
     /// A simulation may crash here.
-    #[cfg(feature = "sim")]
+    #[cfg(all(feature = "sim", feature = "_doors"))]
     pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
         self.core.registry.at(point);
     }
 
+    /// What the executor works with, for a door that has rows of its own.
+    #[cfg(feature = "fence")]
+    pub(crate) fn core(&self) -> &super::Core {
+        &self.core
+    }
+
     /// Where chance comes from.
-    #[cfg(feature = "nonce")]
+    #[cfg(any(feature = "nonce", feature = "fence"))]
     pub(crate) fn entropy(&self) -> &dyn Entropy {
         &*self.core.entropy
     }

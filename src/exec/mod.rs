@@ -13,7 +13,7 @@ mod ceased;
 mod core;
 mod database;
 mod declared;
-#[cfg(feature = "_doors")]
+#[cfg(any(feature = "_doors", feature = "fence"))]
 mod doors;
 mod erase;
 mod escalate;

@@ -1,5 +1,6 @@
 //! What every door says about a request: to the log, and to its host.
 
+#[cfg(feature = "_doors")]
 use crate::exec::Outcome;
 use crate::id::{RecordId, Tenant};
 
@@ -46,6 +47,7 @@ impl Decided {
         }
     }
 
+    #[cfg(feature = "_doors")]
     pub(super) const fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Done(answer) if answer.first => Self::Executed,

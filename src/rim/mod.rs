@@ -2,8 +2,10 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(feature = "_doors")]
+#[cfg(any(feature = "_doors", feature = "fence"))]
 pub mod door;
+#[cfg(feature = "fence")]
+pub mod fence;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "sink-http")]

@@ -139,8 +139,8 @@ impl Fenced {
         Self { time_limit, ..self }
     }
 
-    /// Time for which a fence that gave no answer is not asked again, 1 s by default. One request after it asks; the others wait
-    /// for what becomes of that.
+    /// Time for which a fence is not asked again after three questions in a row without an answer, 1 s by default. Then one request
+    /// asks, and the others go to the ledger until that is answered.
     #[must_use]
     pub fn pause(self, pause: Duration) -> Self {
         Self { pause, ..self }
@@ -250,7 +250,7 @@ impl Fenced {
         let fence = self.fence.kind();
         match answer {
             Ok(answer) => {
-                if self.outage.ends() {
+                if self.outage.answered() {
                     tracing::info!(fence, "fence answers again");
                 }
                 Some(answer)
@@ -261,7 +261,7 @@ impl Fenced {
                 None
             }
             Err(error) => {
-                if self.outage.begins(clock.boot(), self.pause) {
+                if self.outage.unanswered(clock.boot(), self.pause) {
                     tracing::warn!(fence, %error, "fence gives no answer, the ledger is asked");
                 }
                 None

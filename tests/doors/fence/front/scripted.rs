@@ -107,18 +107,29 @@ async fn a_claim_without_an_answer_is_sealed_all_the_same() {
 #[tokio::test]
 async fn a_fence_that_is_away_is_asked_once_in_a_pause() {
     let service = Service::open().await;
-    let fence = Scripted::with([AWAY]);
+    // A claim and a seal each.
+    let fence = Scripted::with([AWAY, AWAY, AWAY]);
     let fenced = service.behind(Mute(fence.clone())).pause(HOUR);
     for _ in 0..10 {
         assert_eq!(ask(&fenced, settled()).await, LEDGER);
     }
-    assert_eq!(fence.heard(), ["claim 10"]);
-    let fence = Scripted::with([AWAY, AWAY]);
+    assert_eq!(fence.heard(), ["claim 10", "claim 10"]);
     let fenced = service.behind(Mute(fence.clone())).pause(Duration::ZERO);
-    for _ in 0..3 {
+    for _ in 0..5 {
         assert_eq!(ask(&fenced, settled()).await, LEDGER);
     }
-    assert_eq!(fence.heard(), ["claim 10", "claim 10", "claim 10"]);
+    assert_eq!(fence.heard(), ["claim 10"; 5]);
+}
+
+#[tokio::test]
+async fn a_single_late_answer_is_no_outage() {
+    let service = Service::open().await;
+    let fence = Scripted::with([AWAY, Some(Ok(Claimed::New)), AWAY, Some(Ok(Claimed::New))]);
+    let fenced = service.behind(fence.clone()).pause(HOUR);
+    for _ in 0..5 {
+        assert_eq!(ask(&fenced, settled()).await, LEDGER);
+    }
+    assert_eq!(fence.heard().iter().filter(|heard| *heard == "claim 10").count(), 5);
 }
 
 /// Never seals or releases.

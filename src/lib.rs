@@ -106,7 +106,9 @@ pub use rim::fence;
 #[cfg(feature = "http")]
 pub use rim::http;
 #[cfg(feature = "sink-http")]
-pub use rim::http_sink::HttpSink;
+pub use rim::http_sink::{DocumentSink, HttpSink, IndexDocument};
 #[cfg(feature = "nonce")]
 pub use rim::nonce;
+#[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
+pub use rim::sql_sink::{EventField, SqlSink, SqlSinkError};
 pub use store::Queue;

@@ -10,7 +10,11 @@ pub mod fence;
 pub mod http;
 #[cfg(feature = "sink-http")]
 pub(crate) mod http_sink;
+#[cfg(any(feature = "sink-http", all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres"))))]
+mod in_order;
 #[cfg(feature = "nonce")]
 pub mod nonce;
 #[cfg(feature = "_doors")]
 mod sealed;
+#[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
+pub(crate) mod sql_sink;

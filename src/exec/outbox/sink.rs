@@ -111,7 +111,10 @@ impl SinkError {
     }
 
     /// It is the event's own fault.
-    #[cfg(feature = "sink-http")]
+    #[cfg(any(
+        feature = "sink-http",
+        all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres"))
+    ))]
     pub(crate) const fn is_refusal(&self) -> bool {
         self.refused
     }

@@ -10,3 +10,5 @@ mod databases;
 mod fence;
 #[path = "it/server.rs"]
 mod server;
+#[path = "doors/sinks/mod.rs"]
+mod sinks;

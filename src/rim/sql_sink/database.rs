@@ -30,9 +30,9 @@ impl Database {
     pub(super) async fn write(&self, statement: &Statement, events: &[Event]) -> Result<(), SinkError> {
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(pool) => write(pool, statement, events, refuses_sqlite).await,
+            Self::Sqlite(pool) => write(pool, statement, events, refusal_by_sqlite).await,
             #[cfg(feature = "postgres")]
-            Self::Postgres(pool) => write(pool, statement, events, refuses_postgres).await,
+            Self::Postgres(pool) => write(pool, statement, events, refusal_by_postgres).await,
         }
     }
 }
@@ -41,7 +41,7 @@ async fn write<D>(
     pool: &Pool<D>,
     statement: &Statement,
     events: &[Event],
-    refuses: fn(&dyn DatabaseError) -> bool,
+    refusal: Refusal,
 ) -> Result<(), SinkError>
 where
     D: Kind,
@@ -50,7 +50,7 @@ where
     for<'q> String: Encode<'q, D> + Type<D>,
     for<'q> i64: Encode<'q, D> + Type<D>,
 {
-    let failed = |error: sqlx::Error| sink_error(&error, refuses);
+    let failed = |error: sqlx::Error| sink_error(&error, refusal);
     let mut transaction = pool.begin().await.map_err(failed)?;
     for event in events {
         let mut query = sqlx::query(AssertSqlSafe(statement.sql.clone()));
@@ -72,32 +72,36 @@ where
     transaction.commit().await.map_err(failed)
 }
 
+/// Why a row was refused, without what stands in it; nothing if the error is not about the row.
+type Refusal = fn(&dyn DatabaseError) -> Option<String>;
+
 /// A row that breaks a rule is the event's own fault. All else is the database's, or of whoever has set it up: a table that is
 /// missing is no reason to set every aggregate aside.
-fn sink_error(error: &sqlx::Error, refuses: fn(&dyn DatabaseError) -> bool) -> SinkError {
+fn sink_error(error: &sqlx::Error, refusal: Refusal) -> SinkError {
     match error {
-        sqlx::Error::Database(said) if refuses(&**said) => {
-            let rule = said.constraint().map(|name| format!(", {name}")).unwrap_or_default();
-            // Its words may quote the row.
-            SinkError::refused(format!(
-                "the row was refused (code {}{rule})",
-                said.code().unwrap_or_default()
-            ))
-        }
+        sqlx::Error::Database(said) => match refusal(&**said) {
+            Some(why) => SinkError::refused(format!("the row was refused: {why}")),
+            None => SinkError::unavailable(error.to_string()),
+        },
         sqlx::Error::Encode(_) => SinkError::refused("the row cannot be written down for this database"),
         error => SinkError::unavailable(error.to_string()),
     }
 }
 
-/// Data exceptions, integrity violations, program limits, and what a trigger raises.
+/// Integrity violations, program limits, what a trigger raises, and data exceptions, whose messages quote the data.
 #[cfg(feature = "postgres")]
-fn refuses_postgres(error: &dyn DatabaseError) -> bool {
-    error.code().is_some_and(|code| ["22", "23", "54", "P0"].iter().any(|class| code.starts_with(class)))
+fn refusal_by_postgres(error: &dyn DatabaseError) -> Option<String> {
+    let code = error.code()?;
+    match code.get(..2)? {
+        "23" | "54" | "P0" => Some(format!("{} ({code})", error.message())),
+        "22" => Some(format!("data exception ({code})")),
+        _ => None,
+    }
 }
 
 /// `SQLITE_TOOBIG`, `SQLITE_CONSTRAINT` (what a trigger raises is one) and `SQLITE_MISMATCH`, with their extended codes.
 #[cfg(feature = "sqlite")]
-fn refuses_sqlite(error: &dyn DatabaseError) -> bool {
-    let code = error.code().and_then(|code| code.parse::<i32>().ok());
-    code.is_some_and(|code| matches!(code & 0xff, 18..=20))
+fn refusal_by_sqlite(error: &dyn DatabaseError) -> Option<String> {
+    let code: i32 = error.code()?.parse().ok()?;
+    matches!(code & 0xff, 18..=20).then(|| error.message().to_owned())
 }

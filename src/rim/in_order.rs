@@ -19,7 +19,7 @@ pub(super) async fn by_aggregate<'a>(
     for (place, event) in batch.iter().enumerate() {
         aggregates.entry((&event.tenant, &event.aggregate)).or_default().push((place, event));
     }
-    let sent = join_all(aggregates.into_values().map(|events| async move {
+    let done = join_all(aggregates.into_values().map(|events| async move {
         for (done, (place, event)) in events.iter().enumerate() {
             if let Err(error) = send(event).await {
                 return (done, Some((*place, error)));
@@ -27,10 +27,10 @@ pub(super) async fn by_aggregate<'a>(
         }
         (events.len(), None)
     }));
-    let sent = sent.await;
+    let done = done.await;
     let nothing =
-        sent.iter().all(|(done, failed)| *done == 0 && failed.as_ref().is_some_and(|(_, e)| !e.is_refusal()));
-    let mut failed = sent.into_iter().filter_map(|(_, failed)| failed);
+        done.iter().all(|(done, failed)| *done == 0 && failed.as_ref().is_some_and(|(_, e)| !e.is_refusal()));
+    let mut failed = done.into_iter().filter_map(|(_, failed)| failed);
     if nothing && let Some((_, error)) = failed.next() {
         return Err(error);
     }

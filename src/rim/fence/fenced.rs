@@ -207,7 +207,6 @@ impl Fenced {
                 return Way::Ledger;
             }
             match self.answer(self.fence.claim(key, token, self.ttl.pending)).await {
-                Some(Claimed::New) => return Way::LedgerWithClaim,
                 Some(Claimed::Sealed(value)) => {
                     // Another request was sealed under this key: the ledger knows what to say about that.
                     return match value.strip_prefix(digest) {
@@ -222,8 +221,8 @@ impl Fenced {
                 // The holder may be dead, and the ledger alone knows.
                 Some(Claimed::Pending) if self.says_in_progress => return Way::InProgress,
                 Some(Claimed::Pending) => return Way::Ledger,
-                // The claim may have been made although its answer was lost: then nobody but this token can seal it.
-                None => return Way::LedgerWithClaim,
+                // A claim may have been made although its answer was lost: then nobody but this token can seal it.
+                Some(Claimed::New) | None => return Way::LedgerWithClaim,
             }
         }
     }

@@ -269,9 +269,10 @@ fn failed(error: &RedisError) -> FenceError {
     match error.kind() {
         ErrorKind::Io if error.is_timeout() => FenceError::Late,
         ErrorKind::Io => FenceError::Away { detail: error.to_string() },
-        ErrorKind::AuthenticationFailed => FenceError::Denied { detail: detail() },
+        ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => {
+            FenceError::Denied { detail: detail() }
+        }
         ErrorKind::Server(ServerErrorKind::ReadOnly) => FenceError::ReadOnly,
-        ErrorKind::Server(ServerErrorKind::NoPerm) => FenceError::Denied { detail: detail() },
         ErrorKind::Server(
             ServerErrorKind::BusyLoading
             | ServerErrorKind::MasterDown

@@ -52,8 +52,11 @@ impl IndexDocument {
 pub struct DocumentSink {
     client: Client,
     url: Url,
-    document: Arc<dyn Fn(&Event) -> Option<IndexDocument> + Send + Sync>,
+    document: Arc<Make>,
 }
+
+/// Makes the document of an event, if it has one.
+type Make = dyn Fn(&Event) -> Option<IndexDocument> + Send + Sync;
 
 impl fmt::Debug for DocumentSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

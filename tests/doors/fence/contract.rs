@@ -227,7 +227,8 @@ mod rows {
             let digest = Sha256::digest(key);
             (digest[0], digest[1] >> 4)
         };
-        let other = (0..).map(|n: u32| format!("key-{n}")).find(|key| row(key) == row("key")).unwrap();
+        let other =
+            (0..1_000_000).map(|n: u32| format!("key-{n}")).find(|key| row(key) == row("key")).unwrap();
         ("key".to_owned(), other)
     }
 

@@ -17,7 +17,7 @@ use counterfoil::id::SystemEntropy;
 
 use self::server::Redis;
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 fn token() -> FenceToken {
     FenceToken::draw(&SystemEntropy)
@@ -43,8 +43,8 @@ impl Effect {
         fence: &impl KeyFence,
         key: &str,
     ) -> Result<OnceAtFence<u32>, FenceOnceError<Infallible>> {
-        let made = self.0.clone();
-        let make = async move || Ok(made.fetch_add(1, Ordering::SeqCst) + 1);
+        let count = self.0.clone();
+        let make = async move || Ok(count.fetch_add(1, Ordering::SeqCst) + 1);
         fence.once(key, FenceTtl { pending: HOUR, sealed: HOUR }, make).await
     }
 }

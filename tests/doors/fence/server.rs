@@ -90,8 +90,8 @@ impl Redis {
 async fn tell<T: FromRedisValue>(port: u16, command: &[&str]) -> Result<T, RedisError> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/"))?;
     let patient = redis::AsyncConnectionConfig::new()
-        .set_response_timeout(Some(Duration::from_secs(60)))
-        .set_connection_timeout(Some(Duration::from_secs(60)));
+        .set_response_timeout(Some(Duration::from_mins(1)))
+        .set_connection_timeout(Some(Duration::from_mins(1)));
     let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
     let mut asked = redis::cmd(command[0]);
     asked.arg(&command[1..]).query_async(&mut connection).await

@@ -1,5 +1,6 @@
 //! The SQL sink, into tables of SQLite and of PostgreSQL.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use counterfoil::outbox::{Acked, Sink as _};
@@ -155,12 +156,12 @@ macro_rules! on {
             let events = Events::new().await;
             let hostile = events.told("'); DROP TABLE event; --", 1, r#"'"\$1{}"#, &json!("\0"));
             for _ in 0..2 {
-                assert_eq!(sink.publish(&[hostile.clone()]).await, Ok(Acked::all()));
+                assert_eq!(sink.publish(from_ref(&hostile)).await, Ok(Acked::all()));
             }
             let sql = format!(r#"SELECT "select", "$1 ?", "a"") VALUES (1); --" FROM {quoted}"#);
             let stored: Vec<(String, i64, String)> = sqlx::query_as(AssertSqlSafe(sql)).fetch_all(&pool).await.unwrap();
             assert_eq!(stored, [(hostile.id.clone(), 1, hostile.kind.clone())]);
-            assert_eq!(event_sink(&pool).publish(&[hostile.clone()]).await, Ok(Acked::all()));
+            assert_eq!(event_sink(&pool).publish(from_ref(&hostile)).await, Ok(Acked::all()));
             assert_eq!(rows(&pool, "event").await, [(hostile.id, 1, hostile.payload.as_str().to_owned())]);
         }
     };

@@ -71,6 +71,7 @@ async fn ask(fenced: &Fenced, decided: Decided) -> Result<FencedAnswer<u32>, &'s
     fenced.through("k", b"body", async || decided).await
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as the ledger gives it")]
 fn settled() -> Decided {
     Ok(LedgerDecision::settled(7, "receipt"))
 }

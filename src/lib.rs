@@ -101,14 +101,18 @@ pub use payload::{Payload, PayloadError, Secret};
 pub use rim::cli;
 #[cfg(feature = "_doors")]
 pub use rim::door;
+#[cfg(feature = "fence")]
+pub use rim::fence;
 #[cfg(feature = "http")]
 pub use rim::http;
 #[cfg(feature = "sink-http")]
-pub use rim::http_sink::HttpSink;
+pub use rim::http_sink::{DocumentSink, HttpSink, IndexDocument};
 #[cfg(feature = "nonce")]
 pub use rim::nonce;
 #[cfg(all(feature = "_queue", any(feature = "sqlite", feature = "postgres")))]
 pub use rim::queue;
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 pub use rim::webhook;
+#[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
+pub use rim::sql_sink::{EventField, SqlSink, SqlSinkError};
 pub use store::Queue;

@@ -5,3 +5,12 @@
 mod own_server;
 #[path = "doors/queue/mod.rs"]
 mod queue;
+
+#[path = "doors/databases.rs"]
+mod databases;
+#[path = "doors/fence/mod.rs"]
+mod fence;
+#[path = "it/server.rs"]
+mod server;
+#[path = "doors/sinks/mod.rs"]
+mod sinks;

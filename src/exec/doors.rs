@@ -7,7 +7,7 @@ use super::Executor;
 #[cfg(feature = "_sealed")]
 use super::database::Database;
 use crate::clock::SharedClock;
-#[cfg(any(feature = "nonce", feature = "_queue"))]
+#[cfg(any(feature = "nonce", feature = "fence", feature = "_queue"))]
 use crate::id::Entropy;
 #[cfg(feature = "_sealed")]
 use crate::tool::{RegisterError, Unprepared};
@@ -20,7 +20,8 @@ use {
 };
 
 impl Executor {
-    #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
+    /// What the executor works with, for a door that has rows of its own.
+    #[cfg(any(feature = "fence", all(feature = "_messages", any(feature = "sqlite", feature = "postgres"))))]
     pub(crate) fn core(&self) -> &std::sync::Arc<super::Core> {
         &self.core
     }
@@ -44,13 +45,13 @@ impl Executor {
     }
 
     /// A simulation may crash here.
-    #[cfg(feature = "sim")]
+    #[cfg(all(feature = "sim", feature = "_doors"))]
     pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
         self.core.registry.at(point);
     }
 
     /// Where chance comes from.
-    #[cfg(any(feature = "nonce", feature = "_queue"))]
+    #[cfg(any(feature = "nonce", feature = "fence", feature = "_queue"))]
     pub(crate) fn entropy(&self) -> &dyn Entropy {
         &*self.core.entropy
     }

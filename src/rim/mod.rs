@@ -6,10 +6,14 @@ mod body;
 pub mod cli;
 #[cfg(feature = "_doors")]
 pub mod door;
+#[cfg(feature = "fence")]
+pub mod fence;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "sink-http")]
 pub(crate) mod http_sink;
+#[cfg(any(feature = "sink-http", all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres"))))]
+mod in_order;
 #[cfg(feature = "nonce")]
 pub mod nonce;
 #[cfg(any(feature = "http", feature = "webhook"))]
@@ -22,3 +26,5 @@ mod reaction;
 mod sealed;
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 pub mod webhook;
+#[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
+pub(crate) mod sql_sink;

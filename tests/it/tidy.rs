@@ -75,7 +75,8 @@ fn the_ledger_is_pure() {
 #[test]
 fn sql_stands_in_the_store_and_nowhere_else() {
     for (path, text) in sources("src") {
-        if path.components().any(|part| part.as_os_str() == "store") {
+        // The SQL sink writes to other databases than the store's.
+        if path.components().any(|part| ["store", "sql_sink"].iter().any(|own| part.as_os_str() == *own)) {
             continue;
         }
         let code: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();

@@ -111,7 +111,11 @@ impl SinkError {
     }
 
     /// It is the event's own fault.
-    #[cfg(any(feature = "sink-http", feature = "nats"))]
+    #[cfg(any(
+        feature = "nats",
+        feature = "sink-http",
+        all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres"))
+    ))]
     pub(crate) const fn is_refusal(&self) -> bool {
         self.refused
     }

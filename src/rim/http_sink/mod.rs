@@ -1,13 +1,17 @@
-//! A sink over HTTP: one POST for each event, those of one aggregate one after the other.
+//! Sinks over HTTP: one request for each event, those of one aggregate one after the other. To any service by POST, and to search
+//! indexes by PUT with a version.
 
-use std::collections::BTreeMap;
+mod document;
+
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 
+pub use document::{DocumentSink, IndexDocument};
+
+use super::in_order::by_aggregate;
 use crate::outbox::{Acked, Event, Sink, SinkError};
 
 /// Posts each event as JSON to one URL. Feature `sink-http`.
@@ -39,9 +43,7 @@ impl HttpSink {
     /// # Errors
     /// If the client cannot be built.
     pub fn new(url: impl Into<String>, timeout: Duration) -> Result<Self, reqwest::Error> {
-        // A redirect would turn the POST into a GET, and an event into nothing.
-        let client = Client::builder().timeout(timeout).redirect(Policy::none()).build()?;
-        Ok(Self::with(client, url))
+        Ok(Self::with(client(timeout)?, url))
     }
 
     /// By a client of your own, with its proxies, certificates, headers and timeouts.
@@ -51,50 +53,41 @@ impl HttpSink {
 
     async fn post(&self, event: &Event) -> Result<(), SinkError> {
         let request = self.client.post(&self.url).headers(headers(event)?).body(body(event));
-        // The client's own words name the URL, which may hold a password.
-        let answer =
-            request.send().await.map_err(|error| SinkError::unavailable(error.without_url().to_string()))?;
-        let status = answer.status();
-        if status.is_success() {
-            return Ok(());
-        }
-        let error = if puts_off(status) {
-            SinkError::unavailable(status.to_string())
-        } else {
-            SinkError::refused(status.to_string())
-        };
-        Err(match retry_after(answer.headers()) {
-            Some(after) => error.retry_after(after),
-            None => error,
-        })
+        taken(&send(request).await?)
     }
 }
 
 impl Sink for HttpSink {
     async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
-        let mut aggregates = BTreeMap::<_, Vec<_>>::new();
-        for (place, event) in batch.iter().enumerate() {
-            aggregates.entry((&event.tenant, &event.aggregate)).or_default().push((place, event));
-        }
-        let posted = join_all(aggregates.into_values().map(async |events| {
-            for (done, (place, event)) in events.iter().enumerate() {
-                if let Err(error) = self.post(event).await {
-                    return (done, Some((*place, error)));
-                }
-            }
-            (events.len(), None)
-        }));
-        let posted = posted.await;
-        // Nobody is there: the sink as a whole is put off, and no event is held against it.
-        let nothing = posted
-            .iter()
-            .all(|(done, failed)| *done == 0 && failed.as_ref().is_some_and(|(_, e)| !e.is_refusal()));
-        let mut failed = posted.into_iter().filter_map(|(_, failed)| failed);
-        if nothing && let Some((_, error)) = failed.next() {
-            return Err(error);
-        }
-        Ok(failed.fold(Acked::all(), |acked, (place, error)| acked.except(place, error)))
+        by_aggregate(batch, |event| Box::pin(self.post(event))).await
     }
+}
+
+fn client(timeout: Duration) -> Result<Client, reqwest::Error> {
+    // A redirect would turn the POST into a GET, and an event into nothing.
+    Client::builder().timeout(timeout).redirect(Policy::none()).build()
+}
+
+async fn send(request: RequestBuilder) -> Result<Response, SinkError> {
+    // The client's own words name the URL, which may hold a password.
+    request.send().await.map_err(|error| SinkError::unavailable(error.without_url().to_string()))
+}
+
+/// Whether the answer says that the event was taken.
+fn taken(answer: &Response) -> Result<(), SinkError> {
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(());
+    }
+    let error = if puts_off(status) {
+        SinkError::unavailable(status.to_string())
+    } else {
+        SinkError::refused(status.to_string())
+    };
+    Err(match retry_after(answer.headers()) {
+        Some(after) => error.retry_after(after),
+        None => error,
+    })
 }
 
 fn puts_off(status: StatusCode) -> bool {

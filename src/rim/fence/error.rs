@@ -1,0 +1,80 @@
+//! Why a fence gave no answer.
+
+use super::MAX_FENCE_VALUE;
+use crate::exec::ExecError;
+
+/// A fence that gave no answer, or refused. In front of the ledger none of these is an error: the ledger is asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FenceError {
+    /// The address is none.
+    #[error("the fence has no usable address: {detail}; write it as redis://user:password@host:6379/0")]
+    Address {
+        /// The client's words, without the address.
+        detail: String,
+    },
+    /// Nobody is there, or the connection was lost, or the server is just starting.
+    #[error(
+        "the fence is away: {detail}; the claim may have been made or not, it ends with its time to live"
+    )]
+    Away {
+        /// The client's words.
+        detail: String,
+    },
+    /// The answer took too long.
+    #[error("the fence answers late; the claim may have been made or not, it ends with its time to live")]
+    Late,
+    /// The user or the password is wrong, or the user may not do this.
+    #[error(
+        "the fence lets nobody in with these credentials: {detail}; nothing was claimed, mend user, password or rights"
+    )]
+    Denied {
+        /// The server's words.
+        detail: String,
+    },
+    /// The server is a replica, or has become one.
+    #[error("the fence is read-only, a replica: nothing was claimed; use the primary's address")]
+    ReadOnly,
+    /// The server is out of memory and may not evict.
+    #[error(
+        "the fence is full: nothing was claimed; raise maxmemory, or let it evict entries with a time to live (volatile-ttl)"
+    )]
+    Full,
+    /// The value to be sealed is too large.
+    #[error(
+        "the value has {bytes} bytes, {MAX_FENCE_VALUE} at most: nothing was sealed; seal a reference to it"
+    )]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// Somebody else writes entries under these names.
+    #[error(
+        "the fence holds an entry that no fence has written: nothing was claimed; give the fence a prefix of its own"
+    )]
+    Damaged,
+    /// The server refused for another reason.
+    #[error("the fence refused: {detail}; nothing was claimed")]
+    Refused {
+        /// The server's words.
+        detail: String,
+    },
+    /// The ledger's database did not take the claim.
+    #[error("the fence's row was not written: {0}")]
+    Ledger(#[from] ExecError),
+}
+
+/// Why [`once`](super::KeyFence::once) has no value.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FenceOnceError<E> {
+    /// The closure failed, and the key is free.
+    #[error("nothing was made: {0}")]
+    Failed(E),
+    /// The fence did not answer, and the closure was not run.
+    #[error("nothing was made, because nobody can say whether it was made before: {0}")]
+    Fence(#[from] FenceError),
+    /// It was made before, and its value is of another type.
+    #[error("it was made before, but its value cannot be read: {0}; use another key for another type")]
+    Unreadable(String),
+}

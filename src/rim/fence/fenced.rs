@@ -1,0 +1,270 @@
+//! The fence in front of the ledger: it spares the database the storm, and losing it loses nothing.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use super::outage::Outage;
+use super::{AnyFence, Claimed, FenceError, FenceToken, FenceTtl, KeyFence};
+use crate::exec::Executor;
+
+/// The first pause before a pending key is asked for again; it doubles up to [`LONGEST_POLL`].
+const FIRST_POLL: Duration = Duration::from_millis(5);
+const LONGEST_POLL: Duration = Duration::from_millis(80);
+/// The bytes of a fingerprint's digest, at the beginning of each sealed value.
+const DIGEST: usize = 32;
+
+/// The answer of [`Fenced::through`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum FencedAnswer<T> {
+    /// The ledger has decided about this request before: this is the receipt of it. The ledger was not asked.
+    Sealed(Vec<u8>),
+    /// Another request with this key is under way. The ledger was not asked. Only with [`Fenced::answer_in_progress`].
+    InProgress,
+    /// The ledger was asked.
+    Ledger(T),
+}
+
+/// What the ledger has decided, and whether that is for ever.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct LedgerDecision<T> {
+    value: T,
+    receipt: Option<Vec<u8>>,
+}
+
+impl<T> LedgerDecision<T> {
+    /// A decision that stays as it is: each later request is given this receipt, of a few hundred bytes rather than thousands.
+    pub fn settled(value: T, receipt: impl Into<Vec<u8>>) -> Self {
+        Self { value, receipt: Some(receipt.into()) }
+    }
+
+    /// A decision that may change: in progress, failed and free, an open question. The next request asks the ledger again.
+    pub const fn open(value: T) -> Self {
+        Self { value, receipt: None }
+    }
+}
+
+/// A fence in front of the ledger.
+///
+/// A key that is sealed is answered by the fence. In all other cases the ledger decides: at a miss, when the fence is away, late,
+/// full or refuses, and when another request (by its fingerprint) was sealed under the key. A decision that is settled is sealed at
+/// the fence. So the fence can be flushed, killed or replaced at any time: each key costs the ledger one more question, and no
+/// effect is made twice.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # let dir = tempfile::tempdir()?;
+/// use counterfoil::exec::ExecError;
+/// use counterfoil::fence::{Fenced, FencedAnswer, LedgerDecision, SqlFence};
+/// use counterfoil::{Executor, Key, Outcome, Tenant};
+///
+/// let executor = Executor::sqlite(dir.path().join("shop.db")).open().await?;
+/// let acme = Tenant::new("acme")?;
+/// let fenced = Fenced::new(&executor, SqlFence::new(&executor, acme.clone())); // a `RedisFence` in production
+///
+/// let body = "order 17";
+/// let deliver = || fenced.through("acme/orders/17", body.as_bytes(), || async {
+///     let key = Key::of("ship").target("17");
+///     let outcome = executor.execute_once(&acme, key, body, || async { Ok("shipped") }).await?;
+///     Ok::<_, ExecError>(match &outcome {
+///         Outcome::Done(answer) => LedgerDecision::settled(outcome.clone(), answer.response.as_str()),
+///         _ => LedgerDecision::open(outcome),
+///     })
+/// });
+/// assert!(matches!(deliver().await?, FencedAnswer::Ledger(Outcome::Done(_))));
+/// assert_eq!(deliver().await?, FencedAnswer::Sealed(br#""shipped""#.to_vec()));
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Fenced {
+    fence: Arc<dyn AnyFence>,
+    executor: Executor,
+    ttl: FenceTtl,
+    time_limit: Duration,
+    pause: Duration,
+    patience: Duration,
+    says_in_progress: bool,
+    outage: Arc<Outage>,
+}
+
+impl fmt::Debug for Fenced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fenced")
+            .field("fence", &self.fence.kind())
+            .field("ttl", &self.ttl)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a request goes.
+enum Way {
+    Sealed(Vec<u8>),
+    InProgress,
+    /// The token may hold the key: after the decision, it seals or releases it.
+    LedgerWithClaim,
+    Ledger,
+}
+
+impl Fenced {
+    /// Puts a fence in front of an executor's ledger, whose clock it uses.
+    pub fn new(executor: &Executor, fence: impl KeyFence) -> Self {
+        Self {
+            fence: Arc::new(fence),
+            executor: executor.clone(),
+            ttl: FenceTtl { pending: Duration::from_secs(10), ..FenceTtl::default() },
+            time_limit: Duration::from_millis(50),
+            pause: Duration::from_secs(1),
+            patience: Duration::from_secs(1),
+            says_in_progress: false,
+            outage: Arc::default(),
+        }
+    }
+
+    /// Times to live at the fence; 10 s pending and 24 h sealed by default. Let `sealed` be at most as long as the ledger keeps its
+    /// records: within it the fence answers, whatever becomes of the record.
+    #[must_use]
+    pub fn ttl(self, ttl: FenceTtl) -> Self {
+        Self { ttl, ..self }
+    }
+
+    /// Time limit of one question to the fence, 50 ms by default. After it the ledger is asked.
+    #[must_use]
+    pub fn time_limit(self, time_limit: Duration) -> Self {
+        Self { time_limit, ..self }
+    }
+
+    /// Time for which a fence is not asked again after three questions in a row without an answer, 1 s by default. Then one request
+    /// asks, and the others go to the ledger until that is answered.
+    #[must_use]
+    pub fn pause(self, pause: Duration) -> Self {
+        Self { pause, ..self }
+    }
+
+    /// Time for which a request waits while another one with its key is under way, 1 s by default. It waits at the fence, and does
+    /// not touch the database. After it the ledger is asked, which knows whether the other one is alive.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Answers [`FencedAnswer::InProgress`] where the ledger would be asked after the patience is over. Nothing is made twice by
+    /// that, but a request whose process died is said to be in progress until the pending time to live is over, and so is
+    /// another request under the same key.
+    #[must_use]
+    pub fn answer_in_progress(self) -> Self {
+        Self { says_in_progress: true, ..self }
+    }
+
+    /// Gives the receipt that was sealed for this key and fingerprint, or has the ledger decide. The key is text of any length,
+    /// with everything in it that tells keys apart: the tenant, the kind of door. The fingerprint is whatever tells two requests under
+    /// one key apart; its digest is kept.
+    ///
+    /// # Errors
+    /// Only what `decide` fails with. The key is released then.
+    ///
+    /// # Crash
+    /// Before the seal: the key is pending until its time to live is over. Requests wait for their patience and go on to the ledger.
+    pub async fn through<T, E, F, Fut>(
+        &self,
+        key: &str,
+        fingerprint: &[u8],
+        decide: F,
+    ) -> Result<FencedAnswer<T>, E>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<LedgerDecision<T>, E>>,
+    {
+        let token = FenceToken::draw(self.executor.entropy());
+        let digest: [u8; DIGEST] = Sha256::digest(fingerprint).into();
+        let way = self.way(key, &token, &digest).await;
+        let claimed = match way {
+            Way::Sealed(receipt) => return Ok(FencedAnswer::Sealed(receipt)),
+            Way::InProgress => return Ok(FencedAnswer::InProgress),
+            Way::LedgerWithClaim => true,
+            Way::Ledger => false,
+        };
+        let decided = decide().await;
+        if claimed {
+            let receipt = decided.as_ref().ok().and_then(|decision| decision.receipt.as_deref());
+            self.settle(key, &token, &digest, receipt).await;
+        }
+        Ok(FencedAnswer::Ledger(decided?.value))
+    }
+
+    /// Asks the fence where to go.
+    async fn way(&self, key: &str, token: &FenceToken, digest: &[u8; DIGEST]) -> Way {
+        let clock = self.executor.clock();
+        let begun = clock.boot();
+        let mut poll = FIRST_POLL;
+        loop {
+            if !self.outage.may_ask(clock.boot(), self.pause) {
+                return Way::Ledger;
+            }
+            match self.answer(self.fence.claim(key, token, self.ttl.pending)).await {
+                Some(Claimed::Sealed(value)) => {
+                    // Another request was sealed under this key: the ledger knows what to say about that.
+                    return match value.strip_prefix(digest) {
+                        Some(receipt) => Way::Sealed(receipt.to_vec()),
+                        None => Way::Ledger,
+                    };
+                }
+                Some(Claimed::Pending) if begun.until(clock.boot()) < self.patience => {
+                    clock.sleep(poll).await;
+                    poll = (poll * 2).min(LONGEST_POLL);
+                }
+                // The holder may be dead, and the ledger alone knows.
+                Some(Claimed::Pending) if self.says_in_progress => return Way::InProgress,
+                Some(Claimed::Pending) => return Way::Ledger,
+                // A claim may have been made although its answer was lost: then nobody but this token can seal it.
+                Some(Claimed::New) | None => return Way::LedgerWithClaim,
+            }
+        }
+    }
+
+    /// Tells the fence what was decided. What it does not hear costs the ledger one more question.
+    async fn settle(&self, key: &str, token: &FenceToken, digest: &[u8; DIGEST], receipt: Option<&[u8]>) {
+        let _ = match receipt {
+            Some(receipt) => {
+                let value = [digest, receipt].concat();
+                self.answer(self.fence.seal(key, token, &value, self.ttl.sealed)).await
+            }
+            None => self.answer(self.fence.release(key, token)).await,
+        };
+    }
+
+    /// The fence's answer, unless it comes late or is none.
+    async fn answer<A>(&self, asked: impl Future<Output = Result<A, FenceError>>) -> Option<A> {
+        let clock = self.executor.clock();
+        let answer = tokio::select! {
+            biased;
+            answer = asked => answer,
+            () = clock.sleep(self.time_limit) => Err(FenceError::Late),
+        };
+        let fence = self.fence.kind();
+        match answer {
+            Ok(answer) => {
+                if self.outage.answered() {
+                    tracing::info!(fence, "fence answers again");
+                }
+                Some(answer)
+            }
+            // About this key alone.
+            Err(error @ (FenceError::TooLarge { .. } | FenceError::Damaged)) => {
+                tracing::warn!(fence, %error, "key not fenced, the ledger is asked each time");
+                None
+            }
+            Err(error) => {
+                if self.outage.unanswered(clock.boot(), self.pause) {
+                    tracing::warn!(fence, %error, "fence gives no answer, the ledger is asked");
+                }
+                None
+            }
+        }
+    }
+}

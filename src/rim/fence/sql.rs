@@ -1,0 +1,123 @@
+//! The fence on the ledger's own database, where there is no Redis: in rows of the store, by compare-and-set on their revisions.
+
+use std::time::Duration;
+
+use super::slot::{Slot, Turned};
+use super::{Claimed, FenceError, FenceToken, KeyFence, checked_size, entry_name};
+use crate::clock::Timestamp;
+use crate::exec::{ExecError, Executor};
+use crate::id::{Name, Tenant};
+use crate::store::{Change, Document, Refusal, Store as _, StoreError, Verdict};
+
+/// The kind of its rows.
+const KIND: &str = "fence";
+/// The number of rows that the keys of a tenant share, as hexadecimal digits of their names: 4096.
+const DIGITS: usize = 3;
+/// Each try that is refused means that somebody else's was taken, so nobody comes near this.
+const TRIES: u32 = 1000;
+
+/// A fence in the ledger's own database, SQLite or PostgreSQL: for use alone, where there is no Redis. Feature `fence`.
+///
+/// What it holds is as durable as the ledger, and is erased with its tenant. Times to live are judged by the clock of the ledger.
+/// In front of the ledger it spares nothing: it asks the database that it would spare. All keys of a tenant share 4096 rows, each of
+/// which is written as a whole: for up to a few hundred thousand keys that live at the same time.
+#[derive(Clone, Debug)]
+pub struct SqlFence {
+    executor: Executor,
+    tenant: Tenant,
+}
+
+impl SqlFence {
+    /// A fence for the keys of a tenant, in the database of this executor.
+    pub fn new(executor: &Executor, tenant: Tenant) -> Self {
+        Self { executor: executor.clone(), tenant }
+    }
+
+    /// Turns the row of a name, and writes it if it has changed. If another writer was first, all over again.
+    async fn turn<A>(
+        &self,
+        name: &str,
+        turn: impl Fn(&mut Slot, Timestamp) -> Result<Turned<A>, FenceError> + Send + Sync,
+    ) -> Result<A, FenceError> {
+        let core = self.executor.core();
+        let id = name.get(..DIGITS).unwrap_or(name);
+        let failed = |source| ExecError::Store { key: format!("row {id} of the fence"), source };
+        for _ in 0..TRIES {
+            let found = core.group.document_find(&self.tenant, KIND, id).await.map_err(failed)?;
+            let mut slot = found.as_ref().map_or_else(|| Ok(Slot::default()), read)?;
+            let now = core.now();
+            let turned = turn(&mut slot, now)?;
+            if !turned.changed {
+                return Ok(turned.answer);
+            }
+            let row = self.row(id, found, &slot, now).map_err(failed)?;
+            let change = Change { documents: vec![row], ..core.change(None) };
+            match core.group.commit_one(change).await.map_err(failed)? {
+                Verdict::Admitted => return Ok(turned.answer),
+                Verdict::Refused(Refusal::Exists) => {}
+                Verdict::Refused(refusal) => {
+                    return Err(ExecError::Refused { key: format!("row {id} of the fence"), refusal }.into());
+                }
+            }
+        }
+        Err(FenceError::Late)
+    }
+
+    fn row(
+        &self,
+        id: &str,
+        found: Option<Document>,
+        slot: &Slot,
+        now: Timestamp,
+    ) -> Result<Document, StoreError> {
+        let (revision, created_at) = found.map_or((0, now), |row| (row.revision, row.created_at));
+        let invalid = |detail: String| StoreError::Io { detail };
+        Ok(Document {
+            tenant: self.tenant.clone(),
+            kind: Name::new(KIND).map_err(|error| invalid(error.to_string()))?,
+            id: id.to_owned(),
+            revision: revision + 1,
+            open: false,
+            body: serde_json::to_string(slot).map_err(|error| invalid(error.to_string()))?,
+            created_at,
+            updated_at: now,
+        })
+    }
+}
+
+fn read(row: &Document) -> Result<Slot, FenceError> {
+    serde_json::from_str(&row.body).map_err(|_| FenceError::Damaged)
+}
+
+impl KeyFence for SqlFence {
+    fn kind(&self) -> &'static str {
+        "sql"
+    }
+
+    async fn claim(
+        &self,
+        key: &str,
+        token: &FenceToken,
+        pending_for: Duration,
+    ) -> Result<Claimed, FenceError> {
+        let name = entry_name(key);
+        self.turn(&name, |slot, now| slot.claim(&name, token, now, now.after(pending_for))).await
+    }
+
+    async fn seal(
+        &self,
+        key: &str,
+        token: &FenceToken,
+        value: &[u8],
+        sealed_for: Duration,
+    ) -> Result<bool, FenceError> {
+        checked_size(value)?;
+        let name = entry_name(key);
+        self.turn(&name, |slot, now| Ok(slot.seal(&name, token, value, now, now.after(sealed_for)))).await
+    }
+
+    async fn release(&self, key: &str, token: &FenceToken) -> Result<bool, FenceError> {
+        let name = entry_name(key);
+        self.turn(&name, |slot, now| Ok(slot.release(&name, token, now))).await
+    }
+}

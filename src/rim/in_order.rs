@@ -1,0 +1,38 @@
+//! What all sinks share: events of one aggregate go one after the other, several aggregates at once.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::{BoxFuture, join_all};
+
+use crate::outbox::{Acked, Event, SinkError};
+
+/// Sends each event of a batch by itself. One that fails holds back those behind it of its aggregate, and no other.
+///
+/// # Errors
+/// If nothing was taken, and not because of an event: the sink as a whole is put off, and no event is held against it.
+pub(super) async fn by_aggregate<'a>(
+    batch: &'a [Event],
+    send: impl Fn(&'a Event) -> BoxFuture<'a, Result<(), SinkError>> + Sync,
+) -> Result<Acked, SinkError> {
+    let send = &send;
+    let mut aggregates = BTreeMap::<_, Vec<_>>::new();
+    for (place, event) in batch.iter().enumerate() {
+        aggregates.entry((&event.tenant, &event.aggregate)).or_default().push((place, event));
+    }
+    let done = join_all(aggregates.into_values().map(|events| async move {
+        for (done, (place, event)) in events.iter().enumerate() {
+            if let Err(error) = send(event).await {
+                return (done, Some((*place, error)));
+            }
+        }
+        (events.len(), None)
+    }));
+    let done = done.await;
+    let nothing =
+        done.iter().all(|(done, failed)| *done == 0 && failed.as_ref().is_some_and(|(_, e)| !e.is_refusal()));
+    let mut failed = done.into_iter().filter_map(|(_, failed)| failed);
+    if nothing && let Some((_, error)) = failed.next() {
+        return Err(error);
+    }
+    Ok(failed.fold(Acked::all(), |acked, (place, error)| acked.except(place, error)))
+}

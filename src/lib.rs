@@ -107,4 +107,6 @@ pub use rim::http;
 pub use rim::http_sink::HttpSink;
 #[cfg(feature = "nonce")]
 pub use rim::nonce;
+#[cfg(feature = "policy")]
+pub use rim::policy;
 pub use store::Queue;

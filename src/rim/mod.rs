@@ -10,5 +10,7 @@ pub mod http;
 pub(crate) mod http_sink;
 #[cfg(feature = "nonce")]
 pub mod nonce;
+#[cfg(feature = "policy")]
+pub mod policy;
 #[cfg(feature = "_doors")]
 mod sealed;

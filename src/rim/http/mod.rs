@@ -41,6 +41,8 @@ mod status;
 mod stored;
 mod transaction;
 
+#[cfg(feature = "policy")]
+pub(in crate::rim) use config::SettledBy;
 pub use config::{ConfigError, Idempotency, KeyFate, RequestScope};
 pub use handling::{NothingHappened, TookEffect};
 pub use key::{KeyHeaderError, idempotency_key};

@@ -132,8 +132,12 @@ fn tell(Checked { file, read }: &Checked) {
     let (errors, warnings) = (count(findings, Severity::Error), count(findings, Severity::Warning));
     say(&match (errors, warnings) {
         (0, 0) => format!("{file}: nothing unsafe was found"),
-        _ => format!("{file}: {errors} errors, {warnings} warnings"),
+        _ => format!("{file}: {}, {}", several(errors, "error"), several(warnings, "warning")),
     });
+}
+
+fn several(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn as_json(checked: &[Checked]) -> Value {

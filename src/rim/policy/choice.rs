@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::plain::Count;
+
 /// A header that a request must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) enum RequiredHeader {
@@ -65,7 +67,7 @@ pub(super) enum WhileInFlight {
 
 /// The status of a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u16", into = "u16")]
+#[serde(try_from = "Count", into = "u16")]
 pub(super) struct ConflictStatus(u16);
 
 impl ConflictStatus {
@@ -74,14 +76,15 @@ impl ConflictStatus {
     }
 }
 
-impl TryFrom<u16> for ConflictStatus {
+impl TryFrom<Count> for ConflictStatus {
     type Error = String;
 
-    fn try_from(status: u16) -> Result<Self, String> {
-        match status {
-            409 | 422 => Ok(Self(status)),
-            _ => Err(format!(
-                "{status} does not say that a key was used before: write 409, or 422 as the IETF draft has it"
+    fn try_from(status: Count) -> Result<Self, String> {
+        match status.get() {
+            409 => Ok(Self(409)),
+            422 => Ok(Self(422)),
+            status => Err(format!(
+                "{status} does not say that a key was used before; write 409, or 422 as the IETF draft has it"
             )),
         }
     }

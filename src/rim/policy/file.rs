@@ -1,12 +1,12 @@
 //! The file as it is written: sections, and what each of their fields means.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 
 use super::choice::{
     AfterTtl, Broker, ConflictStatus, FenceRole, FenceStore, LedgerStore, LoggedField, OnUnknown,
     RequiredHeader, TenantFrom, WebhookScheme, WhileInFlight,
 };
+use super::plain::{Count, Truth};
 use super::preset::Preset;
 use super::section::section;
 use super::span::{Span, Ttl};
@@ -18,7 +18,7 @@ section! {
         /// Headers that HTTP writes must have: `[Idempotency-Key]` unless it is said, `[]` to let requests without a key through.
         require_headers: Vec<RequiredHeader>,
         /// Whether another body under a known key is refused; true unless it is said.
-        reject_on_body_mismatch: bool,
+        reject_on_body_mismatch: Truth,
         /// Where records and claims are kept.
         stores: Stores,
         /// How long first answers are kept, for each kind of source.
@@ -70,7 +70,7 @@ section! {
         /// 409 unless it is said, or 422.
         status: ConflictStatus,
         /// Whether it is shown what differs; true unless it is said.
-        include_diff: bool,
+        include_diff: Truth,
     }
 }
 
@@ -92,7 +92,7 @@ section! {
         /// Headers that a request must have, if it is other than the file's.
         require_headers: Vec<RequiredHeader>,
         /// Whether another body under a known key is refused, if it is other than the file's.
-        reject_on_body_mismatch: bool,
+        reject_on_body_mismatch: Truth,
         /// How long first answers are kept, if it is other than the file's.
         ttl: Ttl,
         /// What is left afterwards; `tombstone` unless it is said.
@@ -114,9 +114,9 @@ section! {
         /// Further headers of the response that are kept.
         keep_headers: Vec<Header>,
         /// The longest body of a request, in bytes; 1 MiB unless it is said.
-        max_request_bytes: NonZeroU32,
+        max_request_bytes: Count,
         /// The longest body of a response, in bytes; 1 MiB unless it is said.
-        max_response_bytes: NonZeroU32,
+        max_response_bytes: Count,
         /// How long a handler may take; `5 min` unless it is said.
         timeout: Span,
         /// How long a request waits for the first one under its key; it does not unless it is said.
@@ -126,7 +126,7 @@ section! {
         /// Under which path the status of operations is served; none is unless it is said.
         status_at: UrlPath,
         /// Whether 201 is given the first time and 200 when the response is given again; false unless it is said.
-        created_then_ok: bool,
+        created_then_ok: Truth,
         /// The prefix of the types of problems.
         problem_types: String,
     }
@@ -154,7 +154,7 @@ section! {
         /// For senders without an id: within which time equal bodies are one delivery.
         body_window: Span,
         /// The longest body, in bytes; 1 MiB unless it is said.
-        max_body_bytes: NonZeroU32,
+        max_body_bytes: Count,
         /// How long deliveries are remembered, if it is other than the file's.
         ttl: Ttl,
         /// What is left afterwards; `tombstone` unless it is said.
@@ -180,7 +180,7 @@ section! {
         /// What makes two messages one; `[topic, partition, message_key, dedupe_id]` unless it is said.
         key: Vec<KeyPart>,
         /// How often a message is tried before it is set aside; 10 unless it is said.
-        tries: NonZeroU32,
+        tries: Count,
         /// The pause before a message is tried again; `30 s` unless it is said.
         retry_delay: Span,
         /// How long a handler may take; `5 min` unless it is said.
@@ -188,7 +188,7 @@ section! {
         /// Where messages are set aside that fail each time; in the ledger unless it is said.
         set_aside: String,
         /// How often the broker delivers a message, if it counts (`max_deliver`, `x-delivery-limit`).
-        broker_deliveries: NonZeroU32,
+        broker_deliveries: Count,
         /// How long the broker keeps a message, if it drops old ones.
         broker_retention: Span,
         /// How long messages are remembered, if it is other than the file's.

@@ -129,6 +129,8 @@ rules! {
     FenceSealedBelowHorizon = "fence-sealed-below-horizon" Error,
     /// It is not said where the fence keeps its claims.
     FenceWithoutStore = "fence-without-store" Error,
+    /// The policy configures nothing.
+    NoSources = "no-sources" Warning,
     /// The log does not say which record a duplicate was answered from.
     LogWithoutEvidence = "log-without-evidence" Warning,
     /// An effect may happen again after a crash.

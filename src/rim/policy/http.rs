@@ -1,11 +1,11 @@
 //! What the HTTP layer is given.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::Policy;
 use super::choice::{OnUnknown, RequiredHeader, TenantFrom};
 use super::file::{HttpSection, OnConflict};
+use super::plain::{Count, Truth};
 use super::preset::Preset;
 use super::source::retention;
 use super::span::Span;
@@ -52,7 +52,10 @@ impl<'p> HttpPolicy<'p> {
 
     /// Whether another body under a known key is refused.
     pub fn rejects_body_mismatch(&self) -> bool {
-        self.section.reject_on_body_mismatch.or(self.policy.file.reject_on_body_mismatch).unwrap_or(true)
+        self.section
+            .reject_on_body_mismatch
+            .or(self.policy.file.reject_on_body_mismatch)
+            .is_none_or(Truth::is_true)
     }
 
     /// How long first answers are kept.
@@ -82,7 +85,7 @@ impl<'p> HttpPolicy<'p> {
 
     /// Whether it is shown what differs.
     pub fn includes_diff(&self) -> bool {
-        self.on_conflict(|conflict| conflict.include_diff).unwrap_or(true)
+        self.on_conflict(|conflict| conflict.include_diff).is_none_or(Truth::is_true)
     }
 
     /// What becomes of a request whose handler died.
@@ -102,12 +105,12 @@ impl<'p> HttpPolicy<'p> {
 
     /// The longest body of a request, in bytes.
     pub fn max_request_bytes(&self) -> u32 {
-        self.section.max_request_bytes.map_or(1 << 20, NonZeroU32::get)
+        self.section.max_request_bytes.map_or(1 << 20, Count::get)
     }
 
     /// The longest body of a response, in bytes.
     pub fn max_response_bytes(&self) -> u32 {
-        self.section.max_response_bytes.map_or(1 << 20, NonZeroU32::get)
+        self.section.max_response_bytes.map_or(1 << 20, Count::get)
     }
 }
 
@@ -120,6 +123,7 @@ mod layer {
     use crate::exec::Executor;
     use crate::rim::http::{Idempotency, RequestScope, SettledBy};
     use crate::rim::policy::choice::{OnUnknown, WhileInFlight};
+    use crate::rim::policy::plain::Truth;
     use crate::rim::policy::word::{Header, Pointer, UrlPath};
 
     impl HttpPolicy<'_> {
@@ -203,7 +207,7 @@ mod layer {
             if section.in_flight == Some(WhileInFlight::Accepted) {
                 layer = layer.accept_in_flight();
             }
-            if section.created_then_ok == Some(true) {
+            if section.created_then_ok.is_some_and(Truth::is_true) {
                 layer = layer.created_then_ok();
             }
             if let Some(prefix) = &section.problem_types {

@@ -35,6 +35,7 @@ mod http;
 mod nearest;
 mod nonce;
 mod place;
+mod plain;
 mod preset;
 mod queue;
 mod read;

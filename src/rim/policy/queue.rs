@@ -1,11 +1,11 @@
 //! What a queue consumer is given.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::Policy;
 use super::choice::{Broker, OnUnknown, TenantFrom};
 use super::file::QueueSection;
+use super::plain::Count;
 use super::preset::Preset;
 use super::source::retention;
 use super::span::Span;
@@ -59,7 +59,7 @@ impl<'p> QueuePolicy<'p> {
 
     /// How often a message is tried before it is set aside.
     pub fn tries(&self) -> u32 {
-        self.section.tries.map_or(10, NonZeroU32::get)
+        self.section.tries.map_or(10, Count::get)
     }
 
     /// The pause before a message is tried again.
@@ -79,7 +79,7 @@ impl<'p> QueuePolicy<'p> {
 
     /// How often the broker delivers a message, if that is said.
     pub fn broker_deliveries(&self) -> Option<u32> {
-        self.section.broker_deliveries.map(NonZeroU32::get)
+        self.section.broker_deliveries.map(Count::get)
     }
 
     /// How long the broker keeps a message, if that is said.

@@ -59,6 +59,7 @@ fn options() -> Options {
         duplicate_keys: DuplicateKeyPolicy::Error,
         merge_keys: MergeKeyPolicy::Error,
         strict_booleans: true,
+        no_schema: true, // a text that looks like a number is quoted
         reject_unsupported_tags: true,
         reject_tagged_field_names: true,
         with_snippet: false, // a snippet would show what stands there, which may be a secret
@@ -74,70 +75,94 @@ fn finding(error: &Error, places: &Places) -> PolicyFinding {
     let error = error.without_snippet();
     let place = error.location().map_or(Place::START, Place::of);
     let path = places.at(place).unwrap_or_default();
-    let (rule, why, instead) = match error {
-        Error::SerdeUnknownField { field, expected, .. } => {
-            let (why, instead) = unknown("field", field, expected);
-            (PolicyRule::UnknownField, why, instead)
-        }
-        Error::SerdeUnknownVariant { variant, expected, .. } => {
-            let (why, instead) = unknown("value", variant, expected);
-            (PolicyRule::UnknownValue, why, instead)
-        }
-        Error::DuplicateMappingKey { key, .. } => {
-            let key = key.as_deref().unwrap_or_default();
-            (
-                PolicyRule::DuplicateField,
-                format!("{key:?} stands twice, and it is not clear which one counts"),
-                "it once".into(),
-            )
-        }
-        Error::Budget { .. } => (
-            PolicyRule::Syntax,
-            "the file is too deep or uses anchors, aliases or several documents, which a policy does not"
-                .to_owned(),
-            "each value where it belongs, in one document".to_owned(),
-        ),
-        Error::Message { msg, .. } if msg.starts_with(SECRET) => (
-            PolicyRule::SecretInFile,
-            format!(
-                "{msg}; what stands here is not repeated, and is to be taken for known to others if it was the secret"
-            ),
-            "the name of an environment variable, `STRIPE_WEBHOOK_SECRET`".to_owned(),
-        ),
-        Error::Message { msg, .. } => {
-            (PolicyRule::WrongValue, msg.clone(), "a value of the form that the message names".to_owned())
-        }
-        Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } => {
-            (PolicyRule::WrongValue, "the value is of another kind".to_owned(), expected.clone())
-        }
-        other => (rule_of(other), other.to_string(), "YAML as docs/policy.md shows it".to_owned()),
-    };
+    let (rule, why, instead) = named(error).unwrap_or_else(|| match value(error) {
+        Some((why, instead)) => (PolicyRule::WrongValue, why, instead),
+        None => (PolicyRule::Syntax, without_place(error), AS_DOCUMENTED.to_owned()),
+    });
     PolicyFinding::new(rule, path, place, why, instead)
 }
 
-/// Errors that the parser itself finds are of the syntax; others are of a value.
-fn rule_of(error: &Error) -> PolicyRule {
-    match error {
-        Error::InvalidScalar { .. }
-        | Error::InvalidBooleanStrict { .. }
-        | Error::NullIntoString { .. }
-        | Error::Unexpected { .. }
-        | Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. }
-        | Error::SerdeInvalidLength { .. } => PolicyRule::WrongValue,
-        _ => PolicyRule::Syntax,
-    }
+/// Where nothing better is known.
+const AS_DOCUMENTED: &str = "what docs/policy.md shows";
+
+/// Errors that have a rule of their own.
+fn named(error: &Error) -> Option<(PolicyRule, String, String)> {
+    Some(match error {
+        Error::SerdeUnknownField { field, expected, .. } => {
+            let why = format!("there is no field {} here, so what it says would not be done", shown(field));
+            (PolicyRule::UnknownField, why, known(field, expected))
+        }
+        Error::SerdeUnknownVariant { variant, expected, .. } => {
+            let why = format!("there is no value {} here", shown(variant));
+            (PolicyRule::UnknownValue, why, known(variant, expected))
+        }
+        Error::DuplicateMappingKey { key, .. } => {
+            let key = shown(key.as_deref().unwrap_or_default());
+            let why = format!("{key} stands twice, and it is not clear which one counts");
+            (PolicyRule::DuplicateField, why, "it once".to_owned())
+        }
+        Error::Budget { .. } => {
+            let why =
+                "the file is too deep or uses anchors, aliases or several documents, which a policy does not";
+            (PolicyRule::Syntax, why.to_owned(), "each value where it belongs, in one document".to_owned())
+        }
+        Error::Message { msg, .. } if msg.starts_with(SECRET) => {
+            let why =
+                format!("{SECRET}; if this is the secret, it is known to others now, and is to be replaced");
+            (
+                PolicyRule::SecretInFile,
+                why,
+                "the name of an environment variable, `STRIPE_WEBHOOK_SECRET`".to_owned(),
+            )
+        }
+        _ => return None,
+    })
 }
 
-fn unknown(what: &str, name: &str, known: &[&'static str]) -> (String, String) {
-    let shown: String = name.chars().take(64).collect();
+/// Why a value is wrong, and what to write instead. Values are not repeated: they may be secrets that stand in the wrong place.
+fn value(error: &Error) -> Option<(String, String)> {
+    let (why, instead) = match error {
+        Error::Message { msg, .. } => msg.split_once("; write ").unwrap_or((msg, AS_DOCUMENTED)),
+        Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } => {
+            ("the value is of another kind", expected.as_str())
+        }
+        Error::QuotingRequired { .. } => (
+            "a number or a truth value stands where a text is meant",
+            "a time with its unit, `30 days`; any other text in quotes",
+        ),
+        Error::NullIntoString { .. } => ("the field is empty", "its value, or leave the field out"),
+        Error::Unexpected { expected, .. } => {
+            let instead = match *expected {
+                "mapping start" => "a section, `name: value`; `{}` if it has nothing to say",
+                "sequence start" => "a list, `[a, b]`",
+                other => other,
+            };
+            ("the value is empty or of another kind", instead)
+        }
+        Error::InvalidScalar { .. }
+        | Error::InvalidBooleanStrict { .. }
+        | Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. } => {
+            ("the value is of another kind", AS_DOCUMENTED)
+        }
+        _ => return None,
+    };
+    Some((why.to_owned(), instead.to_owned()))
+}
+
+/// The parser's own words; where it was is said elsewhere.
+fn without_place(error: &Error) -> String {
+    let why = error.to_string();
+    why.split_once(" at line ").map_or(why.as_str(), |(why, _)| why).to_owned()
+}
+
+/// As few characters of it as a message needs.
+fn shown(text: &str) -> String {
+    format!("{:?}", text.chars().take(64).collect::<String>())
+}
+
+/// The nearest of the known names, or all of them.
+fn known(name: &str, known: &[&'static str]) -> String {
     let list = || known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let instead = match nearest(name, known.iter().copied()) {
-        Some(meant) => format!("`{meant}`"),
-        None => format!("one of {}", list()),
-    };
-    let why = match what {
-        "field" => format!("there is no field {shown:?} here, so what it says would not be done"),
-        _ => format!("there is no value {shown:?} here; there are {}", list()),
-    };
-    (why, instead)
+    nearest(name, known.iter().copied())
+        .map_or_else(|| format!("one of {}", list()), |meant| format!("`{meant}`"))
 }

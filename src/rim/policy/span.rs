@@ -71,22 +71,22 @@ impl TryFrom<String> for Span {
         let (number, rest) = text.split_at(digits);
         let unit = rest.strip_prefix(' ').unwrap_or(rest);
         if number.is_empty() {
-            return Err(format!("{text:?} is no time: write a number and its unit, `30 days`"));
+            return Err(format!("{text:?} is no time; write a number and its unit, `30 days`"));
         }
         if unit.is_empty() {
             return Err(format!(
-                "{text:?} has no unit: write `{number} days`, `{number} hours`, `{number} min` or `{number} s`"
+                "{text:?} has no unit; write `{number} days`, `{number} hours`, `{number} min` or `{number} s`"
             ));
         }
         let Some(unit) = Unit::named(unit) else {
             let names = UNITS.iter().flat_map(|(_, names, others)| names.iter().chain(*others)).copied();
             let meant = nearest(unit, names).unwrap_or("days");
-            return Err(format!("there is no unit {unit:?}: did you mean `{number} {meant}`?"));
+            return Err(format!("there is no unit {unit:?}; write `{number} {meant}`"));
         };
         match number.parse() {
             Ok(amount) if number.len() <= 9 && !number.starts_with('0') => Ok(Self { amount, unit }),
             _ => Err(format!(
-                "{text:?} is no time: write a number from 1 to 999999999 and its unit, `30 days`"
+                "{text:?} is no time; write a number from 1 to 999999999 and its unit, `30 days`"
             )),
         }
     }
@@ -128,7 +128,7 @@ impl TryFrom<String> for Ttl {
         match span.unit {
             Unit::Hours | Unit::Days => Ok(Self(span)),
             Unit::Minutes | Unit::Seconds => {
-                Err(format!("`{span}` is too fine for a ttl: write it in days or hours, `72 hours`"))
+                Err(format!("`{span}` is too fine for a ttl; write days or hours, `72 hours`"))
             }
         }
     }
@@ -138,6 +138,14 @@ impl From<Ttl> for String {
     fn from(ttl: Ttl) -> Self {
         ttl.0.to_string()
     }
+}
+
+/// A duration as people say it, to the minute: `75 h 35 min`.
+pub(super) fn told(duration: Duration) -> String {
+    let exact = written(duration);
+    let (hours, minutes) = (duration.as_secs() / 3600, duration.as_secs() / 60 % 60);
+    let is_short = exact.split(' ').next().is_some_and(|amount| amount.len() <= 3);
+    if is_short || hours == 0 { exact } else { format!("{hours} h {minutes} min") }
 }
 
 /// A duration as the file would write it, in the largest unit that divides it.

@@ -1,11 +1,11 @@
 //! What a sender of webhooks is given.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::Policy;
 use super::choice::{OnUnknown, TenantFrom, WebhookScheme};
 use super::file::WebhookSection;
+use super::plain::Count;
 use super::preset::Preset;
 use super::source::retention;
 use super::span::Span;
@@ -108,7 +108,7 @@ impl<'p> WebhookPolicy<'p> {
 
     /// The longest body, in bytes.
     pub fn max_body_bytes(&self) -> u32 {
-        self.section.max_body_bytes.map_or(1 << 20, NonZeroU32::get)
+        self.section.max_body_bytes.map_or(1 << 20, Count::get)
     }
 
     /// How long deliveries are remembered.

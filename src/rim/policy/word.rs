@@ -71,7 +71,7 @@ checked!(
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
         let is_right = text.bytes().all(plain) && (1..=64).contains(&text.len()) && !text.starts_with(['_', '-']);
         unless(is_right, || {
-            format!("{} is no name of a source: write 1 to 64 small letters, digits, `_` and `-`, `order_events`", shown(text))
+            format!("{} is no name of a source; write 1 to 64 small letters, digits, `_` and `-`, `order_events`", shown(text))
         })
     }
 );
@@ -101,12 +101,12 @@ pub(super) const SECRET: &str =
     "a secret is named by its environment variable, in capitals, and never written here";
 
 checked!(
-    /// A JSON pointer (RFC 6901) into a body; empty for all of it.
+    /// A JSON pointer (RFC 6901) to a field of a body.
     Pointer,
-    "^(/.*)?$",
+    "^/",
     "A JSON pointer (RFC 6901): `/metadata/sent_at`.",
-    |text| unless(text.is_empty() || text.starts_with('/'), || {
-        format!("{} is no JSON pointer (RFC 6901): begin it with a slash, `/metadata/sent_at`", shown(text))
+    |text| unless(text.starts_with('/'), || {
+        format!("{} is no JSON pointer (RFC 6901); write `/metadata/sent_at`, with a slash at its beginning", shown(text))
     })
 );
 
@@ -118,7 +118,7 @@ checked!(
     |text| {
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+.^_`|~-".contains(&byte);
         unless(text.bytes().all(token) && (1..=128).contains(&text.len()), || {
-            format!("{} is no name of a header: write letters, digits and `-`, `X-Request-Version`", shown(text))
+            format!("{} is no name of a header; write letters, digits and `-`, `X-Request-Version`", shown(text))
         })
     }
 );
@@ -129,7 +129,7 @@ checked!(
     "^/[^ ]*$",
     "A path: `/operations`.",
     |text| unless(text.starts_with('/') && !text.contains(char::is_whitespace), || {
-        format!("{} is no path: begin it with a slash, `/operations`", shown(text))
+        format!("{} is no path; write `/operations`, with a slash at its beginning", shown(text))
     })
 );
 
@@ -162,9 +162,9 @@ checked!(
         }
         let is_known = header.is_some() || NAMED.contains(&text) || UNSTABLE.contains(&text);
         unless(is_known || (text.starts_with('/') && text.len() > 1), || {
-            let meant = super::nearest::nearest(text, NAMED);
-            let meant = meant.map_or_else(|| "there are".to_owned(), |name| format!("did you mean `{name}`? There are"));
-            format!("{} is no part of a key: {meant} {}, `/pointer/into/the/body` and `header:Name`", shown(text), NAMED.join(", "))
+            let near = super::nearest::nearest(text, NAMED).map(|name| format!("`{name}`, or ")).unwrap_or_default();
+            let all = NAMED.join("`, `");
+            format!("{} is no part of a key; write {near}one of `{all}`, `/pointer/into/the/body`, `header:Name`", shown(text))
         })
     }
 );

@@ -26,14 +26,14 @@ pub(super) fn policy(policy: &Policy) -> Vec<PolicyFinding> {
     for source in policy.https() {
         let path = format!("http.{}", source.name());
         windows::http(&mut found, &path, source);
-        tenants::of_client(&mut found, &path, source.tenant());
+        tenants::of_client(&mut found, &path, source.tenant(), "tenant: identity (or single)");
         bodies::http(&mut found, &path, source);
         payments::http(&mut found, &path, source);
     }
     for source in policy.webhooks() {
         let path = format!("webhooks.{}", source.name());
         windows::webhook(&mut found, &path, source);
-        tenants::of_client(&mut found, &path, source.tenant());
+        tenants::of_client(&mut found, &path, source.tenant(), "tenant: endpoint (or single)");
         webhooks::signature(&mut found, &path, source);
         keys::stable(&mut found, &path, &source.key());
         keys::webhook(&mut found, &path, source);
@@ -51,12 +51,16 @@ pub(super) fn policy(policy: &Policy) -> Vec<PolicyFinding> {
     for source in policy.nonces() {
         let path = format!("nonces.{}", source.kind());
         windows::nonce(&mut found, &path, source);
-        tenants::of_client(&mut found, &path, source.tenant());
+        tenants::of_client(&mut found, &path, source.tenant(), "tenant: identity (or single)");
     }
     if let Some(source) = policy.fence() {
         fence::fence(&mut found, source);
     }
     log::fields(&mut found);
+    if policy.sources() == 0 && policy.fence().is_none() {
+        let why = "the policy configures nothing: a file that was emptied by mistake looks the same";
+        found.add(PolicyRule::NoSources, "", why, "a source under `http`, `webhooks`, `queues` or `nonces`");
+    }
     let mut findings = found.findings;
     findings.sort_by_key(|finding| (finding.line, finding.column));
     findings
@@ -75,13 +79,29 @@ impl Found<'_> {
         self.findings.push(PolicyFinding::new(rule, path, place, why.into(), instead.into()));
     }
 
-    /// The first of these fields that the file has; the first one if it has none.
-    fn said<'a>(&self, fields: &[&'a str]) -> &'a str {
-        fields
-            .iter()
-            .find(|field| self.policy.places.has(field))
-            .or(fields.first())
-            .copied()
-            .unwrap_or_default()
+    /// Adds a finding about a field that a source may leave to the file: it is told of where it stands.
+    fn add_inherited(&mut self, rule: PolicyRule, field: Field<'_>, why: &str, instead: &str) {
+        let Field { source, name, of_file } = field;
+        let own = format!("{source}.{name}");
+        if self.policy.places.has(&own) || !self.policy.places.has(of_file) {
+            self.add(rule, &own, why, instead);
+        } else {
+            self.add(rule, of_file, format!("for {source}: {why}"), instead);
+        }
+    }
+}
+
+/// A field that a source may leave to the file.
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    source: &'a str,
+    name: &'a str,
+    of_file: &'a str,
+}
+
+impl<'a> Field<'a> {
+    /// One that is named alike in both.
+    const fn alike(source: &'a str, name: &'a str) -> Self {
+        Self { source, name, of_file: name }
     }
 }

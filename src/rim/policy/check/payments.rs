@@ -1,7 +1,6 @@
 //! What moves money is held to more.
 
-use super::bodies::excludes_all;
-use super::{Found, HttpPolicy, PolicyRule, QueuePolicy, WebhookPolicy};
+use super::{Field, Found, HttpPolicy, PolicyRule, QueuePolicy, WebhookPolicy};
 use crate::ledger::{Retention, RetentionMode};
 use crate::rim::policy::choice::OnUnknown;
 use crate::rim::policy::preset::Preset;
@@ -29,30 +28,24 @@ pub(super) fn http(found: &mut Found<'_>, path: &str, source: HttpPolicy<'_>) {
     lookup(found, path, source.on_unknown());
     forgotten(found, path, source.retention());
     if !source.rejects_body_mismatch() {
-        let own = format!("{path}.reject_on_body_mismatch");
-        let at = found.said(&[&own, "reject_on_body_mismatch"]).to_owned();
+        let field = Field::alike(path, "reject_on_body_mismatch");
         let why = "another payment under a known key is taken for the first one: the client is told that it was paid, and it was not";
-        found.add(PolicyRule::PaymentBodyNotCompared, &at, why, "reject_on_body_mismatch: true");
+        found.add_inherited(PolicyRule::PaymentBodyNotCompared, field, why, "reject_on_body_mismatch: true");
     }
     for (number, pointer) in source.section.exclude.iter().flatten().enumerate() {
         let last = pointer.as_str().rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-        if pointer.as_str().is_empty() || SAYS_WHAT_IS_PAID.contains(&last.as_str()) {
+        if SAYS_WHAT_IS_PAID.contains(&last.as_str()) {
             let why = "this says what is paid, and is not compared: another payment under a known key is taken for the first one";
             let instead = "`redact`, if it must not be shown: it is compared all the same";
             found.add(PolicyRule::PaymentBodyNotCompared, &format!("{path}.exclude[{number}]"), why, instead);
         }
     }
     let shows_all = source.includes_diff() && source.section.redact.as_ref().is_none_or(Vec::is_empty);
-    if shows_all && source.rejects_body_mismatch() && !excludes_all(source) {
+    if shows_all && source.rejects_body_mismatch() {
         let why = "a conflict shows what differs between two payments, and nothing is redacted: a card number could be shown and logged by clients";
-        let own = format!("{path}.on_conflict.include_diff");
-        let at = found.said(&[&own, "on_conflict.include_diff"]).to_owned();
-        found.add(
-            PolicyRule::PaymentDiffShown,
-            &at,
-            why,
-            "redact: [/card/number], or on_conflict: {include_diff: false}",
-        );
+        let field = Field::alike(path, "on_conflict.include_diff");
+        let instead = "redact: [/card/number], or on_conflict: {include_diff: false}";
+        found.add_inherited(PolicyRule::PaymentDiffShown, field, why, instead);
     }
 }
 

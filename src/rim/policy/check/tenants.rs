@@ -4,15 +4,15 @@ use super::{Found, PolicyRule};
 use crate::rim::policy::choice::TenantFrom;
 
 /// A request or a delivery of somebody outside.
-pub(super) fn of_client(found: &mut Found<'_>, path: &str, tenant: Option<TenantFrom>) {
+pub(super) fn of_client(found: &mut Found<'_>, path: &str, tenant: Option<TenantFrom>, instead: &str) {
     let at = format!("{path}.tenant");
     match tenant {
-        None => missing(found, &at, "tenant: identity"),
+        None => missing(found, &at, instead),
         Some(TenantFrom::Header) => found.add(
             PolicyRule::TenantFromClient,
             &at,
             "whoever sends a request writes its headers: with another tenant's name and a guessed key it gets that tenant's answer",
-            "tenant: identity (or endpoint, or single)",
+            instead,
         ),
         Some(_) => {}
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Found, HttpPolicy, NoncePolicy, PolicyRule, QueuePolicy, WebhookPolicy};
+use super::{Field, Found, HttpPolicy, NoncePolicy, PolicyRule, QueuePolicy, WebhookPolicy};
 use crate::ledger::{Retention, RetentionMode};
-use crate::rim::policy::span::written;
+use crate::rim::policy::span::{told, written};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -63,8 +63,8 @@ pub(super) fn nonce(found: &mut Found<'_>, path: &str, source: NoncePolicy<'_>) 
     } else if window < needed(horizon) {
         let why = format!(
             "the window is {}, and a client may retry for {}: a later try is made a second time",
-            written(window),
-            written(horizon)
+            told(window),
+            told(horizon)
         );
         found.add(
             PolicyRule::WindowBelowHorizon,
@@ -101,13 +101,13 @@ impl Kept<'_> {
         };
         let why = format!(
             "answers are kept for {}, and {retries} for {}, with its margin {}: {then}",
-            written(*ttl),
-            written(horizon),
-            written(enough)
+            told(*ttl),
+            told(horizon),
+            told(enough)
         );
-        let (own, of_file) = (format!("{path}.ttl"), format!("ttl.{preset}"));
-        let at = found.said(&[&own, &of_file]).to_owned();
-        let field = if at == of_file { preset } else { "ttl" };
-        found.add(rule, &at, why, format!("{field}: {}, or more", written(enough)));
+        let enough = written(enough);
+        let instead = format!("ttl: {enough}, or more (for all of its kind: ttl: {{{preset}: {enough}}})");
+        let field = Field { source: path, name: "ttl", of_file: &format!("ttl.{preset}") };
+        found.add_inherited(rule, field, &why, &instead);
     }
 }

@@ -3,3 +3,6 @@
 
 #[path = "own_server/mod.rs"]
 mod own_server;
+#[cfg(all(feature = "cli", feature = "http", feature = "nonce", feature = "policy", feature = "sqlite"))]
+#[path = "doors/policy/mod.rs"]
+mod policy;

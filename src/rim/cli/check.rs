@@ -178,7 +178,8 @@ fn annotate(Checked { file, read }: &Checked) {
             }
         }
         Err(error) => {
-            say(&format!("::error file={at}::{}", escaped(&format!("the file cannot be read: {error}"))))
+            let message = escaped(&format!("the file cannot be read: {error}"));
+            say(&format!("::error file={at}::{message}"));
         }
     }
 }

@@ -128,7 +128,7 @@ pub enum WebhookScheme {
 pub enum Broker {
     /// NATS `JetStream`.
     Nats,
-    /// RabbitMQ.
+    /// `RabbitMQ`.
     Rabbitmq,
 }
 

@@ -163,9 +163,9 @@ pub struct PolicyFinding {
 }
 
 impl PolicyFinding {
-    pub(super) fn new(rule: PolicyRule, path: &str, place: Place, why: String, instead: String) -> Self {
+    pub(super) fn new(rule: PolicyRule, path: &str, place: Place, why: &str, instead: &str) -> Self {
         let Place { line, column } = place;
-        Self { rule, path: plain(path), line, column, why: plain(&why), instead: plain(&instead) }
+        Self { rule, path: plain(path), line, column, why: plain(why), instead: plain(instead) }
     }
 
     /// How bad it is.

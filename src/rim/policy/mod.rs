@@ -131,6 +131,7 @@ impl Policy {
     }
 
     /// The policy as YAML: what its file said, without defaults and comments.
+    #[allow(clippy::expect_used, clippy::missing_panics_doc, reason = "see the message")]
     pub fn to_yaml(&self) -> String {
         let written = serde_saphyr::to_string(&self.file);
         written.expect("a policy holds maps with textual keys, lists, texts, numbers and truth values, all of which YAML has")

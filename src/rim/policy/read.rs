@@ -33,15 +33,20 @@ pub(super) fn places(text: &str) -> Result<Places, PolicyFinding> {
 fn text(bytes: &[u8]) -> Result<&str, PolicyFinding> {
     if bytes.len() > MAX_BYTES {
         let why = format!("the file has more than {MAX_BYTES} bytes, and no policy is as large");
-        let instead = "a policy; if it is one, give each service its own".to_owned();
-        return Err(PolicyFinding::new(PolicyRule::TooLarge, "", Place::START, why, instead));
+        let instead = "a policy; if it is one, give each service its own";
+        return Err(PolicyFinding::new(PolicyRule::TooLarge, "", Place::START, &why, instead));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let line = before.split(|byte| *byte == b'\n').count() as u64;
         let why = format!("the bytes from {} on are no UTF-8", error.valid_up_to());
-        let instead = "the file saved as UTF-8".to_owned();
-        PolicyFinding::new(PolicyRule::NotUtf8, "", Place { line, column: 1 }, why, instead)
+        PolicyFinding::new(
+            PolicyRule::NotUtf8,
+            "",
+            Place { line, column: 1 },
+            &why,
+            "the file saved as UTF-8",
+        )
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
@@ -79,7 +84,7 @@ fn finding(error: &Error, places: &Places) -> PolicyFinding {
         Some((why, instead)) => (PolicyRule::WrongValue, why, instead),
         None => (PolicyRule::Syntax, without_place(error), AS_DOCUMENTED.to_owned()),
     });
-    PolicyFinding::new(rule, path, place, why, instead)
+    PolicyFinding::new(rule, path, place, &why, &instead)
 }
 
 /// Where nothing better is known.

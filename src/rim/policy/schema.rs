@@ -14,17 +14,23 @@ use super::file::File;
 /// ```
 pub fn schema() -> Value {
     let mut schema = schemars::schema_for!(File).to_value();
-    without_null(&mut schema);
+    tidy(&mut schema);
     if let Some(fields) = schema.as_object_mut() {
         fields.insert("title".to_owned(), json!("counterfoil policy"));
     }
     schema
 }
 
-/// A field may be absent and not be empty, which a derived schema does not tell apart.
-fn without_null(schema: &mut Value) {
+/// A field may be absent and not be empty, which a derived schema does not tell apart. What types say by examples is for
+/// programmers alone.
+fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
+            if let Some(Value::String(text)) = fields.get_mut("description")
+                && let Some(end) = text.find("\n\n```")
+            {
+                text.truncate(end);
+            }
             if let Some(Value::Array(kinds)) = fields.get_mut("type") {
                 kinds.retain(|kind| *kind != "null");
                 if let [kind] = kinds.as_slice() {
@@ -45,9 +51,9 @@ fn without_null(schema: &mut Value) {
                     }
                 }
             }
-            fields.values_mut().for_each(without_null);
+            fields.values_mut().for_each(tidy);
         }
-        Value::Array(items) => items.iter_mut().for_each(without_null),
+        Value::Array(items) => items.iter_mut().for_each(tidy),
         _ => {}
     }
 }

@@ -11,7 +11,8 @@ use crate::rim::policy::read;
 /// A tool of a report, as far as it is looked at. A report of a later version may say more.
 #[derive(Deserialize)]
 struct Tool {
-    tool: String,
+    #[serde(rename = "tool")]
+    name: String,
     effect: EffectClass,
     contract: ContractClass,
     lookup: LookupOffer,
@@ -75,7 +76,7 @@ fn no_report(error: &serde_json::Error) -> PolicyFinding {
     let why = format!("this is no guarantee report: {error}");
     let instead =
         "what `Engine::guarantees` gives, as JSON, or the output of `counterfoil guarantees --json`";
-    PolicyFinding::new(PolicyRule::WrongValue, "", place, why, instead.to_owned())
+    PolicyFinding::new(PolicyRule::WrongValue, "", place, &why, instead)
 }
 
 struct Reported {
@@ -84,9 +85,9 @@ struct Reported {
 }
 
 impl Reported {
-    fn add(&mut self, rule: PolicyRule, path: &str, why: String, instead: &str) {
+    fn add(&mut self, rule: PolicyRule, path: &str, why: &str, instead: &str) {
         let place = self.places.find(path);
-        self.findings.push(PolicyFinding::new(rule, path, place, why, instead.to_owned()));
+        self.findings.push(PolicyFinding::new(rule, path, place, why, instead));
     }
 
     fn workflows(&mut self, workflows: &[Workflow]) {
@@ -98,7 +99,7 @@ impl Reported {
             self.add(
                 PolicyRule::CallsUndeclared,
                 &format!("workflows[{number}]"),
-                why,
+                &why,
                 ".calls::<Tool>() at its registration",
             );
         }
@@ -112,14 +113,14 @@ impl Reported {
     }
 
     fn tool(&mut self, path: &str, tool: &Tool) {
-        let Tool { tool: name, effect, worst_case, .. } = tool;
+        let Tool { name, effect, worst_case, .. } = tool;
         if *worst_case == WorstCase::Repeats {
             let why = format!("{name:?} may happen again after a crash, and leaves a mark on the world");
             let at = format!("{path}.worst_case");
             self.add(
                 PolicyRule::EffectMayRepeat,
                 &at,
-                why,
+                &why,
                 "a contract by which a repeat is told: a key, a lookup; or let a person be asked",
             );
         }
@@ -129,7 +130,7 @@ impl Reported {
     }
 
     fn payment(&mut self, path: &str, tool: &Tool) {
-        let name = &tool.tool;
+        let name = &tool.name;
         let lookup = format!("{path}.lookup");
         match (tool.lookup, tool.contract) {
             (LookupOffer::None, ContractClass::ReplaysKey | ContractClass::NaturalKey) => {
@@ -139,7 +140,7 @@ impl Reported {
                 self.add(
                     PolicyRule::PaymentOnDeclaration,
                     &lookup,
-                    why,
+                    &why,
                     "a lookup beside the key: `WithLookup<ReplaysKey>`",
                 );
             }
@@ -150,7 +151,7 @@ impl Reported {
                 self.add(
                     PolicyRule::PaymentWithoutLookup,
                     &lookup,
-                    why,
+                    &why,
                     "a contract with a lookup, and `Reconcile` for the tool",
                 );
             }
@@ -161,7 +162,7 @@ impl Reported {
                 self.add(
                     PolicyRule::PaymentLookupLags,
                     &lookup,
-                    why,
+                    &why,
                     "a lookup that shows each payment at once, by its id",
                 );
             }
@@ -174,7 +175,7 @@ impl Reported {
             self.add(
                 PolicyRule::PaymentForgotten,
                 &format!("{path}.retention"),
-                why,
+                &why,
                 "Retention::tombstone_after(…)",
             );
         }

@@ -74,9 +74,9 @@ struct Found<'p> {
 
 impl Found<'_> {
     /// Adds a finding about a field.
-    fn add(&mut self, rule: PolicyRule, path: &str, why: impl Into<String>, instead: impl Into<String>) {
+    fn add(&mut self, rule: PolicyRule, path: &str, why: impl AsRef<str>, instead: impl AsRef<str>) {
         let place = self.policy.places.find(path);
-        self.findings.push(PolicyFinding::new(rule, path, place, why.into(), instead.into()));
+        self.findings.push(PolicyFinding::new(rule, path, place, why.as_ref(), instead.as_ref()));
     }
 
     /// Adds a finding about a field that a source may leave to the file: it is told of where it stands.

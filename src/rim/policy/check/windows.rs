@@ -9,18 +9,19 @@ use crate::rim::policy::span::{told, written};
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
+const TWO_DAYS: u64 = 2 * DAY;
 
 /// A window shorter than this has no room for a try and its retries: `Nonces::within` refuses it.
 const SHORTEST_NONCE: Duration = Duration::from_secs(8);
 
 /// The shortest window for retries that may come until then: a quarter more, a day at most, for clocks that are off and for a last
-/// retry that is under way; rounded up to what people write, days beyond a day, hours beyond an hour, minutes below.
+/// retry that is under way; rounded up to what people write: days beyond two days, hours beyond an hour, minutes below.
 pub(super) fn needed(horizon: Duration) -> Duration {
     let horizon = horizon.as_secs();
     let seconds = horizon.saturating_add((horizon / 4).min(DAY));
     let unit = match seconds {
         0..HOUR => MINUTE,
-        HOUR..=DAY => HOUR,
+        HOUR..=TWO_DAYS => HOUR,
         _ => DAY,
     };
     Duration::from_secs(seconds.div_ceil(unit).saturating_mul(unit))

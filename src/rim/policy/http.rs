@@ -9,6 +9,7 @@ use super::plain::{Count, Truth};
 use super::preset::Preset;
 use super::source::retention;
 use super::span::Span;
+use super::word::UrlPath;
 use crate::ledger::{EffectClass, Retention};
 
 /// What a policy says of HTTP writes under an `Idempotency-Key`.
@@ -103,6 +104,11 @@ impl<'p> HttpPolicy<'p> {
         self.section.wait.map(Span::duration)
     }
 
+    /// Under which path the status of operations is served.
+    pub fn status_at(&self) -> Option<&'p str> {
+        self.section.status_at.as_ref().map(UrlPath::as_str)
+    }
+
     /// The longest body of a request, in bytes.
     pub fn max_request_bytes(&self) -> u32 {
         self.section.max_request_bytes.map_or(1 << 20, Count::get)
@@ -124,7 +130,7 @@ mod layer {
     use crate::rim::http::{Idempotency, RequestScope, SettledBy};
     use crate::rim::policy::choice::{OnUnknown, WhileInFlight};
     use crate::rim::policy::plain::Truth;
-    use crate::rim::policy::word::{Header, Pointer, UrlPath};
+    use crate::rim::policy::word::{Header, Pointer};
 
     impl HttpPolicy<'_> {
         /// A layer to be, with all that the policy says. The program adds what only code can say: the executor, whose request it is,
@@ -201,7 +207,7 @@ mod layer {
             if let Some(wait) = self.wait() {
                 layer = layer.wait_at_most(wait);
             }
-            if let Some(path) = section.status_at.as_ref().map(UrlPath::as_str) {
+            if let Some(path) = self.status_at() {
                 layer = layer.status_at(path);
             }
             if section.in_flight == Some(WhileInFlight::Accepted) {

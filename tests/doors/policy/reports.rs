@@ -103,7 +103,11 @@ fn the_program_checks_reports_beside_a_policy_and_alone() {
         "unsafe.json",
         &json!({ "workflows": [], "tools": [tool("payment", "blind", "none", "at_most_once")] }).to_string(),
     );
-    write("none.json", "{\"tools\": 5");
+    write("none.json", "{\"tools\": 5}");
+    write(
+        "later.json",
+        &json!({ "workflows": [], "tools": [tool("payment", "lookup", "strong", "a_new_word")] }).to_string(),
+    );
     let check = |arguments: &[&str]| Checked::of(folder.path(), arguments);
     assert_eq!(check(&["policy.yml", "--guarantees", "safe.json"]).code, Some(0));
     assert_eq!(check(&["--guarantees", "safe.json"]).code, Some(0));
@@ -117,6 +121,8 @@ fn the_program_checks_reports_beside_a_policy_and_alone() {
     );
     let none = check(&["--guarantees", "none.json"]);
     assert!(none.code == Some(1) && none.out.contains("this is no guarantee report"), "{}", none.out);
+    let later = check(&["--guarantees", "later.json"]);
+    assert!(later.code == Some(1) && later.out.contains("a_new_word"), "{}", later.out);
 }
 
 /// What `counterfoil guarantees --json` prints is taken as it is.

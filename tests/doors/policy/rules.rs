@@ -126,6 +126,16 @@ const RULES: &[(PolicyRule, &str, &str)] = &[
     ),
     (
         PolicyRule::KeyMayDrift,
+        "queues: {readings: {tenant: topic, key: [/device, /timestamp]}}",
+        "queues: {readings: {tenant: topic, key: [/device, /number]}}",
+    ),
+    (
+        PolicyRule::KeyOfTimeOrChance,
+        "webhooks: {bank: {secrets: [BANK], tenant: endpoint, key: ['header:Webhook-Timestamp', event_id]}}",
+        "webhooks: {bank: {secrets: [BANK], tenant: endpoint, key: ['header:Webhook-Id', event_id]}}",
+    ),
+    (
+        PolicyRule::KeyMayDrift,
         "webhooks: {bank: {secrets: [BANK], tenant: endpoint, key: [provider, body_digest]}}",
         "webhooks: {bank: {secrets: [BANK], tenant: endpoint, key: [provider, body_digest], body_window: 24 hours}}",
     ),

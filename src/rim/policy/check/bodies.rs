@@ -24,7 +24,7 @@ pub(super) fn http(found: &mut Found<'_>, path: &str, source: HttpPolicy<'_>) {
         let instead = "reject_on_body_mismatch: true, with `exclude` for what differs in each try";
         found.add_inherited(PolicyRule::BodyNotCompared, field, why, instead);
     }
-    if source.section.in_flight == Some(WhileInFlight::Accepted) && source.section.status_at.is_none() {
+    if source.section.in_flight == Some(WhileInFlight::Accepted) && source.status_at().is_none() {
         let why = "clients are sent to a status URL, and none is served: the layer refuses this";
         let at = format!("{path}.in_flight");
         found.add(PolicyRule::NoStatusUrl, &at, why, "status_at: /operations, beside it");

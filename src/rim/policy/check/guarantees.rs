@@ -1,7 +1,9 @@
 //! The same over what an application promises of its calls: its guarantee report, as JSON.
 
-use serde::Deserialize;
 use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::ledger::{ContractClass, EffectClass, LookupOffer, WorstCase};
 use crate::rim::policy::finding::{PolicyFinding, PolicyRule};
@@ -34,13 +36,14 @@ struct Application {
     tools: Vec<Tool>,
 }
 
-/// Or what `counterfoil guarantees --json` prints: the tools of each simulation.
+/// Which of the two a report is.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum GuaranteeReport {
-    Application(Application),
-    Simulations(BTreeMap<String, Vec<Tool>>),
+struct Kind {
+    workflows: Option<IgnoredAny>,
 }
+
+/// What `counterfoil guarantees --json` prints: the tools of each simulation.
+type Simulations = BTreeMap<String, Vec<Tool>>;
 
 /// What is unsafe in the guarantee report of an application: [`Guarantees`](crate::flow::Guarantees) written as JSON, or what
 /// `counterfoil guarantees --json` prints. What is no report is a finding, too.
@@ -52,23 +55,13 @@ enum GuaranteeReport {
 /// assert_eq!(findings[0].rule, PolicyRule::PaymentWithoutLookup);
 /// ```
 pub fn check_guarantees(report: &str) -> Vec<PolicyFinding> {
-    let parsed = match serde_json::from_str(report) {
-        Ok(parsed) => parsed,
-        Err(error) => return vec![no_report(&error)],
-    };
     let mut found = Reported { places: read::places(report).unwrap_or_default(), findings: Vec::new() };
-    match parsed {
-        GuaranteeReport::Application(application) => {
-            found.workflows(&application.workflows);
-            found.tools("tools", &application.tools);
-        }
-        GuaranteeReport::Simulations(simulations) => {
-            for (name, tools) in &simulations {
-                found.tools(name, tools);
-            }
-        }
+    let is_application = serde_json::from_str(report).is_ok_and(|Kind { workflows }| workflows.is_some());
+    let read = if is_application { found.application(report) } else { found.simulations(report) };
+    match read {
+        Ok(()) => found.findings,
+        Err(error) => vec![no_report(&error)],
     }
-    found.findings
 }
 
 fn no_report(error: &serde_json::Error) -> PolicyFinding {
@@ -88,6 +81,21 @@ impl Reported {
     fn add(&mut self, rule: PolicyRule, path: &str, why: &str, instead: &str) {
         let place = self.places.find(path);
         self.findings.push(PolicyFinding::new(rule, path, place, why, instead));
+    }
+
+    fn application(&mut self, report: &str) -> Result<(), serde_json::Error> {
+        let Application { workflows, tools } = serde_json::from_str(report)?;
+        self.workflows(&workflows);
+        self.tools("tools", &tools);
+        Ok(())
+    }
+
+    fn simulations(&mut self, report: &str) -> Result<(), serde_json::Error> {
+        let simulations: Simulations = serde_json::from_str(report)?;
+        for (name, tools) in &simulations {
+            self.tools(name, tools);
+        }
+        Ok(())
     }
 
     fn workflows(&mut self, workflows: &[Workflow]) {

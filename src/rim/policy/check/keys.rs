@@ -4,24 +4,24 @@ use super::{Found, PolicyRule, QueuePolicy, WebhookPolicy};
 use crate::rim::policy::choice::WebhookScheme;
 
 /// Names of fields and headers whose value is made anew for each try.
-const DRIFTING: [&str; 16] = [
-    "timestamp",
+const DRIFTING: [&str; 13] = [
     "webhook-timestamp",
+    "x-timestamp",
     "now",
-    "time",
-    "date",
     "sent_at",
     "received_at",
     "delivered_at",
     "attempt",
     "retry_count",
     "random",
-    "nonce",
     "request_id",
     "x-request-id",
     "trace_id",
     "traceparent",
 ];
+
+/// Ends of names that may be the time of an event, which stays, or of its sending, which does not.
+const TIMES: [&str; 5] = ["_at", "time", "timestamp", "date", "nonce"];
 
 /// Each part of a key is the same in each try.
 pub(super) fn stable(found: &mut Found<'_>, path: &str, parts: &[&str]) {
@@ -65,8 +65,7 @@ fn unstable(part: &str) -> Option<&'static str> {
 
 fn may_drift(part: &str) -> bool {
     let lower = part.to_ascii_lowercase();
-    part.starts_with(['/', 'h'])
-        && (lower.ends_with("_at") || lower.ends_with("time") || lower.ends_with("timestamp"))
+    part.starts_with(['/', 'h']) && TIMES.iter().any(|time| lower.ends_with(time))
 }
 
 /// A delivery's key tells two events apart.

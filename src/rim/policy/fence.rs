@@ -37,7 +37,7 @@ impl<'p> FencePolicy<'p> {
 
     /// How long a claim holds whose holder says nothing more.
     pub fn pending(&self) -> Duration {
-        self.section.pending.map_or(Duration::from_mins(1), Span::duration)
+        self.section.pending.map_or(Duration::from_secs(30), Span::duration)
     }
 
     /// How long it is known that something was done.

@@ -221,7 +221,7 @@ section! {
         role: FenceRole,
         /// The environment variable that holds the server's URL; `REDIS_URL` unless it is said.
         url: EnvName,
-        /// How long a claim holds whose holder says nothing more; `60 s` unless it is said.
+        /// How long a claim holds whose holder says nothing more; `30 s` unless it is said.
         pending: Span,
         /// How long it is known that something was done; `24 hours` unless it is said.
         sealed: Span,

@@ -111,7 +111,7 @@ rules! {
     ToleranceBeyondWindow = "tolerance-beyond-window" Error,
     /// A captured delivery can be sent again for longer than clocks are off.
     ToleranceWide = "tolerance-wide" Warning,
-    /// The broker stops delivering a message before it is set aside.
+    /// The broker stops delivering or keeping a message before it is set aside.
     BrokerEndsFirst = "broker-ends-first" Error,
     /// A window is too short for a try and its retries.
     NonceWindowShort = "nonce-window-short" Error,

@@ -224,7 +224,7 @@ fn webhooks_queues_and_the_fence_get_plain_values() {
     );
     assert_eq!(
         (invoices.broker_deliveries(), invoices.broker_retention()),
-        (Some(20), Some(Duration::from_hours(7 * 24)))
+        (None, Some(Duration::from_hours(7 * 24)))
     );
     assert_eq!(invoices.tried_for(), Duration::from_secs(10 * 120 + 9 * 30));
     assert_eq!(invoices.key(), ["topic", "message_key", "dedupe_id"]);
@@ -235,7 +235,7 @@ fn webhooks_queues_and_the_fence_get_plain_values() {
         (fence.store(), fence.role(), fence.url_variable()),
         (Some(FenceStore::Redis), FenceRole::InFrontOfLedger, "REDIS_URL")
     );
-    assert_eq!((fence.pending(), fence.sealed()), (Duration::from_mins(1), Duration::from_hours(24)));
+    assert_eq!((fence.pending(), fence.sealed()), (Duration::from_secs(30), Duration::from_hours(24)));
 }
 
 /// The names of the fields that a door logged, and what it logged.

@@ -25,6 +25,11 @@ const RULES: &[(PolicyRule, &str, &str)] = &[
         "nonces: {message: {tenant: identity, window: 2 min, retry_horizon: 60 s}}",
     ),
     (
+        PolicyRule::WindowBelowHorizon,
+        "webhooks: {bank: {secrets: [BANK], tenant: endpoint, key: [body_digest], body_window: 95 hours}}",
+        "webhooks: {bank: {secrets: [BANK], tenant: endpoint, key: [body_digest], body_window: 96 hours}}",
+    ),
+    (
         PolicyRule::WebhookWindowBelowSender,
         "webhooks: {bank: {secrets: [BANK], tenant: endpoint, ttl: 95 hours}}",
         "webhooks: {bank: {secrets: [BANK], tenant: endpoint, ttl: 4 days}}",
@@ -137,7 +142,7 @@ const RULES: &[(PolicyRule, &str, &str)] = &[
     (
         PolicyRule::KeyMayDrift,
         "webhooks: {bank: {secrets: [BANK], tenant: endpoint, key: [provider, body_digest]}}",
-        "webhooks: {bank: {secrets: [BANK], tenant: endpoint, key: [provider, body_digest], body_window: 24 hours}}",
+        "webhooks: {bank: {secrets: [BANK], tenant: endpoint, key: [provider, body_digest], body_window: 4 days}}",
     ),
     (
         PolicyRule::KeyWithoutIdentity,
@@ -147,7 +152,7 @@ const RULES: &[(PolicyRule, &str, &str)] = &[
     (
         PolicyRule::KeyWithoutIdentity,
         "webhooks: {own: {scheme: hmac, secrets: [OWN], signature_header: X-Signature, tenant: endpoint}}",
-        "webhooks: {own: {scheme: hmac, secrets: [OWN], signature_header: X-Signature, tenant: endpoint, body_window: 1 day}}",
+        "webhooks: {own: {scheme: hmac, secrets: [OWN], signature_header: X-Signature, tenant: endpoint, body_window: 4 days}}",
     ),
     (
         PolicyRule::KeyWithoutIdentity,
@@ -181,8 +186,8 @@ const RULES: &[(PolicyRule, &str, &str)] = &[
     ),
     (
         PolicyRule::BrokerEndsFirst,
-        "queues: {jobs: {tenant: topic, tries: 10, broker_deliveries: 10}}",
-        "queues: {jobs: {tenant: topic, tries: 10, broker_deliveries: 11}}",
+        "queues: {jobs: {tenant: topic, tries: 10, broker_deliveries: 20}}",
+        "queues: {jobs: {tenant: topic, tries: 10}}",
     ),
     (
         // Ten tries of five minutes and nine pauses of thirty seconds.

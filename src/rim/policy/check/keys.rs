@@ -92,7 +92,7 @@ pub(super) fn webhook(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'
     }
     if parts.contains(&"body_digest") && source.body_window().is_none() {
         let why = "equal bodies are one delivery for as long as answers are kept: two equal events on two days are one";
-        found.add(PolicyRule::KeyMayDrift, &at, why, "body_window: 24 hours, beside the key");
+        found.add(PolicyRule::KeyMayDrift, &at, why, "body_window: 4 days, beside the key");
     }
 }
 

@@ -35,6 +35,7 @@ pub(super) fn http(found: &mut Found<'_>, path: &str, source: HttpPolicy<'_>) {
 }
 
 pub(super) fn webhook(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'_>) {
+    body_window(found, path, source);
     let kept =
         Kept { path, ttl: source.ttl(), retention: source.retention(), preset: source.preset().name() };
     // What the sender is known to do counts, whatever shorter time the file hopes for.
@@ -46,6 +47,25 @@ pub(super) fn webhook(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'
         return;
     }
     kept.below(found, PolicyRule::WindowBelowHorizon, source.retry_horizon(), "the sender may retry");
+}
+
+/// Where bodies tell deliveries apart, a retry after the window is a new delivery.
+fn body_window(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'_>) {
+    let enough = needed(source.retry_horizon());
+    if let Some(window) = source.body_window().filter(|window| *window < enough) {
+        let why = format!(
+            "equal bodies are one delivery for {}, and the sender may retry for {}: a later try is done a second time",
+            told(window),
+            told(source.retry_horizon())
+        );
+        let at = format!("{path}.body_window");
+        found.add(
+            PolicyRule::WindowBelowHorizon,
+            &at,
+            why,
+            format!("body_window: {}, or more", written(enough)),
+        );
+    }
 }
 
 pub(super) fn queue(found: &mut Found<'_>, path: &str, source: QueuePolicy<'_>) {

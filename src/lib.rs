@@ -109,10 +109,12 @@ pub use rim::http;
 pub use rim::http_sink::{DocumentSink, HttpSink, IndexDocument};
 #[cfg(feature = "nonce")]
 pub use rim::nonce;
+#[cfg(feature = "policy")]
+pub use rim::policy;
 #[cfg(all(feature = "_queue", any(feature = "sqlite", feature = "postgres")))]
 pub use rim::queue;
-#[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
-pub use rim::webhook;
 #[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
 pub use rim::sql_sink::{EventField, SqlSink, SqlSinkError};
+#[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
+pub use rim::webhook;
 pub use store::Queue;

@@ -10,6 +10,8 @@ mod queue;
 mod databases;
 #[path = "doors/fence/mod.rs"]
 mod fence;
+#[path = "doors/policy/mod.rs"]
+mod policy;
 #[path = "it/server.rs"]
 mod server;
 #[path = "doors/sinks/mod.rs"]

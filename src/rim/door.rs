@@ -88,17 +88,46 @@ pub struct DoorDecision {
     pub source_id: String,
 }
 
+/// Which fields a door logs: all of them, unless its policy says otherwise.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "one for each field of a decision")]
+pub(super) struct LogFields {
+    pub(super) tenant: bool,
+    pub(super) idempotency_key: bool,
+    pub(super) decision: bool,
+    pub(super) effect_id: bool,
+    pub(super) source_type: bool,
+    pub(super) source_id: bool,
+}
+
+impl LogFields {
+    pub(super) const ALL: Self = Self {
+        tenant: true,
+        idempotency_key: true,
+        decision: true,
+        effect_id: true,
+        source_type: true,
+        source_id: true,
+    };
+}
+
 impl DoorDecision {
     /// Logs it, with the fields that all doors have.
+    #[allow(dead_code, reason = "for doors whose fields no policy chooses")]
     pub(super) fn log(&self) {
+        self.log_only(LogFields::ALL);
+    }
+
+    /// Logs it, with these fields alone.
+    pub(super) fn log_only(&self, fields: LogFields) {
         let Self { tenant, idempotency_key, decision, effect_id, source_type, source_id } = self;
         tracing::info!(
-            tenant = tenant.as_ref().map(Tenant::as_str),
-            idempotency_key,
-            decision = decision.name(),
-            effect_id = effect_id.map(tracing::field::display),
-            source_type,
-            source_id,
+            tenant = tenant.as_ref().filter(|_| fields.tenant).map(Tenant::as_str),
+            idempotency_key = idempotency_key.as_deref().filter(|_| fields.idempotency_key),
+            decision = fields.decision.then(|| decision.name()),
+            effect_id = effect_id.filter(|_| fields.effect_id).map(tracing::field::display),
+            source_type = fields.source_type.then_some(*source_type),
+            source_id = fields.source_id.then_some(source_id.as_str()),
             "request decided"
         );
     }

@@ -16,6 +16,8 @@ pub(crate) mod http_sink;
 mod in_order;
 #[cfg(feature = "nonce")]
 pub mod nonce;
+#[cfg(feature = "policy")]
+pub mod policy;
 #[cfg(any(feature = "http", feature = "webhook"))]
 mod problem;
 #[cfg(all(feature = "_queue", any(feature = "sqlite", feature = "postgres")))]
@@ -24,7 +26,7 @@ pub mod queue;
 mod reaction;
 #[cfg(feature = "_sealed")]
 mod sealed;
-#[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
-pub mod webhook;
 #[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
 pub(crate) mod sql_sink;
+#[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
+pub mod webhook;

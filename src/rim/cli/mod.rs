@@ -1,6 +1,8 @@
 //! The command line: a file for each command. Which workflows there are is said by the program that calls
 //! [`main`], for a library knows none.
 
+#[cfg(feature = "policy")]
+mod check;
 mod guarantees;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod lift;
@@ -28,6 +30,9 @@ enum Command {
     Simulate(Options),
     /// Tells what may be promised of each call of the workflows, without running any
     Guarantees(guarantees::Options),
+    /// Fails on what is unsafe in a policy of the doors, or in the guarantee report of an application
+    #[cfg(feature = "policy")]
+    Check(check::Options),
     /// Moves everything from a SQLite file to an empty PostgreSQL database, checks it, and gives the file up
     #[cfg(all(feature = "sqlite", feature = "postgres"))]
     Move(move_::Options),
@@ -41,6 +46,8 @@ pub fn main(suite: Suite) -> ExitCode {
     match Arguments::parse().command {
         Command::Simulate(options) => suite.command("counterfoil simulate").run(&options),
         Command::Guarantees(options) => guarantees::run(&suite, &options),
+        #[cfg(feature = "policy")]
+        Command::Check(options) => check::run(&options),
         #[cfg(all(feature = "sqlite", feature = "postgres"))]
         Command::Move(options) => move_::run(options),
         #[cfg(any(feature = "sqlite", feature = "postgres"))]

@@ -19,6 +19,7 @@ use super::transaction::{On, Transactions};
 use crate::exec::{Executor, OwnConnection, Wait};
 use crate::id::Tenant;
 use crate::ledger::{Contract, ContractClass, EffectClass, Finding, Retention};
+use crate::rim::door::LogFields;
 use crate::tool::{RegisterError, ToolError};
 
 /// Whose request it is, and which route it took.
@@ -101,6 +102,7 @@ pub(super) struct Config {
     pub(super) timeout: Duration,
     pub(super) retention: Retention,
     pub(super) types: String,
+    pub(super) log: LogFields,
     /// The longest payload that the ledger takes, in bytes.
     pub(super) max_payload: usize,
 }
@@ -176,6 +178,16 @@ pub struct Idempotency {
     config: Config,
     headers: Vec<String>,
     kept: Vec<String>,
+    #[cfg(feature = "policy")]
+    settled_by: Option<SettledBy>,
+}
+
+/// What a policy says that the program does about a handler that died.
+#[cfg(feature = "policy")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::rim) enum SettledBy {
+    Lookup,
+    Transaction,
 }
 
 impl Idempotency {
@@ -206,9 +218,17 @@ impl Idempotency {
             timeout: Duration::from_mins(5),
             retention: Retention::default(),
             types: TYPES.to_owned(),
+            log: LogFields::ALL,
             max_payload: executor.limits().max_bytes,
         };
-        Self { executor: executor.clone(), config, headers: Vec::new(), kept: Vec::new() }
+        Self {
+            executor: executor.clone(),
+            config,
+            headers: Vec::new(),
+            kept: Vec::new(),
+            #[cfg(feature = "policy")]
+            settled_by: None,
+        }
     }
 
     /// A request without a key is let through unguarded, instead of being refused with 400.
@@ -233,6 +253,13 @@ impl Idempotency {
     /// the record.
     pub fn exclude(mut self, pointer: impl Into<String>) -> Self {
         self.config.bound.excluded.push(pointer.into());
+        self
+    }
+
+    /// Does not compare the body: another one under a known key gets the first answer. What a client changed between two tries is
+    /// lost without a word, so this is for bodies that differ from try to try as a whole. It is part of the record.
+    pub fn ignore_body(mut self) -> Self {
+        self.config.bound.ignores_body = true;
         self
     }
 
@@ -359,12 +386,42 @@ impl Idempotency {
         self
     }
 
+    /// Logs these fields alone.
+    #[cfg(feature = "policy")]
+    pub(in crate::rim) fn logging(mut self, fields: LogFields) -> Self {
+        self.config.log = fields;
+        self
+    }
+
+    /// The policy counts on the program for this: without it there is no layer.
+    #[cfg(feature = "policy")]
+    pub(in crate::rim) fn settled_by(mut self, what: SettledBy) -> Self {
+        self.settled_by = Some(what);
+        self
+    }
+
+    #[cfg(feature = "policy")]
+    fn keeps_policy(&self) -> Result<(), ConfigError> {
+        let missing = match self.settled_by {
+            Some(SettledBy::Lookup) if self.config.reconcile.is_none() => {
+                "`on_unknown: lookup`, and the layer has none: call `.reconcile(…)`"
+            }
+            Some(SettledBy::Transaction) if self.config.transactions.is_none() => {
+                "`on_unknown: transaction`, and the layer has none: call `.transactional::<…>()`"
+            }
+            _ => return Ok(()),
+        };
+        Err(ConfigError::Unsafe { reason: format!("the policy says {missing}") })
+    }
+
     /// The layer.
     ///
     /// # Errors
     /// If what was said is unsafe, or does not fit the ledger.
     pub fn layer(self) -> Result<IdempotencyLayer, ConfigError> {
-        let Self { executor, mut config, headers, kept } = self;
+        #[cfg(feature = "policy")]
+        self.keeps_policy()?;
+        let Self { executor, mut config, headers, kept, .. } = self;
         let name = |name: String| {
             let parsed: Result<HeaderName, InvalidHeaderName> = name.parse();
             parsed.map_err(|_| ConfigError::Header { name })

@@ -21,6 +21,8 @@ pub(super) struct Bound {
     pub(super) excluded: Vec<String>,
     /// JSON pointers into the body: fields of which the ledger keeps keyed digests.
     pub(super) secret: Vec<String>,
+    /// The body is not compared.
+    pub(super) ignores_body: bool,
 }
 
 /// A request as it is recorded and compared.
@@ -62,7 +64,8 @@ impl Fingerprint {
             query: query(parts.uri.query().unwrap_or_default(), bound.query.as_deref()),
             headers: headers(parts, &bound.headers),
             body: body_of(parts, body, bound),
-            excluded: bound.excluded.clone(),
+            // The empty pointer is that of the whole body.
+            excluded: if bound.ignores_body { vec![String::new()] } else { bound.excluded.clone() },
         }
     }
 }
@@ -92,7 +95,7 @@ fn headers(parts: &Parts, chosen: &[String]) -> BTreeMap<String, Vec<String>> {
 }
 
 fn body_of(parts: &Parts, body: &[u8], bound: &Bound) -> Body {
-    if body.is_empty() {
+    if body.is_empty() || bound.ignores_body {
         return Body::None;
     }
     let bytes = || Body::Bytes { sha256: hex(&Sha256::digest(body)), bytes: body.len() };

@@ -42,6 +42,8 @@ mod stored;
 mod transaction;
 
 pub use super::body::BoxError;
+#[cfg(feature = "policy")]
+pub(in crate::rim) use config::SettledBy;
 pub use config::{ConfigError, Idempotency, KeyFate, RequestScope};
 pub use handling::{NothingHappened, TookEffect};
 pub use key::{KeyHeaderError, idempotency_key};

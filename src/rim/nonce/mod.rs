@@ -36,7 +36,7 @@ use serde::de::DeserializeOwned;
 pub use form::{Nonce, NonceFormError};
 use under::{InTransaction, Make, Met, Under};
 
-use super::door::{Decided, DoorDecision};
+use super::door::{Decided, DoorDecision, LogFields};
 use crate::exec::{ExecError, Executor, Outcome, OwnConnection, Wait};
 use crate::id::{EscalationId, IdError, Name, Tenant, checked};
 use crate::ledger::{
@@ -95,6 +95,7 @@ pub struct Nonces {
     executor: Executor,
     spec: Arc<ToolSpec>,
     sealed: Arc<ToolSpec>,
+    log: LogFields,
 }
 
 impl fmt::Debug for Nonces {
@@ -123,7 +124,14 @@ impl Nonces {
         for spec in [&plain, &sealed] {
             executor.meet(Arc::new(Met(spec.clone())))?;
         }
-        Ok(Self { executor: executor.clone(), spec: plain, sealed })
+        Ok(Self { executor: executor.clone(), spec: plain, sealed, log: LogFields::ALL })
+    }
+
+    /// Logs these fields alone.
+    #[cfg(feature = "policy")]
+    pub(super) fn logging(mut self, fields: LogFields) -> Self {
+        self.log = fields;
+        self
     }
 
     /// Makes it, unless the author has sent this nonce within the window: then the original is given back, whatever else the
@@ -210,7 +218,7 @@ impl Nonces {
             source_type: "nonce",
             source_id: spec.name.to_string(),
         }
-        .log();
+        .log_only(self.log);
         match outcome? {
             Outcome::Done(answer) if answer.first => Ok(Made::Now(answer.decode()?)),
             Outcome::Done(answer) => Ok(Made::Before(answer.decode()?)),

@@ -1,0 +1,33 @@
+//! How a section of the file is read: every field may be absent, none may be empty, and no other field is known.
+
+use serde::{Deserialize, Deserializer};
+
+/// A section of the file. Each field is optional, for the preset or the file's own default stands in for it.
+macro_rules! section {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct $name {
+            $(
+                $(#[$doc])*
+                #[serde(
+                    default,
+                    deserialize_with = "crate::rim::policy::section::said",
+                    skip_serializing_if = "Option::is_none"
+                )]
+                pub(super) $field: Option<$kind>,
+            )*
+        }
+    };
+}
+pub(super) use section;
+
+/// A field that is there has a value: `ttl:` with nothing after it is a mistake, and not a default.
+pub(super) fn said<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}

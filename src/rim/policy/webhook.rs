@@ -1,0 +1,134 @@
+//! What a sender of webhooks is given.
+
+use std::time::Duration;
+
+use super::Policy;
+use super::choice::{OnUnknown, TenantFrom, WebhookScheme};
+use super::file::WebhookSection;
+use super::plain::Count;
+use super::preset::Preset;
+use super::source::retention;
+use super::span::Span;
+use crate::ledger::Retention;
+
+const HOUR: u64 = 3600;
+
+impl WebhookScheme {
+    /// Until when the sender retries, where its schedule is known: Standard Webhooks waits 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and
+    /// 24 h between its tries; Stripe goes on for three days; GitHub lets its deliveries be sent again for three days.
+    pub const fn retry_horizon(self) -> Option<Duration> {
+        match self {
+            Self::Standard => Some(Duration::from_secs(75 * HOUR + 35 * 60 + 5)),
+            Self::Stripe | Self::Github => Some(Duration::from_secs(72 * HOUR)),
+            Self::Hmac => None,
+        }
+    }
+
+    /// The name in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Stripe => "stripe",
+            Self::Github => "github",
+            Self::Hmac => "hmac",
+        }
+    }
+
+    /// Signs the time of sending with the body.
+    pub(super) const fn signs_time(self) -> bool {
+        matches!(self, Self::Standard | Self::Stripe)
+    }
+}
+
+/// What a policy says of a sender of webhooks.
+#[derive(Clone, Copy, Debug)]
+pub struct WebhookPolicy<'p> {
+    policy: &'p Policy,
+    name: &'p str,
+    pub(super) section: &'p WebhookSection,
+}
+
+impl<'p> WebhookPolicy<'p> {
+    pub(super) const fn of(policy: &'p Policy, name: &'p str, section: &'p WebhookSection) -> Self {
+        Self { policy, name, section }
+    }
+
+    /// Its name in the file.
+    pub const fn name(&self) -> &'p str {
+        self.name
+    }
+
+    /// How it signs.
+    pub fn scheme(&self) -> WebhookScheme {
+        self.section.scheme.unwrap_or(WebhookScheme::Standard)
+    }
+
+    /// The environment variables that hold its secrets. A delivery is taken that one of them has signed.
+    pub fn secret_variables(&self) -> impl Iterator<Item = &'p str> {
+        self.section.secrets.iter().flatten().map(super::word::EnvName::as_str)
+    }
+
+    /// The header of the signature, where the scheme leaves it open.
+    pub fn signature_header(&self) -> Option<&'p str> {
+        self.section.signature_header.as_ref().map(super::word::Header::as_str)
+    }
+
+    /// How far the sender's clock may be off, in both directions.
+    pub fn tolerance(&self) -> Duration {
+        self.section.tolerance.map_or(Duration::from_mins(5), Span::duration)
+    }
+
+    /// Where the tenant is known from, if it is said.
+    pub const fn tenant(&self) -> Option<TenantFrom> {
+        self.section.tenant
+    }
+
+    /// The kind of source.
+    pub fn preset(&self) -> Preset {
+        self.section.preset.unwrap_or(Preset::Webhook)
+    }
+
+    /// What makes two deliveries one: names that doors know, `/pointers` into the body, and `header:Name`.
+    pub fn key(&self) -> Vec<&'p str> {
+        match &self.section.key {
+            Some(parts) => parts.iter().map(super::word::KeyPart::as_str).collect(),
+            None => vec!["provider", "event_id", "version", "action"],
+        }
+    }
+
+    /// Where the version of an event's subject stands in its body, as a JSON pointer.
+    pub fn version(&self) -> Option<&'p str> {
+        self.section.version.as_ref().map(super::word::Pointer::as_str)
+    }
+
+    /// For senders without an id: within which time equal bodies are one delivery.
+    pub fn body_window(&self) -> Option<Duration> {
+        self.section.body_window.map(Span::duration)
+    }
+
+    /// The longest body, in bytes.
+    pub fn max_body_bytes(&self) -> u32 {
+        self.section.max_body_bytes.map_or(1 << 20, Count::get)
+    }
+
+    /// How long deliveries are remembered.
+    pub fn ttl(&self) -> Duration {
+        self.policy.ttl(self.section.ttl, self.preset())
+    }
+
+    /// The same, with what is left afterwards.
+    pub fn retention(&self) -> Retention {
+        retention(self.section.after_ttl, self.ttl())
+    }
+
+    /// Until when the sender retries, counted from the first try.
+    pub fn retry_horizon(&self) -> Duration {
+        let of_scheme = || self.scheme().retry_horizon().unwrap_or_else(|| self.preset().retry_horizon());
+        self.section.retry_horizon.map_or_else(of_scheme, Span::duration)
+    }
+
+    /// What becomes of a delivery whose handler died.
+    pub fn on_unknown(&self) -> OnUnknown {
+        self.section.on_unknown.unwrap_or(OnUnknown::Transaction)
+    }
+}

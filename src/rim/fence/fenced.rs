@@ -70,7 +70,7 @@ impl<T> LedgerDecision<T> {
 /// let body = "order 17";
 /// let deliver = || fenced.through("acme/orders/17", body.as_bytes(), || async {
 ///     let key = Key::of("ship").target("17");
-///     let outcome = executor.execute_once(&acme, key, body, || async { Ok("shipped") }).await?;
+///     let outcome = executor.execute_once(&acme, key, body, || async { Ok("shipped".to_owned()) }).await?;
 ///     Ok::<_, ExecError>(match &outcome {
 ///         Outcome::Done(answer) => LedgerDecision::settled(outcome.clone(), answer.response.as_str()),
 ///         _ => LedgerDecision::open(outcome),

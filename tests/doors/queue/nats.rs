@@ -26,7 +26,7 @@ use crate::own_server::proxy::Proxy;
 const STREAM: &str = "ORDERS";
 const CONSUMER: &str = "billing";
 /// Until a message is delivered again that nobody has said anything about.
-const ACK_WAIT: Duration = Duration::from_secs(1);
+const ACK_WAIT: Duration = Duration::from_secs(3);
 /// Longer than any test takes.
 const EVER: Duration = Duration::from_mins(1);
 
@@ -131,7 +131,7 @@ macro_rules! tests {
         async fn a_message_that_is_delivered_again_is_processed_once() {
             let (_place, executor, mut own) = $open.await;
             let mut bench = Bench::new().await;
-            let broker = Lossy::losing(bench.queue(), 2);
+            let broker = Lossy::losing(bench.queue(), 1);
             let wire = broker.wire.clone();
             let called = Arc::new(AtomicU32::new(0));
             let calls = called.clone();
@@ -145,8 +145,8 @@ macro_rules! tests {
             bench.publish(1).await;
             bench.settled().await;
             assert_eq!((entered(&mut own).await, called.load(Ordering::SeqCst)), (vec![1], 1));
-            assert_eq!(bench.deliveries().await, 3, "two acknowledgements were lost");
-            assert_eq!(*wire.told.lock().unwrap(), vec![Told::Acknowledged; 3]);
+            assert_eq!(bench.deliveries().await, 2, "the acknowledgement was lost");
+            assert_eq!(*wire.told.lock().unwrap(), vec![Told::Acknowledged; 2]);
             assert!(consuming.shutdown(EVER).await);
         }
 
@@ -241,13 +241,16 @@ macro_rules! tests {
             let mut bench = Bench::new().await;
             let (held, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
             let (holds, may_go_on) = (held.clone(), goes_on.clone());
+            // Not by the broker's hint: a broker that was killed may have forgotten that it has delivered the message.
+            let second = AtomicU32::new(0);
             let consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
                 .backoff(SOON)
                 .start(move |message| {
+                    let number = number(&message);
+                    let is_first = number == 2 && second.fetch_add(1, Ordering::SeqCst) == 0;
                     let (holds, may_go_on) = (holds.clone(), may_go_on.clone());
                     async move {
-                        let number = number(&message);
-                        if number == 2 && !message.is_redelivered() {
+                        if is_first {
                             holds.notify_one();
                             may_go_on.notified().await;
                         }
@@ -329,7 +332,7 @@ mod on_sqlite {
         let mut bench = Bench::new().await;
         let _consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
             .start(async |message: Incoming| {
-                SystemClock.sleep(ACK_WAIT * 3).await; // what is tested: three times what the broker waits
+                SystemClock.sleep(ACK_WAIT * 2).await; // what is tested: twice what the broker waits
                 Ok::<_, String>(enters(number(&message)))
             })
             .await
@@ -472,7 +475,7 @@ mod on_sqlite {
         let (begun, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (begins, may_go_on) = (begun.clone(), goes_on.clone());
         let consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
-            .in_hand(1)
+            .in_hand(2)
             .start(move |message| {
                 let (begins, may_go_on) = (begins.clone(), may_go_on.clone());
                 async move {
@@ -484,13 +487,14 @@ mod on_sqlite {
             .await
             .unwrap();
         bench.publish(1).await;
-        bench.publish(2).await;
         begun.notified().await;
         let ends = tokio::spawn(consuming.shutdown(EVER));
+        // The pull request for a second message is taken back while the first one is still in hand.
+        while bench.consumer.info().await.unwrap().num_waiting > 0 {}
+        bench.publish(2).await;
         goes_on.notify_one();
         assert!(ends.await.unwrap());
-        let first = entered(&mut own).await;
-        assert!(first == [1] || first == [2], "{first:?}");
+        assert_eq!(entered(&mut own).await, [1]);
         let _next = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
             .start(async |message: Incoming| Ok::<_, String>(enters(number(&message))))
             .await

@@ -16,3 +16,5 @@ mod policy;
 mod server;
 #[path = "doors/sinks/mod.rs"]
 mod sinks;
+#[path = "doors/webhook.rs"]
+mod webhook;

@@ -112,14 +112,8 @@ impl LogFields {
 }
 
 impl DoorDecision {
-    /// Logs it, with the fields that all doors have.
-    #[allow(dead_code, reason = "for doors whose fields no policy chooses")]
-    pub(super) fn log(&self) {
-        self.log_only(LogFields::ALL);
-    }
-
-    /// Logs it, with these fields alone.
-    pub(super) fn log_only(&self, fields: LogFields) {
+    /// Logs it, with these fields.
+    pub(super) fn log(&self, fields: LogFields) {
         let Self { tenant, idempotency_key, decision, effect_id, source_type, source_id } = self;
         tracing::info!(
             tenant = tenant.as_ref().filter(|_| fields.tenant).map(Tenant::as_str),

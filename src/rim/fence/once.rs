@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Claimed, FenceError, FenceOnceError, FenceToken, FenceTtl, KeyFence};
 use crate::id::SystemEntropy;
-use crate::rim::door::{Decided, DoorDecision};
+use crate::rim::door::{Decided, DoorDecision, LogFields};
 
 /// The answer of [`once`](KeyFence::once).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,5 +105,5 @@ fn log<T, E>(kind: &'static str, key: &str, answer: &Result<OnceAtFence<T>, Fenc
         source_type: "fence",
         source_id: kind.to_owned(),
     }
-    .log();
+    .log(LogFields::ALL);
 }

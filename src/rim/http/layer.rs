@@ -121,7 +121,7 @@ where
             };
             let response = guard.answer(what, parts, body, handler).await;
             if let Some(decision) = response.extensions().get::<DoorDecision>() {
-                decision.log_only(guard.config.log);
+                decision.log(guard.config.log);
             }
             Ok(response.map(|body| Either::Right(Full::new(body))))
         })

@@ -218,7 +218,7 @@ impl Nonces {
             source_type: "nonce",
             source_id: spec.name.to_string(),
         }
-        .log_only(self.log);
+        .log(self.log);
         match outcome? {
             Outcome::Done(answer) if answer.first => Ok(Made::Now(answer.decode()?)),
             Outcome::Done(answer) => Ok(Made::Before(answer.decode()?)),

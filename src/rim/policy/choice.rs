@@ -125,7 +125,7 @@ pub enum WebhookScheme {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Broker {
+pub enum BrokerKind {
     /// NATS `JetStream`.
     Nats,
     /// `RabbitMQ`.

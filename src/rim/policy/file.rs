@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::choice::{
-    AfterTtl, Broker, ConflictStatus, FenceRole, FenceStore, LedgerStore, LoggedField, OnUnknown,
+    AfterTtl, BrokerKind, ConflictStatus, FenceRole, FenceStore, LedgerStore, LoggedField, OnUnknown,
     RequiredHeader, TenantFrom, WebhookScheme, WhileInFlight,
 };
 use super::plain::{Count, Truth};
@@ -170,7 +170,7 @@ section! {
     /// A queue consumer.
     QueueSection {
         /// The broker; `nats` unless it is said.
-        broker: Broker,
+        broker: BrokerKind,
         /// The subject or queue; the source's name unless it is said.
         subject: String,
         /// The kind of source; `batch` unless it is said.

@@ -28,6 +28,7 @@
 
 mod check;
 mod choice;
+mod doors;
 mod fence;
 mod file;
 mod finding;
@@ -47,7 +48,7 @@ mod webhook;
 mod word;
 
 pub use check::check_guarantees;
-pub use choice::{Broker, FenceRole, FenceStore, LedgerStore, OnUnknown, TenantFrom, WebhookScheme};
+pub use choice::{BrokerKind, FenceRole, FenceStore, LedgerStore, OnUnknown, TenantFrom, WebhookScheme};
 pub use fence::FencePolicy;
 pub use finding::{PolicyFinding, PolicyRule, Severity};
 pub use http::HttpPolicy;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Policy;
-use super::choice::{Broker, OnUnknown, TenantFrom};
+use super::choice::{BrokerKind, OnUnknown, TenantFrom};
 use super::file::QueueSection;
 use super::plain::Count;
 use super::preset::Preset;
@@ -14,7 +14,7 @@ use crate::ledger::Retention;
 /// What a policy says of a queue consumer.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePolicy<'p> {
-    policy: &'p Policy,
+    pub(super) policy: &'p Policy,
     name: &'p str,
     pub(super) section: &'p QueueSection,
 }
@@ -30,8 +30,8 @@ impl<'p> QueuePolicy<'p> {
     }
 
     /// The broker.
-    pub fn broker(&self) -> Broker {
-        self.section.broker.unwrap_or(Broker::Nats)
+    pub fn broker(&self) -> BrokerKind {
+        self.section.broker.unwrap_or(BrokerKind::Nats)
     }
 
     /// The subject or queue.

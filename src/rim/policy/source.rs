@@ -64,7 +64,11 @@ impl Policy {
     }
 
     /// The fields that doors log.
-    #[cfg(any(feature = "http", feature = "nonce"))]
+    #[cfg(feature = "_doors")]
+    #[cfg_attr(
+        not(any(feature = "_messages", feature = "_sealed")),
+        allow(dead_code, reason = "the fence logs all fields")
+    )]
     pub(super) fn log_fields(&self) -> crate::rim::door::LogFields {
         crate::rim::door::LogFields {
             tenant: self.logs(LoggedField::Tenant),

@@ -43,7 +43,7 @@ impl WebhookScheme {
 /// What a policy says of a sender of webhooks.
 #[derive(Clone, Copy, Debug)]
 pub struct WebhookPolicy<'p> {
-    policy: &'p Policy,
+    pub(super) policy: &'p Policy,
     name: &'p str,
     pub(super) section: &'p WebhookSection,
 }

@@ -146,6 +146,13 @@ impl<B: Broker> QueueConsumer<B> {
         self
     }
 
+    /// The fields that are logged.
+    #[cfg(feature = "policy")]
+    pub(in crate::rim) fn logging(mut self, fields: crate::rim::door::LogFields) -> Self {
+        self.terms.log = fields;
+        self
+    }
+
     /// Compares the limits of the broker, as they are now, with those of this consumer. [`start`](Self::start) does so, too.
     ///
     /// # Errors

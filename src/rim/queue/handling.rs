@@ -18,7 +18,7 @@ use crate::exec::{Executor, OwnConnection};
 use crate::id::Tenant;
 use crate::ledger::Backoff;
 use crate::panics::caught;
-use crate::rim::door::{Decided, DoorDecision};
+use crate::rim::door::{Decided, DoorDecision, LogFields};
 use crate::rim::reaction::{Addressee, Reaction, ReactionError, react};
 
 /// The largest message that is handled unless it is said otherwise, in bytes.
@@ -70,6 +70,7 @@ pub(super) struct Terms {
     pub(super) key: OfMessage<String>,
     pub(super) tenant_of: OfMessage<Tenant>,
     pub(super) version: OfMessage<(String, i64)>,
+    pub(super) log: LogFields,
     failures: Failures,
 }
 
@@ -111,6 +112,7 @@ impl Terms {
             key: None,
             tenant_of: None,
             version: None,
+            log: LogFields::ALL,
             failures: Failures::default(),
         }
     }
@@ -213,7 +215,7 @@ impl Terms {
             source_type: self.kind,
             source_id: self.source.clone(),
         }
-        .log();
+        .log(self.log);
     }
 }
 
@@ -221,8 +223,9 @@ fn decided(reacted: &Result<Processed<String>, ReactionError>) -> Decided {
     match reacted {
         Ok(Processed::Now(_)) => Decided::Executed,
         Ok(Processed::Before(_)) => Decided::Replayed,
-        Ok(Processed::SetAside(_)) => Decided::OutcomeUnknown,
-        Ok(Processed::Outdated | Processed::Dropped) => Decided::Settled,
+        Ok(Processed::SetAside(_)) => Decided::SetAside,
+        Ok(Processed::Outdated) => Decided::Outdated,
+        Ok(Processed::Dropped) => Decided::Settled,
         Err(ReactionError::Inbox(InboxError::Failed(_))) => Decided::Freed,
         Err(_) => Decided::Failed,
     }

@@ -14,6 +14,9 @@ use super::scheme::{Scheme, SecretError};
 use crate::exec::inbox::{LONGEST, Message, Processed};
 use crate::exec::{Executor, OwnConnection};
 use crate::id::{IdError, Tenant, checked};
+use crate::rim::door::LogFields;
+#[cfg(feature = "fence")]
+use crate::rim::fence::Fenced;
 use crate::rim::reaction::{Addressee, Reaction, ReactionError, react};
 
 /// The reference libraries of Standard Webhooks and Stripe tolerate this much.
@@ -51,6 +54,9 @@ pub struct WebhookBuilder {
     identity: Identity,
     tenant: Box<TenantOf>,
     version: Option<Box<VersionOf>>,
+    log: LogFields,
+    #[cfg(feature = "fence")]
+    fence: Option<Fenced>,
 }
 
 /// A source that receives.
@@ -66,6 +72,9 @@ pub(super) struct Source {
     pub(super) tenant: Box<TenantOf>,
     pub(super) version: Option<Box<VersionOf>>,
     pub(super) reacts: Box<Reacts>,
+    pub(super) log: LogFields,
+    #[cfg(feature = "fence")]
+    pub(super) fence: Option<Fenced>,
 }
 
 /// Why a source is refused.
@@ -90,6 +99,15 @@ pub enum WebhookConfigError {
     NoSecret {
         /// Of which source.
         source_name: String,
+    },
+    /// The policy names a variable of the environment that is not there.
+    #[cfg(feature = "policy")]
+    #[error("{source_name} has its secret in the environment variable {variable}, which is not set")]
+    NoVariable {
+        /// Of which source.
+        source_name: String,
+        /// The variable.
+        variable: String,
     },
     /// Events without ids are told apart by their bodies for a while, which is at least as long as a delivery is tolerated.
     #[error(
@@ -139,6 +157,9 @@ impl Webhook {
             identity: Identity::Sender,
             tenant: Box::new(move |_| Some(tenant.clone())),
             version: None,
+            log: LogFields::ALL,
+            #[cfg(feature = "fence")]
+            fence: None,
         })
     }
 }
@@ -204,6 +225,21 @@ impl WebhookBuilder {
         self
     }
 
+    /// Asks this fence first: a storm of duplicates does not reach the database. Losing the fence loses nothing. Events that are
+    /// [known by their bodies](Self::identify_by_body) go past it.
+    #[cfg(feature = "fence")]
+    pub fn fence(mut self, fence: Fenced) -> Self {
+        self.fence = Some(fence);
+        self
+    }
+
+    /// The fields that are logged.
+    #[cfg(feature = "policy")]
+    pub(in crate::rim) fn logging(mut self, fields: LogFields) -> Self {
+        self.log = fields;
+        self
+    }
+
     /// What an event does, once. An error is a failed try: the sender is answered 503, and sends the event again.
     ///
     /// # Errors
@@ -215,7 +251,9 @@ impl WebhookBuilder {
         Fut: Future<Output = Result<Reaction<C>, E>> + Send + 'static,
         E: Display + Send + 'static,
     {
-        let Self { source, scheme, secrets, tolerance, max_body, tries, identity, tenant, version } = self;
+        let Self {
+            source, scheme, secrets, tolerance, max_body, tries, identity, tenant, version, log, ..
+        } = self;
         if let Identity::Body(window) = identity
             && window < tolerance.saturating_mul(2)
         {
@@ -244,6 +282,9 @@ impl WebhookBuilder {
             tenant,
             version,
             reacts: Box::new(reacts),
+            log,
+            #[cfg(feature = "fence")]
+            fence: self.fence,
         })))
     }
 }

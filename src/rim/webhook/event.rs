@@ -104,7 +104,7 @@ impl WebhookEvent {
         self.received_at
     }
 
-    pub(super) fn digest(&self) -> String {
+    pub(in crate::rim) fn digest(&self) -> String {
         hex(&Sha256::digest(&self.body))
     }
 }

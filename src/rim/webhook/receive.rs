@@ -1,5 +1,7 @@
 //! The way of a delivery: read, verify, identify, dedupe and order, react, answer.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
@@ -16,6 +18,12 @@ use crate::rim::body::{BoxError, Cut, collect};
 use crate::rim::door::{Decided, DoorDecision};
 use crate::rim::problem::TYPES;
 use crate::rim::reaction::{Addressee, ReactionError};
+#[cfg(feature = "fence")]
+use {
+    crate::exec::to_the_end,
+    crate::rim::fence::{Fenced, FencedAnswer, LedgerDecision},
+    std::convert::Infallible,
+};
 
 /// What is kept of the delivery that an event was processed with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,12 +58,12 @@ impl Webhook {
         let (decision, mut response) = match source.known(parts, body).await {
             Ok(known) => {
                 let (tenant, key) = (known.tenant.clone(), known.id.clone());
-                let (decided, response) = source.decide(known).await;
+                let (decided, response) = source.answer(known).await;
                 (source.decision(decided, Some(tenant), Some(key)), response)
             }
             Err(refused) => (source.decision(Decided::Refused, None, None), refused.response(TYPES)),
         };
-        decision.log();
+        decision.log(source.log);
         response.extensions_mut().insert(decision);
         response
     }
@@ -112,6 +120,47 @@ impl Source {
             Identity::Sender => EventIdentity::new(event.id()?).text(),
             Identity::Host(identify) => identify(event)?.text(),
             Identity::Body(_) => Some(format!("{DIGEST}{}", event.digest())),
+        }
+    }
+
+    /// Has the fence answer, or the inbox decide.
+    async fn answer(self: &Arc<Self>, known: Known) -> (Decided, Response<Bytes>) {
+        #[cfg(feature = "fence")]
+        if let Some(fence) = self.fence.clone()
+            && !matches!(self.identity, Identity::Body(_))
+        {
+            // A sender that goes away must not leave its claim behind, which others would wait for.
+            let (source, tracker) = (self.clone(), self.executor.core().tracker.clone());
+            return to_the_end(&tracker, async move { source.behind(&fence, known).await }).await;
+        }
+        self.decide(known).await
+    }
+
+    /// An event that is done with is known at the fence, whatever its body; about all others the inbox decides.
+    #[cfg(feature = "fence")]
+    async fn behind(&self, fence: &Fenced, known: Known) -> (Decided, Response<Bytes>) {
+        let key = serde_json::json!([PREFIX, self.name, known.tenant.as_str(), known.id]).to_string();
+        let decide = || async {
+            let (decided, response) = self.decide(known).await;
+            let is_final = matches!(
+                decided,
+                Decided::Executed | Decided::Replayed | Decided::Outdated | Decided::Settled
+            );
+            let answer = (decided, response);
+            Ok::<_, Infallible>(if is_final {
+                LedgerDecision::settled(answer, [])
+            } else {
+                LedgerDecision::open(answer)
+            })
+        };
+        match fence.through(&key, &[], decide).await {
+            Ok(FencedAnswer::Ledger(answer)) => answer,
+            Ok(FencedAnswer::Sealed(_)) => (Decided::Replayed, receipt()),
+            Ok(FencedAnswer::InProgress) => {
+                let detail = "Another delivery of this event is being processed. Deliver it again.";
+                let details = Details::of(WebhookProblem::NotProcessed, detail);
+                (Decided::InProgress, details.response(TYPES))
+            }
         }
     }
 

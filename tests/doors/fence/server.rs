@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::own_server::daemon::Daemon;
 
-pub(super) struct Redis {
+pub(crate) struct Redis {
     daemon: Daemon,
     pid: Pid,
 }
@@ -29,11 +29,11 @@ fn durable(port: u16, folder: &Path) -> Command {
 }
 
 impl Redis {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::of(Daemon::start(forgetful).await).await
     }
 
-    pub(super) async fn durable() -> Self {
+    pub(crate) async fn durable() -> Self {
         Self::of(Daemon::start(durable).await).await
     }
 
@@ -42,39 +42,39 @@ impl Redis {
         Self { daemon, pid }
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.daemon.port()
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port())
     }
 
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.daemon.kill();
     }
 
-    pub(super) async fn start_again(&mut self) {
+    pub(crate) async fn start_again(&mut self) {
         self.daemon.start_again().await;
         self.pid = pid(self.port()).await;
     }
 
     /// It answers nobody until it is thawed; connections stay open, and are even accepted.
-    pub(super) fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         kill_process(self.pid, Signal::STOP).unwrap();
     }
 
-    pub(super) fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         kill_process(self.pid, Signal::CONT).unwrap();
     }
 
     /// A command, over a connection of its own.
-    pub(super) async fn tell<T: FromRedisValue>(&self, command: &[&str]) -> T {
+    pub(crate) async fn tell<T: FromRedisValue>(&self, command: &[&str]) -> T {
         tell(self.port(), command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 
     /// Makes it follow another server, and returns when it has all that the other one has.
-    pub(super) async fn follow(&self, primary: &Self) {
+    pub(crate) async fn follow(&self, primary: &Self) {
         () = self.tell(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).await;
         while !self.tell::<String>(&["INFO", "replication"]).await.contains("master_link_status:up") {
             tokio::task::yield_now().await;
@@ -82,7 +82,7 @@ impl Redis {
     }
 
     /// The network to the server that it follows is cut. What the other one is told from now on does not get here.
-    pub(super) async fn lose_sight(&self) {
+    pub(crate) async fn lose_sight(&self) {
         () = self.tell(&["REPLICAOF", "127.0.0.1", "1"]).await;
     }
 }

@@ -13,7 +13,7 @@ use counterfoil::http::RequestScope;
 use counterfoil::ledger::{Contract, ContractClass, EffectClass, Finding, RetentionMode};
 use counterfoil::nonce::{Made, Nonce};
 use counterfoil::policy::{
-    Broker, FenceRole, FenceStore, HttpPolicy, LedgerStore, OnUnknown, Policy, TenantFrom, WebhookScheme,
+    BrokerKind, FenceRole, FenceStore, HttpPolicy, LedgerStore, OnUnknown, Policy, TenantFrom, WebhookScheme,
 };
 use counterfoil::{Executor, Tenant};
 use serde_json::Value;
@@ -217,7 +217,7 @@ fn webhooks_queues_and_the_fence_get_plain_values() {
     );
 
     let invoices = policy.queue("invoices").unwrap();
-    assert_eq!((invoices.broker(), invoices.subject()), (Broker::Nats, "billing.invoice.>"));
+    assert_eq!((invoices.broker(), invoices.subject()), (BrokerKind::Nats, "billing.invoice.>"));
     assert_eq!(
         (invoices.tries(), invoices.retry_delay(), invoices.timeout()),
         (10, Duration::from_secs(30), Duration::from_mins(2))

@@ -1,0 +1,122 @@
+//! The webhook door with a fence in front of it, and as a policy says it.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::Request;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::door::{Decided, DoorDecision, Reaction};
+use counterfoil::fence::{Fenced, RedisFence};
+use counterfoil::policy::Policy;
+use counterfoil::webhook::{Scheme, Webhook, WebhookBuilder, WebhookConfigError};
+use counterfoil::{Executor, Tenant};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use http_body_util::Full;
+use sha2::Sha256;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection as _, Executor as _};
+use tempfile::TempDir;
+
+use crate::fence::server::Redis;
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+fn signed(id: &str, body: &str) -> Request<Full<Bytes>> {
+    let at = (SystemClock.now().0 / 1_000_000).to_string();
+    let mut mac = Hmac::<Sha256>::new_from_slice(&BASE64.decode(&SECRET[6..]).unwrap()).unwrap();
+    mac.update(format!("{id}.{at}.{body}").as_bytes());
+    let signature = format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()));
+    let request = Request::post("/hook").header("webhook-id", id).header("webhook-timestamp", at);
+    request.header("webhook-signature", signature).body(Full::new(Bytes::from(body.to_owned()))).unwrap()
+}
+
+async fn deliver(webhook: &Webhook, id: &str, body: &str) -> (u16, Decided) {
+    let answer = webhook.receive(signed(id, body)).await;
+    (answer.status().as_u16(), answer.extensions().get::<DoorDecision>().unwrap().decision)
+}
+
+async fn open() -> (TempDir, Executor, SqliteConnection) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shop.db");
+    let executor = Executor::sqlite(&path).open().await.unwrap();
+    let mut own = SqliteConnection::connect(path.to_str().unwrap()).await.unwrap();
+    own.execute("CREATE TABLE entry (what INTEGER NOT NULL)").await.unwrap();
+    (folder, executor, own)
+}
+
+/// A source whose events are entered, one line for each.
+fn enters(source: WebhookBuilder, executor: &Executor) -> Webhook {
+    let enter = |_| async {
+        Ok::<_, Infallible>(Reaction::transaction(|db: &mut SqliteConnection| {
+            Box::pin(async move { sqlx::query("INSERT INTO entry VALUES (1)").execute(db).await.map(drop) })
+        }))
+    };
+    source.on(executor, enter).unwrap()
+}
+
+async fn lines(own: &mut SqliteConnection) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM entry").fetch_one(own).await.unwrap()
+}
+
+fn acme() -> Tenant {
+    Tenant::new("acme").unwrap()
+}
+
+// A ledger that is closed answers nobody: what is answered then, the fence has answered.
+#[tokio::test]
+async fn behind_a_fence_a_duplicate_does_not_reach_the_ledger_and_losing_the_fence_loses_nothing() {
+    let (mut redis, (folder, executor, mut own)) = (Redis::start().await, open().await);
+    let fenced = |executor: &Executor| {
+        let fence = RedisFence::new(&redis.url()).unwrap().time_limit(Duration::from_hours(1));
+        let fenced = Fenced::new(executor, fence).time_limit(Duration::from_hours(1));
+        let source = Webhook::source("shop", Scheme::standard_webhooks(), [SECRET], acme()).unwrap();
+        enters(source.fence(fenced), executor)
+    };
+    let webhook = fenced(&executor);
+    assert_eq!(deliver(&webhook, "evt_1", "{}").await, (200, Decided::Executed));
+    executor.close(Duration::from_secs(5)).await;
+    for body in ["{}", "{ }"] {
+        assert_eq!(deliver(&webhook, "evt_1", body).await, (200, Decided::Replayed));
+    }
+    assert_eq!(deliver(&webhook, "evt_2", "{}").await, (503, Decided::Failed), "the ledger is needed for it");
+    drop(webhook);
+
+    let executor = Executor::sqlite(folder.path().join("shop.db")).open().await.unwrap();
+    let webhook = fenced(&executor);
+    redis.kill();
+    redis.start_again().await; // it has forgotten everything
+    for expected in [Decided::Replayed, Decided::Replayed] {
+        assert_eq!(deliver(&webhook, "evt_1", "{}").await, (200, expected));
+    }
+    assert_eq!(deliver(&webhook, "evt_2", "{}").await, (200, Decided::Executed));
+    assert_eq!(lines(&mut own).await, 2);
+}
+
+#[tokio::test]
+async fn a_policy_makes_the_door() {
+    let (_folder, executor, mut own) = open().await;
+    let file = "webhooks:\n  shop:\n    tenant: single\n    scheme: standard\n    secrets: [SHOP_SECRET]\n    \
+                key: [provider, /order, action]\n    max_body_bytes: 100\n";
+    let policy = Policy::parse(file).unwrap().checked().unwrap();
+    let shop = policy.webhook("shop").unwrap();
+    let error = shop.source(acme(), |_| None).unwrap_err();
+    let WebhookConfigError::NoVariable { variable, .. } = error else { panic!("{error}") };
+    assert_eq!(variable, "SHOP_SECRET");
+
+    let source = shop.source(acme(), |name| (name == "SHOP_SECRET").then(|| SECRET.to_owned())).unwrap();
+    let webhook = enters(source, &executor);
+    for (id, body, expected) in [
+        ("a", r#"{"order":"9","action":"paid"}"#, (200, Decided::Executed)),
+        ("b", r#"{"order":"9","action":"paid","try":2}"#, (200, Decided::Replayed)),
+        ("c", r#"{"order":"9","action":"sent"}"#, (200, Decided::Executed)),
+        ("d", r#"{"order":"10","action":"paid"}"#, (200, Decided::Executed)),
+        ("e", r#"{"action":"paid"}"#, (400, Decided::Refused)),
+        ("f", &format!(r#"{{"order":"{}"}}"#, "9".repeat(100)), (413, Decided::Refused)),
+    ] {
+        assert_eq!(deliver(&webhook, id, body).await, expected, "{body}");
+    }
+    assert_eq!(lines(&mut own).await, 3);
+}

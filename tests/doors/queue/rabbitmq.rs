@@ -265,7 +265,11 @@ macro_rules! tests {
             server.start_again().await;
             let again = Bench { queue: bench.queue.clone(), ..Bench::at(&server).await };
             again.publish(4).await;
-            until(async || entered(&mut own).await.len() == 4).await;
+            let begun = SystemClock.boot();
+            while entered(&mut own).await.len() < 4 {
+                let (have, left) = (entered(&mut own).await, again.left(&again.queue).await);
+                assert!(begun.until(SystemClock.boot()) < EVER, "{have:?}, and {left} are left");
+            }
             assert!(consuming.shutdown(EVER).await);
             assert_eq!((entered(&mut own).await, again.left(&again.queue).await), (vec![1, 2, 3, 4], 0));
         }

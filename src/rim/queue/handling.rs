@@ -71,6 +71,8 @@ pub(super) struct Terms {
     pub(super) tenant_of: OfMessage<Tenant>,
     pub(super) version: OfMessage<(String, i64)>,
     failures: Failures,
+    /// Of two deliveries at once that are refused, the second would ask before the first has said why.
+    refusing: tokio::sync::Mutex<()>,
 }
 
 /// What is to become of a delivery.
@@ -112,6 +114,7 @@ impl Terms {
             tenant_of: None,
             version: None,
             failures: Failures::default(),
+            refusing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -144,6 +147,7 @@ impl Terms {
                 (known, reacted)
             }
             Err((known, why)) => {
+                let _one = self.refusing.lock().await;
                 let inbox = Message::new(&*known.key).tries(1);
                 let reaction = async move { Err::<Reaction<C>, _>(why) };
                 let reacted = react(&self.executor, self.addressee(&known), inbox, String::new(), reaction);

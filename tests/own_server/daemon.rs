@@ -61,7 +61,7 @@ impl Daemon {
         let log = File::options().create(true).append(true).open(self.log_file()).unwrap();
         // The server does not read from the pipe, or it would take its end away from the shell.
         let mut shell = Command::new("sh");
-        shell.args(["-c", r#""$@" </dev/null & read -r _; kill -9 -- -$$"#, "keeper"]);
+        shell.args(["-c", r#""$@" </dev/null & read -r _; kill -9 -$$"#, "keeper"]);
         shell.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             shell.env(name, value.unwrap_or_default());

@@ -2,6 +2,7 @@
 //! connection was lost.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -13,11 +14,25 @@ use super::handling::{Fate, Handle, Terms};
 use super::limits::{Needs, keep_alive_every};
 use crate::exec::OwnConnection;
 
+/// A broker that is asked to open a place must have answered after this time.
+const OPENS_WITHIN: Duration = Duration::from_secs(10);
+
 /// Where messages come from, and what is asked of it.
 pub(super) struct Place<B> {
     pub(super) broker: B,
     pub(super) open: OpenTerms,
     pub(super) needs: Needs,
+}
+
+/// Opens a place. A server that takes a connection and says nothing must not hold it for ever.
+pub(super) async fn opened<B: Broker>(broker: &B, terms: &OpenTerms) -> Result<B::Session, BrokerError> {
+    tokio::select! {
+        biased;
+        opened = broker.open(terms) => opened,
+        () = terms.clock.sleep(OPENS_WITHIN) => {
+            Err(BrokerError::new(format!("the broker did not answer within {OPENS_WITHIN:?}")))
+        }
+    }
 }
 
 /// Until it is stopped, and what was in hand then is settled.
@@ -63,7 +78,7 @@ async fn reopen<B: Broker>(place: &Place<B>, terms: &Terms, stop: &CancellationT
         let opened = tokio::select! {
             biased;
             () = stop.cancelled() => return None,
-            opened = place.broker.open(&place.open) => opened,
+            opened = opened(&place.broker, &place.open) => opened,
         };
         let (kind, source) = (B::KIND, place.broker.source());
         match opened.map_err(Into::into) {
@@ -129,7 +144,7 @@ impl Hands {
                     Fate::Done => delivery.acknowledge().await,
                     Fate::SetAside(why) => delivery.set_aside(&why).await,
                     Fate::Again(after) => {
-                        delivery.give_back(if delays { after } else { std::time::Duration::ZERO }).await
+                        delivery.give_back(if delays { after } else { Duration::ZERO }).await
                     }
                 };
                 if let Err(error) = told {
@@ -154,7 +169,7 @@ impl Hands {
 /// A message whose time for the acknowledgement begins anew from time to time.
 struct KeptAlive<'a, D> {
     delivery: &'a D,
-    every: Option<std::time::Duration>,
+    every: Option<Duration>,
     terms: &'a Terms,
 }
 

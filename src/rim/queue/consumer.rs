@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::broker::{Broker, BrokerError, BrokerSession as _, OpenTerms};
-use super::consume::{self, Place};
+use super::consume::{Place, consume, opened};
 use super::handling::{Handle, Terms, handle};
 use super::incoming::Incoming;
 use super::limits::{BrokerLimits, LimitProblem, Needs};
@@ -158,7 +158,7 @@ impl<B: Broker> QueueConsumer<B> {
     /// # Errors
     /// If a limit ends before ours, with what to write instead; or if the broker cannot be asked.
     pub async fn check(&self) -> Result<(), QueueError> {
-        let mut session = self.broker.open(&self.open_terms()).await?;
+        let mut session = opened(&self.broker, &self.open_terms()).await?;
         let checked = accepted(&self.broker, &self.needs, session.limits());
         session.stop().await;
         session.close().await;
@@ -182,13 +182,13 @@ impl<B: Broker> QueueConsumer<B> {
     {
         checked("consumer", &self.terms.consumer, 255)?;
         (self.terms.tries, self.terms.backoff) = (self.needs.tries, self.needs.backoff);
-        let session = self.broker.open(&self.open_terms()).await?;
+        let session = opened(&self.broker, &self.open_terms()).await?;
         accepted(&self.broker, &self.needs, session.limits())?;
         let clock = self.terms.executor.clock().clone();
         let handler: Handle<C> = handle(handler, self.needs.try_limit, clock.clone());
         let stop = CancellationToken::new();
         let place = Place { open: self.open_terms(), broker: self.broker, needs: self.needs };
-        let running = consume::consume(place, Arc::new(self.terms), handler, session, stop.clone());
+        let running = consume(place, Arc::new(self.terms), handler, session, stop.clone());
         Ok(Consuming { running: tokio::spawn(running), stop: stop.drop_guard(), clock })
     }
 

@@ -72,6 +72,8 @@ pub(super) struct Terms {
     pub(super) version: OfMessage<(String, i64)>,
     pub(super) log: LogFields,
     failures: Failures,
+    /// Of two deliveries at once that are refused, the second would ask before the first has said why.
+    refusing: tokio::sync::Mutex<()>,
 }
 
 /// What is to become of a delivery.
@@ -114,6 +116,7 @@ impl Terms {
             version: None,
             log: LogFields::ALL,
             failures: Failures::default(),
+            refusing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -142,6 +145,7 @@ impl Terms {
                 (known, reacted)
             }
             Err((known, why)) => {
+                let _one = self.refusing.lock().await;
                 let inbox = Message::new(&*known.key).tries(1);
                 let reaction = async move { Err::<Reaction<C>, _>(why) };
                 let reacted = react(&self.executor, self.addressee(&known), inbox, String::new(), reaction);

@@ -144,9 +144,11 @@ macro_rules! tests {
                 .unwrap();
             bench.publish(1).await;
             bench.settled().await;
-            assert_eq!((entered(&mut own).await, called.load(Ordering::SeqCst)), (vec![1], 1));
-            assert_eq!(bench.deliveries().await, 2, "the acknowledgement was lost");
-            assert_eq!(*wire.told.lock().unwrap(), vec![Told::Acknowledged; 2]);
+            assert_eq!(entered(&mut own).await, [1]);
+            let told = wire.told.lock().unwrap().clone();
+            assert!(told.ends_with(&[Told::Acknowledged, Told::Acknowledged]), "{told:?}");
+            let called = usize::try_from(called.load(Ordering::SeqCst)).unwrap();
+            assert_eq!(called, told.len() - 1, "the handler is not called for what is known");
             assert!(consuming.shutdown(EVER).await);
         }
 
@@ -168,13 +170,14 @@ macro_rules! tests {
                 .unwrap();
             bench.publish(1).await;
             bench.settled().await;
-            assert_eq!((entered(&mut own).await, bench.deliveries().await), (vec![1], 4));
+            assert_eq!(entered(&mut own).await, [1]);
             let told = wire.told.lock().unwrap().clone();
-            let longest = [20, 40, 80].map(Duration::from_millis);
-            for (told, longest) in told.iter().zip(longest) {
-                assert!(matches!(told, Told::GivenBack(after) if *after <= longest), "{told:?}");
+            let (last, before) = told.split_last().unwrap();
+            assert!(*last == Told::Acknowledged && before.len() >= 3, "{told:?}");
+            for told in before {
+                assert!(matches!(told, Told::GivenBack(after) if *after <= SOON.cap), "{told:?}");
             }
-            assert_eq!(told[3..], [Told::Acknowledged]);
+            assert!(matches!(told[0], Told::GivenBack(after) if after <= SOON.base), "{told:?}");
             assert_eq!(questions(&executor).await, [""; 0]);
         }
 
@@ -229,7 +232,7 @@ macro_rules! tests {
             bench.send(PublishMessage::build().message_id("huge"), &"9".repeat(1001)).await;
             bench.publish(1).await;
             bench.settled().await;
-            assert_eq!((entered(&mut own).await, bench.deliveries().await), (vec![1], 2));
+            assert_eq!(entered(&mut own).await, [1]);
             let questions = questions(&executor).await;
             assert!(questions[0].contains("holds 1001 bytes, 1000 at most"), "{questions:?}");
         }
@@ -311,7 +314,7 @@ macro_rules! tests {
                     .unwrap();
                 bench.send(PublishMessage::build(), &round.to_string()).await;
                 bench.settled().await;
-                assert_eq!(bench.deliveries().await, 2, "the acknowledgement was lost");
+                assert!(bench.deliveries().await >= 2, "the acknowledgement was lost");
                 assert_eq!(entered(&mut own).await, (1..=round).collect::<Vec<i64>>());
                 assert!(consuming.shutdown(EVER).await);
                 bench.nats.delete_stream(STREAM).await.unwrap();

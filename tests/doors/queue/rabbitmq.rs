@@ -147,6 +147,31 @@ impl Bench {
     }
 }
 
+/// The node has written down that there is the queue. It does so some time after it has said so, and forgets the queue if it is killed
+/// before.
+fn is_durable(server: &Daemon, queue: &str) -> bool {
+    let mut folders = vec![server.folder().join("mnesia")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path
+                .extension()
+                .is_some_and(|kind| ["LOG", "DCD", "DCL"].iter().any(|one| kind == *one))
+            {
+                let written = std::fs::read(&path).unwrap_or_default();
+                let mut places = written.windows(queue.len() + 1);
+                // Not the queue of its dead letters, whose name begins alike.
+                if places.any(|place| place.starts_with(queue.as_bytes()) && place.last() != Some(&b'.')) {
+                    return true;
+                }
+            }
+        }
+    }
+    false
+}
+
 /// Asks until it is so.
 async fn until(mut is_so: impl AsyncFnMut() -> bool) {
     let begun = SystemClock.boot();
@@ -237,6 +262,7 @@ macro_rules! tests {
             let mut server = Daemon::start(server).await;
             let (_place, executor, mut own) = $open.await;
             let bench = Bench::at(&server).await;
+            until(async || is_durable(&server, &bench.queue)).await;
             let (held, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
             let (holds, may_go_on) = (held.clone(), goes_on.clone());
             // Not by the broker's hint: a broker that was killed may have forgotten that it has delivered the message.
@@ -265,7 +291,11 @@ macro_rules! tests {
             server.start_again().await;
             let again = Bench { queue: bench.queue.clone(), ..Bench::at(&server).await };
             again.publish(4).await;
-            until(async || entered(&mut own).await.len() == 4).await;
+            let begun = SystemClock.boot();
+            while entered(&mut own).await.len() < 4 {
+                let (have, left) = (entered(&mut own).await, again.left(&again.queue).await);
+                assert!(begun.until(SystemClock.boot()) < EVER, "{have:?}, and {left} are left");
+            }
             assert!(consuming.shutdown(EVER).await);
             assert_eq!((entered(&mut own).await, again.left(&again.queue).await), (vec![1, 2, 3, 4], 0));
         }

@@ -128,7 +128,7 @@ impl RabbitQueue {
         let limits = limits(&self.arguments, self.acknowledge_within, self.unlimited);
         let in_hand = u16::try_from(terms.in_hand).unwrap_or(u16::MAX);
         let prefetch = in_hand.saturating_add(self.waiting);
-        Ok(RabbitSession::new(connection, channel, self.queue.clone(), limits, prefetch))
+        Ok(RabbitSession::new(connection, channel, self.queue.clone(), limits, prefetch, terms.clock.clone()))
     }
 
     /// The place for dead letters must be there: RabbitMQ drops what it cannot route.

@@ -12,10 +12,13 @@ use lapin::types::FieldTable;
 use lapin::{Acker, Channel, Connection, Consumer};
 
 use super::arguments::{integer, printed};
+use crate::clock::SharedClock;
 use crate::rim::queue::broker::{BrokerDelivery, BrokerError, BrokerSession};
 use crate::rim::queue::incoming::Incoming;
 use crate::rim::queue::limits::BrokerLimits;
 
+/// A broker that was asked to deliver must have agreed after this time: the connection may be lost in between.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// The reply code of an orderly end.
 const DONE: u16 = 200;
 
@@ -26,6 +29,7 @@ pub struct RabbitSession {
     queue: String,
     limits: BrokerLimits,
     prefetch: u16,
+    clock: SharedClock,
     /// Once something was asked for.
     consumer: Option<Consumer>,
 }
@@ -43,8 +47,9 @@ impl RabbitSession {
         queue: String,
         limits: BrokerLimits,
         prefetch: u16,
+        clock: SharedClock,
     ) -> Self {
-        Self { connection, channel, queue, limits, prefetch, consumer: None }
+        Self { connection, channel, queue, limits, prefetch, clock, consumer: None }
     }
 
     async fn consumer(&mut self) -> Result<&mut Consumer, lapin::Error> {
@@ -67,7 +72,12 @@ impl BrokerSession for RabbitSession {
 
     async fn receive(&mut self, _room: usize) -> Result<RabbitDelivery, BrokerError> {
         let queue = self.queue.clone();
-        let consumer = self.consumer().await.map_err(|error| told(&error))?;
+        let over = self.clock.sleep(ANSWERS_WITHIN);
+        let consumer = tokio::select! {
+            biased;
+            consumer = self.consumer() => consumer.map_err(|error| told(&error))?,
+            () = over => return Err(BrokerError::new("the broker did not begin to deliver")),
+        };
         match consumer.next().await {
             Some(Ok(delivery)) => Ok(RabbitDelivery::of(&queue, delivery)),
             Some(Err(error)) => Err(told(&error)),

@@ -125,6 +125,7 @@ pub enum WebhookScheme {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
+#[schemars(rename = "Broker")]
 pub enum BrokerKind {
     /// NATS `JetStream`.
     Nats,

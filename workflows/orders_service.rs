@@ -25,9 +25,9 @@ mod orders;
 #[path = "orders_service/payments.rs"]
 mod payments;
 #[path = "webhooks/sender.rs"]
-mod sender;
+pub(crate) mod sender;
 #[path = "orders_service/show.rs"]
-mod show;
+pub(crate) mod show;
 #[path = "demo/table.rs"]
 #[allow(dead_code, reason = "the demo has more colours")]
 mod table;

@@ -37,6 +37,7 @@ async fn everything_that_is_sent_four_times_happens_once() {
     let shown = shown(Some(nats), Some(redis.url())).await;
     all_are_answered(&shown);
     assert_eq!(happened(&shown), [("orders", 10), ("payments", 10), ("notes", 10), ("invoices", 10)]);
+    assert_eq!(redis.tell::<usize>(&["DBSIZE"]).await, NUMBERS, "each order is sealed at the fence");
 }
 
 #[tokio::test]

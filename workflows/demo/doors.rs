@@ -34,7 +34,7 @@ const STORM: Duration = Duration::from_secs(8);
 /// Longer than any client needs once the storm is over.
 const CALM: Duration = Duration::from_mins(2);
 /// A service that is stopped stands still for so long.
-const STANDSTILL: Duration = Duration::from_millis(700);
+const STANDSTILL: Duration = Duration::from_millis(500);
 /// Below those that the system gives to clients: a service that starts again must find its port free.
 const PORTS: std::ops::Range<u16> = 20_000..26_000;
 
@@ -161,11 +161,11 @@ async fn blow(program: &Program, shop: &Shop, mut dice: Dice) -> Result<Blown, F
     let mut blown = Blown { service: program.start(&role)?, kills: 0, stops: 0 };
     let begun = SystemClock.boot();
     while begun.until(SystemClock.boot()) < STORM {
-        SystemClock.sleep(Duration::from_millis(150 + dice.below(500))).await;
+        SystemClock.sleep(Duration::from_millis(100 + dice.below(300))).await;
         if blown.service.has_ended()? {
             return Err(format!("the {:?} service has ended by itself", shop.side).into());
         }
-        if dice.below(4) == 0 {
+        if dice.below(5) == 0 {
             blown.service.signal(Signal::STOP)?;
             SystemClock.sleep(STANDSTILL).await;
             blown.service.signal(Signal::CONT)?;

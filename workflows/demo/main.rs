@@ -99,10 +99,11 @@ async fn demo(json: bool) -> Result<ExitCode, Failed> {
         _ = int.recv() => return Ok(ExitCode::from(130)),
         _ = term.recv() => return Ok(ExitCode::from(143)),
     };
+    let took = started.until(SystemClock.boot());
     let desk = desks(&place).await?;
     let doors = doors(&place, seed()).await?;
     folder.close()?;
-    let summary = Summary::of(&rows, started.until(SystemClock.boot()));
+    let summary = Summary::of(&rows, took);
     let mut out = std::io::stdout().lock();
     if json {
         for row in &rows {

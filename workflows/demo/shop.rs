@@ -47,7 +47,7 @@ pub struct Shop {
 }
 
 /// What comes in: an order, or the payment of one.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Asked {
     pub number: u32,
 }

@@ -5,7 +5,7 @@ mod contract;
 mod front;
 mod lost;
 mod refused;
-mod server;
+pub(crate) mod server;
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::own_server::daemon::Daemon;
 
-pub(super) struct Redis {
+pub(crate) struct Redis {
     daemon: Daemon,
     pid: Pid,
 }
@@ -29,7 +29,7 @@ fn durable(port: u16, folder: &Path) -> Command {
 }
 
 impl Redis {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::of(Daemon::start(forgetful).await).await
     }
 
@@ -46,7 +46,7 @@ impl Redis {
         self.daemon.port()
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port())
     }
 
@@ -69,7 +69,7 @@ impl Redis {
     }
 
     /// A command, over a connection of its own.
-    pub(super) async fn tell<T: FromRedisValue>(&self, command: &[&str]) -> T {
+    pub(crate) async fn tell<T: FromRedisValue>(&self, command: &[&str]) -> T {
         tell(self.port(), command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 

@@ -10,6 +10,8 @@ mod queue;
 mod databases;
 #[path = "doors/fence/mod.rs"]
 mod fence;
+#[path = "doors/orders_service.rs"]
+mod orders_service;
 #[path = "doors/policy/mod.rs"]
 mod policy;
 #[path = "it/server.rs"]

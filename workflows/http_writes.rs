@@ -7,20 +7,25 @@
 
 #![allow(missing_docs, reason = "an example")]
 
+#[path = "http_writes/user.rs"]
+mod user;
+
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, State};
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
+use counterfoil::Executor;
 use counterfoil::http::{HandlerCall, Idempotency, RequestScope};
 use counterfoil::ledger::{Contract, ContractClass, Finding};
-use counterfoil::{Executor, Tenant};
 use serde_json::{Value, json};
+
+use user::{User, authenticated};
 
 /// The outside world: charges, here the lines of a text file. It knows nothing of keys, but a charge can be found again by the
 /// reference that it was made with.
@@ -42,20 +47,6 @@ impl Bank {
     fn lines(&self) -> Vec<String> {
         std::fs::read_to_string(&self.0).unwrap_or_default().lines().map(str::to_owned).collect()
     }
-}
-
-/// What the host's authentication finds out. This one knows a token for each tenant.
-#[derive(Clone)]
-struct User(Tenant);
-
-async fn authenticated(mut request: Request, next: Next) -> Response {
-    let token = request.headers().get("authorization").and_then(|token| token.to_str().ok());
-    let tenant = token.and_then(|token| token.strip_prefix("Bearer token-of-"));
-    let Some(tenant) = tenant.and_then(|tenant| Tenant::new(tenant).ok()) else {
-        return StatusCode::UNAUTHORIZED.into_response();
-    };
-    request.extensions_mut().insert(User(tenant));
-    next.run(request).await
 }
 
 async fn charge(

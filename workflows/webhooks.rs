@@ -7,25 +7,22 @@
 
 #![allow(missing_docs, reason = "an example")]
 
+#[path = "webhooks/sender.rs"]
+mod sender;
+
 use std::error::Error;
 use std::path::Path;
 
 use axum::Router;
 use axum::routing::post_service;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::door::Reaction;
 use counterfoil::webhook::{Scheme, Webhook, WebhookEvent};
 use counterfoil::{Ctx, Engine, Failure, Tenant};
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::Deserialize;
 use serde_json::json;
-use sha2::Sha256;
 use sqlx::sqlite::SqliteConnection;
 
-/// In production it comes from the sender's settings.
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+use sender::{SECRET, signed};
 
 type Failed = Box<dyn Error + Send + Sync>;
 
@@ -79,15 +76,9 @@ async fn serve(folder: &Path, port: u16) -> Result<(Engine, std::net::SocketAddr
 
 /// What the sender does: it signs an event and delivers it.
 async fn deliver(address: std::net::SocketAddr, id: &str, body: &str) -> Result<u16, Failed> {
-    let at = (SystemClock.now().0 / 1_000_000).to_string();
-    let secret = BASE64.decode(SECRET.trim_start_matches("whsec_"))?;
-    let mut mac = Hmac::<Sha256>::new_from_slice(&secret)?;
-    mac.update(format!("{id}.{at}.{body}").as_bytes());
-    let signature = format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()));
-    let request =
-        reqwest::Client::builder().no_proxy().build()?.post(format!("http://{address}/webhooks/shop"));
-    let request = request.header("webhook-id", id).header("webhook-timestamp", at);
-    Ok(request.header("webhook-signature", signature).body(body.to_owned()).send().await?.status().as_u16())
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let request = client.post(format!("http://{address}/webhooks/shop"));
+    Ok(signed(request, id, body).send().await?.status().as_u16())
 }
 
 #[tokio::main]

@@ -8,23 +8,20 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::post_service;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::door::Reaction;
 use counterfoil::webhook::{Scheme, Webhook, WebhookEvent};
 use counterfoil::{Ctx, Engine, Executor, Failure, Tenant};
 use futures_util::future::join_all;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::Sha256;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Executor as _};
 
 use crate::harness::Failed;
 use crate::harness::process::{Process, Program};
 use crate::harness::role::TENANT;
+use crate::harness::sender::{SECRET, signed};
 use crate::outbox::{Chance, seed};
 use crate::{full, run};
 
@@ -32,7 +29,6 @@ use crate::{full, run};
 const COPIES: usize = 3;
 /// Each order has so many states, one event for each.
 const STATES: i64 = 4;
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// What only this program can be: the receiver.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -89,12 +85,7 @@ pub(crate) async fn play(own: Receives) -> Result<i32, Failed> {
 /// Delivers until it is taken.
 async fn deliver(client: reqwest::Client, url: String, id: String, body: String) {
     loop {
-        let at = (SystemClock.now().0 / 1_000_000).to_string();
-        let mut mac = Hmac::<Sha256>::new_from_slice(&BASE64.decode(&SECRET[6..]).unwrap()).unwrap();
-        mac.update(format!("{id}.{at}.{body}").as_bytes());
-        let signature = format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()));
-        let request = client.post(&url).header("webhook-id", &id).header("webhook-timestamp", at);
-        let request = request.header("webhook-signature", signature).body(body.clone());
+        let request = signed(client.post(&url), &id, &body);
         match request.send().await.map(|answer| answer.status().as_u16()) {
             Ok(200) => return,
             Ok(503) | Err(_) => {} // it dies, or is dead

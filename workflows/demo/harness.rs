@@ -10,6 +10,8 @@
 //! | `worker` | the child's side of it: one worker |
 //! | `desk` | the whole desk around a notice: one life of it, and its day |
 //! | `naive` | the retry loop that the other column shows |
+//! | `shop` | the child's side of the doors: an order service, naive or behind doors |
+//! | `sender` | a sender of webhooks that signs what it sends |
 #![allow(missing_docs, unreachable_pub, reason = "included by an example and by a test")]
 #![allow(dead_code, reason = "each of the two uses another part")]
 
@@ -27,6 +29,10 @@ pub mod process;
 pub mod role;
 #[path = "scenario.rs"]
 pub mod scenario;
+#[path = "../webhooks/sender.rs"]
+pub mod sender;
+#[path = "shop.rs"]
+pub mod shop;
 #[path = "trial.rs"]
 pub mod trial;
 #[path = "worker.rs"]

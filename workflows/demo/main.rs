@@ -2,11 +2,16 @@
 //! every point where that makes a difference, for every kind of provider. It is started again each time, and in
 //! the end the *provider* says how many notices it has sent. Beside it a naive retry loop dies the same deaths.
 //!
+//! Then the whole desk around the notice is killed at each point of its day, and an order service in a storm of duplicates: its rows
+//! are counted, naive and behind counterfoil's doors. `COUNTERFOIL_SEED` repeats a storm.
+//!
 //! `cargo demo --postgres` shows many workers on one PostgreSQL, killed and stopped at random.
 //!
 //! `cargo demo` prints a table; `cargo demo --json` a line of JSON per row, and one for the summary. The exit status is
-//! 1 if counterfoil has let a notice go out twice, or not at all, without saying so.
+//! 1 if counterfoil has let a notice go out twice, or not at all, without saying so, or has taken a request twice or not at all.
 
+mod customer;
+mod doors;
 #[path = "harness.rs"]
 mod harness;
 mod many;
@@ -20,12 +25,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::id::{Entropy as _, SystemEntropy};
 use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use doors::doors;
 use harness::Failed;
 use harness::case_notice::classes::Class;
 use harness::process::{Program, World};
@@ -92,9 +99,11 @@ async fn demo(json: bool) -> Result<ExitCode, Failed> {
         _ = int.recv() => return Ok(ExitCode::from(130)),
         _ = term.recv() => return Ok(ExitCode::from(143)),
     };
+    let took = started.until(SystemClock.boot());
     let desk = desks(&place).await?;
+    let doors = doors(&place, seed()).await?;
     folder.close()?;
-    let summary = Summary::of(&rows, started.until(SystemClock.boot()));
+    let summary = Summary::of(&rows, took);
     let mut out = std::io::stdout().lock();
     if json {
         for row in &rows {
@@ -102,12 +111,20 @@ async fn demo(json: bool) -> Result<ExitCode, Failed> {
         }
         writeln!(out, "{}", summary.json())?;
         writeln!(out, "{}", desk.json())?;
+        writeln!(out, "{}", doors.json())?;
     } else {
         writeln!(out, "{LEGEND}")?;
         write!(out, "{}\n{}\n{}", as_table(&rows), summary.text(colours()), desk.text(colours()))?;
+        write!(out, "\n{}", doors.text(colours()))?;
     }
-    let well = summary.ours == (0, 0) && desk.is_well();
+    let well = summary.ours == (0, 0) && desk.is_well() && doors.is_well();
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The storm that is to be repeated, or another one.
+fn seed() -> u64 {
+    let seed = std::env::var("COUNTERFOIL_SEED").ok().and_then(|seed| seed.parse().ok());
+    seed.unwrap_or_else(|| SystemEntropy.bits() % 1_000_000)
 }
 
 /// Holds all trials.

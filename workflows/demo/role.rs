@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::case_notice::classes::{Class, operation};
 use super::case_notice::client::{Http, Place, Provider};
 use super::case_notice::{Case, Receipt, provider};
+use super::shop::Shop;
 use super::worker::Shift;
 use super::{Failed, desk, naive, worker};
 
@@ -45,6 +46,8 @@ pub enum Role {
     Worker(Shift),
     /// One life of the whole desk.
     Desk(Order),
+    /// One life of an order service.
+    Shop(Shop),
 }
 
 /// What a life has to do.
@@ -195,6 +198,7 @@ pub async fn play(role: Role) -> Result<i32, Failed> {
         Role::Naive(order) => naive::live(&order).await,
         Role::Worker(shift) => worker::work(&shift).await,
         Role::Desk(order) => desk::live(&order).await,
+        Role::Shop(shop) => shop.serve().await,
     }
 }
 

@@ -42,6 +42,13 @@ fn the_example_policy_is_safe_without_a_warning_and_stands_in_the_docs_whole() {
 }
 
 #[test]
+fn the_policy_of_the_example_service_is_safe_without_a_warning() {
+    let example = docs().join("../workflows/orders_service");
+    let checked = Checked::of(&example, &["policy.yml"]);
+    assert_eq!((checked.code, checked.out.as_str()), (Some(0), "policy.yml: nothing unsafe was found\n"));
+}
+
+#[test]
 fn every_rule_and_every_field_stands_in_the_docs() {
     let page = page("policy.md");
     for rule in PolicyRule::ALL {

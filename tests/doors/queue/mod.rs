@@ -3,6 +3,6 @@
 mod example;
 mod ledger;
 mod lossy;
-mod nats;
+pub(crate) mod nats;
 mod rabbitmq;
 mod sink;

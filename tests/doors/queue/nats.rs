@@ -31,7 +31,7 @@ const ACK_WAIT: Duration = Duration::from_secs(3);
 const EVER: Duration = Duration::from_mins(1);
 
 /// A server with its data in its folder.
-pub(super) fn server(port: u16, folder: &Path) -> Command {
+pub(crate) fn server(port: u16, folder: &Path) -> Command {
     let mut command = Command::new("nats-server");
     command
         .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"])

@@ -34,6 +34,7 @@ mod table;
 #[path = "http_writes/user.rs"]
 mod user;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,7 +43,7 @@ use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::post_service;
 use counterfoil::Engine;
-use counterfoil::fence::{FenceTtl, Fenced, RedisFence};
+use counterfoil::fence::{Fenced, RedisFence};
 use counterfoil::flow::EngineBuilder;
 use counterfoil::policy::Policy;
 use counterfoil::queue::Consuming;
@@ -58,11 +59,14 @@ pub(crate) type Failed = Box<dyn Error + Send + Sync>;
 const SHOP: &str = "acme";
 const POLICY: &str = include_str!("orders_service/policy.yml");
 
+/// By the names of the environment variables that hold them.
+pub(crate) type Secrets = BTreeMap<String, String>;
+
 /// Where the servers are, if there are any, and what the bank signs with.
 pub(crate) struct Surroundings {
     pub(crate) nats: Option<String>,
     pub(crate) redis: Option<String>,
-    pub(crate) secrets: Vec<String>,
+    pub(crate) secrets: Secrets,
 }
 
 /// A service that is open.
@@ -78,7 +82,9 @@ impl Surroundings {
     fn from_environment(policy: &Policy) -> Result<Self, Failed> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let redis = policy.fence().and_then(|fence| variable(fence.url_variable()));
-        let secrets = policy.webhook("bank")?.secret_variables().filter_map(variable).collect();
+        let bank = policy.webhook("bank")?;
+        let secrets =
+            bank.secret_variables().filter_map(|name| Some((name.to_owned(), variable(name)?))).collect();
         Ok(Self { nats: variable("NATS_URL"), redis, secrets })
     }
 }
@@ -120,10 +126,8 @@ pub(crate) async fn open<C: Books>(
 }
 
 fn fence(policy: &Policy, engine: &Engine, url: &str) -> Result<Fenced, Failed> {
-    let said = policy.fence().ok_or("the policy has a fence")?;
-    let ttl = FenceTtl { pending: said.pending(), sealed: said.sealed() };
     let redis = RedisFence::new(url)?.prefix("counterfoil:orders_service:");
-    Ok(Fenced::new(&engine.executor(), redis).ttl(ttl))
+    Ok(policy.fence().ok_or("the policy has a fence")?.fenced(&engine.executor(), redis))
 }
 
 impl<C> Service<C> {
@@ -155,7 +159,7 @@ async fn main() -> Result<(), Failed> {
             serve::<SqliteConnection>(Engine::sqlite(&file), &file, &around).await
         }
         None => {
-            around.secrets = vec![sender::SECRET.to_owned()];
+            around.secrets = show::secrets();
             let folder = tempfile::tempdir()?;
             let shown = show::storm(&folder.path().join("orders.db"), &around).await?;
             print!("{}", show::table(&shown));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use service::Surroundings;
 use service::show::{self, COPIES, NUMBERS, Shown};
-use service::{Surroundings, sender};
 
 use crate::fence::server::Redis;
 use crate::own_server::daemon::Daemon;
@@ -14,7 +14,7 @@ mod service;
 
 async fn shown(nats: Option<String>, redis: Option<String>) -> Vec<Shown> {
     let folder = tempfile::tempdir().unwrap();
-    let around = Surroundings { nats, redis, secrets: vec![sender::SECRET.to_owned()] };
+    let around = Surroundings { nats, redis, secrets: show::secrets() };
     show::storm(&folder.path().join("orders.db"), &around).await.unwrap()
 }
 

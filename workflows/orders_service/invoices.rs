@@ -7,9 +7,8 @@ use async_nats::jetstream::consumer::pull::Config as ConsumerConfig;
 use async_nats::jetstream::stream::Config as StreamConfig;
 use async_nats::jetstream::{self, Context};
 use counterfoil::door::Reaction;
-use counterfoil::ledger::Backoff;
-use counterfoil::policy::{Policy, QueuePolicy};
-use counterfoil::queue::{Consuming, Incoming, NatsQueue, NatsSink, QueueConsumer};
+use counterfoil::policy::Policy;
+use counterfoil::queue::{Consuming, Incoming, NatsQueue, NatsSink};
 use counterfoil::{Executor, Tenant};
 
 use super::books::Books;
@@ -45,14 +44,9 @@ pub(crate) async fn consume<C: Books>(
     executor: &Executor,
     nats: Context,
 ) -> Result<Consuming, Failed> {
-    let invoices: QueuePolicy<'_> = policy.queue("invoices")?;
-    let (name, delay) = (invoices.name(), invoices.retry_delay());
-    let consumer =
-        QueueConsumer::new(executor, &Tenant::new(SHOP)?, name, NatsQueue::new(nats, STREAM, name))
-            .tries(invoices.tries())
-            .backoff(Backoff { base: delay, cap: delay })
-            .handler_limit(invoices.timeout());
-    Ok(consumer.start(invoice::<C>).await?)
+    let invoices = policy.queue("invoices")?;
+    let queue = NatsQueue::new(nats, STREAM, invoices.name());
+    Ok(invoices.consumer(executor, &Tenant::new(SHOP)?, queue).start(invoice::<C>).await?)
 }
 
 async fn invoice<C: Books>(paid: Incoming) -> Result<Reaction<C>, serde_json::Error> {

@@ -2,12 +2,12 @@
 
 use counterfoil::door::Reaction;
 use counterfoil::policy::Policy;
-use counterfoil::webhook::{Scheme, Webhook, WebhookEvent};
+use counterfoil::webhook::{Webhook, WebhookEvent};
 use counterfoil::{Ctx, Engine, Failure, Tenant};
 use serde::{Deserialize, Serialize};
 
 use super::books::Books;
-use super::{Failed, SHOP};
+use super::{Failed, SHOP, Secrets};
 
 /// What the bank says of a payment, and what whoever writes invoices is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,14 +25,9 @@ pub(crate) async fn payment<C: Books>(ctx: Ctx, order: String) -> Result<i64, Fa
     Ok(cents)
 }
 
-pub(crate) fn door<C: Books>(
-    policy: &Policy,
-    engine: &Engine,
-    secrets: &[String],
-) -> Result<Webhook, Failed> {
+pub(crate) fn door<C: Books>(policy: &Policy, engine: &Engine, secrets: &Secrets) -> Result<Webhook, Failed> {
     let (bank, shop) = (policy.webhook("bank")?, engine.tenant(SHOP)?);
-    let source = Webhook::source(bank.name(), Scheme::standard_webhooks(), secrets, Tenant::new(SHOP)?)?;
-    let source = source.tolerance(bank.tolerance()).max_body(bank.max_body_bytes() as usize);
+    let source = bank.source(Tenant::new(SHOP)?, |variable| secrets.get(variable).cloned())?;
     let door = source.on(&engine.executor(), move |event: WebhookEvent| {
         let shop = shop.clone();
         async move {

@@ -13,9 +13,9 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::books::Books;
 use super::payments::payment;
-use super::sender::signed;
+use super::sender::{SECRET, signed};
 use super::table::{Cell, Table, colours};
-use super::{Failed, SHOP, Service, Surroundings, open};
+use super::{Failed, SHOP, Secrets, Service, Surroundings, open};
 
 /// So many of each kind.
 pub(crate) const NUMBERS: usize = 10;
@@ -29,6 +29,11 @@ pub(crate) struct Shown {
     pub(crate) answers: BTreeMap<u16, usize>,
     /// What there is now, and how many of it.
     pub(crate) happened: Option<(&'static str, i64)>,
+}
+
+/// What the senders below sign with.
+pub(crate) fn secrets() -> Secrets {
+    Secrets::from([("BANK_WEBHOOK_SECRET".to_owned(), SECRET.to_owned())])
 }
 
 /// The whole of it, on a SQLite file.

@@ -27,6 +27,8 @@ mod disk;
 mod http;
 mod idle;
 mod messages;
+#[cfg(feature = "nats")]
+mod nats;
 mod options;
 #[cfg(feature = "postgres")]
 mod pgbench;
@@ -39,6 +41,8 @@ mod raw;
 mod remember;
 mod report;
 mod resume;
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod server;
 mod signals;
 #[cfg(feature = "sim")]
 mod simulator;
@@ -48,6 +52,8 @@ mod sweep;
 mod timers;
 mod tree;
 mod waiting;
+#[cfg(feature = "webhook")]
+mod webhooks;
 
 use options::Options;
 use report::{Finding, Report};
@@ -76,6 +82,12 @@ const ROWS: &[Row] = &[
     ("http-replay", http::replay),
     #[cfg(feature = "http")]
     ("http-first", http::first),
+    #[cfg(feature = "webhook")]
+    ("webhook-storm", webhooks::sqlite),
+    #[cfg(all(feature = "redis", feature = "webhook"))]
+    ("webhook-fenced", webhooks::fenced::sqlite),
+    #[cfg(feature = "nats")]
+    ("nats", nats::sqlite),
     ("sweep", sweep::sqlite),
     ("start", process::start),
     ("memory", process::memory),
@@ -111,6 +123,12 @@ const ROWS: &[Row] = &[
     ("postgres-outbox", postgres::outbox),
     #[cfg(feature = "postgres")]
     ("postgres-inbox", postgres::inbox),
+    #[cfg(all(feature = "postgres", feature = "webhook"))]
+    ("postgres-webhook-storm", webhooks::postgres),
+    #[cfg(all(feature = "postgres", feature = "redis", feature = "webhook"))]
+    ("postgres-webhook-fenced", webhooks::fenced::postgres),
+    #[cfg(all(feature = "nats", feature = "postgres"))]
+    ("postgres-nats", nats::postgres),
     #[cfg(feature = "postgres")]
     ("postgres-sweep", sweep::postgres),
     #[cfg(feature = "postgres")]

@@ -130,11 +130,11 @@ impl Own for sqlx::PgConnection {
     }
 }
 
-const TABLES: [&str; 2] = [
+pub(crate) const TABLES: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS entry (what TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS seen (id BIGINT PRIMARY KEY)",
 ];
-const ENTER: &str = "INSERT INTO entry VALUES ('a row of the effect')";
+pub(crate) const ENTER: &str = "INSERT INTO entry VALUES ('a row of the effect')";
 const SEEN: &str = "INSERT INTO seen SELECT coalesce(max(id), 0) + 1 FROM seen";
 
 /// One after the other, each with one statement of its own; the raw line writes the mark by hand.

@@ -173,9 +173,16 @@ async fn raw_inserts(place: &Place, n: u32) {
     raw.close().await;
 }
 
-/// Counted when all other sessions have ended: one tells the server's statistics of its commits at its end, and
-/// before that when it likes.
 async fn committed(url: &str) -> i64 {
+    let [committed, _] = transactions(url).await;
+    committed
+}
+
+/// Transactions in this database that were committed, and that were rolled back, so far. A statement outside of one is one by itself.
+///
+/// Counted when all other sessions have ended: one tells the server's statistics of its transactions at its end, and
+/// before that when it likes.
+pub(crate) async fn transactions(url: &str) -> [i64; 2] {
     let mut connection = PgConnection::connect(url).await.expect("a connection");
     // One transaction however often it looks, and counted after its own answer: the same in every difference.
     let mut looking = connection.begin().await.expect("a transaction");
@@ -193,12 +200,13 @@ async fn committed(url: &str) -> i64 {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let committed =
-        sqlx::query_scalar("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
-            .fetch_one(&mut *looking)
-            .await
-            .expect("the count");
+    let (committed, rolled_back) = sqlx::query_as(
+        "SELECT xact_commit, xact_rollback FROM pg_stat_database WHERE datname = current_database()",
+    )
+    .fetch_one(&mut *looking)
+    .await
+    .expect("the counts");
     looking.commit().await.expect("an answer");
     connection.close().await.expect("closed");
-    committed
+    [committed, rolled_back]
 }

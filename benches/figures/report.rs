@@ -21,6 +21,7 @@ pub(crate) struct Finding {
 }
 
 /// A value per round, in one unit.
+#[derive(Clone)]
 pub(crate) struct Values {
     pub(crate) unit: &'static str,
     pub(crate) rounds: Vec<f64>,

@@ -61,12 +61,13 @@ pub struct Message {
     id: String,
     version: Option<(String, i64)>,
     tries: u32,
+    pub(crate) counted_first: bool,
 }
 
 impl Message {
     /// By the id that its sender has given it, the same in every delivery. Up to 255 bytes.
     pub fn new(id: impl Into<String>) -> Self {
-        Self { id: id.into(), version: None, tries: 5 }
+        Self { id: id.into(), version: None, tries: 5, counted_first: false }
     }
 
     /// It brings this version of an aggregate: an event's sequence, say. One that is not newer than what the consumer has
@@ -79,6 +80,14 @@ impl Message {
     /// Tried so often in vain it is set aside; five times unless it is said, at least once.
     pub fn tries(mut self, tries: u32) -> Self {
         self.tries = tries.max(1);
+        self
+    }
+
+    /// Its try is counted before anybody looks into it: perhaps a process has died of that. Not for copies that come at once, for
+    /// each of them would count as a try.
+    #[cfg(feature = "_queue")]
+    pub(crate) fn counted_first(mut self) -> Self {
+        self.counted_first = true;
         self
     }
 }
@@ -225,7 +234,7 @@ pub(crate) async fn known<T: DeserializeOwned, E>(
     }
 }
 
-/// Counts the try of a message before anybody looks into it, for its process may die of that. False if it is not to be tried.
+/// Counts the try of a message before anybody looks into it. False if it is not to be tried.
 #[cfg(feature = "_messages")]
 pub(crate) async fn may_be_tried<E>(core: &Core, delivery: &mut Delivery) -> Result<bool, InboxError<E>> {
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
@@ -304,7 +313,7 @@ pub(crate) fn delivery(
     if let Some((aggregate, _)) = &message.version {
         checked("aggregate", aggregate, LONGEST)?;
     }
-    let Message { id, version, tries } = message;
+    let Message { id, version, tries, .. } = message;
     Ok(Delivery {
         tenant: tenant.clone(),
         consumer: consumer.to_owned(),

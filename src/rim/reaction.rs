@@ -125,11 +125,12 @@ where
     E: Display + Send,
 {
     let core = executor.core();
+    let counted_first = message.counted_first;
     let mut delivery = delivery(core, &to.tenant, &to.consumer, message).map_err(InboxError::Name)?;
     if let Some(known) = known(core, &delivery).await? {
         return Ok(known);
     }
-    if !may_be_tried(core, &mut delivery).await? {
+    if counted_first && !may_be_tried(core, &mut delivery).await? {
         let answered = "somebody has answered meanwhile: the message is tried when it is delivered again";
         return done::<C, N>(core, delivery, Err(answered.to_owned()), note).await;
     }

@@ -138,6 +138,9 @@ impl Terms {
                 {
                     inbox = inbox.version(aggregate, version);
                 }
+                if message.is_redelivered() {
+                    inbox = inbox.counted_first(); // the hint spares all others a write
+                }
                 let (handler, given) = (handler.clone(), message.clone());
                 let reaction = async move { handler(given).await };
                 let reacted = react(&self.executor, self.addressee(&known), inbox, String::new(), reaction);

@@ -85,6 +85,8 @@ impl Sqlite {
     /// Counts a try, before anybody looks into the message. Returns what is known of one that is not to be tried.
     #[cfg(feature = "_messages")]
     pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        // Two connections that write at once would wait for one another by sleeping.
+        let _writer = self.settled().await?;
         Ok(self.count(delivery).await?.known(delivery.tries))
     }
 

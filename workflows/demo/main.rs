@@ -101,7 +101,7 @@ async fn demo(json: bool) -> Result<ExitCode, Failed> {
     };
     let took = started.until(SystemClock.boot());
     let desk = desks(&place).await?;
-    let doors = doors(&place, seed()).await?;
+    let doors = Box::pin(doors(&place, seed())).await?;
     folder.close()?;
     let summary = Summary::of(&rows, took);
     let mut out = std::io::stdout().lock();

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -32,6 +34,8 @@ use crate::{full, run};
 
 /// Each client has one request after the other.
 const CLIENTS: usize = 8;
+/// So often it is killed at least.
+const KILLS: u32 = 6;
 /// A handler takes so long before its effect, and again behind it: kills fall into all of it.
 const PACE: Duration = Duration::from_millis(5);
 
@@ -157,11 +161,14 @@ fn each_request_takes_effect_once() {
 
         let program = Program::this(&["child", "--exact", "--nocapture"]).unwrap();
         let mut life: Process = program.start(&serves).unwrap();
+        // A fast machine is done before the service was killed often: the clients go on until it was.
+        let kills = Arc::new(AtomicU32::new(0));
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| {
+                let kills = kills.clone();
                 tokio::spawn(async move {
                     let mut answers = Vec::new();
-                    for number in 0..requests {
+                    for number in (0..).take_while(|n| *n < requests || kills.load(Relaxed) < KILLS) {
                         let route = ["charges", "entries"][number % 2];
                         let (url, key) =
                             (format!("http://127.0.0.1:{port}/{route}"), format!("{client}-{number}"));
@@ -171,13 +178,13 @@ fn each_request_takes_effect_once() {
                 })
             })
             .collect();
-        let (mut kills, begun) = (0, SystemClock.boot());
+        let begun = SystemClock.boot();
         while !clients.iter().all(tokio::task::JoinHandle::is_finished) {
-            assert!(begun.until(SystemClock.boot()) < Duration::from_mins(8), "stuck after {kills} kills");
+            assert!(begun.until(SystemClock.boot()) < Duration::from_mins(8), "stuck after {kills:?} kills");
             SystemClock.sleep(Duration::from_millis(200 + chance.below(500))).await;
             life.kill_and_wait().await.unwrap();
             life = program.start(&serves).unwrap();
-            kills += 1;
+            kills.fetch_add(1, Relaxed);
         }
         life.kill_and_wait().await.unwrap();
 
@@ -192,12 +199,9 @@ fn each_request_takes_effect_once() {
         let charged = std::fs::read_to_string(&serves.charges).unwrap().lines().count();
         let entered: i64 =
             sqlx::query_scalar("SELECT count(*) FROM entry").fetch_one(&mut own).await.unwrap();
-        println!("{kills} kills, {charged} charges, {entered} entries");
+        println!("{kills:?} kills, {charged} charges, {entered} entries");
         assert_eq!(count("charges"), charged);
-        assert_eq!(
-            (count("entries"), count("charges") + count("entries")),
-            (usize::try_from(entered).unwrap(), CLIENTS * requests)
-        );
-        assert!(kills > 5, "the service was hardly killed");
+        assert_eq!(count("entries"), usize::try_from(entered).unwrap());
+        assert!(answers.len() >= CLIENTS * requests, "{} requests were answered", answers.len());
     });
 }

@@ -7,6 +7,9 @@ use super::incoming::Incoming;
 use super::limits::{BrokerLimit, BrokerLimits};
 use crate::clock::SharedClock;
 
+/// A broker must have answered after this time. Its client may leave a call without an answer when the connection is lost in the middle.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
 /// One place in a broker that messages are consumed from: a consumer of a stream, a queue.
 ///
 /// [`NatsQueue`](super::NatsQueue) and [`RabbitQueue`](super::RabbitQueue) are two. A broker of your own is a third: what it promises
@@ -112,5 +115,19 @@ impl BrokerError {
     /// With this message, which is logged.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
+    }
+}
+
+/// What the broker answers, if it does.
+pub(super) async fn answered<T>(
+    clock: &SharedClock,
+    call: impl Future<Output = T>,
+) -> Result<T, BrokerError> {
+    tokio::select! {
+        biased;
+        answer = call => Ok(answer),
+        () = clock.sleep(ANSWERS_WITHIN) => {
+            Err(BrokerError::new(format!("the broker did not answer within {ANSWERS_WITHIN:?}")))
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The consumer's loop: receives while there is room, hands each message to a task of its own, and opens the place again when the
 //! connection was lost.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,14 +9,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::broker::{Broker, BrokerDelivery, BrokerError, BrokerSession, OpenTerms};
+use super::broker::{Broker, BrokerDelivery, BrokerError, BrokerSession, OpenTerms, answered};
 use super::consumer::accepted;
 use super::handling::{Fate, Handle, Terms};
 use super::limits::{Needs, keep_alive_every};
+use crate::clock::SharedClock;
 use crate::exec::OwnConnection;
-
-/// A broker that is asked to open a place must have answered after this time.
-const OPENS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Where messages come from, and what is asked of it.
 pub(super) struct Place<B> {
@@ -26,12 +25,16 @@ pub(super) struct Place<B> {
 
 /// Opens a place. A server that takes a connection and says nothing must not hold it for ever.
 pub(super) async fn opened<B: Broker>(broker: &B, terms: &OpenTerms) -> Result<B::Session, BrokerError> {
-    tokio::select! {
-        biased;
-        opened = broker.open(terms) => opened,
-        () = terms.clock.sleep(OPENS_WITHIN) => {
-            Err(BrokerError::new(format!("the broker did not answer within {OPENS_WITHIN:?}")))
-        }
+    answered(&terms.clock, Box::pin(broker.open(terms))).await?
+}
+
+/// Ends a session when all that is in hand is settled.
+async fn ended<S: BrokerSession>(mut session: S, clock: &SharedClock, busy: &TaskTracker) {
+    let stopped = answered(clock, session.stop()).await;
+    busy.wait().await;
+    let closed = answered(clock, session.close()).await;
+    if let Err(error) = stopped.and(closed) {
+        tracing::debug!(%error, "the session was not closed in order, the broker closes it by itself");
     }
 }
 
@@ -56,11 +59,7 @@ pub(super) async fn consume<B: Broker, C: OwnConnection + 'static>(
     };
     hands.busy.close();
     match open {
-        Some(mut session) => {
-            session.stop().await;
-            hands.busy.wait().await;
-            session.close().await;
-        }
+        Some(session) => ended(session, &place.open.clock, &hands.busy).await,
         None => hands.busy.wait().await,
     }
 }
@@ -140,14 +139,16 @@ impl Hands {
                     alive.during(pause).await;
                 }
                 let key = terms.described(delivery.message());
-                let told = match fate {
-                    Fate::Done => delivery.acknowledge().await,
-                    Fate::SetAside(why) => delivery.set_aside(&why).await,
-                    Fate::Again(after) => {
-                        delivery.give_back(if delays { after } else { Duration::ZERO }).await
+                let told = async {
+                    match fate {
+                        Fate::Done => delivery.acknowledge().await,
+                        Fate::SetAside(why) => delivery.set_aside(&why).await,
+                        Fate::Again(after) => {
+                            delivery.give_back(if delays { after } else { Duration::ZERO }).await
+                        }
                     }
                 };
-                if let Err(error) = told {
+                if let Err(error) = answered(terms.executor.clock(), told).await.flatten() {
                     tracing::debug!(message = key, %error, "the broker was not told, it delivers the message again");
                 }
             });
@@ -174,18 +175,22 @@ struct KeptAlive<'a, D> {
 }
 
 impl<D: BrokerDelivery> KeptAlive<'_, D> {
+    /// The work goes on while the broker is told.
     async fn during<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
-        let Some(every) = self.every else { return work.await };
+        tokio::select! {
+            biased;
+            done = work => done,
+            never = self.keep_alive() => match never {},
+        }
+    }
+
+    /// Tells the broker from time to time, for ever.
+    async fn keep_alive(&self) -> Infallible {
+        let Some(every) = self.every else { return std::future::pending().await };
         loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return done,
-                () = self.terms.executor.clock().sleep(every) => {
-                    if let Err(error) = self.delivery.keep_alive().await {
-                        tracing::debug!(%error, "a message was not kept alive");
-                    }
-                }
+            self.terms.executor.clock().sleep(every).await;
+            if let Err(error) = self.delivery.keep_alive().await {
+                tracing::debug!(%error, "a message was not kept alive");
             }
         }
     }

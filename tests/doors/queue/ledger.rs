@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::Backoff;
 use counterfoil::store::postgres::Options;
@@ -13,6 +14,18 @@ use uuid::Uuid;
 
 /// Short enough for a test; the jitter is the real one.
 pub(crate) const SOON: Backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(200) };
+
+/// Longer than any test takes.
+pub(crate) const EVER: Duration = Duration::from_secs(90);
+
+/// Asks until it is so.
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let begun = SystemClock.boot();
+    while !is_so().await {
+        assert!(begun.until(SystemClock.boot()) < EVER, "never so");
+        tokio::task::yield_now().await;
+    }
+}
 
 pub(crate) fn acme() -> Tenant {
     Tenant::new("acme").unwrap()

@@ -1,4 +1,4 @@
-//! A broker whose acknowledgements get lost, and that keeps a list of what it was told.
+//! A broker whose acknowledgements get lost, or stay without an answer, and that keeps a list of what it was told.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,6 +20,8 @@ pub(crate) enum Told {
 pub(crate) struct Wire {
     /// So many acknowledgements get lost from now on.
     pub(crate) loses: AtomicU32,
+    /// Whoever has sent one that got lost waits for ever.
+    pub(crate) is_silent: bool,
     pub(crate) told: Mutex<Vec<Told>>,
 }
 
@@ -31,8 +33,13 @@ pub(crate) struct Lossy<B> {
 
 impl<B> Lossy<B> {
     pub(crate) fn losing(broker: B, acknowledgements: u32) -> Self {
-        let wire = Arc::new(Wire { loses: AtomicU32::new(acknowledgements), told: Mutex::default() });
-        Self { broker, wire }
+        let loses = AtomicU32::new(acknowledgements);
+        Self { broker, wire: Arc::new(Wire { loses, ..Wire::default() }) }
+    }
+
+    /// The first acknowledgement gets lost, and its sender hears nothing.
+    pub(crate) fn silent(broker: B) -> Self {
+        Self { broker, wire: Arc::new(Wire { loses: AtomicU32::new(1), is_silent: true, ..Wire::default() }) }
     }
 }
 
@@ -91,6 +98,7 @@ impl<D: BrokerDelivery> BrokerDelivery for Delivery<D> {
         self.tells(Told::Acknowledged);
         let loses = self.1.loses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match loses {
+            Ok(_) if self.1.is_silent => std::future::pending().await,
             Ok(_) => Err(BrokerError::new("the acknowledgement got lost")),
             Err(_) => self.0.acknowledge().await,
         }

@@ -18,7 +18,7 @@ use counterfoil::queue::{BrokerLimit, Incoming, NatsQueue, QueueConsumer, QueueE
 use sqlx::{PgConnection, SqliteConnection};
 use tokio::sync::Notify;
 
-use super::ledger::{self, SOON, acme, on, questions};
+use super::ledger::{self, EVER, SOON, acme, on, questions, until};
 use super::lossy::{Lossy, Told};
 use crate::own_server::daemon::Daemon;
 use crate::own_server::proxy::Proxy;
@@ -27,8 +27,6 @@ const STREAM: &str = "ORDERS";
 const CONSUMER: &str = "billing";
 /// Until a message is delivered again that nobody has said anything about.
 const ACK_WAIT: Duration = Duration::from_secs(3);
-/// Longer than any test takes.
-const EVER: Duration = Duration::from_mins(1);
 
 /// A server with its data in its folder.
 pub(crate) fn server(port: u16, folder: &Path) -> Command {
@@ -97,16 +95,11 @@ impl Bench {
 
     /// Until the broker holds nothing for the consumer any more. Each question goes to the server and back.
     async fn settled(&mut self) {
-        let begun = SystemClock.boot();
-        loop {
-            if let Ok(info) = self.consumer.info().await
-                && info.num_pending == 0
-                && info.num_ack_pending == 0
-            {
-                return;
-            }
-            assert!(begun.until(SystemClock.boot()) < EVER, "never settled");
-        }
+        until(async || {
+            let info = self.consumer.info().await;
+            info.is_ok_and(|info| info.num_pending == 0 && info.num_ack_pending == 0)
+        })
+        .await;
     }
 
     /// The number of deliveries so far.
@@ -327,6 +320,20 @@ macro_rules! tests {
 
 mod on_sqlite {
     tests!(SqliteConnection, ledger::sqlite());
+
+    // The broker's client says nothing more: the end of the consumer does not wait for ever.
+    #[tokio::test]
+    async fn an_acknowledgement_without_an_answer_does_not_hold_the_end() {
+        let (_place, executor, mut own) = ledger::sqlite().await;
+        let bench = Bench::new().await;
+        let consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, Lossy::silent(bench.queue()))
+            .start(async |message: Incoming| Ok::<_, String>(enters(number(&message))))
+            .await
+            .unwrap();
+        bench.publish(1).await;
+        until(async || entered(&mut own).await == [1]).await;
+        assert!(consuming.shutdown(EVER).await);
+    }
 
     // A handler that takes longer than the broker waits: the message is kept alive, and not delivered to anybody else.
     #[tokio::test]

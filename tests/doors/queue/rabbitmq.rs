@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use counterfoil::Executor;
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::door::Reaction;
 use counterfoil::queue::{BrokerLimit, Incoming, QueueConsumer, QueueError, RabbitQueue};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
@@ -16,25 +15,29 @@ use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use sqlx::{PgConnection, SqliteConnection};
 use tokio::sync::{Mutex, Notify};
 
-use super::ledger::{self, SOON, acme, on, questions};
+use super::ledger::{self, EVER, SOON, acme, on, questions, until};
 use super::lossy::{Lossy, Told};
 use crate::own_server::daemon::Daemon;
 use crate::own_server::proxy::Proxy;
 
-/// Longer than any test takes.
-const EVER: Duration = Duration::from_secs(90);
-
 /// A node of its own in its folder. Erlang's port mapper is started beside it, on a port of its own, or the node would start one that
 /// stays behind for ever.
 fn server(port: u16, folder: &Path) -> Command {
-    let mut command = Command::new("sh");
+    let mut command = command("sh", port, folder);
     command.args(["-c", r#"epmd -port "$ERL_EPMD_PORT" & exec /usr/lib/rabbitmq/bin/rabbitmq-server"#]);
+    command
+}
+
+/// A program that knows the node.
+fn command(program: &str, port: u16, folder: &Path) -> Command {
+    let mut command = Command::new(program);
     let at = |name: &str| folder.join(name);
     command
         .env("HOME", folder)
         .env("ERL_EPMD_PORT", (port - 16_000).to_string())
-        .env("ERL_EPMD_ADDRESS", "127.0.0.1")
-        .env("RABBITMQ_NODENAME", format!("counterfoil{port}@localhost"))
+        .env("ERL_EPMD_ADDRESS", "127.0.0.2")
+        .env("RABBITMQ_USE_LONGNAME", "true")
+        .env("RABBITMQ_NODENAME", format!("counterfoil{port}@127.0.0.2"))
         .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
         .env("RABBITMQ_NODE_PORT", port.to_string())
         .env("RABBITMQ_DIST_PORT", port.to_string())
@@ -147,38 +150,13 @@ impl Bench {
     }
 }
 
-/// The node has written down that there is the queue. It does so some time after it has said so, and forgets the queue if it is killed
-/// before.
-fn is_durable(server: &Daemon, queue: &str) -> bool {
-    let mut folders = vec![server.folder().join("mnesia")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path
-                .extension()
-                .is_some_and(|kind| ["LOG", "DCD", "DCL"].iter().any(|one| kind == *one))
-            {
-                let written = std::fs::read(&path).unwrap_or_default();
-                let mut places = written.windows(queue.len() + 1);
-                // Not the queue of its dead letters, whose name begins alike.
-                if places.any(|place| place.starts_with(queue.as_bytes()) && place.last() != Some(&b'.')) {
-                    return true;
-                }
-            }
-        }
-    }
-    false
-}
-
-/// Asks until it is so.
-async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let begun = SystemClock.boot();
-    while !is_so().await {
-        assert!(begun.until(SystemClock.boot()) < EVER, "never so");
-        tokio::task::yield_now().await;
-    }
+/// Has the node write down which queues there are. It does so some time after it has said so, and forgets a queue if it is killed before.
+async fn write_down(server: &Daemon) {
+    let node = command("/usr/lib/rabbitmq/bin/rabbitmqctl", server.port(), server.folder());
+    let mut asks = tokio::process::Command::from(node);
+    let answer =
+        asks.args(["--quiet", "eval", "mnesia:dump_log()."]).kill_on_drop(true).output().await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "dumped", "{answer:?}");
 }
 
 fn number(message: &Incoming) -> i64 {
@@ -262,7 +240,7 @@ macro_rules! tests {
             let mut server = Daemon::start(server).await;
             let (_place, executor, mut own) = $open.await;
             let bench = Bench::at(&server).await;
-            until(async || is_durable(&server, &bench.queue)).await;
+            write_down(&server).await;
             let (held, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
             let (holds, may_go_on) = (held.clone(), goes_on.clone());
             // Not by the broker's hint: a broker that was killed may have forgotten that it has delivered the message.
@@ -291,11 +269,7 @@ macro_rules! tests {
             server.start_again().await;
             let again = Bench { queue: bench.queue.clone(), ..Bench::at(&server).await };
             again.publish(4).await;
-            let begun = SystemClock.boot();
-            while entered(&mut own).await.len() < 4 {
-                let (have, left) = (entered(&mut own).await, again.left(&again.queue).await);
-                assert!(begun.until(SystemClock.boot()) < EVER, "{have:?}, and {left} are left");
-            }
+            until(async || entered(&mut own).await.len() == 4).await;
             assert!(consuming.shutdown(EVER).await);
             assert_eq!((entered(&mut own).await, again.left(&again.queue).await), (vec![1, 2, 3, 4], 0));
         }

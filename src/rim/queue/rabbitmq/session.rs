@@ -13,12 +13,10 @@ use lapin::{Acker, Channel, Connection, Consumer};
 
 use super::arguments::{integer, printed};
 use crate::clock::SharedClock;
-use crate::rim::queue::broker::{BrokerDelivery, BrokerError, BrokerSession};
+use crate::rim::queue::broker::{BrokerDelivery, BrokerError, BrokerSession, answered};
 use crate::rim::queue::incoming::Incoming;
 use crate::rim::queue::limits::BrokerLimits;
 
-/// A broker that was asked to deliver must have agreed after this time: the connection may be lost in between.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// The reply code of an orderly end.
 const DONE: u16 = 200;
 
@@ -72,12 +70,8 @@ impl BrokerSession for RabbitSession {
 
     async fn receive(&mut self, _room: usize) -> Result<RabbitDelivery, BrokerError> {
         let queue = self.queue.clone();
-        let over = self.clock.sleep(ANSWERS_WITHIN);
-        let consumer = tokio::select! {
-            biased;
-            consumer = self.consumer() => consumer.map_err(|error| told(&error))?,
-            () = over => return Err(BrokerError::new("the broker did not begin to deliver")),
-        };
+        let clock = self.clock.clone();
+        let consumer = answered(&clock, self.consumer()).await?.map_err(|error| told(&error))?;
         match consumer.next().await {
             Some(Ok(delivery)) => Ok(RabbitDelivery::of(&queue, delivery)),
             Some(Err(error)) => Err(told(&error)),

@@ -9,12 +9,12 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use sqlx::sqlite::SqliteConnection;
 
-use super::database::{Database, Mark, Open, standing_still};
+use super::database::{Database, Held, Mark, Open, standing_still};
 use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
 use crate::store::sqlite::{TransactionError, inbox};
-use crate::store::{Change, Delivery, Known, OutboxEvent, SetAside, StoreError, Verdict};
+use crate::store::{Change, Counted, Delivery, Known, OutboxEvent, SetAside, StoreError, Verdict};
 
 impl Database {
     /// As on the real store: a worker that was taken for dead may process a message, if nobody else has.
@@ -30,13 +30,7 @@ impl Database {
     {
         // Held from the count to the end: a second delivery finds what became of the first.
         let mut held = self.hold().await;
-        let counted = standing_still(async {
-            let open = self.begin(&mut held).await?;
-            let counted = inbox::count(&mut open.connection, delivery).await?;
-            Ok::<_, StoreError>((open, counted))
-        });
-        let (open, counted) = counted.await?;
-        self.keep(open, delivery, Vec::new()).await?;
+        let counted = self.count(&mut held, delivery).await?;
         if let Some(known) = counted.known(delivery.tries) {
             return Ok(Err(known));
         }
@@ -67,14 +61,20 @@ impl Database {
     #[cfg(feature = "_messages")]
     pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         let mut held = self.hold().await;
+        let counted = self.count(&mut held, delivery).await?;
+        Ok(counted.known(delivery.tries))
+    }
+
+    /// Counts a try, unless it is counted already, or it is known what became of the message.
+    async fn count(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<Counted, StoreError> {
         let counted = standing_still(async {
-            let open = self.begin(&mut held).await?;
+            let open = self.begin(held).await?;
             let counted = inbox::count(&mut open.connection, delivery).await?;
             Ok::<_, StoreError>((open, counted))
         });
         let (open, counted) = counted.await?;
         self.keep(open, delivery, Vec::new()).await?;
-        Ok(counted.known(delivery.tries))
+        Ok(counted)
     }
 
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {

@@ -41,6 +41,8 @@ pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
+#[cfg(feature = "sim")]
+pub(crate) use inbox::Counted;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use inbox::{Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;

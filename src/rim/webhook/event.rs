@@ -17,6 +17,8 @@ use crate::payload::hex;
 pub struct WebhookEvent {
     headers: HeaderMap,
     body: Bytes,
+    /// The body's SHA-256, in hex.
+    digest: String,
     named: Named,
     received_at: Timestamp,
 }
@@ -63,7 +65,8 @@ impl Named {
 
 impl WebhookEvent {
     pub(super) fn new(headers: HeaderMap, body: Bytes, named: Named, received_at: Timestamp) -> Self {
-        Self { headers, body, named, received_at }
+        let digest = hex(&Sha256::digest(&body));
+        Self { headers, body, digest, named, received_at }
     }
 
     /// The event's id, as its sender gives it: `webhook-id`, `X-GitHub-Delivery`, the body's `id` for Stripe.
@@ -104,8 +107,8 @@ impl WebhookEvent {
         self.received_at
     }
 
-    pub(in crate::rim) fn digest(&self) -> String {
-        hex(&Sha256::digest(&self.body))
+    pub(in crate::rim) fn digest(&self) -> &str {
+        &self.digest
     }
 }
 

@@ -166,7 +166,7 @@ impl Source {
 
     /// Has the inbox decide.
     async fn decide(&self, known: Known) -> (Decided, Response<Bytes>) {
-        let (id, body) = (known.id.clone(), known.event.digest());
+        let (id, body) = (known.id.clone(), known.event.digest().to_owned());
         let processed = match self.identity {
             Identity::Body(window) => self.within(window.as_micros(), known).await,
             Identity::Sender | Identity::Host(_) => self.process(known, id.clone()).await,
@@ -220,7 +220,7 @@ impl Source {
         if let Some((aggregate, version)) = self.version.as_ref().and_then(|version| version(&event)) {
             message = message.version(aggregate, version);
         }
-        let note = Note { body: Some(event.digest()), at: event.received_at().0 };
+        let note = Note { body: Some(event.digest().to_owned()), at: event.received_at().0 };
         (self.reacts)(&self.executor, self.addressee(tenant), message, note, Some(event)).await
     }
 

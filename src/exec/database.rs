@@ -194,9 +194,11 @@ pub trait OwnConnection: Sized + Send {
         database: &Database,
         shared: Shared<'_>,
         work: F,
-    ) -> impl Future<Output = Option<Result<T, TransactionError<E>>>>
+    ) -> impl Future<Output = Option<Result<T, TransactionError<E>>>> + Send
     where
-        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>;
+        T: Send,
+        E: Send,
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>> + Send;
 
     /// Runs `work` and writes the change that it gives, in one transaction behind `mark`. `None` if the database is of another
     /// kind.
@@ -239,7 +241,9 @@ impl OwnConnection for sqlx::sqlite::SqliteConnection {
         work: F,
     ) -> Option<Result<T, TransactionError<E>>>
     where
-        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>,
+        T: Send,
+        E: Send,
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>> + Send,
     {
         let Shared { change, step, limit, clock } = shared;
         match database {
@@ -303,7 +307,9 @@ impl OwnConnection for sqlx::postgres::PgConnection {
         work: F,
     ) -> Option<Result<T, TransactionError<E>>>
     where
-        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>>,
+        T: Send,
+        E: Send,
+        F: for<'c> FnOnce(&'c mut Self) -> BoxFuture<'c, Result<(T, Payload), E>> + Send,
     {
         let Shared { change, step, limit, clock } = shared;
         match database {

@@ -33,7 +33,7 @@ impl Ctx {
     where
         T: Serialize + DeserializeOwned + Send + 'static,
         C: OwnConnection,
-        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, Failure>>,
+        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, Failure>> + Send,
     {
         let open = self.open(Kind::Transaction, label)?;
         if let Some(past) = self.live.recorded(&open).await? {

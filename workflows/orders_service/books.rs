@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use counterfoil::exec::OwnConnection;
-use counterfoil::{Ctx, Failure};
 use futures_util::future::BoxFuture;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection};
@@ -18,14 +17,6 @@ pub(crate) trait Books: OwnConnection + Sized + 'static {
 
     /// Enters that something happened, and gives its place among those of its kind.
     fn enter(&mut self, what: &'static str, number: String) -> BoxFuture<'_, Result<i64, sqlx::Error>>;
-
-    /// Enters it in a transaction of a run. It is here because the future of [`Ctx::transaction`] can change threads, as a run does,
-    /// only where its connection is a known one.
-    fn enter_in_run<'a>(
-        ctx: &'a Ctx,
-        what: &'static str,
-        number: String,
-    ) -> BoxFuture<'a, Result<i64, Failure>>;
 
     /// How many of this kind there are.
     fn entered(&mut self, what: &'static str) -> BoxFuture<'_, Result<i64, sqlx::Error>>;
@@ -53,17 +44,6 @@ macro_rules! books {
                     insert.bind(what).bind(number).execute(&mut *self).await?;
                     self.entered(what).await
                 })
-            }
-
-            fn enter_in_run<'a>(
-                ctx: &'a Ctx,
-                what: &'static str,
-                number: String,
-            ) -> BoxFuture<'a, Result<i64, Failure>> {
-                Box::pin(ctx.transaction(what, move |db: &mut Self| {
-                    let entering = db.enter(what, number);
-                    Box::pin(async move { entering.await.map_err(|error| Failure::new(error.to_string())) })
-                }))
             }
 
             fn entered(&mut self, what: &'static str) -> BoxFuture<'_, Result<i64, sqlx::Error>> {

@@ -20,7 +20,13 @@ pub(crate) struct Payment {
 /// Waits for the money, for as long as that takes, enters it, and tells whoever writes invoices.
 pub(crate) async fn payment<C: Books>(ctx: Ctx, order: String) -> Result<i64, Failure> {
     let cents: i64 = ctx.signal("settled").await?;
-    C::enter_in_run(&ctx, "payment", order.clone()).await?;
+    let paid = order.clone();
+    ctx.transaction("payment", |books: &mut C| {
+        Box::pin(async move {
+            books.enter("payment", paid).await.map_err(|error| Failure::new(error.to_string()))
+        })
+    })
+    .await?;
     ctx.emit(format!("order/{order}"), "paid", &Payment { order, cents }).await?;
     Ok(cents)
 }

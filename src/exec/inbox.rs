@@ -40,7 +40,7 @@ use super::{ExecError, Executor};
 use crate::id::{EscalationId, IdError, Tenant, checked};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{
-    Delivery, Escalation, EscalationKind, Known, Resolution, SetAside, Store as _, StoreError,
+    Counting, Delivery, Escalation, EscalationKind, Known, Resolution, SetAside, Store as _, StoreError,
     TransactionError, Verdict,
 };
 
@@ -61,13 +61,13 @@ pub struct Message {
     id: String,
     version: Option<(String, i64)>,
     tries: u32,
-    pub(crate) counted_first: bool,
+    pub(crate) counting: Counting,
 }
 
 impl Message {
     /// By the id that its sender has given it, the same in every delivery. Up to 255 bytes.
     pub fn new(id: impl Into<String>) -> Self {
-        Self { id: id.into(), version: None, tries: 5, counted_first: false }
+        Self { id: id.into(), version: None, tries: 5, counting: Counting::Before }
     }
 
     /// It brings this version of an aggregate: an event's sequence, say. One that is not newer than what the consumer has
@@ -83,11 +83,10 @@ impl Message {
         self
     }
 
-    /// Its try is counted before anybody looks into it: perhaps a process has died of that. Not for copies that come at once, for
-    /// each of them would count as a try.
+    /// When its try is counted.
     #[cfg(feature = "_queue")]
-    pub(crate) fn counted_first(mut self) -> Self {
-        self.counted_first = true;
+    pub(crate) fn counting(mut self, counting: Counting) -> Self {
+        self.counting = counting;
         self
     }
 }
@@ -239,7 +238,7 @@ pub(crate) async fn known<T: DeserializeOwned, E>(
 pub(crate) async fn may_be_tried<E>(core: &Core, delivery: &mut Delivery) -> Result<bool, InboxError<E>> {
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
     let known = database.inbox_count(delivery).await?;
-    delivery.counted = true;
+    delivery.counting = Counting::Done;
     Ok(known.is_none())
 }
 
@@ -313,7 +312,7 @@ pub(crate) fn delivery(
     if let Some((aggregate, _)) = &message.version {
         checked("aggregate", aggregate, LONGEST)?;
     }
-    let Message { id, version, tries, .. } = message;
+    let Message { id, version, tries, counting } = message;
     Ok(Delivery {
         tenant: tenant.clone(),
         consumer: consumer.to_owned(),
@@ -321,7 +320,7 @@ pub(crate) fn delivery(
         version,
         tries,
         along: None,
-        counted: false,
+        counting,
         at: core.now(),
         #[cfg(feature = "sim")]
         by: core.fence,

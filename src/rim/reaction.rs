@@ -12,7 +12,7 @@ use crate::exec::inbox::{InboxError, Message, Processed, delivery, known, may_be
 use crate::exec::{Core, ExecError, Executor, Outcome, OwnConnection, ToolRequest, to_the_end};
 use crate::flow::{Along, RunError, SendSignal, StartRun};
 use crate::id::Tenant;
-use crate::store::{Delivery, TransactionError};
+use crate::store::{Counting, Delivery, TransactionError};
 
 type Work<C> = Box<dyn for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(), String>> + Send>;
 type Asked = Box<dyn FnOnce(String) -> BoxFuture<'static, Result<Along, RunError>> + Send>;
@@ -125,12 +125,11 @@ where
     E: Display + Send,
 {
     let core = executor.core();
-    let counted_first = message.counted_first;
     let mut delivery = delivery(core, &to.tenant, &to.consumer, message).map_err(InboxError::Name)?;
     if let Some(known) = known(core, &delivery).await? {
         return Ok(known);
     }
-    if counted_first && !may_be_tried(core, &mut delivery).await? {
+    if delivery.counting == Counting::First && !may_be_tried(core, &mut delivery).await? {
         let answered = "somebody has answered meanwhile: the message is tried when it is delivered again";
         return done::<C, N>(core, delivery, Err(answered.to_owned()), note).await;
     }

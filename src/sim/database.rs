@@ -84,6 +84,13 @@ pub(super) struct Held<'a> {
     _writer: MutexGuard<'a, ()>,
 }
 
+impl Held<'_> {
+    /// The tables, with the transaction that was begun.
+    pub(super) fn open(&mut self) -> Result<&mut Open, StoreError> {
+        self.tables.as_mut().ok_or(StoreError::Closed)
+    }
+}
+
 /// How long a process waits before it looks whether the tables are free.
 const BUSY: Duration = Duration::from_secs(1);
 /// The same after a minute: a process that is paused for a day may have them.

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
 use crate::store::sqlite::{TransactionError, inbox};
-use crate::store::{Change, Counted, Delivery, Known, OutboxEvent, SetAside, StoreError, Verdict};
+use crate::store::{Change, Counted, Counting, Delivery, Known, OutboxEvent, SetAside, StoreError, Verdict};
 
 impl Database {
     /// As on the real store: a worker that was taken for dead may process a message, if nobody else has.
@@ -30,13 +30,18 @@ impl Database {
     {
         // Held from the count to the end: a second delivery finds what became of the first.
         let mut held = self.hold().await;
-        let counted = self.count(&mut held, delivery).await?;
-        if let Some(known) = counted.known(delivery.tries) {
-            return Ok(Err(known));
+        let is_taken = delivery.counting == Counting::With && self.take(&mut held, delivery).await?;
+        if !is_taken {
+            if let Some(known) = self.count(&mut held, delivery).await?.known(delivery.tries) {
+                return Ok(Err(known));
+            }
+            let counted = Delivery { counting: Counting::Done, ..delivery.clone() };
+            self.take(&mut held, &counted).await?;
         }
         let processed = standing_still(async {
-            let open = self.begin(&mut held).await?;
-            let processed = inbox::process_in(&mut open.connection, delivery, limit, clock, work).await?;
+            let open = held.open()?;
+            let connection = &mut open.connection;
+            let processed = inbox::process_in(connection, inbox::END, delivery, limit, clock, work).await?;
             let events = open.events(clock).await?;
             Ok::<_, TransactionError<E>>((open, processed, events))
         });
@@ -63,6 +68,15 @@ impl Database {
         let mut held = self.hold().await;
         let counted = self.count(&mut held, delivery).await?;
         Ok(counted.known(delivery.tries))
+    }
+
+    /// Begins the transaction of a message, if that is new or counted.
+    async fn take(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<bool, StoreError> {
+        standing_still(async {
+            let open = self.begin(held).await?;
+            inbox::take(&mut open.connection, inbox::TAKE, delivery).await
+        })
+        .await
     }
 
     /// Counts a try, unless it is counted already, or it is known what became of the message.

@@ -17,13 +17,25 @@ pub struct Delivery {
     pub(crate) tries: u32,
     /// What the ledger itself writes in the transaction that processes the message.
     pub(crate) along: Option<Box<Change>>,
-    /// The try was counted before anybody looked into the message, whose process may die of that.
-    pub(crate) counted: bool,
+    pub(crate) counting: Counting,
     /// Now.
     pub(crate) at: Timestamp,
     /// By whom: in a simulation the events that are written with it are a worker's.
     #[cfg(feature = "sim")]
     pub(crate) by: crate::id::Fence,
+}
+
+/// When a try of a message is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    /// Before anybody looks into the message, for its process may have died of that.
+    First,
+    /// Before the message is processed.
+    Before,
+    /// When it has failed, or in the transaction that processes it: who has delivered it says so when it comes again.
+    With,
+    /// It is counted already.
+    Done,
 }
 
 /// What is known of a message that is not to be processed.

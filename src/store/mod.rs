@@ -44,7 +44,7 @@ pub use group::{Group, Ticket};
 #[cfg(feature = "sim")]
 pub(crate) use inbox::Counted;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(crate) use inbox::{Delivery, Known, SetAside};
+pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub use memory::{
     CERTAIN, Contradiction, Difference, Forgotten, KeyedDigest, Memory, MemorySource, MemoryWrite, Shelf,

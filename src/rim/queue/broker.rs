@@ -58,8 +58,8 @@ pub trait BrokerSession: Send + 'static {
     /// The limits as they were when the session was opened.
     fn limits(&self) -> &BrokerLimits;
 
-    /// The next message. `room` is the number of messages that may be in hand beyond those that are, at least one: the session
-    /// must not ask the broker for more. A call that is dropped loses no message.
+    /// The next message. `room` is the number of messages that there is room for: the session must not ask the broker for more. Zero
+    /// of them: it asks for none, and gives what it has asked for before. A call that is dropped loses no message.
     ///
     /// # Errors
     /// If the session is over: the connection was closed, the place was deleted. Messages in hand may still be settled.

@@ -20,6 +20,7 @@ use crate::ledger::Backoff;
 use crate::panics::caught;
 use crate::rim::door::{Decided, DoorDecision, LogFields};
 use crate::rim::reaction::{Addressee, Reaction, ReactionError, react};
+use crate::store::Counting;
 
 /// The largest message that is handled unless it is said otherwise, in bytes.
 const LARGEST: usize = 16 << 20;
@@ -87,6 +88,16 @@ pub(super) enum Fate {
     Again(Duration),
 }
 
+impl Fate {
+    /// For a broker that cannot delay, when the pause is over.
+    pub(super) fn at_once(self) -> Self {
+        match self {
+            Self::Again(_) => Self::Again(Duration::ZERO),
+            settled => settled,
+        }
+    }
+}
+
 /// A message that the ledger can be asked about.
 struct Known {
     tenant: Tenant,
@@ -133,13 +144,12 @@ impl Terms {
     ) -> Fate {
         let (known, reacted) = match self.known(message) {
             Ok(known) => {
-                let mut inbox = Message::new(&*known.key).tries(self.tries);
+                // The broker says of a message that it comes again: before that there is nothing to count.
+                let counting = if message.is_redelivered() { Counting::First } else { Counting::With };
+                let mut inbox = Message::new(&*known.key).tries(self.tries).counting(counting);
                 if let Some((aggregate, version)) = self.version.as_ref().and_then(|version| version(message))
                 {
                     inbox = inbox.version(aggregate, version);
-                }
-                if message.is_redelivered() {
-                    inbox = inbox.counted_first(); // the hint spares all others a write
                 }
                 let (handler, given) = (handler.clone(), message.clone());
                 let reaction = async move { handler(given).await };

@@ -12,6 +12,7 @@ mod broker;
 mod consume;
 mod consumer;
 mod handling;
+mod hands;
 mod identity;
 mod incoming;
 mod limits;

@@ -14,7 +14,7 @@ use super::{Columns, Postgres, StoreError, TransactionError, escaped, failure, j
 use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
-use crate::store::inbox::{Counted, Delivery, Known, OUTDATED, PROCESSED, SetAside};
+use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
 
 /// A try is counted before it is made, and its commit does not wait for the disk: a process that is killed leaves the count
 /// behind all the same, and only a server that fails may take it back. A delivery that is being processed holds the row;
@@ -34,10 +34,12 @@ const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
 const HOLD: &str = "SELECT state, tries, result, detail FROM inbox \
                     WHERE tenant = $1 AND consumer = $2 AND message = $3 FOR UPDATE";
 
-/// The first statement of a transaction takes the row, if the message may still be processed, and writes
-/// [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE). It makes the transaction's settings: what this process gives up, the
-/// server gives up, too; and a mark that goes with the transaction, by which a later statement knows that it is in this one.
-const TAKE: &str = "UPDATE inbox SET state = 5 WHERE tenant = $1 AND consumer = $2 AND message = $3 AND state = 1 \
+/// The first statement of a transaction takes the message, if it may be processed: it is new, or (`$6`) its try is counted. The row says
+/// [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until its closure has ended. The statement makes the transaction's settings: what
+/// this process gives up, the server gives up, too; and a mark that goes with the transaction, by which a later statement knows that it
+/// is in this one.
+const TAKE: &str = "INSERT INTO inbox (tenant, consumer, message, state, tries, at) VALUES ($1, $2, $3, 5, 1, $5) \
+                    ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = 5 WHERE inbox.state = 1 AND $6 \
                     RETURNING set_config('statement_timeout', $4, true), \
                     set_config('idle_in_transaction_session_timeout', $4, true), \
                     set_config('counterfoil.begun', 'yes', true)";
@@ -61,20 +63,24 @@ impl Postgres {
         // Not given back unless everything went well: what is open on it then goes with it.
         let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
         let connection = &mut lent.connection;
-        let counted = count(connection, delivery).await?;
-        if let Some(known) = counted.and_then(|counted| counted.known(delivery.tries)) {
-            lent.give_back();
-            return Ok(Err(known));
-        }
-        // Two that were counted at once: the first one to be here is processed.
-        if !begin(connection, limit, delivery).await.map_err(|e| failure(&e))? {
-            connection.execute("ROLLBACK").await.map_err(|e| failure(&e))?;
-            let found = bound(HOLD, delivery).fetch_all(&mut *connection).await;
-            let found = found.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))?;
-            lent.give_back();
-            let detail = "another delivery of this message, or an answer about it, came in between: have it delivered again";
-            let known = found.and_then(|found| found.known(u32::MAX));
-            return Ok(Err(known.ok_or_else(|| StoreError::Io { detail: detail.to_owned() })?));
+        let is_taken = delivery.counting == Counting::With && take(connection, limit, delivery).await?;
+        if !is_taken {
+            let counted = count(connection, delivery).await?;
+            if let Some(known) = counted.and_then(|counted| counted.known(delivery.tries)) {
+                lent.give_back();
+                return Ok(Err(known));
+            }
+            let counted = Delivery { counting: Counting::Done, ..delivery.clone() };
+            // Two that were counted at once: the first one to be here is processed.
+            if !take(connection, limit, &counted).await? {
+                let found = bound(HOLD, delivery).fetch_all(&mut *connection).await;
+                let found =
+                    found.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))?;
+                lent.give_back();
+                let detail = "another delivery of this message, or an answer about it, came in between: have it delivered again";
+                let known = found.and_then(|found| found.known(u32::MAX));
+                return Ok(Err(known.ok_or_else(|| StoreError::Io { detail: detail.to_owned() })?));
+            }
         }
         let processed = if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
             finish(connection, delivery, OUTDATED, None).await?;
@@ -138,6 +144,9 @@ impl Postgres {
         let sql = "UPDATE inbox SET detail = $4 WHERE tenant = $1 AND consumer = $2 AND message = $3 RETURNING tries";
         let detail = escaped(detail).into_owned();
         let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
+        if delivery.counting == Counting::With {
+            count(&mut lent.connection, delivery).await?;
+        }
         let query = bound(sql, delivery).bind(detail);
         let rows = query.fetch_all(&mut lent.connection).await.map_err(|e| failure(&e))?;
         lent.give_back();
@@ -191,8 +200,11 @@ fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Postgre
 
 /// Counts a try, unless it is counted already, or it is known what became of the message.
 async fn count(connection: &mut PgConnection, delivery: &Delivery) -> Result<Option<Counted>, StoreError> {
-    let query =
-        if delivery.counted { bound(KNOWN, delivery) } else { bound(COUNT, delivery).bind(delivery.at.0) };
+    let query = if delivery.counting == Counting::Done {
+        bound(KNOWN, delivery)
+    } else {
+        bound(COUNT, delivery).bind(delivery.at.0)
+    };
     let rows = query.fetch_all(connection).await;
     rows.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))
 }
@@ -217,15 +229,22 @@ async fn known(connection: &mut PgConnection, delivery: &Delivery) -> Result<Opt
     Ok((!newer.await.map_err(|e| failure(&e))?.is_empty()).then_some(Known::Outdated))
 }
 
-/// Whether the message may still be processed, and is this transaction's.
-async fn begin(
+/// Begins the transaction of a message, if that is new or counted, and nobody else has taken it. It waits for whoever has.
+async fn take(
     connection: &mut PgConnection,
     limit: Duration,
     delivery: &Delivery,
-) -> Result<bool, sqlx::Error> {
-    connection.execute(BEGIN).await?;
-    let taken = bound(TAKE, delivery).bind(server_limit(limit).to_string());
-    Ok(!taken.fetch_all(connection).await?.is_empty())
+) -> Result<bool, StoreError> {
+    let taken = async {
+        connection.execute(BEGIN).await?;
+        let query = bound(TAKE, delivery).bind(server_limit(limit).to_string()).bind(delivery.at.0);
+        let taken = query.bind(delivery.counting == Counting::Done).fetch_all(&mut *connection).await?;
+        if taken.is_empty() {
+            connection.execute("ROLLBACK").await?;
+        }
+        Ok(!taken.is_empty())
+    };
+    taken.await.map_err(|e: sqlx::Error| failure(&e))
 }
 
 fn read(row: &PgRow) -> Result<Counted, sqlx::Error> {

@@ -9,21 +9,49 @@ use sqlx::{Executor as _, Row as _};
 use tokio::sync::{MappedMutexGuard, MutexGuard};
 
 use super::open::open_aside;
-use super::transaction::carry_out;
-use super::{Columns, Sqlite, StoreError, commit, failure};
+use super::transaction::{ended_inside, inside};
+use super::{Columns, Sqlite, StoreError, Writer, commit, failure};
 use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
-use crate::store::inbox::{Counted, Delivery, ENDED_INSIDE, Known, OUTDATED, PROCESSED, SetAside};
+use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
 use crate::store::transaction::TransactionError;
 
 /// A try is counted before it is made. The second row of a message is the first one, with one more try.
 const COUNT: &str = "INSERT INTO inbox (tenant, consumer, message, state, tries, at) \
                      VALUES (?, ?, ?, 1, 1, ?) \
-                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + (state = 1)";
-/// What is known of a message. Nobody else writes in between: the writer is held.
+                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + (state = 1) \
+                     RETURNING state, tries, result, detail";
+/// What is known of a message.
 const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
                      WHERE tenant = ? AND consumer = ? AND message = ?";
+
+/// Takes the message, if it may be processed: it is new, or (`?5`) its try is counted. The row says [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until its closure has
+/// ended, and is written with the savepoint of the closure.
+macro_rules! take {
+    () => {
+        "INSERT INTO inbox (tenant, consumer, message, state, tries, at) VALUES (?1, ?2, ?3, 5, 1, ?4) \
+         ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = 5 WHERE state = 1 AND ?5 RETURNING 1; \
+         SAVEPOINT counterfoil"
+    };
+}
+
+/// Writes down what became of the message. It fails where the closure has taken the row away: there is no state then.
+macro_rules! end {
+    () => {
+        "RELEASE counterfoil; \
+         INSERT INTO inbox (tenant, consumer, message, state, tries, at, result) VALUES (?1, ?2, ?3, \
+         (SELECT ?5 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3), 1, ?4, ?6) \
+         ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = excluded.state, result = excluded.result"
+    };
+}
+
+/// In a transaction that whoever asks for it begins and commits.
+pub(crate) const TAKE: &str = take!();
+pub(crate) const END: &str = end!();
+/// The transaction, in one call: a call costs more than a statement.
+const BEGIN_AND_TAKE: &str = concat!("BEGIN IMMEDIATE; ", take!());
+const END_AND_COMMIT: &str = concat!(end!(), "; COMMIT");
 
 impl Sqlite {
     /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
@@ -45,21 +73,28 @@ impl Sqlite {
         let mut writer = self.writer.lock().await;
         let writer = writer.as_mut().ok_or(StoreError::Closed)?;
         writer.settle().await?;
-        let counted = self.count(delivery).await?;
-        if let Some(known) = counted.known(delivery.tries) {
-            return Ok(Err(known));
+        let is_taken = delivery.counting == Counting::With && writer.take(delivery).await?;
+        if !is_taken {
+            writer.settle().await?;
+            if let Some(known) = self.count(delivery).await?.known(delivery.tries) {
+                return Ok(Err(known));
+            }
+            let counted = Delivery { counting: Counting::Done, ..delivery.clone() };
+            if !writer.take(&counted).await? {
+                return Err(StoreError::Io { detail: "a try was not counted".to_owned() }.into());
+            }
         }
-        writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
         let connection = &mut writer.connection;
-        connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
-        let processed = process_in(connection, delivery, limit, clock, work).await?;
-        if processed.is_ok()
-            && let Some(along) = &delivery.along
-            && let Some(refusal) = commit::admit(connection, along).await.map_err(|e| failure(&e))?
-        {
-            return Err(TransactionError::Refused(refusal));
+        let end = if delivery.along.is_none() { END_AND_COMMIT } else { END };
+        let processed = process_in(connection, end, delivery, limit, clock, work).await?;
+        if let Some(along) = &delivery.along {
+            if processed.is_ok()
+                && let Some(refusal) = commit::admit(connection, along).await.map_err(|e| failure(&e))?
+            {
+                return Err(TransactionError::Refused(refusal));
+            }
+            connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
         }
-        connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
         writer.unfinished = false;
         Ok(processed)
     }
@@ -125,19 +160,38 @@ impl Sqlite {
     }
 }
 
+impl Writer {
+    /// Begins the transaction of a message. Whatever happens until its end is seen, the next write rolls back.
+    async fn take(&mut self, delivery: &Delivery) -> Result<bool, StoreError> {
+        self.unfinished = true;
+        take(&mut self.connection, BEGIN_AND_TAKE, delivery).await
+    }
+}
+
+/// Takes a message in a transaction. False if it is not new, or not counted.
+pub(crate) async fn take(
+    connection: &mut SqliteConnection,
+    sql: &'static str,
+    delivery: &Delivery,
+) -> Result<bool, StoreError> {
+    let query = bound(sql, delivery).bind(delivery.at.0).bind(delivery.counting == Counting::Done);
+    Ok(!query.fetch_all(connection).await.map_err(|e| failure(&e))?.is_empty())
+}
+
 /// Counts a try, unless it is counted already, or it is known what became of the message.
 pub(crate) async fn count(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
 ) -> Result<Counted, StoreError> {
-    if !delivery.counted {
-        let count = bound(COUNT, delivery).bind(delivery.at.0).execute(&mut *connection);
-        count.await.map_err(|e| failure(&e))?;
-    }
-    let Some(row) = bound(KNOWN, delivery).fetch_optional(connection).await.map_err(|e| failure(&e))? else {
-        return Err(StoreError::Io { detail: "a try was not counted".to_owned() });
+    let query = if delivery.counting == Counting::Done {
+        bound(KNOWN, delivery)
+    } else {
+        bound(COUNT, delivery).bind(delivery.at.0)
     };
-    read(&row)
+    // All rows: a statement that is left before its end is not committed.
+    let rows = query.fetch_all(connection).await.map_err(|e| failure(&e))?;
+    let row = rows.first().ok_or_else(|| StoreError::Io { detail: "a try was not counted".to_owned() })?;
+    read(row)
 }
 
 /// What is known of a message that nobody will process any more.
@@ -163,9 +217,10 @@ pub(crate) async fn known(
     Ok(newer.map(|_| Known::Outdated))
 }
 
-/// In the transaction that is open: runs `work` unless the version is outdated, and writes down what became of the message.
+/// In the transaction that has taken the message: runs `work` unless the version is outdated, and writes down what became of it.
 pub(crate) async fn process_in<T, E, F>(
     connection: &mut SqliteConnection,
+    end: &'static str,
     delivery: &Delivery,
     limit: Duration,
     clock: &dyn Clock,
@@ -174,14 +229,27 @@ pub(crate) async fn process_in<T, E, F>(
 where
     F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
 {
+    let finish = |state: i64, result: Option<&Payload>| {
+        bound(end, delivery).bind(delivery.at.0).bind(state).bind(result.map(Payload::text))
+    };
     if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
-        finish(connection, delivery, OUTDATED, None).await?;
+        finish(OUTDATED, None).execute(connection).await.map_err(|e| unfinished(&e))?;
         return Ok(Err(Known::Outdated));
     }
-    finish(connection, delivery, ENDED_INSIDE, None).await?; // unless the end of this function overwrites it
-    let (value, result) = carry_out(connection, limit, clock, work).await?;
-    finish(connection, delivery, PROCESSED, Some(&result)).await?;
+    let (value, result) = inside(connection, limit, clock, work).await?;
+    finish(PROCESSED, Some(&result)).execute(connection).await.map_err(|e| unfinished(&e))?;
     Ok(Ok(value))
+}
+
+/// Why it was not written down what became of a message.
+fn unfinished<E>(error: &sqlx::Error) -> TransactionError<E> {
+    match error.as_database_error() {
+        // Without it the next delivery would be processed again.
+        Some(said) if said.message().contains("inbox.state") => {
+            StoreError::Io { detail: "the closure took the message's row away".to_owned() }.into()
+        }
+        _ => ended_inside(error),
+    }
 }
 
 pub(crate) async fn failed(
@@ -189,6 +257,9 @@ pub(crate) async fn failed(
     delivery: &Delivery,
     detail: &str,
 ) -> Result<i64, StoreError> {
+    if delivery.counting == Counting::With {
+        count(connection, delivery).await?;
+    }
     let sql = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
     let found = change(connection, bound(sql, delivery).bind(detail.to_owned()), delivery).await?;
     Ok(found.map_or(0, |(tries, _)| tries))
@@ -261,25 +332,4 @@ async fn is_outdated(connection: &mut SqliteConnection, delivery: &Delivery) -> 
     .execute(connection)
     .await?;
     Ok(written.rows_affected() == 0)
-}
-
-async fn finish(
-    connection: &mut SqliteConnection,
-    delivery: &Delivery,
-    state: i64,
-    result: Option<&Payload>,
-) -> Result<(), StoreError> {
-    let sql = "UPDATE inbox SET state = ?, result = ? WHERE tenant = ? AND consumer = ? AND message = ?";
-    let query = sqlx::query(sql)
-        .bind(state)
-        .bind(result.map(Payload::text))
-        .bind(delivery.tenant.text())
-        .bind(delivery.consumer.clone())
-        .bind(delivery.message.clone());
-    let finished = query.execute(connection).await.map_err(|e| failure(&e))?;
-    if finished.rows_affected() != 1 {
-        // Without it the next delivery would be processed again.
-        return Err(StoreError::Io { detail: "the closure took the message's row away".to_owned() });
-    }
-    Ok(())
 }

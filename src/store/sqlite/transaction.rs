@@ -112,6 +112,21 @@ where
     F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<V, E>>,
 {
     connection.execute("SAVEPOINT counterfoil").await.map_err(|e| failure(&e))?;
+    let value = inside(connection, limit, clock, work).await?;
+    connection.execute("RELEASE counterfoil").await.map_err(|e| ended_inside(&e))?;
+    Ok(value)
+}
+
+/// Runs the closure behind the savepoint, which is still there when it has ended well.
+pub(super) async fn inside<V, E, F>(
+    connection: &mut SqliteConnection,
+    limit: Duration,
+    clock: &dyn Clock,
+    work: F,
+) -> Result<V, TransactionError<E>>
+where
+    F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<V, E>>,
+{
     let worked = {
         let mut work = work(connection).fuse();
         let mut late = clock.sleep(limit).fuse();
@@ -120,9 +135,16 @@ where
             () = late => return Err(TransactionError::TooSlow { limit }),
         }
     };
-    // The savepoint is gone if the closure ended the transaction, even if it began another one.
-    if connection.execute("RELEASE counterfoil").await.is_err() {
-        return Err(TransactionError::EndedInside);
+    if worked.is_err() {
+        connection.execute("RELEASE counterfoil").await.map_err(|e| ended_inside(&e))?;
     }
     worked.map_err(TransactionError::Closure)
+}
+
+/// The savepoint is gone if the closure ended the transaction, even if it began another one.
+pub(super) fn ended_inside<E>(error: &sqlx::Error) -> TransactionError<E> {
+    match error.as_database_error() {
+        Some(said) if said.message().starts_with("no such savepoint") => TransactionError::EndedInside,
+        _ => failure(error).into(),
+    }
 }

@@ -321,6 +321,43 @@ macro_rules! tests {
 mod on_sqlite {
     tests!(SqliteConnection, ledger::sqlite());
 
+    // Messages were handled quickly, and the next ones were fetched ahead; then one takes for ever. Another consumer gets those behind it,
+    // long before the time for their acknowledgement is over.
+    #[tokio::test]
+    async fn messages_behind_one_that_takes_for_ever_go_to_another_consumer() {
+        let ((_place, executor, mut own), (_other_place, other, mut others)) =
+            (ledger::sqlite().await, ledger::sqlite().await);
+        let bench = Bench::with(orders(), ConsumerConfig { ack_wait: EVER * 2, ..billing() }).await;
+        let (held, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (holds, may_go_on) = (held.clone(), goes_on.clone());
+        let holding = move |message: Incoming| {
+            let (number, holds, may_go_on) = (number(&message), holds.clone(), may_go_on.clone());
+            async move {
+                if number == 0 {
+                    holds.notify_one();
+                    may_go_on.notified().await;
+                }
+                Ok::<_, String>(enters(number))
+            }
+        };
+        let slow = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue()).in_hand(1);
+        let slow = slow.start(holding).await.unwrap();
+        for number in [1, 2, 3] {
+            bench.publish(number).await;
+            until(async || entered(&mut own).await.contains(&number)).await;
+        }
+        for number in [0, 4, 5, 6, 7, 8] {
+            bench.publish(number).await;
+        }
+        held.notified().await;
+        let quick = QueueConsumer::new(&other, &acme(), CONSUMER, bench.queue());
+        let quick = quick.start(async |message| Ok::<_, String>(enters(number(&message)))).await.unwrap();
+        until(async || entered(&mut others).await == [4, 5, 6, 7, 8]).await;
+        goes_on.notify_one();
+        until(async || entered(&mut own).await == [0, 1, 2, 3]).await;
+        assert!(slow.shutdown(EVER).await && quick.shutdown(EVER).await);
+    }
+
     // The broker's client says nothing more: the end of the consumer does not wait for ever.
     #[tokio::test]
     async fn an_acknowledgement_without_an_answer_does_not_hold_the_end() {

@@ -133,7 +133,7 @@ impl Broker for NatsQueue {
         }
         let limits = limits(config, &stream.cached_info().config, self.aside.is_some());
         let made = self.made().await?;
-        let pulls = Pulls::within(config, terms.in_hand);
+        let pulls = Pulls::within(config);
         let opened =
             NatsSession::open(self.jetstream.clone(), consumer, pulls, limits, made, self.aside.clone());
         let opened = opened.await.map_err(|error| self.failed("it cannot be consumed")(&error))?;

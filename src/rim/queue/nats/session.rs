@@ -1,5 +1,4 @@
-//! Consumption by pull requests: never more messages are asked for than there is room for, so that none waits unattended while the
-//! time for its acknowledgement runs.
+//! Consumption by pull requests: never more messages are asked for than there is room for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,13 +38,10 @@ pub(super) struct Pulls {
 
 impl Pulls {
     /// Within what the consumer allows.
-    pub(super) fn within(config: &Config, in_hand: usize) -> Self {
+    pub(super) fn within(config: &Config) -> Self {
         let allowed = usize::try_from(config.max_batch).ok().filter(|batch| *batch > 0);
         let longest = Some(config.max_expires).filter(|longest| *longest > Duration::ZERO);
-        Self {
-            batch: allowed.unwrap_or(usize::MAX).min(in_hand.max(1)),
-            expires: longest.unwrap_or(EXPIRES).min(EXPIRES),
-        }
+        Self { batch: allowed.unwrap_or(usize::MAX), expires: longest.unwrap_or(EXPIRES).min(EXPIRES) }
     }
 }
 
@@ -118,8 +114,8 @@ impl NatsSession {
 
     /// Asks for as many messages as there is room for, unless most of them are asked for already.
     async fn pull(&mut self, room: usize) -> Result<(), BrokerError> {
-        let more = room.min(self.pulls.batch).saturating_sub(self.asked);
-        if more == 0 || self.asked > self.pulls.batch / 2 {
+        let more = room.saturating_sub(self.asked).min(self.pulls.batch);
+        if more == 0 || self.asked > room / 2 {
             return Ok(());
         }
         let request = BatchConfig {

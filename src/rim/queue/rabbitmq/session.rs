@@ -68,7 +68,10 @@ impl BrokerSession for RabbitSession {
         &self.limits
     }
 
-    async fn receive(&mut self, _room: usize) -> Result<RabbitDelivery, BrokerError> {
+    async fn receive(&mut self, room: usize) -> Result<RabbitDelivery, BrokerError> {
+        if room == 0 {
+            return std::future::pending().await; // the prefetch is enough to go on with
+        }
         let queue = self.queue.clone();
         let clock = self.clock.clone();
         let consumer = answered(&clock, self.consumer()).await?.map_err(|error| told(&error))?;

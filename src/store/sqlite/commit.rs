@@ -72,12 +72,13 @@ fn batch(changes: &[&Change]) -> Batch {
 }
 
 impl Writer {
-    /// Ends what an earlier write left open: its future was dropped between two statements, or it failed.
-    /// Without this, the next batch would run inside that transaction and vanish with it.
+    /// Ends what an earlier write left open: messages share a transaction, or its future was dropped between two statements, or it
+    /// failed. Without this, the next batch would run inside that transaction and vanish with it.
     ///
     /// Nothing is written into a file that was removed or replaced: it would be promised, and lost.
     pub(super) async fn settle(&mut self) -> Result<(), StoreError> {
         self.place.check_to_write()?;
+        self.end_shared().await?;
         if self.unfinished {
             rollback(&mut self.connection).await?;
             self.unfinished = false;

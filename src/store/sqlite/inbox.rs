@@ -11,7 +11,7 @@ use tokio::sync::{MappedMutexGuard, MutexGuard};
 use super::open::open_aside;
 use super::transaction::{ended_inside, inside};
 use super::{Columns, Sqlite, StoreError, Writer, commit, failure};
-use crate::clock::Clock;
+use crate::clock::{Boot, Clock};
 use crate::id::EscalationId;
 use crate::payload::Payload;
 use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
@@ -47,11 +47,16 @@ macro_rules! end {
 }
 
 /// In a transaction that whoever asks for it begins and commits.
+#[cfg(feature = "sim")]
 pub(crate) const TAKE: &str = take!();
 pub(crate) const END: &str = end!();
 /// The transaction, in one call: a call costs more than a statement.
 const BEGIN_AND_TAKE: &str = concat!("BEGIN IMMEDIATE; ", take!());
 const END_AND_COMMIT: &str = concat!(end!(), "; COMMIT");
+/// A part of a transaction that messages share.
+const BEGIN_SHARED: &str = concat!("BEGIN IMMEDIATE; SAVEPOINT message; ", take!());
+const TAKE_SHARED: &str = concat!("SAVEPOINT message; ", take!());
+const END_SHARED: &str = concat!(end!(), "; RELEASE message");
 
 impl Sqlite {
     /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
@@ -70,21 +75,48 @@ impl Sqlite {
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
     {
         // Held from the count to the end: a second delivery finds what became of the first.
-        let mut writer = self.writer.lock().await;
-        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
-        writer.settle().await?;
-        let is_taken = delivery.counting == Counting::With && writer.take(delivery).await?;
-        if !is_taken {
-            writer.settle().await?;
-            if let Some(known) = self.count(delivery).await?.known(delivery.tries) {
-                return Ok(Err(known));
-            }
-            let counted = Delivery { counting: Counting::Done, ..delivery.clone() };
-            if !writer.take(&counted).await? {
-                return Err(StoreError::Io { detail: "a try was not counted".to_owned() }.into());
-            }
+        let mut held = self.next_writer().await;
+        let writer = held.as_mut().ok_or(StoreError::Closed)?;
+        let may_share = delivery.counting == Counting::With && delivery.along.is_none();
+        if !may_share || !writer.take_shared(delivery, clock.boot()).await? {
+            return self.process_alone(writer, delivery, limit, clock, work).await;
         }
+        let shares = writer.has_shared() || self.is_anybody_in_line();
+        let end = if shares { END_SHARED } else { END_AND_COMMIT };
+        let processed = process_in(&mut writer.connection, end, delivery, limit, clock, work).await?;
+        writer.unfinished = false;
+        let place = shares.then(|| writer.join(clock.boot()));
+        drop(held);
+        if let Some(place) = place
+            && !self.is_committed(place).await?
+        {
+            return self.found(delivery, processed).await;
+        }
+        Ok(processed)
+    }
+
+    /// In a transaction of its own, when the try is counted.
+    async fn process_alone<T, E, F>(
+        &self,
+        writer: &mut Writer,
+        delivery: &Delivery,
+        limit: Duration,
+        clock: &dyn Clock,
+        work: F,
+    ) -> Result<Result<T, Known>, TransactionError<E>>
+    where
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
+    {
+        writer.settle().await?;
+        if let Some(known) = self.count(delivery).await?.known(delivery.tries) {
+            return Ok(Err(known));
+        }
+        writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
         let connection = &mut writer.connection;
+        let counted = Delivery { counting: Counting::Done, ..delivery.clone() };
+        if !take(connection, BEGIN_AND_TAKE, &counted).await? {
+            return Err(StoreError::Io { detail: "a try was not counted".to_owned() }.into());
+        }
         let end = if delivery.along.is_none() { END_AND_COMMIT } else { END };
         let processed = process_in(connection, end, delivery, limit, clock, work).await?;
         if let Some(along) = &delivery.along {
@@ -97,6 +129,21 @@ impl Sqlite {
         }
         writer.unfinished = false;
         Ok(processed)
+    }
+
+    /// Another message has ended the transaction that this one shared: what became of it is in its row.
+    async fn found<T, E>(
+        &self,
+        delivery: &Delivery,
+        processed: Result<T, Known>,
+    ) -> Result<Result<T, Known>, TransactionError<E>> {
+        let row = bound(KNOWN, delivery).fetch_optional(&mut *self.settled().await?).await;
+        let row = row.map_err(|e| failure(&e))?.map(|row| read(&row)).transpose()?;
+        if row.is_some_and(|row| row.state == PROCESSED || row.state == OUTDATED) {
+            return Ok(processed);
+        }
+        let detail = "another message that was processed with this one has rolled both back".to_owned();
+        Err(StoreError::Io { detail }.into())
     }
 
     /// What is known of a message that nobody will process any more. Nothing is counted.
@@ -161,10 +208,16 @@ impl Sqlite {
 }
 
 impl Writer {
-    /// Begins the transaction of a message. Whatever happens until its end is seen, the next write rolls back.
-    async fn take(&mut self, delivery: &Delivery) -> Result<bool, StoreError> {
+    /// Takes a message in a transaction that others may share. Whatever happens until its end is seen, the next write takes it back.
+    async fn take_shared(&mut self, delivery: &Delivery, now: Boot) -> Result<bool, StoreError> {
+        let sql = if self.can_join(now)? {
+            TAKE_SHARED
+        } else {
+            self.settle().await?;
+            BEGIN_SHARED
+        };
         self.unfinished = true;
-        take(&mut self.connection, BEGIN_AND_TAKE, delivery).await
+        take(&mut self.connection, sql, delivery).await
     }
 }
 

@@ -24,6 +24,7 @@ mod record;
 mod retention;
 mod run;
 mod schedule;
+mod shared;
 mod signal;
 mod statement;
 mod step;
@@ -34,6 +35,7 @@ mod worker;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
@@ -82,6 +84,8 @@ pub struct Sqlite {
     place: Arc<place::Place>,
     /// None once it is closed.
     writer: Mutex<Option<Writer>>,
+    /// Messages that wait for the writer.
+    in_line: AtomicUsize,
     /// Writes what a crash may take back: the tries of messages, and retired records. Opened when it is first needed.
     aside: Mutex<Option<SqliteConnection>>,
     readers: SqlitePool,
@@ -95,6 +99,8 @@ struct Writer {
     statements: statement::Statements,
     /// A write was begun and its end not seen: its future was dropped, or it failed. The next one rolls back first.
     unfinished: bool,
+    /// What is open, ended well, and is not committed.
+    shared: shared::Shared,
     place: Arc<place::Place>,
     log: log::Log,
 }
@@ -134,6 +140,7 @@ impl Sqlite {
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         let mut writer = self.writer.lock().await;
         let writer = writer.as_mut().ok_or(StoreError::Closed)?;
+        writer.settle().await?;
         empty_log(&mut writer.connection).await.map(drop)
     }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -14,6 +15,7 @@ use super::continuity::{self, Continuity};
 use super::log::Log;
 use super::named::{file_named, refuse_network_filesystem};
 use super::place::Place;
+use super::shared::Shared;
 use super::statement::Statements;
 use super::{Columns, Sqlite, Writer, failure, primary_code};
 use crate::store::{OpenError, StoreError};
@@ -113,9 +115,17 @@ async fn open_unless(
     let readers = readers(&place, connect, options.readers);
     let statements = Statements::default();
     let log = Log::of(&place, options.large_log);
-    let writer = Writer { connection: writer, statements, unfinished: false, place: place.clone(), log };
+    let (unfinished, shared) = (false, Shared::default());
+    let writer = Writer { connection: writer, statements, unfinished, shared, place: place.clone(), log };
     Ok((
-        Sqlite { place, writer: Mutex::new(Some(writer)), aside: Mutex::default(), readers, continuity },
+        Sqlite {
+            place,
+            writer: Mutex::new(Some(writer)),
+            in_line: AtomicUsize::default(),
+            aside: Mutex::default(),
+            readers,
+            continuity,
+        },
         version,
     ))
 }
@@ -142,7 +152,14 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
     }
     let readers = readers(&place, connect, options.readers);
     let continuity = Continuity::Unknown; // and it is left so
-    Ok(Sqlite { place, writer: Mutex::new(None), aside: Mutex::default(), readers, continuity })
+    Ok(Sqlite {
+        place,
+        writer: Mutex::new(None),
+        in_line: AtomicUsize::default(),
+        aside: Mutex::default(),
+        readers,
+        continuity,
+    })
 }
 
 fn readers(place: &Arc<Place>, connect: SqliteConnectOptions, count: u32) -> SqlitePool {

@@ -15,8 +15,8 @@ use counterfoil::Tenant;
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::door::Reaction;
 use counterfoil::queue::{BrokerLimit, Incoming, NatsQueue, QueueConsumer, QueueError};
-use sqlx::{PgConnection, SqliteConnection};
-use tokio::sync::Notify;
+use sqlx::{Executor as _, PgConnection, SqliteConnection};
+use tokio::sync::{Notify, Semaphore};
 
 use super::ledger::{self, EVER, SOON, acme, on, questions, until};
 use super::lossy::{Lossy, Told};
@@ -210,6 +210,48 @@ macro_rules! tests {
                 assert!(questions.contains(evidence), "{evidence}: {questions}");
             }
             assert_eq!(questions.matches("could not be processed").count(), 3, "{questions}");
+        }
+
+        // On SQLite messages that are in hand at once share a transaction. One fails, one rolls everything back, one commits: each has its
+        // own end, and the others are processed once.
+        #[tokio::test]
+        async fn messages_in_hand_at_once_do_not_share_their_fate() {
+            const ALL: u32 = 12;
+            let (_place, executor, mut own) = $open.await;
+            let mut bench = Bench::new().await;
+            for number in 1..=i64::from(ALL) {
+                bench.publish(number).await;
+            }
+            let (here, failed) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU32::new(0)));
+            let consumer = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue()).backoff(SOON);
+            let consuming = consumer.in_hand(ALL as usize).start(move |message| {
+                let (number, here, failed) = (number(&message), here.clone(), failed.clone());
+                here.add_permits(1);
+                let does = Reaction::transaction(move |db: &mut Own| Box::pin(async move {
+                    if number == 1 {
+                        let _all = here.acquire_many(ALL).await; // the others line up behind it
+                    }
+                    sqlx::query("INSERT INTO entry (what) VALUES ($1)").bind(number).execute(&mut *db).await?;
+                    match number {
+                        3 if failed.fetch_add(1, Ordering::SeqCst) == 0 => Err(sqlx::Error::RowNotFound),
+                        5 => db.execute("ROLLBACK").await.map(drop),
+                        7 => db.execute("COMMIT").await.map(drop),
+                        _ => Ok(()),
+                    }
+                }));
+                async move { Ok::<_, String>(does) }
+            });
+            let consuming = consuming.await.unwrap();
+            bench.settled().await;
+            let expected: Vec<_> = (1..=i64::from(ALL)).filter(|number| *number != 5).collect();
+            assert_eq!(entered(&mut own).await, expected);
+            let questions = questions(&executor).await;
+            for number in [5, 7] {
+                let ended = format!("ORDERS:id:order-{number}: the closure of billing ended the transaction itself");
+                assert!(questions.iter().any(|question| question.contains(&ended)), "{number}: {questions:?}");
+            }
+            assert_eq!(questions.len(), 2, "{questions:?}");
+            assert!(consuming.shutdown(EVER).await);
         }
 
         // What is too large is set aside without a try.

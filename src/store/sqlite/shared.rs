@@ -1,0 +1,109 @@
+//! A transaction that several messages share. Their closures run one after the other in any case, for SQLite has one writer; in one
+//! transaction they wait for the disk once.
+//!
+//! A message whose closure has ended leaves the transaction open, and gets in line for the writer once more. Messages that wait there
+//! already come first and join. The first of those in line again commits for all, and so does whoever else is to write.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use sqlx::Executor as _;
+use tokio::sync::{MutexGuard, oneshot};
+
+use super::{Sqlite, StoreError, Writer, failure};
+use crate::clock::Boot;
+
+/// No more messages than so many share a transaction.
+const MOST: usize = 32;
+/// A transaction that is older takes no more of them: the first one does not wait for ever.
+const OPEN_FOR: Duration = Duration::from_millis(20);
+/// The messages that have done in the open transaction what they do.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    since: Option<Boot>,
+    messages: Vec<oneshot::Sender<()>>,
+}
+
+/// The place of a message in it.
+pub(super) struct Membership(oneshot::Receiver<()>);
+
+impl Writer {
+    /// Whether a transaction is open that one more message can join.
+    pub(super) fn can_join(&self, now: Boot) -> Result<bool, StoreError> {
+        self.place.check_to_write()?;
+        let is_young = self.shared.since.is_some_and(|since| since.until(now) < OPEN_FOR);
+        Ok(is_young && !self.unfinished && self.shared.messages.len() < MOST)
+    }
+
+    /// Whether messages wait for the end of the transaction.
+    pub(super) const fn has_shared(&self) -> bool {
+        !self.shared.messages.is_empty()
+    }
+
+    /// The message has done what it does, and waits for the end of the transaction.
+    pub(super) fn join(&mut self, now: Boot) -> Membership {
+        let (committed, waits) = oneshot::channel();
+        self.shared.since.get_or_insert(now);
+        self.shared.messages.push(committed);
+        Membership(waits)
+    }
+
+    /// Commits for all who wait, without what one behind them has begun and not ended. If that has taken their savepoints away, it has
+    /// ended the transaction, and they find out what is there.
+    pub(super) async fn end_shared(&mut self) -> Result<(), StoreError> {
+        if !self.has_shared() {
+            return Ok(());
+        }
+        let Shared { messages, .. } = std::mem::take(&mut self.shared);
+        let begun = std::mem::replace(&mut self.unfinished, true);
+        if begun && self.connection.execute("ROLLBACK TO message").await.is_err() {
+            return Ok(());
+        }
+        self.connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
+        self.unfinished = false;
+        for committed in messages {
+            let _ = committed.send(());
+        }
+        Ok(())
+    }
+}
+
+impl Sqlite {
+    /// The writer, when nobody else has it. Messages in line are counted, and whoever has the writer leaves the transaction open for them.
+    pub(super) async fn next_writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        let _in_line = InLine::of(&self.in_line);
+        self.writer.lock().await
+    }
+
+    pub(super) fn is_anybody_in_line(&self) -> bool {
+        self.in_line.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns when the transaction has been committed. False: somebody else has ended it, and what is there has to be looked up.
+    pub(super) async fn is_committed(&self, mut message: Membership) -> Result<bool, StoreError> {
+        let mut in_line = tokio::select! {
+            biased;
+            committed = &mut message.0 => return Ok(committed.is_ok()),
+            writer = self.writer.lock() => writer,
+        };
+        in_line.as_mut().ok_or(StoreError::Closed)?.settle().await?;
+        Ok(matches!(message.0.now_or_never(), Some(Ok(()))))
+    }
+}
+
+/// A message in line for the writer.
+struct InLine<'a>(&'a AtomicUsize);
+
+impl<'a> InLine<'a> {
+    fn of(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -73,8 +73,6 @@ pub(super) struct Terms {
     pub(super) version: OfMessage<(String, i64)>,
     pub(super) log: LogFields,
     failures: Failures,
-    /// Of two deliveries at once that are refused, the second would ask before the first has said why.
-    refusing: tokio::sync::Mutex<()>,
 }
 
 /// What is to become of a delivery.
@@ -127,7 +125,6 @@ impl Terms {
             version: None,
             log: LogFields::ALL,
             failures: Failures::default(),
-            refusing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -142,30 +139,20 @@ impl Terms {
         message: &Incoming,
         handler: &Handle<C>,
     ) -> Fate {
-        let (known, reacted) = match self.known(message) {
-            Ok(known) => {
-                // The broker says of a message that it comes again: before that there is nothing to count.
-                let counting = if message.is_redelivered() { Counting::First } else { Counting::With };
-                let mut inbox = Message::new(&*known.key).tries(self.tries).counting(counting);
-                if let Some((aggregate, version)) = self.version.as_ref().and_then(|version| version(message))
-                {
-                    inbox = inbox.version(aggregate, version);
-                }
-                let (handler, given) = (handler.clone(), message.clone());
-                let reaction = async move { handler(given).await };
-                let reacted = react(&self.executor, self.addressee(&known), inbox, String::new(), reaction);
-                let reacted = reacted.await;
-                (known, reacted)
-            }
-            Err((known, why)) => {
-                let _one = self.refusing.lock().await;
-                let inbox = Message::new(&*known.key).tries(1);
-                let reaction = async move { Err::<Reaction<C>, _>(why) };
-                let reacted = react(&self.executor, self.addressee(&known), inbox, String::new(), reaction);
-                let reacted = reacted.await;
-                (known, reacted)
+        let (known, refused) = match self.known(message) {
+            Ok(known) => (known, None),
+            Err((known, why)) => (known, Some(why)),
+        };
+        let inbox = self.inbox(&known, message, refused.is_some());
+        let (handler, given) = (handler.clone(), message.clone());
+        let reaction = async move {
+            match refused {
+                None => handler(given).await,
+                Some(why) => Err(why),
             }
         };
+        let to = Addressee { tenant: known.tenant.clone(), consumer: self.consumer.clone() };
+        let reacted = react(&self.executor, to, inbox, String::new(), reaction).await;
         self.log(&known, decided(&reacted));
         match reacted {
             Ok(Processed::SetAside(question)) => {
@@ -219,8 +206,19 @@ impl Terms {
         identity::key(message, made.as_deref())
     }
 
-    fn addressee(&self, known: &Known) -> Addressee {
-        Addressee { tenant: known.tenant.clone(), consumer: self.consumer.clone() }
+    /// The message as the inbox knows it. One that is refused is tried once, and no version is read out of it.
+    fn inbox(&self, known: &Known, message: &Incoming, is_refused: bool) -> Message {
+        let inbox = Message::new(&*known.key).counting(Counting::With);
+        if is_refused {
+            return inbox.tries(1);
+        }
+        let inbox = match self.version.as_ref().and_then(|version| version(message)) {
+            Some((aggregate, version)) => inbox.version(aggregate, version),
+            None => inbox,
+        };
+        // Perhaps a process has died of it. The first time there is nothing to count before.
+        let inbox = if message.is_redelivered() { inbox.counting(Counting::First) } else { inbox };
+        inbox.tries(self.tries)
     }
 
     fn log(&self, known: &Known, decision: Decided) {

@@ -49,7 +49,7 @@ impl Postgres {
     /// known what became of it.
     ///
     /// # Crash
-    /// Before the transaction ends: nothing of it is there but the try, which is counted. After: all of it.
+    /// Before the transaction ends: nothing of it is there, but the try if it is counted before. After: all of it.
     pub(crate) async fn process<T, E, F>(
         &self,
         delivery: &Delivery,
@@ -141,13 +141,18 @@ impl Postgres {
 
     /// The try has failed, and this is why. Returns how many there have been.
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
-        let sql = "UPDATE inbox SET detail = $4 WHERE tenant = $1 AND consumer = $2 AND message = $3 RETURNING tries";
+        // A row that is there has been counted.
+        let counts = "INSERT INTO inbox (tenant, consumer, message, state, tries, at, detail) \
+                      VALUES ($1, $2, $3, 1, 1, $5, $4) \
+                      ON CONFLICT (tenant, consumer, message) DO UPDATE SET detail = excluded.detail \
+                      RETURNING tries";
+        let notes = "UPDATE inbox SET detail = $4 WHERE tenant = $1 AND consumer = $2 AND message = $3 RETURNING tries";
         let detail = escaped(detail).into_owned();
+        let query = match delivery.counting {
+            Counting::With => bound(counts, delivery).bind(detail).bind(delivery.at.0),
+            _ => bound(notes, delivery).bind(detail),
+        };
         let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
-        if delivery.counting == Counting::With {
-            count(&mut lent.connection, delivery).await?;
-        }
-        let query = bound(sql, delivery).bind(detail);
         let rows = query.fetch_all(&mut lent.connection).await.map_err(|e| failure(&e))?;
         lent.give_back();
         let tries = rows.first().map(|row| Columns::of("inbox", row).take()).transpose()?;

@@ -63,7 +63,7 @@ impl Sqlite {
     /// known what became of it.
     ///
     /// # Crash
-    /// Before the transaction ends: nothing of it is there but the try, which is counted. After: all of it.
+    /// Before the transaction ends: nothing of it is there, but the try if it is counted before. After: all of it.
     pub(crate) async fn process<T, E, F>(
         &self,
         delivery: &Delivery,
@@ -310,12 +310,15 @@ pub(crate) async fn failed(
     delivery: &Delivery,
     detail: &str,
 ) -> Result<i64, StoreError> {
-    if delivery.counting == Counting::With {
-        count(connection, delivery).await?;
-    }
-    let sql = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
-    let found = change(connection, bound(sql, delivery).bind(detail.to_owned()), delivery).await?;
-    Ok(found.map_or(0, |(tries, _)| tries))
+    // A row that is there has been counted.
+    let counts = "INSERT INTO inbox (tenant, consumer, message, state, tries, at, detail) VALUES (?1, ?2, ?3, 1, 1, ?5, ?4) \
+                  ON CONFLICT (tenant, consumer, message) DO UPDATE SET detail = excluded.detail \
+                  RETURNING tries, escalation";
+    let notes = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
+                 RETURNING tries, escalation";
+    let sql = if delivery.counting == Counting::With { counts } else { notes };
+    let query = bound(sql, delivery).bind(detail.to_owned()).bind(delivery.at.0);
+    Ok(change(connection, query).await?.map_or(0, |(tries, _)| tries))
 }
 
 pub(crate) async fn set_aside(
@@ -327,9 +330,9 @@ pub(crate) async fn set_aside(
 ) -> Result<Option<EscalationId>, StoreError> {
     let sql = "UPDATE inbox SET state = max(state, ?6), tries = iif(state = 1, ?5, tries), \
                escalation = coalesce(escalation, ?4) \
-               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4, 5)";
+               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4, 5) RETURNING tries, escalation";
     let query = bound(sql, delivery).bind(question.0).bind(tries).bind(why.state());
-    let found = change(connection, query, delivery).await?;
+    let found = change(connection, query).await?;
     Ok(found.and_then(|(_, asked)| asked).map(EscalationId))
 }
 
@@ -339,25 +342,18 @@ pub(crate) async fn again(
     question: EscalationId,
 ) -> Result<(), StoreError> {
     let sql = "UPDATE inbox SET state = 1, tries = 0, detail = NULL, escalation = NULL \
-               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4";
-    change(connection, bound(sql, delivery).bind(question.0), delivery).await.map(drop)
+               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4 RETURNING tries, escalation";
+    change(connection, bound(sql, delivery).bind(question.0)).await.map(drop)
 }
 
 /// Changes what is known of a message. Gives its tries and its question as they are then, if anything was changed.
 async fn change(
     connection: &mut SqliteConnection,
     change: Query<'_, sqlx::Sqlite, SqliteArguments>,
-    delivery: &Delivery,
 ) -> Result<Option<(i64, Option<i64>)>, StoreError> {
-    let changed = change.execute(&mut *connection).await.map_err(|e| failure(&e))?;
-    if changed.rows_affected() == 0 {
-        return Ok(None);
-    }
-    let sql = "SELECT tries, escalation FROM inbox WHERE tenant = ? AND consumer = ? AND message = ?";
-    let row = bound(sql, delivery).fetch_optional(connection).await.map_err(|e| failure(&e))?;
-    row.map(|row| Ok((row.try_get("tries")?, row.try_get("escalation")?)))
-        .transpose()
-        .map_err(|e: sqlx::Error| failure(&e))
+    let rows = change.fetch_all(connection).await.map_err(|e| failure(&e))?;
+    let read = |row: &SqliteRow| Ok((row.try_get("tries")?, row.try_get("escalation")?));
+    rows.first().map(read).transpose().map_err(|e: sqlx::Error| failure(&e))
 }
 
 fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Sqlite, SqliteArguments> {

@@ -1,6 +1,6 @@
 //! ⑥ The rims: each behind a feature of its own; they may use everything, and nothing uses them.
 
-#[cfg(any(feature = "http", feature = "webhook"))]
+#[cfg(any(feature = "http", all(feature = "webhook", any(feature = "sqlite", feature = "postgres"))))]
 mod body;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -18,7 +18,7 @@ mod in_order;
 pub mod nonce;
 #[cfg(feature = "policy")]
 pub mod policy;
-#[cfg(any(feature = "http", feature = "webhook"))]
+#[cfg(any(feature = "http", all(feature = "webhook", any(feature = "sqlite", feature = "postgres"))))]
 mod problem;
 #[cfg(all(feature = "_queue", any(feature = "sqlite", feature = "postgres")))]
 pub mod queue;

@@ -27,6 +27,10 @@ pub struct Delivery {
 
 /// When a try of a message is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "_queue"),
+    allow(dead_code, reason = "only a broker says that a message comes again")
+)]
 pub(crate) enum Counting {
     /// Before anybody looks into the message, for its process may have died of that.
     First,

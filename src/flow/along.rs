@@ -10,7 +10,7 @@ use crate::exec::Core;
 use crate::store::{Change, Refusal, Run, Signal};
 use serde::de::DeserializeOwned;
 
-/// What a message asks of the engine, ready to be written.
+/// The change that a message asks of the engine, ready to be written.
 pub(crate) struct Along {
     inner: Arc<Inner>,
     asked: Asked,
@@ -50,7 +50,7 @@ impl SendSignal {
 }
 
 impl Along {
-    /// Whether it would be written to the ledger of this executor.
+    /// True if it would be written to the ledger of this executor.
     pub(crate) fn is_of(&self, core: &Arc<Core>) -> bool {
         Arc::ptr_eq(&self.inner.core, core)
     }

@@ -1,4 +1,5 @@
-//! What a message does that came in through a door, once: in one transaction with the record of it, or under a record of its own.
+//! The reaction to a message that came in through a door, carried out once: in one transaction with the record of the message, or under
+//! a record of its own.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -17,7 +18,7 @@ use crate::store::{Counting, Delivery, TransactionError};
 type Work<C> = Box<dyn for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(), String>> + Send>;
 type Asked = Box<dyn FnOnce(String) -> BoxFuture<'static, Result<Along, RunError>> + Send>;
 
-/// What a message does, once.
+/// The reaction to a message, carried out once.
 ///
 /// `C` is the connection of the ledger's own database: sqlx's `SqliteConnection` or `PgConnection`.
 ///
@@ -78,11 +79,11 @@ impl<C: OwnConnection> Reaction<C> {
     }
 }
 
-/// Why a message is to be delivered again: it is not recorded as processed.
+/// The reason why a message is to be delivered again: it is not recorded as processed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReactionError {
-    /// What it does has failed, and was rolled back; or the ledger could not be written to.
+    /// The reaction has failed, and was rolled back; or the ledger could not be written to.
     #[error(transparent)]
     Inbox(#[from] InboxError<String>),
     /// The engine could not be asked.
@@ -96,12 +97,12 @@ pub enum ReactionError {
     Unsettled,
 }
 
-/// What is recorded of a message, and given back with each later delivery.
+/// The note that is recorded of a message, and given back with each later delivery.
 pub(super) trait Note: Serialize + DeserializeOwned + Clone + Send + 'static {}
 
 impl<N: Serialize + DeserializeOwned + Clone + Send + 'static> Note for N {}
 
-/// Who a message is for: its consumer in the inbox of a tenant.
+/// The addressee of a message: its consumer in the inbox of a tenant.
 pub(super) struct Addressee {
     pub(super) tenant: Tenant,
     pub(super) consumer: String,
@@ -211,7 +212,7 @@ async fn along<C: OwnConnection, N: Note>(
     }
 }
 
-/// What became of the call, if that is settled. It is an error of the message's if nothing happened.
+/// The outcome of the call, if that is settled. It is an error of the message's if nothing happened.
 async fn called(executor: &Executor, request: ToolRequest) -> Result<Result<(), String>, ReactionError> {
     Ok(match executor.execute(request).await? {
         Outcome::Done(_)

@@ -10,7 +10,7 @@ use crate::own_server::daemon::Daemon;
 use crate::queue::nats;
 
 #[path = "../../workflows/orders_service.rs"]
-mod service;
+pub(crate) mod service;
 
 async fn shown(nats: Option<String>, redis: Option<String>) -> Vec<Shown> {
     let folder = tempfile::tempdir().unwrap();

@@ -5,32 +5,26 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::Request;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::door::{Decided, DoorDecision, Reaction};
 use counterfoil::fence::{Fenced, RedisFence};
 use counterfoil::policy::Policy;
 use counterfoil::webhook::{Scheme, Webhook, WebhookBuilder, WebhookConfigError};
 use counterfoil::{Executor, Tenant};
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use http_body_util::Full;
-use sha2::Sha256;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection as _, Executor as _};
 use tempfile::TempDir;
 
 use crate::fence::server::Redis;
-
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+use crate::orders_service::service::sender::{SECRET, headers};
 
 fn signed(id: &str, body: &str) -> Request<Full<Bytes>> {
-    let at = (SystemClock.now().0 / 1_000_000).to_string();
-    let mut mac = Hmac::<Sha256>::new_from_slice(&BASE64.decode(&SECRET[6..]).unwrap()).unwrap();
-    mac.update(format!("{id}.{at}.{body}").as_bytes());
-    let signature = format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()));
-    let request = Request::post("/hook").header("webhook-id", id).header("webhook-timestamp", at);
-    request.header("webhook-signature", signature).body(Full::new(Bytes::from(body.to_owned()))).unwrap()
+    let headers = headers(SECRET, id, SystemClock.now().0 / 1_000_000, body);
+    let request = headers
+        .into_iter()
+        .fold(Request::post("/hook"), |request, (name, value)| request.header(name, value));
+    request.body(Full::new(Bytes::from(body.to_owned()))).unwrap()
 }
 
 async fn deliver(webhook: &Webhook, id: &str, body: &str) -> (u16, Decided) {

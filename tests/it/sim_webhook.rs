@@ -3,23 +3,16 @@
 
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::http::Request;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use counterfoil::clock::Clock as _;
 use counterfoil::door::Reaction;
 use counterfoil::sim::{CrashPoint, End, Rule, Simulation, World};
 use counterfoil::webhook::{EventIdentity, Scheme, Webhook, WebhookEvent};
 use counterfoil::{Ctx, Engine, Failure, Tenant};
 use futures_util::future::BoxFuture;
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use http_body_util::Full;
-use sha2::Sha256;
 use sqlx::Executor as _;
 use sqlx::sqlite::SqliteConnection;
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+use crate::webhook::{Delivery, SECRET, signed_at};
 
 /// Waits until it is paid.
 async fn desk(ctx: Ctx, (): ()) -> Result<i64, Failure> {
@@ -100,14 +93,8 @@ async fn sender(engine: Engine, world: World, key: Identify, events: &[(&str, &s
     "done".to_owned()
 }
 
-fn signed(id: &str, world: &World, body: &str) -> Request<Full<Bytes>> {
-    let at = world.clock().now().0 / 1_000_000;
-    let secret = BASE64.decode(SECRET.strip_prefix("whsec_").unwrap()).unwrap();
-    let mut mac = Hmac::<Sha256>::new_from_slice(&secret).unwrap();
-    mac.update(format!("{id}.{at}.{body}").as_bytes());
-    let signature = format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()));
-    let request = Request::post("/hook").header("webhook-id", id).header("webhook-timestamp", at.to_string());
-    request.header("webhook-signature", signature).body(Full::new(Bytes::from(body.to_owned()))).unwrap()
+fn signed(id: &str, world: &World, body: &str) -> Delivery {
+    signed_at(SECRET, id, world.clock().now().0 / 1_000_000, body)
 }
 
 const ONCE: &str = "each event does what it does once, and none is undone by an older one";

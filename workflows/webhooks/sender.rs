@@ -1,4 +1,5 @@
 //! What a sender of Standard Webhooks does: it signs an event anew for each try.
+#![allow(dead_code, reason = "each program uses a part")]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,17 +12,22 @@ use sha2::Sha256;
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// The delivery of an event, signed now with [`SECRET`].
+pub(crate) fn signed(request: RequestBuilder, id: &str, body: &str) -> RequestBuilder {
+    let headers = headers(SECRET, id, SystemClock.now().0 / 1_000_000, body);
+    let request = headers.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+    request.body(body.to_owned())
+}
+
+/// The headers of a delivery that is signed with this secret at this time, in seconds.
 #[allow(
     clippy::missing_panics_doc,
     clippy::expect_used,
-    reason = "a constant is Base64, and a key of any length is one"
+    reason = "the caller's constant is Base64, and a key of any length is one"
 )]
-pub(crate) fn signed(request: RequestBuilder, id: &str, body: &str) -> RequestBuilder {
-    let at = (SystemClock.now().0 / 1_000_000).to_string();
-    let secret = BASE64.decode(SECRET.trim_start_matches("whsec_")).expect("the constant is Base64");
+pub(crate) fn headers(secret: &str, id: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
+    let secret = BASE64.decode(secret.trim_start_matches("whsec_")).expect("the secret is Base64");
     let mut mac = Hmac::<Sha256>::new_from_slice(&secret).expect("HMAC takes keys of any length");
     mac.update(format!("{id}.{at}.{body}").as_bytes());
     let signature = format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()));
-    let request = request.header("webhook-id", id).header("webhook-timestamp", at);
-    request.header("webhook-signature", signature).body(body.to_owned())
+    [("webhook-id", id.to_owned()), ("webhook-timestamp", at.to_string()), ("webhook-signature", signature)]
 }

@@ -1,4 +1,4 @@
-//! What the consumer loop needs of a broker, whichever it is. No broker's client is known here.
+//! The interface between the consumer and a broker, whichever it is. No broker's client is known here.
 
 use std::future::Future;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub trait Broker: Send + Sync + 'static {
     /// The name of the stream or queue, unique within the broker.
     fn source(&self) -> &str;
 
-    /// How the broker's documentation names the setting behind a limit, for messages that say what to change.
+    /// The name of the setting behind a limit, in the words of the broker's documentation, for messages that say what to change.
     fn setting(&self, limit: BrokerLimit) -> String;
 
     /// Reads the limits and begins to consume. The loop opens the place again after each error of a session.
@@ -34,7 +34,7 @@ pub trait Broker: Send + Sync + 'static {
     fn open(&self, terms: &OpenTerms) -> impl Future<Output = Result<Self::Session, BrokerError>> + Send;
 }
 
-/// What a session is opened with.
+/// The terms that a session is opened with.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OpenTerms {
@@ -103,11 +103,11 @@ pub trait BrokerDelivery: Send + Sync + 'static {
     fn keep_alive(&self) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }
 
-/// Why a broker did not do what it was asked for.
+/// The reason why a broker did not do what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct BrokerError {
-    /// What happened, without secrets: it is logged.
+    /// The message, without secrets: it is logged.
     pub message: String,
 }
 
@@ -118,7 +118,7 @@ impl BrokerError {
     }
 }
 
-/// What the broker answers, if it does.
+/// The broker's answer, if it gives one.
 pub(super) async fn answered<T>(
     clock: &SharedClock,
     call: impl Future<Output = T>,

@@ -13,7 +13,7 @@ use super::limits::Needs;
 use crate::clock::SharedClock;
 use crate::exec::OwnConnection;
 
-/// Where messages come from, and what is asked of it.
+/// The place that messages come from, and the needs of its consumer.
 pub(super) struct Place<B> {
     pub(super) broker: B,
     pub(super) open: OpenTerms,

@@ -39,7 +39,7 @@ impl<B: Broker> fmt::Debug for QueueConsumer<B> {
     }
 }
 
-/// Why a consumer was not started. Nothing was consumed.
+/// The reason why a consumer was not started. Nothing was consumed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
@@ -51,7 +51,7 @@ pub enum QueueError {
     Limits {
         /// The kind of broker and the name of the stream or queue.
         source_name: String,
-        /// What is wrong, and what to write instead.
+        /// The faults, each with the setting to write instead.
         problems: Vec<LimitProblem>,
     },
     /// The name of the consumer cannot be one.

@@ -24,14 +24,14 @@ const MOST_AHEAD: usize = 64;
 /// A message that was fetched ahead and found no hand for so long goes back to the broker, for another consumer to take.
 const WAITS: Duration = Duration::from_secs(1);
 
-/// How many messages may be handled at the same time, and the tasks that settle them.
+/// The hands of a consumer: the messages that may be handled at the same time, and the tasks that settle them.
 pub(super) struct Hands {
     free: Arc<Semaphore>,
     /// A hand has become free.
     is_free: Arc<Notify>,
     pub(super) busy: TaskTracker,
     pub(super) stop: CancellationToken,
-    /// How long the last message took, in microseconds. Nothing is known before the first one.
+    /// The time that the last message took, in microseconds. Nothing is known before the first one.
     took: Arc<AtomicU64>,
 }
 
@@ -93,7 +93,7 @@ impl Hands {
         }
     }
 
-    /// How many messages may be fetched before there is a hand for them.
+    /// The number of messages that may be fetched before there is a hand for them.
     fn ahead(&self, in_hand: usize) -> usize {
         ahead(in_hand, Duration::from_micros(self.took.load(Ordering::Relaxed)))
     }
@@ -138,7 +138,7 @@ impl Hands {
     }
 }
 
-/// How many messages are begun within [`AHEAD`] if each takes so long.
+/// The number of messages that are begun within [`AHEAD`] if each takes so long.
 fn ahead(in_hand: usize, took: Duration) -> usize {
     let hands = u128::try_from(in_hand).unwrap_or(u128::MAX);
     let begun = AHEAD.as_micros().saturating_mul(hands) / took.as_micros().max(1);

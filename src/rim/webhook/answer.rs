@@ -1,4 +1,4 @@
-//! What a sender is answered.
+//! The answer to a sender.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -24,9 +24,9 @@ pub enum WebhookProblem {
     NoIdentity,
     /// The event is of no tenant that is known.
     UnknownTenant,
-    /// What the event does has failed and was rolled back. It is to be delivered again.
+    /// The reaction to the event has failed and was rolled back. The event is to be delivered again.
     NotProcessed,
-    /// What the event does has failed too often. A question is open; delivered again after the answer, it is tried again.
+    /// The reaction to the event has failed too often. A question is open; an event that is delivered again after the answer is tried again.
     SetAside,
     /// The ledger cannot be reached, or this process is shutting down. The event is to be delivered again.
     Unavailable,

@@ -32,11 +32,11 @@ type VersionOf = dyn Fn(&WebhookEvent) -> Option<(String, i64)> + Send + Sync;
 type Reacts = dyn Fn(&Executor, Addressee, Message, Note, Option<WebhookEvent>) -> Reacting + Send + Sync;
 type Reacting = BoxFuture<'static, Result<Processed<Note>, ReactionError>>;
 
-/// What identifies an event of a source.
+/// The identity of a source's events.
 pub(super) enum Identity {
     /// Its sender's id, as the scheme has it.
     Sender,
-    /// What a closure of the host's says.
+    /// The text that a closure of the host's gives.
     Host(Box<Identify>),
     /// Its body, for so long.
     Body(Duration),
@@ -77,7 +77,7 @@ pub(super) struct Source {
     pub(super) fence: Option<Fenced>,
 }
 
-/// Why a source is refused.
+/// The reason why a source is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WebhookConfigError {
@@ -117,9 +117,9 @@ pub enum WebhookConfigError {
     WindowTooShort {
         /// Of which source.
         source_name: String,
-        /// What was chosen.
+        /// The choice.
         window: Duration,
-        /// What is tolerated.
+        /// The tolerance.
         tolerance: Duration,
     },
 }
@@ -164,7 +164,7 @@ impl Webhook {
     }
 }
 
-/// What its consumer in the inbox begins with.
+/// The beginning of its consumer's name in the inbox.
 pub(super) const PREFIX: &str = "webhook:";
 
 impl fmt::Debug for WebhookBuilder {
@@ -181,7 +181,7 @@ impl WebhookBuilder {
         self
     }
 
-    /// How far the sender's time may be from ours, in both directions: five minutes unless it is said.
+    /// The tolerance between the sender's time and ours, in both directions: five minutes unless it is said.
     pub const fn tolerance(mut self, tolerance: Duration) -> Self {
         self.tolerance = tolerance;
         self
@@ -199,7 +199,7 @@ impl WebhookBuilder {
         self
     }
 
-    /// What identifies an event, where that is not the sender's id. A delivery that has none is refused.
+    /// The identity of an event, where that is not the sender's id. A delivery that has none is refused.
     pub fn identify(
         mut self,
         identity: impl Fn(&WebhookEvent) -> Option<EventIdentity> + Send + Sync + 'static,
@@ -240,7 +240,7 @@ impl WebhookBuilder {
         self
     }
 
-    /// What an event does, once. An error is a failed try: the sender is answered 503, and sends the event again.
+    /// The reaction to an event, carried out once. An error is a failed try: the sender is answered 503, and sends the event again.
     ///
     /// # Errors
     /// If the source could not tell events apart.

@@ -23,7 +23,7 @@ pub struct WebhookEvent {
     received_at: Timestamp,
 }
 
-/// What a delivery says about itself, in its sender's own place for it.
+/// The names that a delivery gives itself, in its sender's own place for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Named {
     id: Option<String>,
@@ -31,7 +31,7 @@ pub(super) struct Named {
     action: Option<String>,
 }
 
-/// Where a body says it.
+/// The place in a body that says it.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Said {
@@ -74,7 +74,7 @@ impl WebhookEvent {
         self.named.id.as_deref()
     }
 
-    /// What kind of event it is: the body's `type`, or `X-GitHub-Event`.
+    /// The kind of event: the body's `type`, or `X-GitHub-Event`.
     pub fn kind(&self) -> Option<&str> {
         self.named.kind.as_deref()
     }
@@ -102,7 +102,7 @@ impl WebhookEvent {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// When this delivery came in.
+    /// The time at which this delivery came in.
     pub const fn received_at(&self) -> Timestamp {
         self.received_at
     }
@@ -112,7 +112,7 @@ impl WebhookEvent {
     }
 }
 
-/// What identifies an event among those of its source: the same identity is the same event, whatever else a delivery says.
+/// The identity of an event among those of its source: the same identity is the same event, whatever else a delivery says.
 ///
 /// ```
 /// use counterfoil::webhook::EventIdentity;
@@ -139,7 +139,7 @@ impl EventIdentity {
         self
     }
 
-    /// What happened to what the id names, where several events bear one id.
+    /// The action, where several events bear one id: `opened`, `closed`.
     pub fn action(mut self, action: impl Into<String>) -> Self {
         self.action = Some(action.into());
         self
@@ -161,5 +161,5 @@ impl EventIdentity {
     }
 }
 
-/// What a text begins with that is a digest.
+/// The beginning of a text that is a digest.
 pub(super) const DIGEST: &str = "sha256:";

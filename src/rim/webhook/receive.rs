@@ -25,7 +25,7 @@ use {
     std::convert::Infallible,
 };
 
-/// What is kept of the delivery that an event was processed with.
+/// The facts that are kept of the delivery which an event was processed with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     /// The body's SHA-256, in hex. Absent: nothing was processed, and a window is closed.

@@ -1,4 +1,4 @@
-//! How senders sign: what a delivery's headers say, and what its signature is made of. Pure.
+//! Signature schemes: the headers of a delivery, and the content that its signature is made of. Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,7 +13,7 @@ const MOST_SIGNATURES: usize = 32;
 /// A shorter secret can be guessed. Standard Webhooks asks for 24 bytes, and each provider draws more than this.
 const SHORTEST_SECRET: usize = 16;
 
-/// How a sender signs its deliveries.
+/// A sender's signature scheme.
 ///
 /// ```
 /// use counterfoil::webhook::Scheme;
@@ -125,7 +125,7 @@ impl From<HmacScheme> for Scheme {
     }
 }
 
-/// Why a delivery was not accepted. Nothing was recorded of it.
+/// The reason why a delivery was not accepted. Nothing was recorded of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
@@ -140,7 +140,7 @@ pub enum SignatureError {
     Malformed {
         /// Which one.
         header: String,
-        /// What is wrong with it.
+        /// The fault in it.
         why: &'static str,
     },
     /// No signature is of this delivery: the secret is another one, or the body was changed on its way.
@@ -149,22 +149,22 @@ pub enum SignatureError {
     /// The delivery was signed too long ago, or the clocks differ.
     #[error("the delivery was signed {seconds} seconds ago, and {tolerance} are tolerated")]
     TooOld {
-        /// How long ago.
+        /// The age of the delivery, in seconds.
         seconds: i64,
-        /// What is tolerated, in seconds.
+        /// The tolerance, in seconds.
         tolerance: i64,
     },
     /// The delivery was signed in the future: the clocks differ.
     #[error("the delivery was signed {seconds} seconds in the future, and {tolerance} are tolerated")]
     TooNew {
-        /// How far.
+        /// The time by which it lies ahead, in seconds.
         seconds: i64,
-        /// What is tolerated, in seconds.
+        /// The tolerance, in seconds.
         tolerance: i64,
     },
 }
 
-/// Why a secret cannot be one.
+/// The fault of a text that cannot be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
@@ -179,14 +179,14 @@ pub enum SecretError {
     },
 }
 
-/// What the headers of a delivery say.
+/// The headers of a delivery.
 #[derive(Debug)]
 pub(super) struct Signed {
     /// The event's id, if it is in a header.
     pub(super) id: Option<String>,
     /// In seconds.
     timestamp: Option<i64>,
-    /// What is signed in front of the body.
+    /// The content that is signed in front of the body.
     before: Vec<u8>,
     candidates: Vec<Vec<u8>>,
     long: bool,

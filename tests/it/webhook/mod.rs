@@ -22,10 +22,10 @@ use sha2::Sha256;
 use sqlx::sqlite::SqliteConnection;
 
 /// That of the vector in the specification of Standard Webhooks.
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OTHER: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-type Delivery = Request<Full<Bytes>>;
+pub(crate) type Delivery = Request<Full<Bytes>>;
 
 fn acme() -> Tenant {
     Tenant::new("acme").unwrap()
@@ -43,7 +43,7 @@ fn mac(secret: &str, content: &str) -> String {
 }
 
 /// As a sender of Standard Webhooks signs it.
-fn signed_at(secret: &str, id: &str, at: i64, body: &str) -> Delivery {
+pub(crate) fn signed_at(secret: &str, id: &str, at: i64, body: &str) -> Delivery {
     let signature = format!("v1,{}", mac(secret, &format!("{id}.{at}.{body}")));
     with(
         &[("webhook-id", id), ("webhook-timestamp", &at.to_string()), ("webhook-signature", &signature)],

@@ -141,7 +141,7 @@ impl Broker for NatsQueue {
     }
 }
 
-/// What the configuration of a consumer and its stream promises. Zero and less stand for unlimited.
+/// The limits that the configuration of a consumer and its stream sets. Zero and less stand for unlimited.
 fn limits(consumer: &ConsumerConfig, stream: &StreamConfig, has_aside: bool) -> BrokerLimits {
     // A `backoff` stands in for `ack_wait`, time by time.
     let wait = consumer.backoff.iter().min().copied().unwrap_or(consumer.ack_wait);

@@ -23,12 +23,12 @@ const EXPIRES: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Silence of the server after which the session is over, in ticks.
 const SILENT_TICKS: u32 = 10;
-/// How often it is looked whether the client has connected anew: the server has forgotten the pull requests then.
+/// The time between two looks at the client's connection: a server that was connected to anew has forgotten the pull requests.
 const TICK: Duration = Duration::from_millis(500);
-/// What a client gets for its subject, the reason for it: on the copy of a message that is set aside.
+/// The header with the reason, on the copy of a message that is set aside.
 const WHY: &str = "Counterfoil-Set-Aside";
 
-/// How messages are asked for.
+/// The form of a pull request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pulls {
     /// Asked for no more than this at once.
@@ -62,7 +62,7 @@ pub struct NatsSession {
     place: Arc<Place>,
 }
 
-/// What every delivery of the session needs to know.
+/// The session, as each of its deliveries needs it.
 struct Place {
     jetstream: Context,
     stream: String,

@@ -125,7 +125,7 @@ fn headers(event: &Event) -> Result<HeaderMap, SinkError> {
     Ok(headers)
 }
 
-/// Whether the event itself is at fault.
+/// True if the event itself is at fault.
 fn sorted(error: &PublishError) -> SinkError {
     let said = error.to_string();
     let own_fault = match error.kind() {

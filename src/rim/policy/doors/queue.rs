@@ -1,0 +1,20 @@
+//! The consumers of a policy.
+
+use crate::exec::Executor;
+use crate::id::Tenant;
+use crate::ledger::Backoff;
+use crate::rim::policy::QueuePolicy;
+use crate::rim::queue::{Broker, QueueConsumer};
+
+impl QueuePolicy<'_> {
+    /// A consumer with the tries, the pauses and the time limit that the policy says. The program adds what only code can say: the
+    /// broker's connection, the consumer's name and tenant, and what a message does.
+    pub fn consumer<B: Broker>(&self, executor: &Executor, tenant: &Tenant, broker: B) -> QueueConsumer<B> {
+        let pause = self.retry_delay();
+        QueueConsumer::new(executor, tenant, self.name(), broker)
+            .tries(self.tries())
+            .handler_limit(self.timeout())
+            .backoff(Backoff { base: pause, cap: pause })
+            .logging(self.policy.log_fields())
+    }
+}

@@ -34,6 +34,8 @@ mod alive;
 mod boundaries;
 #[path = "kill/desk.rs"]
 mod desk;
+#[path = "kill/doors.rs"]
+mod doors;
 #[path = "kill/failover.rs"]
 mod failover;
 #[path = "../workflows/demo/harness.rs"]
@@ -50,6 +52,10 @@ mod own_server;
 mod points;
 #[path = "kill/queue.rs"]
 mod queue;
+#[path = "kill/senders.rs"]
+mod senders;
+#[path = "kill/service.rs"]
+mod service;
 #[path = "kill/soak.rs"]
 mod soak;
 #[path = "kill/syscall.rs"]
@@ -92,6 +98,7 @@ fn child() {
         Part::Http(own) => http::play(own).await,
         Part::Webhook(own) => webhook::play(own).await,
         Part::Queue(own) => queue::play(own).await,
+        Part::Service(own) => service::play(own).await,
     });
 }
 
@@ -105,6 +112,7 @@ enum Part {
     Http(http::Serves),
     Webhook(webhook::Receives),
     Queue(queue::Own),
+    Service(service::Service),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

@@ -63,7 +63,7 @@ async fn order(ctx: Ctx, number: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn nats(port: u16) -> Result<Context, Failed> {
+pub(crate) async fn nats(port: u16) -> Result<Context, Failed> {
     let options = async_nats::ConnectOptions::new().retry_on_initial_connect();
     let options = options.reconnect_delay_callback(|_| Duration::from_millis(50));
     let client = options.connect(format!("nats://127.0.0.1:{port}")).await?;
@@ -182,7 +182,7 @@ impl Pipeline {
     }
 }
 
-fn server(port: u16, folder: &Path) -> Command {
+pub(crate) fn server(port: u16, folder: &Path) -> Command {
     let mut command = Command::new("nats-server");
     command
         .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"])

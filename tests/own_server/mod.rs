@@ -7,7 +7,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod daemon;
-mod port;
+pub(crate) mod port;
 pub(crate) mod proxy;
 
 use std::fs::{self, File};

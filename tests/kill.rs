@@ -52,6 +52,8 @@ mod own_server;
 mod points;
 #[path = "kill/queue.rs"]
 mod queue;
+#[path = "kill/rabbitmq.rs"]
+mod rabbitmq;
 #[path = "kill/senders.rs"]
 mod senders;
 #[path = "kill/service.rs"]
@@ -98,6 +100,7 @@ fn child() {
         Part::Http(own) => http::play(own).await,
         Part::Webhook(own) => webhook::play(own).await,
         Part::Queue(own) => queue::play(own).await,
+        Part::Rabbitmq(own) => rabbitmq::play(own).await,
         Part::Service(own) => service::play(own).await,
     });
 }
@@ -112,6 +115,7 @@ enum Part {
     Http(http::Serves),
     Webhook(webhook::Receives),
     Queue(queue::Own),
+    Rabbitmq(rabbitmq::Hears),
     Service(service::Service),
 }
 

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::harness::Failed;
 use crate::harness::process::{Death, Program};
 use crate::harness::role::{Message, Report};
 use crate::harness::scenario::{Kill, Scenario};
@@ -206,12 +207,12 @@ impl Bench {
         let sender = Sender::to(&service).await;
         for kill in kills {
             let kill = Some(format!("{}:{}", kill.point, kill.nth));
-            let death = self.life(&Service { kill, ..service.clone() }, &sender).await;
+            let death = self.life(&Service { kill, ..service.clone() }, &sender).await?;
             if !death.was_killed() {
                 return Err(format!("it was not reached: {death:?}"));
             }
         }
-        let last = self.life(&service, &sender).await;
+        let last = self.life(&service, &sender).await?;
         let report = last.report.ok_or_else(|| format!("the last life ended with {}", last.status))?;
         let wrong = self.wrong(&service, &report, kills).await;
         if !wrong.is_empty() {
@@ -222,16 +223,18 @@ impl Bench {
     }
 
     /// One life, which is asked to end when everything was taken.
-    async fn life(&self, service: &Service, sender: &Sender) -> Death {
-        let mut process = self.program.start(service).unwrap();
-        if let Some(Message::Working) = process.hear().await.unwrap() {
+    async fn life(&self, service: &Service, sender: &Sender) -> Result<Death, String> {
+        let stuck = |error: Failed| error.to_string();
+        let mut process = self.program.start(service).map_err(stuck)?;
+        if let Some(Message::Working) = process.hear().await.map_err(stuck)? {
             tokio::select! {
                 biased;
-                said = process.hear() => assert!(said.unwrap().is_none(), "it says something before it is asked to end"),
-                () = sender.delivers() => process.signal(Signal::TERM).unwrap(),
+                // It says nothing before it is asked to end.
+                died = process.hear() => drop(died.map_err(|error| format!("not all is taken: {error}"))?),
+                () = sender.delivers() => process.signal(Signal::TERM).map_err(stuck)?,
             }
         }
-        process.death().await.unwrap()
+        process.death().await.map_err(stuck)
     }
 
     /// What has happened outside of the ledger, and in its database.

@@ -35,7 +35,7 @@ const KINDS: [&str; 4] = ["placed", "paid", "packed", "sent"];
 const PACE: Duration = Duration::from_millis(50);
 /// As many consumers keep the order of each aggregate.
 const PARTITIONS: u32 = 2;
-const SOON: Backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(200) };
+pub(crate) const SOON: Backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(200) };
 
 /// What only this program can be.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -224,11 +224,12 @@ async fn is_at_work(own: &Service, shop: &ForTenant, watch: &Lived) -> Result<bo
     let first = "SELECT min(due_at) FROM look WHERE made = 0";
     let due: Option<i64> = sqlx::query_scalar(first).fetch_one(&mut own.own().await?).await?;
     let soon = |due: i64| SystemClock.now().until(Timestamp(due)) < SOON;
-    // One that is being made is due later, too, in case nothing comes of it.
+    // One that is being made is due later, too, in case nothing comes of it. That is waited for if this life has sealed what is looked
+    // up: what an earlier one has left may be of a route that is not known yet, and then nobody is asked.
     let (crossed, _) = watch.told();
     let crossed = |name: CrashPoint| crossed.iter().filter(|point| *point == name.name()).count();
     let is_made = crossed(CrashPoint::BeforeConfirming) > crossed(CrashPoint::AfterConfirmed);
-    Ok(is_made || due.is_some_and(soon))
+    Ok(is_made && crossed(CrashPoint::AfterSeal) > 0 || due.is_some_and(soon))
 }
 
 /// A door that is open.

@@ -9,6 +9,8 @@
 pub(crate) mod daemon;
 pub(crate) mod port;
 pub(crate) mod proxy;
+#[cfg(feature = "rabbitmq")]
+pub(crate) mod rabbitmq;
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};

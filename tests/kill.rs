@@ -40,6 +40,8 @@ mod doors;
 mod failover;
 #[path = "../workflows/demo/harness.rs"]
 mod harness;
+#[path = "kill/heard.rs"]
+mod heard;
 #[path = "kill/http.rs"]
 mod http;
 #[path = "kill/office.rs"]
@@ -54,6 +56,8 @@ mod points;
 mod queue;
 #[path = "kill/rabbitmq.rs"]
 mod rabbitmq;
+#[path = "kill/random.rs"]
+mod random;
 #[path = "kill/senders.rs"]
 mod senders;
 #[path = "kill/service.rs"]

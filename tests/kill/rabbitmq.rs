@@ -23,10 +23,10 @@ use sqlx::{ConnectOptions as _, Executor as _};
 use crate::harness::Failed;
 use crate::harness::process::Program;
 use crate::harness::role::TENANT;
-use crate::outbox::{Chance, seed};
 use crate::own_server::daemon::Daemon;
 use crate::own_server::rabbitmq::{arguments, connected, server, uri, write_down};
 use crate::queue::SOON;
+use crate::random::{Chance, seed};
 use crate::{full, run};
 
 const QUEUE: &str = "orders";

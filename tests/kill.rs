@@ -34,10 +34,14 @@ mod alive;
 mod boundaries;
 #[path = "kill/desk.rs"]
 mod desk;
+#[path = "kill/doors.rs"]
+mod doors;
 #[path = "kill/failover.rs"]
 mod failover;
 #[path = "../workflows/demo/harness.rs"]
 mod harness;
+#[path = "kill/heard.rs"]
+mod heard;
 #[path = "kill/http.rs"]
 mod http;
 #[path = "kill/office.rs"]
@@ -50,6 +54,14 @@ mod own_server;
 mod points;
 #[path = "kill/queue.rs"]
 mod queue;
+#[path = "kill/rabbitmq.rs"]
+mod rabbitmq;
+#[path = "kill/random.rs"]
+mod random;
+#[path = "kill/senders.rs"]
+mod senders;
+#[path = "kill/service.rs"]
+mod service;
 #[path = "kill/soak.rs"]
 mod soak;
 #[path = "kill/syscall.rs"]
@@ -92,6 +104,8 @@ fn child() {
         Part::Http(own) => http::play(own).await,
         Part::Webhook(own) => webhook::play(own).await,
         Part::Queue(own) => queue::play(own).await,
+        Part::Rabbitmq(own) => rabbitmq::play(own).await,
+        Part::Service(own) => service::play(own).await,
     });
 }
 
@@ -105,6 +119,8 @@ enum Part {
     Http(http::Serves),
     Webhook(webhook::Receives),
     Queue(queue::Own),
+    Rabbitmq(rabbitmq::Hears),
+    Service(service::Service),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

@@ -4,7 +4,6 @@
 //! `COUNTERFOIL_SEED` repeats one.
 
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -19,7 +18,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::http::{HandlerCall, Idempotency, LedgerTransaction, RequestScope};
-use counterfoil::ledger::{Contract, ContractClass, Finding};
+use counterfoil::ledger::Finding;
 use counterfoil::{Executor, Tenant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,9 +26,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Executor as _};
 
 use crate::harness::Failed;
-use crate::harness::process::{Process, Program};
 use crate::harness::role::TENANT;
-use crate::outbox::{Chance, seed};
+use crate::own_server::port::Port;
+use crate::random::killed_while;
+use crate::service::{append, find, lookup};
 use crate::{full, run};
 
 /// Each client has one request after the other.
@@ -54,8 +54,7 @@ pub(crate) async fn play(own: Serves) -> Result<i32, Failed> {
     let executor = Executor::sqlite(&own.service_db).open().await?;
     let bank: Arc<Path> = own.charges.into();
     let asked = bank.clone();
-    let lookup = Contract::new(ContractClass::Lookup).ends_with_sender().settle(Duration::ZERO);
-    let charges = guard(&executor).reconcile(lookup, move |call, _| {
+    let charges = guard(&executor).reconcile(lookup(), move |call, _| {
         let found = find(&asked, &call.key);
         async move {
             Ok(found.map_or(Finding::NotFound, |number| Finding::Committed {
@@ -80,18 +79,11 @@ fn guard(executor: &Executor) -> Idempotency {
     })
 }
 
-/// Where the bank has the charge with this reference, if it has it.
-fn find(charges: &Path, reference: &str) -> Option<usize> {
-    let text = std::fs::read_to_string(charges).unwrap_or_default();
-    text.lines().position(|line| line == reference).map(|place| place + 1)
-}
-
 async fn charge(State(bank): State<Arc<Path>>, Extension(call): Extension<HandlerCall>) -> String {
     SystemClock.sleep(PACE).await;
-    let mut file = std::fs::File::options().append(true).create(true).open(&bank).unwrap();
-    file.write_all(format!("{}\n", call.key).as_bytes()).unwrap();
+    let place = append(&bank, &call.key);
     SystemClock.sleep(PACE).await;
-    find(&bank, &call.key).unwrap().to_string()
+    place.to_string()
 }
 
 async fn entry(
@@ -144,13 +136,9 @@ async fn asks(url: &str, key: &str, what: usize) -> String {
 #[test]
 fn each_request_takes_effect_once() {
     run(async {
-        let seed = seed();
-        println!("seed {seed}");
         let requests = if full() { 60 } else { 15 };
-        let (mut chance, folder) = (Chance(seed), tempfile::tempdir().unwrap());
-        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let (folder, port) = (tempfile::tempdir().unwrap(), Port::free());
+        let port = port.number;
         let service_db = folder.path().join("service.db");
         let serves =
             Serves { service_db: service_db.clone(), charges: folder.path().join("charges.txt"), port };
@@ -159,9 +147,6 @@ fn each_request_takes_effect_once() {
         let mut own = own.connect().await.unwrap();
         own.execute("CREATE TABLE entry (what INTEGER NOT NULL)").await.unwrap();
 
-        let program = Program::this(&["child", "--exact", "--nocapture"]).unwrap();
-        let mut life: Process = program.start(&serves).unwrap();
-        // A fast machine is done before the service was killed often: the clients go on until it was.
         let kills = Arc::new(AtomicU32::new(0));
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| {
@@ -178,14 +163,7 @@ fn each_request_takes_effect_once() {
                 })
             })
             .collect();
-        let begun = SystemClock.boot();
-        while !clients.iter().all(tokio::task::JoinHandle::is_finished) {
-            assert!(begun.until(SystemClock.boot()) < Duration::from_mins(8), "stuck after {kills:?} kills");
-            SystemClock.sleep(Duration::from_millis(200 + chance.below(500))).await;
-            life.kill_and_wait().await.unwrap();
-            life = program.start(&serves).unwrap();
-            kills.fetch_add(1, Relaxed);
-        }
+        let mut life = killed_while(&serves, &clients, &kills, 200..700).await;
         life.kill_and_wait().await.unwrap();
 
         let mut answers = HashMap::<_, u32>::new();

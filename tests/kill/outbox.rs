@@ -12,18 +12,19 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use counterfoil::clock::{Clock as _, SystemClock};
-use counterfoil::id::{Entropy as _, SystemEntropy};
 use counterfoil::inbox::Message;
 use counterfoil::ledger::Backoff;
 use counterfoil::outbox::Publisher;
 use counterfoil::{Ctx, Engine, Executor, Failure, HttpSink, Tenant};
 use serde::{Deserialize, Serialize};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Executor as _};
+use sqlx::sqlite::SqliteConnection;
 
 use crate::harness::Failed;
 use crate::harness::process::{Process, Program};
 use crate::harness::role::TENANT;
+use crate::heard::Heard;
+use crate::own_server::port::Port;
+use crate::random::{Chance, seed};
 use crate::run;
 
 const ORDERS: u32 = 80;
@@ -97,11 +98,7 @@ async fn take(State(consumer): State<Arc<Consumer>>, body: String) -> StatusCode
     let message = Message::new(id).version(aggregate.clone(), seq).tries(10_000);
     let taken =
         consumer.executor.process_once(&consumer.tenant, "kill", message, |db: &mut SqliteConnection| {
-            Box::pin(async move {
-                let enter =
-                    sqlx::query("INSERT INTO heard (aggregate, seq) VALUES (?, ?)").bind(aggregate).bind(seq);
-                enter.execute(db).await.map(|_| ())
-            })
+            Box::pin(Heard::enter(db, aggregate, seq))
         });
     if taken.await.is_ok() { StatusCode::NO_CONTENT } else { StatusCode::SERVICE_UNAVAILABLE }
 }
@@ -131,44 +128,19 @@ impl Ends {
     }
 }
 
-/// Seeded, so that a failure can be repeated as nearly as processes can.
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
-
-async fn heard(own: &mut SqliteConnection) -> Vec<(String, i64)> {
-    let all = sqlx::query_as("SELECT aggregate, seq FROM heard ORDER BY rowid");
-    all.fetch_all(own).await.unwrap()
-}
-
 #[test]
 fn each_event_is_processed_once_and_in_its_order() {
     run(kill_both_ends(seed()));
 }
 
-/// The one that is to be repeated, or another one.
-pub(crate) fn seed() -> u64 {
-    let seed = std::env::var("COUNTERFOIL_SEED").ok().and_then(|seed| seed.parse().ok());
-    seed.unwrap_or_else(|| SystemEntropy.bits() % 1_000_000)
-}
-
 async fn kill_both_ends(seed: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    // Before the consumer opens it: the table of its effects.
-    drop(counterfoil::store::sqlite::Sqlite::open(folder.path().join("consumer.db")).await.unwrap());
-    let own = SqliteConnectOptions::new().filename(folder.path().join("consumer.db"));
-    let mut own = own.busy_timeout(Duration::from_secs(20)).connect().await.unwrap();
-    own.execute("CREATE TABLE heard (aggregate TEXT NOT NULL, seq INTEGER NOT NULL)").await.unwrap();
-    let mut ends = Ends::new(folder.path(), port);
+    let mut heard = Heard::new(&folder.path().join("consumer.db")).await;
+    let port = Port::free();
+    let mut ends = Ends::new(folder.path(), port.number);
     let (mut chance, mut kills, begun) = (Chance(seed), 0, SystemClock.boot());
     let wanted = ORDERS as usize * KINDS.len();
-    while heard(&mut own).await.len() < wanted {
+    while heard.all().await.len() < wanted {
         let lived = begun.until(SystemClock.boot());
         assert!(lived < Duration::from_mins(4), "COUNTERFOIL_SEED={seed}: stuck after {kills} kills");
         SystemClock.sleep(Duration::from_millis(100 + chance.below(900))).await;
@@ -180,13 +152,7 @@ async fn kill_both_ends(seed: u64) {
     }
     // Whatever is published once more from here on changes nothing.
     SystemClock.sleep(Duration::from_millis(500)).await;
-    let heard = heard(&mut own).await;
-    for number in 0..ORDERS {
-        let aggregate = format!("order/{number}");
-        let seqs: Vec<_> = heard.iter().filter(|(of, _)| *of == aggregate).map(|(_, seq)| *seq).collect();
-        assert_eq!(seqs, [1, 2, 3, 4], "COUNTERFOIL_SEED={seed}: {aggregate}");
-    }
-    assert_eq!(heard.len(), wanted, "COUNTERFOIL_SEED={seed}");
+    heard.is_in_order(ORDERS, &[1, 2, 3, 4], seed).await;
     assert!(kills >= 3, "COUNTERFOIL_SEED={seed}: only {kills} kills while there was something to do");
     eprintln!("{wanted} events, {kills} kills, COUNTERFOIL_SEED={seed}");
 }

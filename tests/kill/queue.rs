@@ -18,15 +18,15 @@ use counterfoil::outbox::Publisher;
 use counterfoil::queue::{Consuming, Incoming, NatsQueue, NatsSink, QueueConsumer};
 use counterfoil::{Ctx, Engine, Executor, Failure, Tenant};
 use serde::{Deserialize, Serialize};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Executor as _};
+use sqlx::sqlite::SqliteConnection;
 
 use crate::harness::Failed;
 use crate::harness::process::{Process, Program};
 use crate::harness::role::TENANT;
-use crate::outbox::{Chance, seed};
+use crate::heard::Heard;
 use crate::own_server::daemon::Daemon;
 use crate::own_server::proxy::Proxy;
+use crate::random::{Chance, seed};
 use crate::{full, run};
 
 const ORDERS: u32 = 80;
@@ -35,7 +35,7 @@ const KINDS: [&str; 4] = ["placed", "paid", "packed", "sent"];
 const PACE: Duration = Duration::from_millis(50);
 /// As many consumers keep the order of each aggregate.
 const PARTITIONS: u32 = 2;
-const SOON: Backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(200) };
+pub(crate) const SOON: Backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(200) };
 
 /// What only this program can be.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ async fn order(ctx: Ctx, number: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn nats(port: u16) -> Result<Context, Failed> {
+pub(crate) async fn nats(port: u16) -> Result<Context, Failed> {
     let options = async_nats::ConnectOptions::new().retry_on_initial_connect();
     let options = options.reconnect_delay_callback(|_| Duration::from_millis(50));
     let client = options.connect(format!("nats://127.0.0.1:{port}")).await?;
@@ -134,12 +134,7 @@ async fn hears(event: Incoming) -> Result<Reaction<SqliteConnection>, &'static s
     let aggregate = event.header_named("event-aggregate").ok_or("no aggregate")?.to_owned();
     let seq = event.header_named("event-sequence").and_then(|seq| seq.parse::<i64>().ok());
     let seq = seq.ok_or("no sequence")?;
-    Ok(Reaction::transaction(move |db: &mut SqliteConnection| {
-        Box::pin(async move {
-            let enter = sqlx::query("INSERT INTO heard (aggregate, seq) VALUES (?, ?)").bind(aggregate);
-            enter.bind(seq).execute(db).await.map(drop)
-        })
-    }))
+    Ok(Reaction::transaction(move |db: &mut SqliteConnection| Box::pin(Heard::enter(db, aggregate, seq))))
 }
 
 /// The broker, the two ends, and the connections between them.
@@ -182,7 +177,7 @@ impl Pipeline {
     }
 }
 
-fn server(port: u16, folder: &Path) -> Command {
+pub(crate) fn server(port: u16, folder: &Path) -> Command {
     let mut command = Command::new("nats-server");
     command
         .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"])
@@ -208,11 +203,6 @@ async fn prepare(nats: &Context) {
     }
 }
 
-async fn heard(own: &mut SqliteConnection) -> Vec<(String, i64)> {
-    let all = sqlx::query_as("SELECT aggregate, seq FROM heard ORDER BY rowid");
-    all.fetch_all(own).await.unwrap()
-}
-
 #[test]
 fn each_event_is_processed_once_and_in_its_order() {
     run(async {
@@ -234,10 +224,7 @@ fn a_message_that_kills_its_process_is_set_aside() {
     run(async {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("consumer.db");
-        drop(counterfoil::store::sqlite::Sqlite::open(&db).await.unwrap());
-        let own = SqliteConnectOptions::new().filename(&db).busy_timeout(Duration::from_secs(20));
-        let mut own = own.connect().await.unwrap();
-        own.execute("CREATE TABLE heard (aggregate TEXT NOT NULL, seq INTEGER NOT NULL)").await.unwrap();
+        let mut heard = Heard::new(&db).await;
         let broker = Daemon::start(server).await;
         let nats = nats(broker.port()).await.unwrap();
         prepare(&nats).await;
@@ -258,7 +245,7 @@ fn a_message_that_kills_its_process_is_set_aside() {
         }
         let mut life = program.start(&Own::Dies { db: db.clone(), port: broker.port() }).unwrap();
         let begun = SystemClock.boot();
-        while heard(&mut own).await.len() < 2 {
+        while heard.all().await.len() < 2 {
             assert!(begun.until(SystemClock.boot()) < Duration::from_mins(1), "the others do not proceed");
         }
         life.kill_and_wait().await.unwrap();
@@ -273,16 +260,12 @@ fn a_message_that_kills_its_process_is_set_aside() {
 
 async fn strike_at_random(seed: u64) -> u32 {
     let folder = tempfile::tempdir().unwrap();
-    // Before the consumer opens it: the table of its effects.
-    drop(counterfoil::store::sqlite::Sqlite::open(folder.path().join("consumer.db")).await.unwrap());
-    let own = SqliteConnectOptions::new().filename(folder.path().join("consumer.db"));
-    let mut own = own.busy_timeout(Duration::from_secs(20)).connect().await.unwrap();
-    own.execute("CREATE TABLE heard (aggregate TEXT NOT NULL, seq INTEGER NOT NULL)").await.unwrap();
+    let mut heard = Heard::new(&folder.path().join("consumer.db")).await;
     let mut pipeline = Pipeline::new(folder.path()).await;
     let (mut chance, mut struck, begun) = (Chance(seed), 0, SystemClock.boot());
     let wanted = ORDERS as usize * KINDS.len();
     loop {
-        let now = heard(&mut own).await.len();
+        let now = heard.all().await.len();
         if now >= wanted {
             break;
         }
@@ -294,13 +277,7 @@ async fn strike_at_random(seed: u64) -> u32 {
     }
     // Whatever is delivered once more from here on changes nothing.
     SystemClock.sleep(Duration::from_millis(1500)).await;
-    let heard = heard(&mut own).await;
-    for number in 0..ORDERS {
-        let aggregate = format!("order/{number}");
-        let seqs: Vec<_> = heard.iter().filter(|(of, _)| *of == aggregate).map(|(_, seq)| *seq).collect();
-        assert_eq!(seqs, [1, 2, 3, 4], "COUNTERFOIL_SEED={seed}: {aggregate}");
-    }
-    assert_eq!(heard.len(), wanted, "COUNTERFOIL_SEED={seed}");
+    heard.is_in_order(ORDERS, &[1, 2, 3, 4], seed).await;
     assert!(struck >= 3, "COUNTERFOIL_SEED={seed}: only {struck} while there was something to do");
     eprintln!("{wanted} events, {struck} killed or cut, COUNTERFOIL_SEED={seed}");
     struck

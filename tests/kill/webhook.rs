@@ -22,10 +22,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Executor as _};
 
 use crate::harness::Failed;
-use crate::harness::process::{Process, Program};
 use crate::harness::role::TENANT;
 use crate::harness::sender::{SECRET, signed};
-use crate::outbox::{Chance, seed};
+use crate::own_server::port::Port;
+use crate::random::killed_while;
 use crate::{full, run};
 
 /// It is killed so often at least.
@@ -117,13 +117,9 @@ async fn tell(client: reqwest::Client, url: String, order: String) {
 #[test]
 fn each_event_is_done_once() {
     run(async {
-        let seed = seed();
-        println!("seed {seed}");
         let orders = if full() { 400 } else { 80 };
-        let (mut chance, folder) = (Chance(seed), tempfile::tempdir().unwrap());
-        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let (folder, port) = (tempfile::tempdir().unwrap(), Port::free());
+        let port = port.number;
         let receives = Receives { shop_db: folder.path().join("shop.db"), port };
         Executor::sqlite(&receives.shop_db).open().await.unwrap().close(Duration::from_secs(1)).await;
         let own = SqliteConnectOptions::new().filename(&receives.shop_db);
@@ -131,9 +127,6 @@ fn each_event_is_done_once() {
         own.execute("CREATE TABLE state (what TEXT NOT NULL, state INTEGER NOT NULL)").await.unwrap();
         own.execute("CREATE TABLE packed (what TEXT NOT NULL)").await.unwrap();
 
-        let program = Program::this(&["child", "--exact", "--nocapture"]).unwrap();
-        let mut life: Process = program.start(&receives).unwrap();
-        // A fast machine is done before the receiver was killed often: the senders go on until it was.
         let kills = Arc::new(AtomicU32::new(0));
         let senders: Vec<_> = (0..SENDERS)
             .map(|sender| {
@@ -150,22 +143,15 @@ fn each_event_is_done_once() {
                 })
             })
             .collect();
-        let begun = SystemClock.boot();
-        while !senders.iter().all(tokio::task::JoinHandle::is_finished) {
-            assert!(begun.until(SystemClock.boot()) < Duration::from_mins(8), "stuck after {kills:?} kills");
-            SystemClock.sleep(Duration::from_millis(100 + chance.below(300))).await;
-            life.kill_and_wait().await.unwrap();
-            life = program.start(&receives).unwrap();
-            kills.fetch_add(1, Relaxed);
-        }
+        let mut life = killed_while(&receives, &senders, &kills, 100..400).await;
         let mut orders = 0;
         for sender in senders {
             orders += sender.await.unwrap();
         }
         // The last life packs what the ones before have begun.
-        let packed = "SELECT count(*) FROM packed";
+        let (packed, begun) = ("SELECT count(*) FROM packed", SystemClock.boot());
         while sqlx::query_scalar::<_, i64>(packed).fetch_one(&mut own).await.unwrap() < orders {
-            assert!(begun.until(SystemClock.boot()) < Duration::from_mins(9), "a parcel is lost");
+            assert!(begun.until(SystemClock.boot()) < Duration::from_mins(1), "a parcel is lost");
             SystemClock.sleep(Duration::from_millis(50)).await;
         }
         life.kill_and_wait().await.unwrap();

@@ -7,8 +7,10 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod daemon;
-mod port;
+pub(crate) mod port;
 pub(crate) mod proxy;
+#[cfg(feature = "rabbitmq")]
+pub(crate) mod rabbitmq;
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};

@@ -7,13 +7,13 @@ use std::fs::File;
 const PORTS: std::ops::Range<u16> = 26_000..32_000;
 
 /// A port that is this process's own while it lives, even while no server listens there.
-pub(super) struct Port {
-    pub(super) number: u16,
+pub(crate) struct Port {
+    pub(crate) number: u16,
     _lock: File,
 }
 
 impl Port {
-    pub(super) fn free() -> Self {
+    pub(crate) fn free() -> Self {
         let chance = uuid::Uuid::now_v7().as_u128();
         let count = PORTS.end - PORTS.start;
         let first = u16::try_from(chance % u128::from(count)).unwrap();

@@ -1,7 +1,5 @@
 //! Messages of RabbitMQ, from a real `rabbitmq-server`: the second broker, which has no sequence, no delay and no keep-alive.
 
-use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,7 +9,7 @@ use counterfoil::door::Reaction;
 use counterfoil::queue::{BrokerLimit, Incoming, QueueConsumer, QueueError, RabbitQueue};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use lapin::{BasicProperties, Channel, Connection};
 use sqlx::{PgConnection, SqliteConnection};
 use tokio::sync::{Mutex, Notify};
 
@@ -19,38 +17,7 @@ use super::ledger::{self, EVER, SOON, acme, on, questions, until};
 use super::lossy::{Lossy, Told};
 use crate::own_server::daemon::Daemon;
 use crate::own_server::proxy::Proxy;
-
-/// A node of its own in its folder. Erlang's port mapper is started beside it, on a port of its own, or the node would start one that
-/// stays behind for ever.
-fn server(port: u16, folder: &Path) -> Command {
-    let mut command = command("sh", port, folder);
-    command.args(["-c", r#"epmd -port "$ERL_EPMD_PORT" & exec /usr/lib/rabbitmq/bin/rabbitmq-server"#]);
-    command
-}
-
-/// A program that knows the node.
-fn command(program: &str, port: u16, folder: &Path) -> Command {
-    let mut command = Command::new(program);
-    let at = |name: &str| folder.join(name);
-    command
-        .env("HOME", folder)
-        .env("ERL_EPMD_PORT", (port - 16_000).to_string())
-        .env("ERL_EPMD_ADDRESS", "127.0.0.2")
-        .env("RABBITMQ_USE_LONGNAME", "true")
-        .env("RABBITMQ_NODENAME", format!("counterfoil{port}@127.0.0.2"))
-        .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
-        .env("RABBITMQ_NODE_PORT", port.to_string())
-        .env("RABBITMQ_DIST_PORT", port.to_string())
-        .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "-kernel inet_dist_use_interface {127,0,0,2}")
-        .env("RABBITMQ_MNESIA_BASE", at("mnesia"))
-        .env("RABBITMQ_LOG_BASE", at("logs"))
-        .env("RABBITMQ_LOGS", "-")
-        .env("RABBITMQ_PID_FILE", at("pid"))
-        .env("RABBITMQ_ENABLED_PLUGINS_FILE", at("plugins"))
-        .env("RABBITMQ_CONFIG_FILE", at("no-config"))
-        .env("RABBITMQ_CONF_ENV_FILE", "/dev/null");
-    command
-}
+use crate::own_server::rabbitmq::{self, arguments, long, uri, write_down};
 
 /// A server for all tests that run at the same time: it takes seconds to start.
 async fn shared() -> Arc<Daemon> {
@@ -59,28 +26,9 @@ async fn shared() -> Arc<Daemon> {
     if let Some(running) = shared.upgrade() {
         return running;
     }
-    let started = Arc::new(Daemon::start(server).await);
+    let started = Arc::new(Daemon::start(rabbitmq::server).await);
     *shared = Arc::downgrade(&started);
     started
-}
-
-fn uri(port: u16) -> String {
-    format!("amqp://guest:guest@127.0.0.1:{port}/%2f")
-}
-
-fn long(text: &str) -> AMQPValue {
-    AMQPValue::LongString(text.into())
-}
-
-/// With a place for dead letters, and these arguments beside.
-fn arguments(queue: &str, more: &[(&str, AMQPValue)]) -> FieldTable {
-    let mut arguments = FieldTable::default();
-    arguments.insert("x-dead-letter-exchange".into(), long(""));
-    arguments.insert("x-dead-letter-routing-key".into(), long(&format!("{queue}.aside")));
-    for (name, value) in more {
-        arguments.insert((*name).into(), value.clone());
-    }
-    arguments
 }
 
 /// A queue of one test, and the one for its dead letters.
@@ -94,14 +42,7 @@ struct Bench {
 impl Bench {
     async fn at(server: &Daemon) -> Self {
         let queue = format!("orders-{}", uuid::Uuid::now_v7().simple());
-        let connection = loop {
-            // The port opens before the node takes part.
-            if let Ok(connection) =
-                Connection::connect(&uri(server.port()), ConnectionProperties::default()).await
-            {
-                break connection;
-            }
-        };
+        let connection = rabbitmq::connected(server.port()).await;
         let channel = connection.create_channel().await.unwrap();
         channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
         let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
@@ -148,15 +89,6 @@ impl Bench {
     async fn aside(&self) -> u32 {
         self.left(&format!("{}.aside", self.queue)).await
     }
-}
-
-/// Has the node write down which queues there are. It does so some time after it has said so, and forgets a queue if it is killed before.
-async fn write_down(server: &Daemon) {
-    let node = command("/usr/lib/rabbitmq/bin/rabbitmqctl", server.port(), server.folder());
-    let mut asks = tokio::process::Command::from(node);
-    let answer =
-        asks.args(["--quiet", "eval", "mnesia:dump_log()."]).kill_on_drop(true).output().await.unwrap();
-    assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "dumped", "{answer:?}");
 }
 
 fn number(message: &Incoming) -> i64 {
@@ -237,7 +169,7 @@ macro_rules! tests {
         // The node is killed in the middle, and started again on its data.
         #[tokio::test]
         async fn a_restart_of_the_broker_loses_and_repeats_nothing() {
-            let mut server = Daemon::start(server).await;
+            let mut server = Daemon::start(rabbitmq::server).await;
             let (_place, executor, mut own) = $open.await;
             let bench = Bench::at(&server).await;
             write_down(&server).await;

@@ -1,0 +1,54 @@
+//! Kills at random moments, and the seed that repeats them.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::id::{Entropy as _, SystemEntropy};
+use serde::Serialize;
+use tokio::task::JoinHandle;
+
+use crate::harness::process::{Process, Program};
+
+/// Seeded, so that a failure can be repeated as nearly as processes can.
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// The one that is to be repeated, or another one.
+pub(crate) fn seed() -> u64 {
+    let seed = std::env::var("COUNTERFOIL_SEED").ok().and_then(|seed| seed.parse().ok());
+    seed.unwrap_or_else(|| SystemEntropy.bits() % 1_000_000)
+}
+
+/// Kills the process of this role after so many milliseconds, and starts it again, until all who send to it are through. The last life
+/// goes on. The senders see how often it was killed: a fast machine is done before that was often, and they go on until it was.
+pub(crate) async fn killed_while<T>(
+    role: &impl Serialize,
+    senders: &[JoinHandle<T>],
+    kills: &AtomicU32,
+    pauses: Range<u64>,
+) -> Process {
+    let seed = seed();
+    let (mut chance, begun) = (Chance(seed), SystemClock.boot());
+    let program = Program::this(&["child", "--exact", "--nocapture"]).unwrap();
+    let mut life = program.start(role).unwrap();
+    while !senders.iter().all(JoinHandle::is_finished) {
+        let lived = begun.until(SystemClock.boot());
+        assert!(lived < Duration::from_mins(8), "COUNTERFOIL_SEED={seed}: stuck after {kills:?} kills");
+        let pause = pauses.start + chance.below(pauses.end - pauses.start);
+        SystemClock.sleep(Duration::from_millis(pause)).await;
+        life.kill_and_wait().await.unwrap();
+        life = program.start(role).unwrap();
+        kills.fetch_add(1, Relaxed);
+    }
+    println!("COUNTERFOIL_SEED={seed}: {kills:?} kills");
+    life
+}

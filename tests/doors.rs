@@ -6,8 +6,6 @@ mod own_server;
 #[path = "doors/queue/mod.rs"]
 mod queue;
 
-#[path = "doors/databases.rs"]
-mod databases;
 #[path = "doors/fence/mod.rs"]
 mod fence;
 #[path = "doors/orders_service.rs"]

@@ -14,65 +14,17 @@ use std::ops::Deref;
 
 use counterfoil::store::StoreError;
 use counterfoil::store::postgres::{Options, Postgres};
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::PgConnection;
 
-pub(crate) use crate::server::url;
-
-/// A schema for one test, dropped with it.
-pub(crate) struct Schema {
-    name: String,
-}
+pub(crate) use crate::server::{Schema, url};
 
 impl Schema {
-    pub(crate) fn new() -> Self {
-        Self { name: crate::server::schema() }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn options(&self) -> Options {
-        Options { schema: Some(self.name.clone()), ..Options::default() }
-    }
-
     pub(crate) async fn open(&self) -> Postgres {
         self.open_with(self.options()).await.unwrap()
     }
 
     pub(crate) async fn open_with(&self, options: Options) -> Result<Postgres, StoreError> {
         Postgres::open_with(&url(), options).await
-    }
-
-    /// A connection that knows nothing of the store, in this schema.
-    pub(crate) async fn plain(&self) -> PgConnection {
-        let options: PgConnectOptions = url().parse().unwrap();
-        options.options([("search_path", self.name.as_str())]).connect().await.unwrap()
-    }
-}
-
-impl Drop for Schema {
-    /// Its tables would stay in a server that outlives the tests. On a thread of its own, for this one is inside a
-    /// runtime.
-    fn drop(&mut self) {
-        let (url, name) = (url(), self.name.clone());
-        let drop = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let mut connection = PgConnection::connect(&url).await?;
-                // Sessions that the test has dropped may not have ended yet.
-                let sql = format!(
-                    "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
-                     WHERE c.relnamespace = to_regnamespace('{name}') AND l.pid <> pg_backend_pid(); \
-                     SET lock_timeout = '5s'; DROP SCHEMA IF EXISTS {name} CASCADE"
-                );
-                sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await?;
-                connection.close().await
-            })
-        };
-        // A server that is gone, or still busy with the test's connections, keeps it: no reason to fail.
-        let _ = std::thread::spawn(drop).join();
     }
 }
 

@@ -17,46 +17,49 @@ use crate::payload::Payload;
 use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
 use crate::store::transaction::TransactionError;
 
-/// A try is counted before it is made. The second row of a message is the first one, with one more try.
-const COUNT: &str = "INSERT INTO inbox (tenant, consumer, message, state, tries, at) \
-                     VALUES (?, ?, ?, 1, 1, ?) \
-                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + (state = 1) \
-                     RETURNING state, tries, result, detail";
 /// What is known of a message.
 const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
-                     WHERE tenant = ? AND consumer = ? AND message = ?";
+                     WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
+/// A try is counted before it is made, and is durable before it is read. The second row of a message is the first one, with one more try.
+const COUNT: &str = "INSERT INTO inbox (tenant, consumer, message, state, tries, at) \
+                     VALUES (?1, ?2, ?3, 1, 1, ?4) \
+                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + (state = 1); \
+                     SELECT state, tries, result, detail FROM inbox \
+                     WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
 
-/// Takes the message, if it may be processed: it is new, or (`?5`) its try is counted. The row says [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until its closure has
-/// ended, and is written with the savepoint of the closure.
+/// Takes the message, if it may be processed: it is new, or (`?5`) its try is counted. The row says
+/// [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until its closure has ended. Whether it was taken is read behind the savepoint.
 macro_rules! take {
     () => {
         "INSERT INTO inbox (tenant, consumer, message, state, tries, at) VALUES (?1, ?2, ?3, 5, 1, ?4) \
-         ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = 5 WHERE state = 1 AND ?5 RETURNING 1; \
-         SAVEPOINT counterfoil"
+         ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = 5 WHERE state = 1 AND ?5"
     };
 }
 
 /// Writes down what became of the message. It fails where the closure has taken the row away: there is no state then.
-macro_rules! end {
+macro_rules! finish {
     () => {
-        "RELEASE counterfoil; \
-         INSERT INTO inbox (tenant, consumer, message, state, tries, at, result) VALUES (?1, ?2, ?3, \
+        "INSERT INTO inbox (tenant, consumer, message, state, tries, at, result) VALUES (?1, ?2, ?3, \
          (SELECT ?5 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3), 1, ?4, ?6) \
          ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = excluded.state, result = excluded.result"
     };
 }
 
+// The statements around a closure and its savepoint go to the database together: a call costs more than a statement.
 /// In a transaction that whoever asks for it begins and commits.
 #[cfg(feature = "sim")]
-pub(crate) const TAKE: &str = take!();
-pub(crate) const END: &str = end!();
-/// The transaction, in one call: a call costs more than a statement.
-const BEGIN_AND_TAKE: &str = concat!("BEGIN IMMEDIATE; ", take!());
-const END_AND_COMMIT: &str = concat!(end!(), "; COMMIT");
-/// A part of a transaction that messages share.
-const BEGIN_SHARED: &str = concat!("BEGIN IMMEDIATE; SAVEPOINT message; ", take!());
-const TAKE_SHARED: &str = concat!("SAVEPOINT message; ", take!());
-const END_SHARED: &str = concat!(end!(), "; RELEASE message");
+pub(crate) const TAKE: &str = concat!(take!(), "; SAVEPOINT counterfoil; SELECT changes()");
+pub(crate) const END: &str = concat!("RELEASE counterfoil; ", finish!());
+/// In a transaction of its own.
+const BEGIN_AND_TAKE: &str =
+    concat!("BEGIN IMMEDIATE; ", take!(), "; SAVEPOINT counterfoil; SELECT changes()");
+const END_AND_COMMIT: &str = concat!("RELEASE counterfoil; ", finish!(), "; COMMIT");
+/// In a transaction that messages share.
+const BEGIN_SHARED: &str =
+    concat!("BEGIN IMMEDIATE; SAVEPOINT message; ", take!(), "; SAVEPOINT counterfoil; SELECT changes()");
+const TAKE_SHARED: &str =
+    concat!("SAVEPOINT message; ", take!(), "; SAVEPOINT counterfoil; SELECT changes()");
+const END_SHARED: &str = concat!("RELEASE counterfoil; ", finish!(), "; RELEASE message");
 
 impl Sqlite {
     /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
@@ -228,7 +231,9 @@ pub(crate) async fn take(
     delivery: &Delivery,
 ) -> Result<bool, StoreError> {
     let query = bound(sql, delivery).bind(delivery.at.0).bind(delivery.counting == Counting::Done);
-    Ok(!query.fetch_all(connection).await.map_err(|e| failure(&e))?.is_empty())
+    let rows = query.fetch_all(connection).await.map_err(|e| failure(&e))?;
+    let taken = rows.first().map(|row| row.try_get::<i64, _>(0)).transpose().map_err(|e| failure(&e))?;
+    Ok(taken == Some(1))
 }
 
 /// Counts a try, unless it is counted already, or it is known what became of the message.
@@ -241,7 +246,6 @@ pub(crate) async fn count(
     } else {
         bound(COUNT, delivery).bind(delivery.at.0)
     };
-    // All rows: a statement that is left before its end is not committed.
     let rows = query.fetch_all(connection).await.map_err(|e| failure(&e))?;
     let row = rows.first().ok_or_else(|| StoreError::Io { detail: "a try was not counted".to_owned() })?;
     read(row)
@@ -312,13 +316,11 @@ pub(crate) async fn failed(
 ) -> Result<i64, StoreError> {
     // A row that is there has been counted.
     let counts = "INSERT INTO inbox (tenant, consumer, message, state, tries, at, detail) VALUES (?1, ?2, ?3, 1, 1, ?5, ?4) \
-                  ON CONFLICT (tenant, consumer, message) DO UPDATE SET detail = excluded.detail \
-                  RETURNING tries, escalation";
-    let notes = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
-                 RETURNING tries, escalation";
+                  ON CONFLICT (tenant, consumer, message) DO UPDATE SET detail = excluded.detail";
+    let notes = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
     let sql = if delivery.counting == Counting::With { counts } else { notes };
     let query = bound(sql, delivery).bind(detail.to_owned()).bind(delivery.at.0);
-    Ok(change(connection, query).await?.map_or(0, |(tries, _)| tries))
+    Ok(change(connection, query, delivery).await?.map_or(0, |(tries, _)| tries))
 }
 
 pub(crate) async fn set_aside(
@@ -330,9 +332,9 @@ pub(crate) async fn set_aside(
 ) -> Result<Option<EscalationId>, StoreError> {
     let sql = "UPDATE inbox SET state = max(state, ?6), tries = iif(state = 1, ?5, tries), \
                escalation = coalesce(escalation, ?4) \
-               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4, 5) RETURNING tries, escalation";
+               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4, 5)";
     let query = bound(sql, delivery).bind(question.0).bind(tries).bind(why.state());
-    let found = change(connection, query).await?;
+    let found = change(connection, query, delivery).await?;
     Ok(found.and_then(|(_, asked)| asked).map(EscalationId))
 }
 
@@ -342,18 +344,25 @@ pub(crate) async fn again(
     question: EscalationId,
 ) -> Result<(), StoreError> {
     let sql = "UPDATE inbox SET state = 1, tries = 0, detail = NULL, escalation = NULL \
-               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4 RETURNING tries, escalation";
-    change(connection, bound(sql, delivery).bind(question.0)).await.map(drop)
+               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4";
+    change(connection, bound(sql, delivery).bind(question.0), delivery).await.map(drop)
 }
 
 /// Changes what is known of a message. Gives its tries and its question as they are then, if anything was changed.
 async fn change(
     connection: &mut SqliteConnection,
     change: Query<'_, sqlx::Sqlite, SqliteArguments>,
+    delivery: &Delivery,
 ) -> Result<Option<(i64, Option<i64>)>, StoreError> {
-    let rows = change.fetch_all(connection).await.map_err(|e| failure(&e))?;
-    let read = |row: &SqliteRow| Ok((row.try_get("tries")?, row.try_get("escalation")?));
-    rows.first().map(read).transpose().map_err(|e: sqlx::Error| failure(&e))
+    let changed = change.execute(&mut *connection).await.map_err(|e| failure(&e))?;
+    if changed.rows_affected() == 0 {
+        return Ok(None);
+    }
+    let sql = "SELECT tries, escalation FROM inbox WHERE tenant = ? AND consumer = ? AND message = ?";
+    let row = bound(sql, delivery).fetch_optional(connection).await.map_err(|e| failure(&e))?;
+    row.map(|row| Ok((row.try_get("tries")?, row.try_get("escalation")?)))
+        .transpose()
+        .map_err(|e: sqlx::Error| failure(&e))
 }
 
 fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Sqlite, SqliteArguments> {

@@ -188,7 +188,7 @@ mod open {
 
     use super::super::patient;
     use super::super::server::Redis;
-    use crate::databases::Schema;
+    use crate::server::Schema;
 
     pub(super) async fn redis() -> (Redis, RedisFence) {
         let redis = Redis::start().await;

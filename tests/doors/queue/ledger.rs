@@ -5,12 +5,11 @@ use std::time::Duration;
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::Backoff;
-use counterfoil::store::postgres::Options;
 use counterfoil::{Executor, Tenant};
-use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
-use uuid::Uuid;
+use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
+
+use crate::server::{Schema, url};
 
 /// Short enough for a test; the jitter is the real one.
 pub(crate) const SOON: Backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(200) };
@@ -48,40 +47,13 @@ pub(crate) async fn sqlite() -> (tempfile::TempDir, Executor, SqliteConnection) 
     (folder, executor, own)
 }
 
-/// A schema that is dropped with its test.
-pub(crate) struct Schema(String);
-
 /// The same on a schema of its own in the PostgreSQL that `./test` brings.
 pub(crate) async fn postgres() -> (Schema, Executor, PgConnection) {
-    let schema = Schema(format!("test_{}", Uuid::now_v7().simple()));
-    let options = Options { schema: Some(schema.0.clone()), ..Options::default() };
-    let executor = ExecutorBuilder::postgres_with(url(), options).open().await.unwrap();
-    let own: PgConnectOptions = url().parse().unwrap();
-    let mut own = own.options([("search_path", schema.0.as_str())]).connect().await.unwrap();
+    let schema = Schema::new();
+    let executor = ExecutorBuilder::postgres_with(url(), schema.options()).open().await.unwrap();
+    let mut own = schema.plain().await;
     own.execute("CREATE TABLE entry (what BIGINT NOT NULL)").await.unwrap();
     (schema, executor, own)
-}
-
-fn url() -> String {
-    std::env::var("TEST_DATABASE_URL")
-        .expect("this test needs a PostgreSQL server: run `./test`, which brings one")
-}
-
-impl Drop for Schema {
-    /// On a thread of its own, for this one is inside a runtime.
-    fn drop(&mut self) {
-        let name = std::mem::take(&mut self.0);
-        let drops = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let Ok(mut own) = PgConnection::connect(&url()).await else { return };
-                let _ = sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP SCHEMA IF EXISTS {name} CASCADE")))
-                    .execute(&mut own)
-                    .await;
-            });
-        });
-        let _ = drops.join();
-    }
 }
 
 /// What tests need of a connection of the ledger's own database, whichever it is.

@@ -194,8 +194,8 @@ mod sqlite {
 }
 
 mod postgres {
-    use crate::databases::Schema;
     use crate::own_server::Server;
+    use crate::server::Schema;
 
     async fn open() -> (Schema, PgPool) {
         let schema = Schema::new();

@@ -127,7 +127,7 @@ const HOT: [(&str, &[&str]); 62] = [
     ),
     ("AND kind = $2 AND open AND id > $3", &["document_open on document", "AND (id > $3)"]),
     ("SELECT min(due_at) FROM outbox_aggregate", &["outbox_due on outbox_aggregate"]),
-    ("UPDATE inbox SET state = 5", &["inbox_pkey on inbox", "(message = $3)"]),
+    ("VALUES ($1, $2, $3, 5, 1, $5)", &["Conflict Arbiter Indexes: inbox_pkey"]),
     ("UPDATE inbox SET state = $4, result", &["inbox_pkey on inbox", "(message = $3)"]),
     ("FROM queue WHERE name = $1", &["queue_pkey on queue", "name = $1"]),
     ("SELECT tenant, queue_key, count(*)", &["run_admitted on run", "queue = $2"]),

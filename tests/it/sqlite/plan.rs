@@ -114,7 +114,7 @@ const HOT: [(&str, &str); 70] = [
         "DELETE FROM outbox WHERE",
         "outbox USING COVERING INDEX outbox_seq (tenant=? AND aggregate=? AND seq<?)",
     ),
-    ("UPDATE inbox SET state = ?, result", "inbox USING PRIMARY KEY (tenant=? AND consumer=? AND message=?)"),
+    ("(SELECT ?5 FROM inbox", "inbox USING PRIMARY KEY (tenant=? AND consumer=? AND message=?)"),
     ("FROM payload", "payload USING INDEX sqlite_autoindex_payload_1 (tenant=? AND digest=?)"),
 ];
 

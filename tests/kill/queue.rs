@@ -26,8 +26,8 @@ use crate::harness::role::TENANT;
 use crate::heard::Heard;
 use crate::own_server::daemon::Daemon;
 use crate::own_server::proxy::Proxy;
-use crate::random::{Chance, seed};
-use crate::{full, run};
+use crate::random::{Chance, struck};
+use crate::run;
 
 const ORDERS: u32 = 80;
 const KINDS: [&str; 4] = ["placed", "paid", "packed", "sent"];
@@ -190,31 +190,28 @@ async fn prepare(nats: &Context) {
     let stream = StreamConfig { name: "ORDERS".to_owned(), subjects, ..StreamConfig::default() };
     let stream = nats.create_stream(stream).await.unwrap();
     for partition in 0..PARTITIONS {
-        let consumer = ConsumerConfig {
-            durable_name: Some(format!("kill-{partition}")),
-            filter_subject: format!("orders.{partition}"),
-            ack_policy: AckPolicy::Explicit,
-            ack_wait: Duration::from_secs(1),
-            max_deliver: -1,
-            max_ack_pending: 1,
-            ..ConsumerConfig::default()
-        };
+        let filter_subject = format!("orders.{partition}");
+        let consumer = ConsumerConfig { filter_subject, ..in_order(format!("kill-{partition}")) };
         stream.create_consumer(consumer).await.unwrap();
+    }
+}
+
+/// A consumer of this name that gets its messages in their order, and again soon.
+pub(crate) fn in_order(name: String) -> ConsumerConfig {
+    ConsumerConfig {
+        durable_name: Some(name),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: Duration::from_secs(1),
+        max_deliver: -1,
+        max_ack_pending: 1,
+        ..ConsumerConfig::default()
     }
 }
 
 #[test]
 fn each_event_is_processed_once_and_in_its_order() {
     run(async {
-        let (mut seed, mut struck) = (seed(), 0);
-        loop {
-            struck += strike_at_random(seed).await;
-            if !full() || struck >= 200 {
-                break;
-            }
-            seed += 1;
-        }
-        eprintln!("{struck} killed or cut");
+        eprintln!("{} killed or cut", struck(200, strike_at_random).await);
     });
 }
 

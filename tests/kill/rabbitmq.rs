@@ -26,8 +26,8 @@ use crate::harness::role::TENANT;
 use crate::own_server::daemon::Daemon;
 use crate::own_server::rabbitmq::{arguments, connected, server, uri, write_down};
 use crate::queue::SOON;
-use crate::random::{Chance, seed};
-use crate::{full, run};
+use crate::random::{Chance, struck};
+use crate::run;
 
 const QUEUE: &str = "orders";
 /// So many at least.
@@ -114,15 +114,7 @@ async fn declare(broker: &Daemon) {
 #[test]
 fn each_message_is_processed_once() {
     run(async {
-        let (mut seed, mut kills) = (seed(), 0);
-        loop {
-            kills += kill_at_random(seed).await;
-            if !full() || kills >= 100 {
-                break;
-            }
-            seed += 1;
-        }
-        eprintln!("{kills} killed");
+        eprintln!("{} killed", struck(100, kill_at_random).await);
     });
 }
 

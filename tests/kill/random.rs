@@ -10,6 +10,7 @@ use counterfoil::id::{Entropy as _, SystemEntropy};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 
+use crate::full;
 use crate::harness::process::{Process, Program};
 
 /// Seeded, so that a failure can be repeated as nearly as processes can.
@@ -26,6 +27,17 @@ impl Chance {
 pub(crate) fn seed() -> u64 {
     let seed = std::env::var("COUNTERFOIL_SEED").ok().and_then(|seed| seed.parse().ok());
     seed.unwrap_or_else(|| SystemEntropy.bits() % 1_000_000)
+}
+
+/// Strikes under one seed, and with `COUNTERFOIL_FULL=1` under the next ones until there were so many strikes. Returns how many there were.
+pub(crate) async fn struck(enough: u32, strike: impl AsyncFn(u64) -> u32) -> u32 {
+    let mut seed = seed();
+    let mut struck = strike(seed).await;
+    while full() && struck < enough {
+        seed += 1;
+        struck += strike(seed).await;
+    }
+    struck
 }
 
 /// Kills the process of this role after so many milliseconds, and starts it again, until all who send to it are through. The last life

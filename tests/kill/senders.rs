@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::AckPolicy;
-use async_nats::jetstream::consumer::pull::Config as ConsumerConfig;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config as StreamConfig, Stream};
 use counterfoil::clock::{Clock as _, SystemClock};
 use reqwest::Client;
 
 use crate::harness::sender::signed;
-use crate::queue::nats;
+use crate::queue::{in_order, nats};
 use crate::service::{Asked, Does, Door, Service};
 
 const AGAIN: Duration = Duration::from_millis(10);
@@ -104,15 +102,7 @@ async fn published(service: &Service) -> Stream {
     let (nats, name) = (nats(service.port).await.unwrap(), &service.stream);
     let config = StreamConfig { name: name.clone(), subjects: vec![name.clone()], ..StreamConfig::default() };
     let stream = nats.create_stream(config).await.unwrap();
-    let consumer = ConsumerConfig {
-        durable_name: Some(name.clone()),
-        ack_policy: AckPolicy::Explicit,
-        ack_wait: Duration::from_secs(1),
-        max_deliver: -1,
-        max_ack_pending: 1,
-        ..ConsumerConfig::default()
-    };
-    stream.create_consumer(consumer).await.unwrap();
+    stream.create_consumer(in_order(name.clone())).await.unwrap();
     for does in sent(Door::Nats) {
         let payload = serde_json::to_vec(&Asked { does: *does }).unwrap();
         let message = PublishMessage::build().message_id(format!("{does:?}")).payload(payload.into());

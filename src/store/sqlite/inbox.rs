@@ -81,46 +81,17 @@ impl Sqlite {
         let mut held = self.next_writer().await;
         let writer = held.as_mut().ok_or(StoreError::Closed)?;
         let may_share = delivery.counting == Counting::With && delivery.along.is_none();
-        if !may_share || !writer.take_shared(delivery, clock.boot()).await? {
-            return self.process_alone(writer, delivery, limit, clock, work).await;
-        }
-        let shares = writer.has_shared() || self.is_anybody_in_line();
-        let end = if shares { END_SHARED } else { END_AND_COMMIT };
-        let processed = process_in(&mut writer.connection, end, delivery, limit, clock, work).await?;
-        writer.unfinished = false;
-        let place = shares.then(|| writer.join(clock.boot()));
-        drop(held);
-        if let Some(place) = place
-            && !self.is_committed(place).await?
-        {
-            return self.found(delivery, processed).await;
-        }
-        Ok(processed)
-    }
-
-    /// In a transaction of its own, when the try is counted.
-    async fn process_alone<T, E, F>(
-        &self,
-        writer: &mut Writer,
-        delivery: &Delivery,
-        limit: Duration,
-        clock: &dyn Clock,
-        work: F,
-    ) -> Result<Result<T, Known>, TransactionError<E>>
-    where
-        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
-    {
-        writer.settle().await?;
-        if let Some(known) = self.count(delivery).await?.known(delivery.tries) {
+        let is_shared = may_share && writer.take_shared(delivery, clock.boot()).await?;
+        if !is_shared && let Some(known) = self.take_counted(writer, delivery).await? {
             return Ok(Err(known));
         }
-        writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
+        let stays_open = is_shared && (writer.has_shared() || self.is_anybody_in_line());
+        let end = match &delivery.along {
+            _ if stays_open => END_SHARED,
+            None => END_AND_COMMIT,
+            Some(_) => END,
+        };
         let connection = &mut writer.connection;
-        let counted = Delivery { counting: Counting::Done, ..delivery.clone() };
-        if !take(connection, BEGIN_AND_TAKE, &counted).await? {
-            return Err(StoreError::Io { detail: "a try was not counted".to_owned() }.into());
-        }
-        let end = if delivery.along.is_none() { END_AND_COMMIT } else { END };
         let processed = process_in(connection, end, delivery, limit, clock, work).await?;
         if let Some(along) = &delivery.along {
             if processed.is_ok()
@@ -131,7 +102,30 @@ impl Sqlite {
             connection.execute("COMMIT").await.map_err(|e| failure(&e))?;
         }
         writer.unfinished = false;
-        Ok(processed)
+        if !stays_open {
+            return Ok(processed);
+        }
+        let place = writer.join(clock.boot());
+        drop(held);
+        if self.is_committed(place).await? { Ok(processed) } else { self.found(delivery, processed).await }
+    }
+
+    /// Counts the try, and takes the message in a transaction of its own. Returns what is known of one that is not to be tried.
+    async fn take_counted(
+        &self,
+        writer: &mut Writer,
+        delivery: &Delivery,
+    ) -> Result<Option<Known>, StoreError> {
+        writer.settle().await?;
+        let known = self.count(delivery).await?.known(delivery.tries);
+        if known.is_none() {
+            writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
+            let counted = Delivery { counting: Counting::Done, ..delivery.clone() };
+            if !take(&mut writer.connection, BEGIN_AND_TAKE, &counted).await? {
+                return Err(StoreError::Io { detail: "a try was not counted".to_owned() });
+            }
+        }
+        Ok(known)
     }
 
     /// Another message has ended the transaction that this one shared: what became of it is in its row.

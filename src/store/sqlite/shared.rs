@@ -18,6 +18,7 @@ use crate::clock::Boot;
 const MOST: usize = 32;
 /// A transaction that is older takes no more of them: the first one does not wait for ever.
 const OPEN_FOR: Duration = Duration::from_millis(20);
+
 /// The messages that have done in the open transaction what they do.
 #[derive(Debug, Default)]
 pub(super) struct Shared {

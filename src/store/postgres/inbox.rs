@@ -30,6 +30,11 @@ const COUNT: &str = "WITH fast AS (SELECT set_config('synchronous_commit', 'off'
 const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
                      WHERE tenant = $1 AND consumer = $2 AND message = $3";
 
+/// Whether the consumer has this version of the aggregate, or a newer one.
+#[cfg(feature = "_messages")]
+const NEWER: &str = "SELECT 1 FROM inbox_version \
+                     WHERE tenant = $1 AND consumer = $2 AND aggregate = $3 AND version >= $4";
+
 /// The row as it is when nobody else holds it.
 const HOLD: &str = "SELECT state, tries, result, detail FROM inbox \
                     WHERE tenant = $1 AND consumer = $2 AND message = $3 FOR UPDATE";
@@ -106,10 +111,19 @@ impl Postgres {
     /// What is known of a message that nobody will process any more. Nothing is counted.
     #[cfg(feature = "_messages")]
     pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
-        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
-        let known = known(&mut lent.connection, delivery).await?;
-        lent.give_back();
-        Ok(known)
+        let row = self.readers.optional(|| bound(KNOWN, delivery)).await?;
+        let row = row.as_ref().map(read).transpose().map_err(|e| failure(&e))?;
+        let known = row.and_then(|row| row.known(u32::MAX));
+        if known.is_some() {
+            return Ok(known.filter(Known::is_final));
+        }
+        let Some((aggregate, version)) = &delivery.version else { return Ok(None) };
+        let newer = self.readers.optional(|| {
+            let query = sqlx::query(NEWER).bind(delivery.tenant.as_str().to_owned());
+            let query = query.bind(escaped(&delivery.consumer).into_owned());
+            query.bind(escaped(aggregate).into_owned()).bind(*version)
+        });
+        Ok(newer.await?.map(|_| Known::Outdated))
     }
 
     /// The answer to COMMIT was lost. Whoever asks for the row waits for the transaction that may still be under way, and
@@ -212,26 +226,6 @@ async fn count(connection: &mut PgConnection, delivery: &Delivery) -> Result<Opt
     };
     let rows = query.fetch_all(connection).await;
     rows.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))
-}
-
-/// What is known of a message that nobody will process any more.
-#[cfg(feature = "_messages")]
-async fn known(connection: &mut PgConnection, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
-    let rows = bound(KNOWN, delivery).fetch_all(&mut *connection).await;
-    let row = rows.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))?;
-    let known = row.and_then(|row| row.known(u32::MAX));
-    if known.is_some() {
-        return Ok(known.filter(Known::is_final));
-    }
-    let Some((aggregate, version)) = &delivery.version else { return Ok(None) };
-    let sql = "SELECT 1 FROM inbox_version WHERE tenant = $1 AND consumer = $2 AND aggregate = $3 AND version >= $4";
-    let newer = sqlx::query(sql)
-        .bind(delivery.tenant.as_str())
-        .bind(escaped(&delivery.consumer).into_owned())
-        .bind(escaped(aggregate).into_owned())
-        .bind(*version)
-        .fetch_all(connection);
-    Ok((!newer.await.map_err(|e| failure(&e))?.is_empty()).then_some(Known::Outdated))
 }
 
 /// Begins the transaction of a message, if that is new or counted, and nobody else has taken it. It waits for whoever has.

@@ -1,5 +1,6 @@
 //! Reads the sources of the stores, for tests of every statement in them.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,12 @@ pub(crate) fn files(folder: &str) -> Vec<(String, String)> {
     sources.sort();
     assert!(sources.len() > 5, "the files have moved");
     sources
+}
+
+/// The statements as a file that people read: one after the other, each part of a batch on a line of its own.
+pub(crate) fn pinned(statements: &BTreeSet<String>) -> String {
+    let lines = |sql: &String| sql.split_whitespace().collect::<Vec<_>>().join(" ").replace("), ", "),\n  ");
+    statements.iter().map(lines).collect::<Vec<_>>().join("\n")
 }
 
 /// The string literals of a source file: what stands before each, its text, what stands behind.

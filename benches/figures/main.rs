@@ -70,6 +70,8 @@ const ROWS: &[Row] = &[
     ("async", speed::asynchronous),
     ("runs-64", speed::runs_64),
     ("runs-1000", speed::runs_1000),
+    ("mixed", speed::mixed),
+    ("artifacts", speed::artifacts),
     ("cpu", speed::cpu),
     ("resume-plain", resume::plain),
     ("resume-guarded", resume::guarded),
@@ -109,6 +111,10 @@ const ROWS: &[Row] = &[
     ("postgres-commits", postgres::commits),
     #[cfg(feature = "postgres")]
     ("postgres-runs-64", postgres::runs_64),
+    #[cfg(feature = "postgres")]
+    ("postgres-mixed", postgres::mixed),
+    #[cfg(feature = "postgres")]
+    ("postgres-artifacts", postgres::artifacts),
     #[cfg(feature = "postgres")]
     ("postgres-two-tx", postgres::two_transactions),
     #[cfg(feature = "postgres")]

@@ -12,7 +12,7 @@ use crate::resume::{self, Recorded};
 use crate::signals::{self, Sender};
 use crate::speed::{RAW_GROUP, Work, multi_thread, on_each_runtime, per_second};
 use crate::waiting::For;
-use crate::{idle, raw, subject, timers};
+use crate::{idle, raw, speed, subject, timers};
 
 type Findings = Result<Vec<Finding>, String>;
 
@@ -53,6 +53,14 @@ pub(crate) fn runs_64(options: &Options) -> Findings {
         let measure = format!("PostgreSQL: 64 runs, guarded calls ÷ rows of raw group commit, {runtime}");
         Finding::ratio("postgres-runs-64", measure, per_second(subject), per_second(raw)).at_least(0.25, 0.45)
     })
+}
+
+pub(crate) fn mixed(options: &Options) -> Findings {
+    speed::guards(options, DATABASE, "postgres-mixed")
+}
+
+pub(crate) fn artifacts(options: &Options) -> Findings {
+    speed::of_artifacts(options, DATABASE, "postgres-artifacts")
 }
 
 pub(crate) fn two_transactions(options: &Options) -> Findings {

@@ -37,6 +37,15 @@ pub(crate) enum Work {
         runs: usize,
         calls: u32,
     },
+    /// One run in 16 uses a guard.
+    MixedRuns {
+        runs: usize,
+        calls: u32,
+    },
+    ArtifactRuns {
+        runs: usize,
+        calls: u32,
+    },
     /// Two-transaction steps of pgbench, so many on each of its connections.
     #[cfg(feature = "postgres")]
     Pgbench(u32),
@@ -119,6 +128,34 @@ pub(crate) fn runs_64(options: &Options) -> Findings {
             Finding::ratio("runs-64", measure, per_second(subject), per_second(raw)).at_least(0.35, 0.55)
         },
     )
+}
+
+/// What those pay who use no guard, for one that does.
+pub(crate) fn mixed(options: &Options) -> Findings {
+    guards(options, SQLITE, "mixed")
+}
+
+pub(crate) fn artifacts(options: &Options) -> Findings {
+    of_artifacts(options, SQLITE, "artifacts")
+}
+
+const CALLS_64: Work = Work::GuardedRuns { runs: 64, calls: 100 };
+
+pub(crate) fn guards(options: &Options, database: Database, name: &'static str) -> Findings {
+    let work = Work::MixedRuns { runs: 64, calls: 100 };
+    on_each_runtime(options, database, work, CALLS_64, |runtime, subject, raw| {
+        let measure =
+            format!("64 runs, one in 16 with artifacts, events or memories ÷ guarded calls alone, {runtime}");
+        Finding::ratio(name, measure, per_second(subject), per_second(raw)).at_least(0.75, 0.90)
+    })
+}
+
+pub(crate) fn of_artifacts(options: &Options, database: Database, name: &'static str) -> Findings {
+    let work = Work::ArtifactRuns { runs: 64, calls: 100 };
+    on_each_runtime(options, database, work, CALLS_64, |runtime, subject, raw| {
+        let measure = format!("64 runs, artifacts ÷ guarded calls, {runtime}");
+        Finding::ratio(name, measure, per_second(subject), per_second(raw)).at_least(0.60, 0.80)
+    })
 }
 
 pub(crate) fn runs_1000(options: &Options) -> Findings {
@@ -281,6 +318,14 @@ fn drive(runtime: &Runtime, engine: Engine, work: Work) -> u32 {
             Work::Asynchronous(n) => (tenant.run(subject::asynchronous, n).await, n),
             Work::GuardedRuns { runs, calls } => {
                 subject::guarded_runs(&engine, runs, calls).await;
+                return u32::try_from(runs).expect("few runs") * calls;
+            }
+            Work::MixedRuns { runs, calls } => {
+                subject::mixed_runs(&engine, runs, calls).await;
+                return u32::try_from(runs).expect("few runs") * calls;
+            }
+            Work::ArtifactRuns { runs, calls } => {
+                subject::artifact_runs(&engine, runs, calls).await;
                 return u32::try_from(runs).expect("few runs") * calls;
             }
             _ => unreachable!("work of a raw line"),

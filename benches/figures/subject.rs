@@ -82,6 +82,38 @@ pub(crate) async fn guarded(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     Ok(bytes)
 }
 
+/// Puts artifacts, each of its own id.
+pub(crate) async fn artifacts(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    let mut bytes = 0;
+    for i in 0..n {
+        ctx.artifact("report", format!("{}/{i}", ctx.run_id())).put(&text()).await?;
+        bytes += text().len();
+    }
+    Ok(bytes)
+}
+
+/// Emits events of an aggregate of its own.
+pub(crate) async fn events(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    let mut bytes = 0;
+    for _ in 0..n {
+        ctx.emit(format!("order/{}", ctx.run_id()), "priced", &text()).await?;
+        bytes += text().len();
+    }
+    Ok(bytes)
+}
+
+/// Remembers things about a subject of its own.
+#[cfg(feature = "memory")]
+pub(crate) async fn memories(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    let mut bytes = 0;
+    for i in 0..n {
+        let content = format!("is known to prefer the colour of number {i}");
+        ctx.memory(format!("customer {}", ctx.run_id())).remember("preference", content).await?;
+        bytes += text().len();
+    }
+    Ok(bytes)
+}
+
 pub(crate) async fn plain(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     let mut bytes = 0;
     for i in 0..n {
@@ -173,11 +205,16 @@ async fn stay() -> Result<usize, Failure> {
 }
 
 pub(crate) fn builder(place: &Place) -> EngineBuilder {
-    on(place)
+    let builder = on(place);
+    #[cfg(feature = "memory")]
+    let builder = builder.workflow("memories", 1, memories);
+    builder
         .tool(Touch)
         .tool(Pay)
         .workflow("guarded", 1, guarded)
         .workflow("payments", 1, payments)
+        .workflow("artifacts", 1, artifacts)
+        .workflow("events", 1, events)
         .workflow("plain", 1, plain)
         .workflow("asynchronous", 1, asynchronous)
         .workflow("guarded_and_stay", 1, guarded_and_stay)
@@ -211,5 +248,25 @@ pub(crate) async fn engine(place: &Place) -> Engine {
 pub(crate) async fn guarded_runs(engine: &Engine, runs: usize, calls: u32) {
     let tenant = engine.tenant(TENANT).expect("a tenant");
     let results = try_join_all((0..runs).map(|_| tenant.run(guarded, calls).into_future())).await;
+    assert_eq!(results.expect("all runs end well"), vec![calls as usize * text().len(); runs]);
+}
+
+/// The same with one run in 16 that uses a guard instead: artifacts, events, memories in turn.
+pub(crate) async fn mixed_runs(engine: &Engine, runs: usize, calls: u32) {
+    let tenant = engine.tenant(TENANT).expect("a tenant");
+    let run = |nth: usize| match (nth % 16, nth / 16 % 3) {
+        (0, 0) => tenant.run(artifacts, calls).into_future(),
+        (0, 1) => tenant.run(events, calls).into_future(),
+        #[cfg(feature = "memory")]
+        (0, 2) => tenant.run(memories, calls).into_future(),
+        _ => tenant.run(guarded, calls).into_future(),
+    };
+    let results = try_join_all((0..runs).map(run)).await;
+    assert_eq!(results.expect("all runs end well"), vec![calls as usize * text().len(); runs]);
+}
+
+pub(crate) async fn artifact_runs(engine: &Engine, runs: usize, calls: u32) {
+    let tenant = engine.tenant(TENANT).expect("a tenant");
+    let results = try_join_all((0..runs).map(|_| tenant.run(artifacts, calls).into_future())).await;
     assert_eq!(results.expect("all runs end well"), vec![calls as usize * text().len(); runs]);
 }

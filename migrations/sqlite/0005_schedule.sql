@@ -19,3 +19,5 @@ CREATE TABLE schedule (
     PRIMARY KEY (tenant, name)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX schedule_due ON schedule (next_at, tenant, name) WHERE next_at IS NOT NULL;
+CREATE TRIGGER schedule_first AFTER INSERT ON schedule WHEN NEW.revision <> 1
+BEGIN SELECT RAISE(ABORT, 'no such schedule'); END;

@@ -12,3 +12,5 @@ CREATE TABLE document (
     PRIMARY KEY (tenant, kind, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX document_open ON document (tenant, kind, id) WHERE open;
+CREATE TRIGGER document_first AFTER INSERT ON document WHEN NEW.revision <> 1
+BEGIN SELECT RAISE(ABORT, 'no such document'); END;

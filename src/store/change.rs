@@ -4,7 +4,8 @@ use super::document::Document;
 use super::memory::MemoryWrite;
 use super::outbox::{Aggregate, OutboxEvent, Published};
 use super::queue::Admission;
-use super::rows::{Escalation, Evidence, Run, Schedule, Signal, Step, Use};
+use super::rows::{Escalation, Evidence, Run, Signal, Step, Use};
+use super::schedule::Schedule;
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{Basis, ContractClass, Look, Record, State};
@@ -323,6 +324,16 @@ pub enum Refusal {
     /// Of the tenant that is to be erased.
     #[error("{0} keeps the tenant from being erased")]
     UnderWay(UnderWay),
+}
+
+/// What stands against a row that counts its changes, where the stored one is at this revision: revision 1 is of a new row, and a
+/// later one follows the stored one.
+pub(super) fn follows(stored: Option<u32>, revision: u32) -> Result<(), Refusal> {
+    match stored {
+        Some(_) if revision == 1 => Err(Refusal::Exists),
+        stored if stored.unwrap_or_default().checked_add(1) == Some(revision) => Ok(()),
+        _ => Err(Refusal::Stale),
+    }
 }
 
 /// What of a tenant is not at its end.

@@ -25,9 +25,14 @@ pub mod postgres;
 mod queried;
 mod queue;
 mod read_only;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod row;
 mod rows;
+mod schedule;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod table;
 mod transaction;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 pub mod transfer;
@@ -59,8 +64,9 @@ pub(crate) use read_only::ReadOnly;
 pub use rows::COMMAND;
 pub use rows::{
     Answer, Escalation, EscalationKind, Evidence, History, InQueue, PastCall, PastStep, PastUse, Pulse,
-    Resolution, Run, RunState, Schedule, ScheduleState, Signal, Step, StepKind, Turns, Use, WaitsOn, Worker,
+    Resolution, Run, RunState, Signal, Step, StepKind, Turns, Use, WaitsOn, Worker,
 };
+pub use schedule::{Schedule, ScheduleState};
 pub use transaction::TransactionError;
 
 use crate::clock::Timestamp;

@@ -282,7 +282,8 @@ async fn a_tenant_goes_with_all_that_is_its_own() {
 // Whichever table comes next is erased, too.
 #[test]
 fn no_table_is_left_out() {
-    let erases = |sql: &str| counterfoil::store::sqlite::statements().any(|statement| statement == sql);
+    let erases =
+        |sql: &str| counterfoil::store::sqlite::statements().iter().any(|statement| statement == sql);
     let mut count = 0;
     for file in std::fs::read_dir("migrations/sqlite").unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use counterfoil::store::transfer::columns;
+
 /// The texts of the files of a folder, with their names.
 pub(crate) fn files(folder: &str) -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -12,16 +14,38 @@ pub(crate) fn files(folder: &str) -> Vec<(String, String)> {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         (name, std::fs::read_to_string(path).unwrap())
     };
-    let mut sources: Vec<_> = files.map(read).collect();
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "rs");
+    let mut sources: Vec<_> = files.filter(is_source).map(read).collect();
     sources.sort();
     assert!(sources.len() > 5, "the files have moved");
     sources
 }
 
-/// The statements as a file that people read: one after the other, each part of a batch on a line of its own.
-pub(crate) fn pinned(statements: &BTreeSet<String>) -> String {
-    let lines = |sql: &String| sql.split_whitespace().collect::<Vec<_>>().join(" ").replace("), ", "),\n  ");
-    statements.iter().map(lines).collect::<Vec<_>>().join("\n")
+/// The statements as a file that people read, each on a line.
+pub(crate) fn pinned(statements: impl Iterator<Item = String>) -> String {
+    let lines: BTreeSet<_> =
+        statements.map(|sql| sql.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    lines.into_iter().collect::<Vec<_>>().join("\n")
+}
+
+/// The queries that both databases are asked in the same words, from the files that are named as their tables are.
+pub(crate) fn shared_reads(indexed_by: impl Fn(&str) -> String) -> Vec<String> {
+    let mut reads = Vec::new();
+    for (file, source) in files("src/store") {
+        let columns = columns().filter(|(table, _)| file.strip_suffix(".rs") == Some(table));
+        let columns: Vec<_> = columns.map(|(_, column)| column).collect();
+        let mut index = String::new();
+        for (before, text, _) in literals(&source) {
+            if before.ends_with("indexed_by(") {
+                index = indexed_by(&text);
+            } else if text.trim_start_matches("{index}").starts_with("WHERE ") && !columns.is_empty() {
+                let (columns, table) = (columns.join(", "), &file[..file.len() - 3]);
+                reads.push(format!("SELECT {columns} FROM {table} {}", text.replace("{index}", &index)));
+            }
+        }
+    }
+    assert!(reads.len() >= 6, "found only {reads:#?}: has their form changed?");
+    reads
 }
 
 /// The string literals of a source file: what stands before each, its text, what stands behind.

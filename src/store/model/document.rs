@@ -1,12 +1,13 @@
 //! The rows of guards, as every store must keep them.
 
-use super::tables::{Tables, follows};
+use super::tables::Tables;
 use crate::id::Tenant;
+use crate::store::change::follows;
 use crate::store::{Document, Refusal};
 
 impl Tables {
     pub(super) fn check_document(&self, document: &Document) -> Result<(), Refusal> {
-        let stored = self.documents.get(&key(document)).map_or(0, |stored| stored.revision);
+        let stored = self.documents.get(&key(document)).map(|stored| stored.revision);
         follows(stored, document.revision).map_err(|_| Refusal::Exists)
     }
 

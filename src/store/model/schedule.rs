@@ -1,16 +1,14 @@
 //! Schedules, as every store must keep them.
 
-use super::tables::{Tables, follows};
+use super::tables::Tables;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
+use crate::store::change::follows;
 use crate::store::{Refusal, Schedule};
 
 impl Tables {
     pub(super) fn check_schedule(&self, schedule: &Schedule) -> Result<(), Refusal> {
-        match self.schedules.get(&key(schedule)) {
-            Some(_) if schedule.revision == 1 => Err(Refusal::Exists),
-            stored => follows(stored.map_or(0, |stored| stored.revision), schedule.revision),
-        }
+        follows(self.schedules.get(&key(schedule)).map(|stored| stored.revision), schedule.revision)
     }
 
     pub(super) fn write_schedule(&mut self, schedule: &Schedule) {

@@ -20,7 +20,7 @@ use super::pool::Trouble;
 use super::statement::{Batch, Statements, texts};
 use super::{
     Fate, Postgres, StoreError, Writer, erase, escalation, failure, fate, look, outbox, payload, record,
-    retention, run, signal, step, worker,
+    retention, row, run, signal, step, worker,
 };
 use crate::id::Fence;
 use crate::store::{Change, Refusal, Run, Verdict, WorkerChange};
@@ -74,8 +74,6 @@ fn heartbeat(change: &Change) -> Option<(Fence, crate::clock::Timestamp)> {
 pub(super) fn must_be_judged(change: &Change) -> bool {
     change.worker.is_some()
         || change.admission.is_some()
-        || change.schedule.is_some()
-        || !change.documents.is_empty()
         || change.memory.is_some()
         || !change.forgotten.is_empty()
         || !change.retired.is_empty()
@@ -121,6 +119,8 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
 /// The rows of some changes, table by table.
 pub(super) fn batch(mut batch: Batch, changes: &[&Change]) -> Batch {
     payload::write(changes, &mut batch);
+    row::SCHEDULE.write(changes.iter().filter_map(|change| change.schedule.as_deref()), &mut batch);
+    row::DOCUMENT.write(changes.iter().flat_map(|change| &change.documents), &mut batch);
     run::write(changes, &mut batch);
     record::write(changes, &mut batch);
     look::write(changes, &mut batch);
@@ -318,6 +318,10 @@ pub(super) fn statements() -> Vec<String> {
     let mut all = texts(&[
         &payload::INSERT,
         &payload::INSERT_TENANT,
+        &row::SCHEDULE.new,
+        &row::SCHEDULE.moved,
+        &row::DOCUMENT.new,
+        &row::DOCUMENT.moved,
         &run::INSERT,
         &run::INSERT_WHOLE,
         &run::MOVE,

@@ -2,10 +2,11 @@
 //! and where one change touches a row that one before it has touched.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use crate::id::Tenant;
-use crate::store::{Change, Signal};
+use crate::store::Change;
+use crate::store::row::Row as _;
 
 /// From this many changes on, two connections are faster than one: the server works on one core for each.
 const WORTH_TWO: usize = 32;
@@ -72,13 +73,19 @@ pub(super) fn waves<'c>(changes: &[&'c Change]) -> Vec<Vec<&'c Change>> {
         let record = change.record.iter().map(|record| (0, record.id.0));
         let run = change.run.iter().map(|run| (1, run.id.0));
         let questions = change.escalations.iter().map(|escalation| (2, escalation.id.0));
-        let signals = change.signal.iter().chain(&change.received).map(|signal| (3, place(signal)));
-        let marks = change.aggregates.iter().map(|mark| (4, named(&mark.tenant, &mark.name)));
+        let signals = change
+            .signal
+            .iter()
+            .chain(&change.received)
+            .map(|signal| (3, hashed((signal.run, &signal.name, &signal.id))));
+        let marks = change.aggregates.iter().map(|mark| (4, hashed((&mark.tenant, &mark.name))));
         let look = change.look.iter().map(|look| (6, look.record.0));
-        let rows: Vec<_> =
-            record.chain(look).chain(run).chain(questions).chain(signals).chain(marks).collect();
+        let schedules = change.schedule.iter().map(|schedule| (7, hashed(schedule.key())));
+        let documents = change.documents.iter().map(|document| (8, hashed(document.key())));
+        let rows = record.chain(look).chain(run).chain(questions).chain(signals).chain(marks);
+        let rows: Vec<_> = rows.chain(schedules).chain(documents).collect();
         // All that are added to one aggregate are one row of the statement; not together with a mark of it.
-        let events = change.events.iter().map(|event| named(&event.tenant, &event.aggregate));
+        let events = change.events.iter().map(|event| hashed((&event.tenant, &event.aggregate)));
         let added: Vec<_> = events.map(|aggregate| (5, aggregate)).collect();
         let other = |row: &(i64, i64)| match row.0 {
             4 => touched.contains(&(5, row.1)),
@@ -99,16 +106,9 @@ pub(super) fn waves<'c>(changes: &[&'c Change]) -> Vec<Vec<&'c Change>> {
     waves
 }
 
-/// The same for the same aggregate; that two others fall together does no harm.
-fn named(tenant: &Tenant, aggregate: &str) -> i64 {
+/// The same for the same key; that two others fall together does no harm.
+fn hashed(key: impl Hash) -> i64 {
     let mut hasher = DefaultHasher::new();
-    (tenant, aggregate).hash(&mut hasher);
-    hasher.finish().cast_signed()
-}
-
-/// The same for the same signal; that two others fall together does no harm.
-fn place(signal: &Signal) -> i64 {
-    let mut hasher = DefaultHasher::new();
-    (signal.run, &signal.name, &signal.id).hash(&mut hasher);
+    key.hash(&mut hasher);
     hasher.finish().cast_signed()
 }

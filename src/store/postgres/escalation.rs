@@ -3,10 +3,12 @@
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert, Kind};
+use super::statement::{Batch, Insert};
 use super::{Columns, StoreError, escaped, next_sound, record, run};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::store::row::Put as _;
+use crate::store::table::{number, text};
 use crate::store::{Change, Escalation, EscalationKind, columns};
 
 /// A new question.
@@ -14,13 +16,13 @@ pub(super) static INSERT: Insert = Insert {
     name: "question_new",
     table: "escalation",
     columns: &[
-        ("tenant", Kind::Text),
-        ("id", Kind::Number),
-        ("record", Kind::Number),
-        ("run", Kind::Number),
-        ("kind", Kind::Number),
-        ("question", Kind::Text),
-        ("opened_at", Kind::Number),
+        text("tenant"),
+        number("id"),
+        number("record"),
+        number("run"),
+        number("kind"),
+        text("question"),
+        number("opened_at"),
     ],
     constants: &[],
     tail: "ON CONFLICT DO NOTHING",
@@ -32,13 +34,7 @@ pub(super) static INSERT: Insert = Insert {
 pub(super) static ANSWER: Insert = Insert {
     name: "question_answered",
     table: "escalation",
-    columns: &[
-        ("tenant", Kind::Text),
-        ("id", Kind::Number),
-        ("question", Kind::Text),
-        ("answer", Kind::Text),
-        ("waiting", Kind::Text),
-    ],
+    columns: &[text("tenant"), number("id"), text("question"), text("answer"), text("waiting")],
     constants: &[("kind", "-1"), ("opened_at", "0")],
     tail: "ON CONFLICT (tenant, id) DO UPDATE SET answer = excluded.answer, waiting = excluded.waiting, \
            question = excluded.question WHERE escalation.answer IS NULL",

@@ -9,8 +9,8 @@ use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
 use super::{
-    Fate, document, erase, escalation, fate, look, memory, outbox, queue, record, retention, run, schedule,
-    signal, step, worker,
+    Fate, erase, escalation, fate, look, memory, outbox, queue, record, retention, row, run, signal, step,
+    worker,
 };
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
@@ -129,7 +129,7 @@ pub(super) async fn write_or_refuse(
 
 /// What the database has against a change.
 enum Objection {
-    /// The worker, the schedule, the shelf or the document that it is about is not as it should be.
+    /// The worker, the shelf or the tenant that it is about is not as it should be.
     Row(Refusal),
     /// Not all rows of this table could be written.
     Rows(String),
@@ -150,16 +150,6 @@ async fn write_one(
     }
     if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
         queue::admit(connection, admission, fence).await?;
-    }
-    if let Some(schedule) = &change.schedule
-        && let Some(refusal) = schedule::write(connection, schedule).await?
-    {
-        return Ok(Some(Objection::Row(refusal)));
-    }
-    for document in &change.documents {
-        if let Some(refusal) = document::write(connection, document).await? {
-            return Ok(Some(Objection::Row(refusal)));
-        }
     }
     for event in &change.forgotten {
         outbox::forget(connection, event).await?;
@@ -225,13 +215,13 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
     }
     if let Some(schedule) = &change.schedule {
         told_apart = true;
-        if !schedule::is_written(connection, schedule).await? {
+        if !row::is_written(connection, &**schedule).await? {
             return Ok(false);
         }
     }
     for document in &change.documents {
         told_apart = true;
-        if !document::is_written(connection, document).await? {
+        if !row::is_written(connection, document).await? {
             return Ok(false);
         }
     }
@@ -312,7 +302,8 @@ async fn refusal(
     let taken = match (table.as_str(), &change.run, &change.record) {
         ("run", Some(run), _) => run::is_taken(connection, run).await?,
         ("record", _, Some(record)) => record::is_taken(connection, record).await?,
-        ("step" | "outbox", ..) => true,
+        ("step" | "outbox" | "document", ..) => true,
+        ("schedule", ..) => change.schedule.as_ref().is_some_and(|schedule| schedule.revision == 1),
         ("signal", ..) => match &change.signal {
             Some(signal) => signal::is_taken(connection, signal).await?,
             None => false,

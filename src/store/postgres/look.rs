@@ -3,23 +3,25 @@
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert, Kind, Row};
+use super::statement::{Batch, Insert, Values};
 use super::{Columns, StoreError, sound};
 use crate::clock::Timestamp;
 use crate::id::{RecordId, Tenant};
 use crate::ledger::{Look, Reason};
 use crate::store::Change;
+use crate::store::row::Put as _;
+use crate::store::table::{Column, flag, number, text};
 
-const COLUMNS: &[(&str, Kind)] = &[
-    ("tenant", Kind::Text),
-    ("record", Kind::Number),
-    ("revision", Kind::Number),
-    ("reason", Kind::Number),
-    ("due_at", Kind::Number),
-    ("since", Kind::Number),
-    ("made", Kind::Number),
-    ("tries", Kind::Number),
-    ("missed", Kind::Flag),
+const COLUMNS: &[Column] = &[
+    text("tenant"),
+    number("record"),
+    number("revision"),
+    number("reason"),
+    number("due_at"),
+    number("since"),
+    number("made"),
+    number("tries"),
+    flag("missed"),
 ];
 
 /// A new one.
@@ -48,7 +50,7 @@ pub(super) static MOVE: Insert = Insert {
 pub(super) static TAKE: Insert = Insert {
     name: "look_taken",
     table: "look",
-    columns: &[("tenant", Kind::Text), ("record", Kind::Number), ("revision", Kind::Number)],
+    columns: &[text("tenant"), number("record"), number("revision")],
     constants: &[],
     tail: "look.tenant = taken.tenant AND look.record = taken.record AND look.revision = taken.revision - 1",
     holds: Some("true"),
@@ -59,7 +61,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     rows.sort_by_key(|look| (look.tenant.as_str(), look.record));
     let to_come = rows.iter().filter_map(|look| Some((*look, look.due_at?)));
     let (new, moved): (Vec<_>, Vec<_>) = to_come.partition(|(look, _)| look.revision == 1);
-    let bind = |look: &Look, revision: i64, due_at: Timestamp, row: &mut Row<'_>| {
+    let bind = |look: &Look, revision: i64, due_at: Timestamp, row: &mut Values<'_>| {
         row.text(look.tenant.as_str())
             .number(look.record.0)
             .number(revision)

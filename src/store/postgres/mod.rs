@@ -10,7 +10,6 @@ mod commit;
 mod connect;
 mod continuity;
 mod cut;
-mod document;
 mod erase;
 mod escalation;
 mod inbox;
@@ -26,8 +25,8 @@ mod pool;
 mod queue;
 mod record;
 mod retention;
+mod row;
 mod run;
-mod schedule;
 mod signal;
 mod statement;
 mod step;
@@ -256,7 +255,7 @@ impl Store for Postgres {
     }
 
     fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Schedule>> {
-        Box::pin(schedule::find(&self.readers, tenant, name))
+        Box::pin(Schedule::find(&self.readers, tenant, name))
     }
 
     fn schedule_list<'a>(
@@ -265,11 +264,11 @@ impl Store for Postgres {
         after: &'a str,
         limit: u32,
     ) -> Asked<'a, Vec<Schedule>> {
-        Box::pin(schedule::list(&self.readers, tenant, after, limit))
+        Box::pin(Schedule::list(&self.readers, tenant, after, limit))
     }
 
     fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>> {
-        Box::pin(schedule::due(&self.readers, until, limit))
+        Box::pin(Schedule::due(&self.readers, until, limit))
     }
 
     fn document_find<'a>(
@@ -278,7 +277,7 @@ impl Store for Postgres {
         kind: &'a str,
         id: &'a str,
     ) -> Asked<'a, Option<Document>> {
-        Box::pin(document::find(&self.readers, tenant, kind, id))
+        Box::pin(Document::find(&self.readers, tenant, kind, id))
     }
 
     fn document_list<'a>(
@@ -288,7 +287,7 @@ impl Store for Postgres {
         after: &'a str,
         limit: u32,
     ) -> Asked<'a, Vec<Document>> {
-        Box::pin(document::list(&self.readers, tenant, kind, after, limit))
+        Box::pin(Document::list(&self.readers, tenant, kind, after, limit))
     }
 
     fn document_open<'a>(
@@ -298,7 +297,7 @@ impl Store for Postgres {
         after: &'a str,
         limit: u32,
     ) -> Asked<'a, Vec<Document>> {
-        Box::pin(document::open(&self.readers, tenant, kind, after, limit))
+        Box::pin(Document::list_open(&self.readers, tenant, kind, after, limit))
     }
 
     fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>> {

@@ -3,12 +3,14 @@
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert, Kind};
+use super::statement::{Batch, Insert};
 use super::{Columns, StoreError, escaped, failure, payload, sound};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Tenant};
 use crate::payload::{Payload, Stored};
 use crate::store::outbox::{added, by_aggregate};
+use crate::store::row::Put as _;
+use crate::store::table::{number, text};
 use crate::store::{Aggregate, Change, Due, OutboxEvent, Published};
 
 /// So many more events of an aggregate. Its row is locked from here to the end of the transaction: whoever adds to it next
@@ -16,12 +18,7 @@ use crate::store::{Aggregate, Change, Due, OutboxEvent, Published};
 pub(super) static MORE: Insert = Insert {
     name: "outbox_more",
     table: "outbox_aggregate",
-    columns: &[
-        ("tenant", Kind::Text),
-        ("name", Kind::Text),
-        ("last", Kind::Number),
-        ("due_at", Kind::Number),
-    ],
+    columns: &[text("tenant"), text("name"), number("last"), number("due_at")],
     constants: &[("published", "0"), ("tries", "0"), ("refusals", "0"), ("revision", "1")],
     tail: "ON CONFLICT (tenant, name) DO UPDATE SET last = outbox_aggregate.last + excluded.last, \
            due_at = CASE WHEN outbox_aggregate.published < outbox_aggregate.last THEN outbox_aggregate.due_at \
@@ -35,13 +32,13 @@ pub(super) static INSERT: Insert = Insert {
     name: "outbox_new",
     table: "outbox",
     columns: &[
-        ("tenant", Kind::Text),
-        ("id", Kind::Text),
-        ("aggregate", Kind::Text),
-        ("seq", Kind::Number),
-        ("kind", Kind::Text),
-        ("payload", Kind::Text),
-        ("created_at", Kind::Number),
+        text("tenant"),
+        text("id"),
+        text("aggregate"),
+        number("seq"),
+        text("kind"),
+        text("payload"),
+        number("created_at"),
     ],
     constants: &[],
     tail: "ON CONFLICT DO NOTHING",
@@ -53,14 +50,14 @@ pub(super) static MARK: Insert = Insert {
     name: "outbox_marked",
     table: "outbox_aggregate",
     columns: &[
-        ("tenant", Kind::Text),
-        ("name", Kind::Text),
-        ("published", Kind::Number),
-        ("tries", Kind::Number),
-        ("refusals", Kind::Number),
-        ("due_at", Kind::Number),
-        ("escalation", Kind::Number),
-        ("revision", Kind::Number),
+        text("tenant"),
+        text("name"),
+        number("published"),
+        number("tries"),
+        number("refusals"),
+        number("due_at"),
+        number("escalation"),
+        number("revision"),
     ],
     constants: &[("last", "-1")],
     tail: "ON CONFLICT (tenant, name) DO UPDATE SET published = excluded.published, tries = excluded.tries, \

@@ -3,17 +3,19 @@
 use sqlx::postgres::PgConnection;
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert, Kind};
+use super::statement::{Batch, Insert};
 use super::{Columns, StoreError, escaped};
 use crate::id::Tenant;
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::Change;
+use crate::store::row::Put as _;
+use crate::store::table::{bytes, number, text};
 
 /// Content-addressed: what is there already is the same, and has more uses.
 pub(super) static INSERT: Insert = Insert {
     name: "payloads",
     table: "payload",
-    columns: &[("tenant", Kind::Text), ("digest", Kind::Bytes), ("body", Kind::Text), ("uses", Kind::Number)],
+    columns: &[text("tenant"), bytes("digest"), text("body"), number("uses")],
     constants: &[],
     tail: "ON CONFLICT (tenant, digest) DO UPDATE SET uses = payload.uses + excluded.uses",
     holds: None,
@@ -23,7 +25,7 @@ pub(super) static INSERT: Insert = Insert {
 pub(super) static INSERT_TENANT: Insert = Insert {
     name: "tenants",
     table: "tenant",
-    columns: &[("tenant", Kind::Text), ("digest_key", Kind::Bytes)],
+    columns: &[text("tenant"), bytes("digest_key")],
     constants: &[],
     tail: "ON CONFLICT DO NOTHING",
     holds: None,

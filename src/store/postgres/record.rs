@@ -3,12 +3,14 @@
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert, Kind, Row};
+use super::statement::{Batch, Insert, Values};
 use super::{Columns, StoreError, next_sound, sound};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Owner, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
+use crate::store::row::Put as _;
+use crate::store::table::{bytes, flag, number, text};
 use crate::store::{Change, EscalationKind, Evidence, Use, columns};
 
 /// Inserts a record at revision 1. One whose key or place is taken is not written, and missed when rows are counted.
@@ -16,34 +18,34 @@ pub(super) static INSERT: Insert = Insert {
     name: "record_new",
     table: "record",
     columns: &[
-        ("id", Kind::Number),
-        ("tenant", Kind::Text),
-        ("key", Kind::Text),
-        ("operation", Kind::Text),
-        ("class", Kind::Number),
-        ("request", Kind::Text),
-        ("request_hash", Kind::Bytes),
-        ("declaration", Kind::Number),
-        ("run", Kind::Number),
-        ("step", Kind::Text),
-        ("turn", Kind::Number),
-        ("call_id", Kind::Text),
-        ("created_at", Kind::Number),
-        ("fence", Kind::Number),
-        ("loose", Kind::Number),
-        ("revision", Kind::Number),
-        ("attempts", Kind::Number),
-        ("status", Kind::Number),
-        ("basis", Kind::Number),
-        ("outcome", Kind::Text),
-        ("external_ref", Kind::Text),
-        ("updated_at", Kind::Number),
-        ("spent", Kind::Number),
-        ("compensation", Kind::Text),
-        ("escalation", Kind::Number),
-        ("not_before", Kind::Number),
-        ("in_doubt", Kind::Flag),
-        ("kept_until", Kind::Number),
+        number("id"),
+        text("tenant"),
+        text("key"),
+        text("operation"),
+        number("class"),
+        text("request"),
+        bytes("request_hash"),
+        number("declaration"),
+        number("run"),
+        text("step"),
+        number("turn"),
+        text("call_id"),
+        number("created_at"),
+        number("fence"),
+        number("loose"),
+        number("revision"),
+        number("attempts"),
+        number("status"),
+        number("basis"),
+        text("outcome"),
+        text("external_ref"),
+        number("updated_at"),
+        number("spent"),
+        text("compensation"),
+        number("escalation"),
+        number("not_before"),
+        flag("in_doubt"),
+        number("kept_until"),
     ],
     constants: &[],
     tail: IF_NEW,
@@ -58,21 +60,21 @@ pub(super) static INSERT_USUAL: Insert = Insert {
     name: "record_new_usual",
     table: "record",
     columns: &[
-        ("id", Kind::Number),
-        ("tenant", Kind::Text),
-        ("key", Kind::Text),
-        ("operation", Kind::Text),
-        ("class", Kind::Number),
-        ("request", Kind::Text),
-        ("request_hash", Kind::Bytes),
-        ("declaration", Kind::Number),
-        ("run", Kind::Number),
-        ("step", Kind::Text),
-        ("created_at", Kind::Number),
-        ("fence", Kind::Number),
-        ("loose", Kind::Number),
-        ("updated_at", Kind::Number),
-        ("kept_until", Kind::Number),
+        number("id"),
+        text("tenant"),
+        text("key"),
+        text("operation"),
+        number("class"),
+        text("request"),
+        bytes("request_hash"),
+        number("declaration"),
+        number("run"),
+        text("step"),
+        number("created_at"),
+        number("fence"),
+        number("loose"),
+        number("updated_at"),
+        number("kept_until"),
     ],
     constants: &[("revision", "1"), ("attempts", "1"), ("status", "1"), ("basis", FIRST_BASIS)],
     tail: IF_NEW,
@@ -84,22 +86,22 @@ pub(super) static INSERT_IN_TURN: Insert = Insert {
     name: "record_new_in_turn",
     table: "record",
     columns: &[
-        ("id", Kind::Number),
-        ("tenant", Kind::Text),
-        ("key", Kind::Text),
-        ("operation", Kind::Text),
-        ("class", Kind::Number),
-        ("request", Kind::Text),
-        ("request_hash", Kind::Bytes),
-        ("declaration", Kind::Number),
-        ("run", Kind::Number),
-        ("step", Kind::Text),
-        ("created_at", Kind::Number),
-        ("fence", Kind::Number),
-        ("loose", Kind::Number),
-        ("updated_at", Kind::Number),
-        ("kept_until", Kind::Number),
-        ("turn", Kind::Number),
+        number("id"),
+        text("tenant"),
+        text("key"),
+        text("operation"),
+        number("class"),
+        text("request"),
+        bytes("request_hash"),
+        number("declaration"),
+        number("run"),
+        text("step"),
+        number("created_at"),
+        number("fence"),
+        number("loose"),
+        number("updated_at"),
+        number("kept_until"),
+        number("turn"),
     ],
     constants: &[("revision", "1"), ("attempts", "1"), ("status", "1"), ("basis", FIRST_BASIS)],
     tail: IF_NEW,
@@ -134,24 +136,24 @@ pub(super) static MOVE: Insert = Insert {
     name: "record_moved",
     table: "record",
     columns: &[
-        ("id", Kind::Number),
-        ("tenant", Kind::Text),
-        ("key", Kind::Text),
-        ("fence", Kind::Number),
-        ("loose", Kind::Number),
-        ("revision", Kind::Number),
-        ("attempts", Kind::Number),
-        ("status", Kind::Number),
-        ("basis", Kind::Number),
-        ("outcome", Kind::Text),
-        ("external_ref", Kind::Text),
-        ("updated_at", Kind::Number),
-        ("spent", Kind::Number),
-        ("compensation", Kind::Text),
-        ("escalation", Kind::Number),
-        ("not_before", Kind::Number),
-        ("in_doubt", Kind::Flag),
-        ("declaration", Kind::Number),
+        number("id"),
+        text("tenant"),
+        text("key"),
+        number("fence"),
+        number("loose"),
+        number("revision"),
+        number("attempts"),
+        number("status"),
+        number("basis"),
+        text("outcome"),
+        text("external_ref"),
+        number("updated_at"),
+        number("spent"),
+        text("compensation"),
+        number("escalation"),
+        number("not_before"),
+        flag("in_doubt"),
+        number("declaration"),
     ],
     constants: NEVER_STORED,
     tail: move_on!("declaration = excluded.declaration, "),
@@ -163,18 +165,18 @@ pub(super) static MOVE_USUAL: Insert = Insert {
     name: "record_moved_usual",
     table: "record",
     columns: &[
-        ("id", Kind::Number),
-        ("tenant", Kind::Text),
-        ("key", Kind::Text),
-        ("fence", Kind::Number),
-        ("loose", Kind::Number),
-        ("revision", Kind::Number),
-        ("attempts", Kind::Number),
-        ("status", Kind::Number),
-        ("basis", Kind::Number),
-        ("outcome", Kind::Text),
-        ("external_ref", Kind::Text),
-        ("updated_at", Kind::Number),
+        number("id"),
+        text("tenant"),
+        text("key"),
+        number("fence"),
+        number("loose"),
+        number("revision"),
+        number("attempts"),
+        number("status"),
+        number("basis"),
+        text("outcome"),
+        text("external_ref"),
+        number("updated_at"),
     ],
     constants: &[
         ("operation", "''"),
@@ -235,7 +237,7 @@ fn is_usual_start(record: &Record) -> bool {
         && record.owner.call_id.is_none()
 }
 
-fn bind_request(record: &Record, row: &mut Row<'_>) {
+fn bind_request(record: &Record, row: &mut Values<'_>) {
     row.number(record.id.0)
         .text(record.tenant.as_str())
         .text(record.key.as_str())
@@ -248,25 +250,25 @@ fn bind_request(record: &Record, row: &mut Row<'_>) {
         .some_text(record.owner.step.as_deref());
 }
 
-fn bind_usual_start(record: &Record, row: &mut Row<'_>) {
+fn bind_usual_start(record: &Record, row: &mut Values<'_>) {
     bind_request(record, row);
     row.number(record.created_at.0);
     bind_worker(record, row);
     row.number(record.updated_at.0).some_number(record.kept_until.map(|at| at.0));
 }
 
-fn bind_worker(record: &Record, row: &mut Row<'_>) {
+fn bind_worker(record: &Record, row: &mut Values<'_>) {
     let loose = record.owner.run.is_none() && record.state == State::Started;
     row.number(record.fence.0).some_number(loose.then_some(record.fence.0));
 }
 
-fn bind_move(record: &Record, row: &mut Row<'_>) {
+fn bind_move(record: &Record, row: &mut Values<'_>) {
     row.number(record.id.0).text(record.tenant.as_str()).text(record.key.as_str());
     bind_worker(record, row);
     bind_outcome(record, -i64::from(record.revision), row);
 }
 
-fn bind_outcome(record: &Record, revision: i64, row: &mut Row<'_>) {
+fn bind_outcome(record: &Record, revision: i64, row: &mut Values<'_>) {
     let (status, outcome, _) = columns::of_record(&record.state);
     row.number(revision)
         .number(i64::from(record.attempts))
@@ -277,7 +279,7 @@ fn bind_outcome(record: &Record, revision: i64, row: &mut Row<'_>) {
         .number(record.updated_at.0);
 }
 
-fn bind_unusual(record: &Record, row: &mut Row<'_>) {
+fn bind_unusual(record: &Record, row: &mut Values<'_>) {
     let (_, _, compensation) = columns::of_record(&record.state);
     row.number(i64::from(record.spent))
         .some_text(compensation.as_deref())
@@ -446,14 +448,7 @@ pub(super) async fn is_written(connection: &mut PgConnection, record: &Record) -
 pub(super) static INSERT_USE: Insert = Insert {
     name: "uses",
     table: "use",
-    columns: &[
-        ("tenant", Kind::Text),
-        ("run", Kind::Number),
-        ("record", Kind::Number),
-        ("turn", Kind::Number),
-        ("step", Kind::Text),
-        ("at", Kind::Number),
-    ],
+    columns: &[text("tenant"), number("run"), number("record"), number("turn"), text("step"), number("at")],
     constants: &[],
     tail: "ON CONFLICT DO NOTHING",
     holds: None,
@@ -502,13 +497,13 @@ pub(super) static INSERT_EVIDENCE: Insert = Insert {
     name: "evidences",
     table: "evidence",
     columns: &[
-        ("tenant", Kind::Text),
-        ("record", Kind::Number),
-        ("fence", Kind::Number),
-        ("attempt", Kind::Number),
-        ("response", Kind::Text),
-        ("external_ref", Kind::Text),
-        ("at", Kind::Number),
+        text("tenant"),
+        number("record"),
+        number("fence"),
+        number("attempt"),
+        text("response"),
+        text("external_ref"),
+        number("at"),
     ],
     constants: &[],
     tail: "ON CONFLICT DO NOTHING",

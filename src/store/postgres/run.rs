@@ -3,12 +3,14 @@
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::{Pool, Statement};
-use super::statement::{Batch, Insert, Kind, Row};
+use super::statement::{Batch, Insert, Values};
 use super::{Columns, StoreError, next_sound, signal, sound, step};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
+use crate::store::row::Put as _;
+use crate::store::table::{bytes, flag, number, text};
 use crate::store::{
     COMMAND, Change, EscalationKind, History, PastCall, PastUse, Run, RunState, Turns, columns,
 };
@@ -18,25 +20,25 @@ pub(super) static INSERT: Insert = Insert {
     name: "run_new",
     table: "run",
     columns: &[
-        ("id", Kind::Number),
-        ("tenant", Kind::Text),
-        ("workflow", Kind::Text),
-        ("version", Kind::Number),
-        ("key", Kind::Text),
-        ("parent", Kind::Number),
-        ("input", Kind::Text),
-        ("input_hash", Kind::Bytes),
-        ("created_at", Kind::Number),
-        ("number", Kind::Number),
-        ("state", Kind::Number),
-        ("wake_at", Kind::Number),
-        ("waits_on", Kind::Number),
-        ("outcome", Kind::Text),
-        ("fence", Kind::Number),
-        ("revision", Kind::Number),
-        ("deaths", Kind::Number),
-        ("updated_at", Kind::Number),
-        ("unsettled", Kind::Flag),
+        number("id"),
+        text("tenant"),
+        text("workflow"),
+        number("version"),
+        text("key"),
+        number("parent"),
+        text("input"),
+        bytes("input_hash"),
+        number("created_at"),
+        number("number"),
+        number("state"),
+        number("wake_at"),
+        number("waits_on"),
+        text("outcome"),
+        number("fence"),
+        number("revision"),
+        number("deaths"),
+        number("updated_at"),
+        flag("unsettled"),
     ],
     constants: &[],
     tail: "ON CONFLICT DO NOTHING",
@@ -47,31 +49,31 @@ pub(super) static INSERT: Insert = Insert {
 pub(super) static INSERT_WHOLE: Insert = Insert {
     name: "run_new_whole",
     columns: &[
-        ("id", Kind::Number),
-        ("tenant", Kind::Text),
-        ("workflow", Kind::Text),
-        ("version", Kind::Number),
-        ("key", Kind::Text),
-        ("parent", Kind::Number),
-        ("input", Kind::Text),
-        ("input_hash", Kind::Bytes),
-        ("created_at", Kind::Number),
-        ("number", Kind::Number),
-        ("state", Kind::Number),
-        ("wake_at", Kind::Number),
-        ("waits_on", Kind::Number),
-        ("outcome", Kind::Text),
-        ("fence", Kind::Number),
-        ("revision", Kind::Number),
-        ("deaths", Kind::Number),
-        ("updated_at", Kind::Number),
-        ("unsettled", Kind::Flag),
-        ("base", Kind::Number),
-        ("turn", Kind::Number),
-        ("queue", Kind::Text),
-        ("queue_key", Kind::Text),
-        ("priority", Kind::Number),
-        ("admitted_at", Kind::Number),
+        number("id"),
+        text("tenant"),
+        text("workflow"),
+        number("version"),
+        text("key"),
+        number("parent"),
+        text("input"),
+        bytes("input_hash"),
+        number("created_at"),
+        number("number"),
+        number("state"),
+        number("wake_at"),
+        number("waits_on"),
+        text("outcome"),
+        number("fence"),
+        number("revision"),
+        number("deaths"),
+        number("updated_at"),
+        flag("unsettled"),
+        number("base"),
+        number("turn"),
+        text("queue"),
+        text("queue_key"),
+        number("priority"),
+        number("admitted_at"),
     ],
     ..INSERT
 };
@@ -81,18 +83,18 @@ pub(super) static MOVE: Insert = Insert {
     name: "run_moved",
     table: "run",
     columns: &[
-        ("id", Kind::Number),
-        ("tenant", Kind::Text),
-        ("version", Kind::Number),
-        ("state", Kind::Number),
-        ("wake_at", Kind::Number),
-        ("waits_on", Kind::Number),
-        ("outcome", Kind::Text),
-        ("fence", Kind::Number),
-        ("revision", Kind::Number),
-        ("deaths", Kind::Number),
-        ("updated_at", Kind::Number),
-        ("unsettled", Kind::Flag),
+        number("id"),
+        text("tenant"),
+        number("version"),
+        number("state"),
+        number("wake_at"),
+        number("waits_on"),
+        text("outcome"),
+        number("fence"),
+        number("revision"),
+        number("deaths"),
+        number("updated_at"),
+        flag("unsettled"),
     ],
     constants: &[
         ("workflow", "''"),
@@ -113,21 +115,21 @@ pub(super) static MOVE: Insert = Insert {
 pub(super) static MOVE_WHOLE: Insert = Insert {
     name: "run_moved_whole",
     columns: &[
-        ("id", Kind::Number),
-        ("tenant", Kind::Text),
-        ("version", Kind::Number),
-        ("state", Kind::Number),
-        ("wake_at", Kind::Number),
-        ("waits_on", Kind::Number),
-        ("outcome", Kind::Text),
-        ("fence", Kind::Number),
-        ("revision", Kind::Number),
-        ("deaths", Kind::Number),
-        ("updated_at", Kind::Number),
-        ("unsettled", Kind::Flag),
-        ("base", Kind::Number),
-        ("turn", Kind::Number),
-        ("admitted_at", Kind::Number),
+        number("id"),
+        text("tenant"),
+        number("version"),
+        number("state"),
+        number("wake_at"),
+        number("waits_on"),
+        text("outcome"),
+        number("fence"),
+        number("revision"),
+        number("deaths"),
+        number("updated_at"),
+        flag("unsettled"),
+        number("base"),
+        number("turn"),
+        number("admitted_at"),
     ],
     tail: "ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state, wake_at = excluded.wake_at, waits_on = excluded.waits_on, \
            outcome = excluded.outcome, fence = excluded.fence, revision = -excluded.revision, \
@@ -168,11 +170,11 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     });
 }
 
-fn bind_admitted(run: &Run, row: &mut Row<'_>) {
+fn bind_admitted(run: &Run, row: &mut Values<'_>) {
     row.some_number(run.queue.as_ref().and_then(|queue| queue.admitted_at).map(|at| at.0));
 }
 
-fn bind_new(run: &Run, row: &mut Row<'_>) {
+fn bind_new(run: &Run, row: &mut Values<'_>) {
     row.number(run.id.0)
         .text(run.tenant.as_str())
         .text(run.workflow.as_str())
@@ -186,11 +188,11 @@ fn bind_new(run: &Run, row: &mut Row<'_>) {
     bind_state(run, i64::from(run.revision), row);
 }
 
-fn bind_place(run: &Run, row: &mut Row<'_>) {
+fn bind_place(run: &Run, row: &mut Values<'_>) {
     row.number(run.id.0).text(run.tenant.as_str()).number(i64::from(run.version));
 }
 
-fn bind_state(run: &Run, revision: i64, row: &mut Row<'_>) {
+fn bind_state(run: &Run, revision: i64, row: &mut Values<'_>) {
     let (wake_at, waits_on, outcome) = columns::of_run(&run.state);
     row.number(run.state.code())
         .some_number(wake_at)

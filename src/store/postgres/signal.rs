@@ -3,11 +3,13 @@
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert, Kind};
+use super::statement::{Batch, Insert};
 use super::{Columns, StoreError, escaped, failure};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::payload::Stored;
+use crate::store::row::Put as _;
+use crate::store::table::{number, text};
 use crate::store::{Change, Signal};
 
 /// A new one.
@@ -15,13 +17,13 @@ pub(super) static INSERT: Insert = Insert {
     name: "signal_new",
     table: "signal",
     columns: &[
-        ("tenant", Kind::Text),
-        ("run", Kind::Number),
-        ("name", Kind::Text),
-        ("id", Kind::Text),
-        ("place", Kind::Number),
-        ("body", Kind::Text),
-        ("at", Kind::Number),
+        text("tenant"),
+        number("run"),
+        text("name"),
+        text("id"),
+        number("place"),
+        text("body"),
+        number("at"),
     ],
     constants: &[("received", "false")],
     tail: "ON CONFLICT DO NOTHING",
@@ -32,7 +34,7 @@ pub(super) static INSERT: Insert = Insert {
 pub(super) static RECEIVE: Insert = Insert {
     name: "signal_received",
     table: "signal",
-    columns: &[("tenant", Kind::Text), ("run", Kind::Number), ("name", Kind::Text), ("id", Kind::Text)],
+    columns: &[text("tenant"), number("run"), text("name"), text("id")],
     constants: &[("place", "-1"), ("body", "''"), ("at", "0"), ("received", "true")],
     tail: "ON CONFLICT (tenant, run, name, id) DO UPDATE SET received = true WHERE NOT signal.received",
     holds: Some("place >= 0"),

@@ -20,15 +20,8 @@ use sqlx::{Arguments as _, Encode, Postgres, Type};
 
 use super::escaped;
 use crate::id::Fence;
-
-/// The type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Text,
-    Number,
-    Bytes,
-    Flag,
-}
+use crate::store::row::{Given, Put};
+use crate::store::table::{Column, Kind};
 
 /// One table's part of the statement. There is one of each, so that its place tells it apart. Besides inserts there are
 /// two that delete: [`step::PRUNE`](super::step::PRUNE) and [`look::TAKE`](super::look::TAKE).
@@ -37,7 +30,7 @@ pub(super) struct Insert {
     /// The CTE's name.
     pub(super) name: &'static str,
     pub(super) table: &'static str,
-    pub(super) columns: &'static [(&'static str, Kind)],
+    pub(super) columns: &'static [Column],
     /// Columns that have the same value in all rows.
     pub(super) constants: &'static [(&'static str, &'static str)],
     /// After the rows.
@@ -71,7 +64,7 @@ pub(super) struct Batch {
 
 struct Part {
     insert: &'static Insert,
-    columns: Vec<Column>,
+    columns: Vec<Sent>,
     rows: i64,
 }
 
@@ -83,13 +76,18 @@ impl Batch {
 
     /// Adds the rows of one table, in the order of their keys: two workers that write the same rows must lock them in
     /// one order.
-    pub(super) fn insert<T>(&mut self, insert: &'static Insert, rows: &[T], bind: impl Fn(&T, &mut Row<'_>)) {
+    pub(super) fn insert<T>(
+        &mut self,
+        insert: &'static Insert,
+        rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_>),
+    ) {
         if rows.is_empty() {
             return;
         }
-        let mut columns: Vec<_> = insert.columns.iter().map(|(_, kind)| Column::of(*kind)).collect();
+        let mut columns: Vec<_> = insert.columns.iter().map(|column| Sent::of(column.kind)).collect();
         for row in rows {
-            let mut values = Row { columns: &mut columns, next: 0 };
+            let mut values = Values { columns: &mut columns, next: 0 };
             bind(row, &mut values);
             debug_assert_eq!(values.next, insert.columns.len(), "a value per column: {}", insert.name);
         }
@@ -156,59 +154,37 @@ impl Batch {
 }
 
 /// The values of one row, in the order of its columns.
-pub(super) struct Row<'a> {
-    columns: &'a mut [Column],
+pub(super) struct Values<'a> {
+    columns: &'a mut [Sent],
     next: usize,
 }
 
-impl Row<'_> {
-    pub(super) fn text(&mut self, value: &str) -> &mut Self {
-        self.some_text(Some(value))
-    }
-
-    pub(super) fn some_text(&mut self, value: Option<&str>) -> &mut Self {
+impl Put for Values<'_> {
+    fn give(&mut self, value: Given<'_>) {
         match value {
-            Some(text) => self.add(Kind::Text, Some(escaped(text).as_bytes())),
-            None => self.add(Kind::Text, None),
+            Given::Null(kind) => self.add(kind, None),
+            Given::Text(text) => self.add(Kind::Text, Some(escaped(text).as_bytes())),
+            Given::Shared(text) => self.add(Kind::Text, Some(escaped(&text).as_bytes())),
+            Given::Number(number) => self.add(Kind::Number, Some(&number.to_be_bytes())),
+            Given::Bytes(bytes) => self.add(Kind::Bytes, Some(bytes)),
+            Given::Flag(flag) => self.add(Kind::Flag, Some(&[u8::from(flag)])),
         }
     }
+}
 
-    pub(super) fn number(&mut self, value: i64) -> &mut Self {
-        self.add(Kind::Number, Some(&value.to_be_bytes()))
-    }
-
-    pub(super) fn some_number(&mut self, value: Option<i64>) -> &mut Self {
-        match value {
-            Some(value) => self.number(value),
-            None => self.add(Kind::Number, None),
-        }
-    }
-
-    pub(super) fn bytes(&mut self, value: &[u8]) -> &mut Self {
-        self.add(Kind::Bytes, Some(value))
-    }
-
-    pub(super) fn some_bytes(&mut self, value: Option<&[u8]>) -> &mut Self {
-        self.add(Kind::Bytes, value)
-    }
-
-    pub(super) fn flag(&mut self, value: bool) -> &mut Self {
-        self.add(Kind::Flag, Some(&[u8::from(value)]))
-    }
-
-    fn add(&mut self, kind: Kind, value: Option<&[u8]>) -> &mut Self {
+impl Values<'_> {
+    fn add(&mut self, kind: Kind, value: Option<&[u8]>) {
         if let Some(column) = self.columns.get_mut(self.next) {
             debug_assert_eq!(column.kind, kind, "column {}", self.next);
             column.add(value);
         }
         self.next += 1;
-        self
     }
 }
 
 /// All values of one column, as they go over the wire: one array, without a copy of each value; or the one value of a
 /// single row, which spares the server the array.
-struct Column {
+struct Sent {
     kind: Kind,
     array: bool,
     values: i32,
@@ -216,7 +192,7 @@ struct Column {
     bytes: Vec<u8>,
 }
 
-impl Column {
+impl Sent {
     const fn of(kind: Kind) -> Self {
         Self { kind, array: true, values: 0, has_null: false, bytes: Vec::new() }
     }
@@ -234,13 +210,13 @@ impl Column {
     }
 }
 
-impl Type<Postgres> for Column {
+impl Type<Postgres> for Sent {
     fn type_info() -> PgTypeInfo {
         <Vec<i64> as Type<Postgres>>::type_info() // `produces` tells the real one
     }
 }
 
-impl Encode<'_, Postgres> for Column {
+impl Encode<'_, Postgres> for Sent {
     /// The binary form of an array (src/backend/utils/adt/arrayfuncs.c, `array_recv`): dimensions, whether there are
     /// NULLs, the type of the elements, length, lower bound, then each element with its length before it.
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
@@ -363,11 +339,11 @@ fn text(shape: &Shape) -> String {
 }
 
 fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
-    let names = insert.columns.iter().map(|(name, _)| *name);
+    let names = insert.columns.iter().map(|column| column.name);
     let names: Vec<_> = names.chain(insert.constants.iter().map(|(name, _)| *name)).collect();
     let mut values = Vec::new();
-    for (_, kind) in insert.columns {
-        let kind = match kind {
+    for column in insert.columns {
+        let kind = match column.kind {
             Kind::Text => "text",
             Kind::Number => "bigint",
             Kind::Bytes => "bytea",
@@ -421,13 +397,15 @@ pub(super) fn texts(inserts: &[&'static Insert]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Insert, KEPT, Kind, Statements};
+    use super::{Batch, Insert, KEPT, Statements};
+    use crate::store::row::Put as _;
+    use crate::store::table::number;
 
     static INSERTS: [Insert; 10] = [const {
         Insert {
             name: "n",
             table: "t",
-            columns: &[("a", Kind::Number)],
+            columns: &[number("a")],
             constants: &[],
             tail: "",
             holds: Some("true"),

@@ -3,12 +3,14 @@
 use sqlx::postgres::PgConnection;
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert, Kind, Row};
+use super::statement::{Batch, Insert, Values};
 use super::{Columns, StoreError, escaped};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::Stored;
+use crate::store::row::Put as _;
+use crate::store::table::{bytes, number, text};
 use crate::store::{Change, PastStep, Step, StepKind, Turns};
 
 /// One that is there already is not written, and missed when the rows are counted.
@@ -16,14 +18,14 @@ pub(super) static INSERT: Insert = Insert {
     name: "steps",
     table: "step",
     columns: &[
-        ("tenant", Kind::Text),
-        ("run", Kind::Number),
-        ("kind", Kind::Number),
-        ("name", Kind::Text),
-        ("id", Kind::Text),
-        ("input_hash", Kind::Bytes),
-        ("value", Kind::Text),
-        ("at", Kind::Number),
+        text("tenant"),
+        number("run"),
+        number("kind"),
+        text("name"),
+        text("id"),
+        bytes("input_hash"),
+        text("value"),
+        number("at"),
     ],
     constants: &[],
     tail: "ON CONFLICT DO NOTHING",
@@ -34,15 +36,15 @@ pub(super) static INSERT: Insert = Insert {
 pub(super) static INSERT_IN_TURN: Insert = Insert {
     name: "steps_in_turn",
     columns: &[
-        ("tenant", Kind::Text),
-        ("run", Kind::Number),
-        ("kind", Kind::Number),
-        ("name", Kind::Text),
-        ("id", Kind::Text),
-        ("input_hash", Kind::Bytes),
-        ("value", Kind::Text),
-        ("at", Kind::Number),
-        ("turn", Kind::Number),
+        text("tenant"),
+        number("run"),
+        number("kind"),
+        text("name"),
+        text("id"),
+        bytes("input_hash"),
+        text("value"),
+        number("at"),
+        number("turn"),
     ],
     ..INSERT
 };
@@ -52,7 +54,7 @@ pub(super) static INSERT_IN_TURN: Insert = Insert {
 pub(super) static PRUNE: Insert = Insert {
     name: "steps_pruned",
     table: "step",
-    columns: &[("tenant", Kind::Text), ("run", Kind::Number), ("base", Kind::Number), ("last", Kind::Number)],
+    columns: &[text("tenant"), number("run"), number("base"), number("last")],
     constants: &[],
     tail: "step.tenant = pruned.tenant AND step.run = pruned.run AND step.turn > pruned.base \
            AND step.turn <= pruned.last",
@@ -77,7 +79,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     });
 }
 
-fn bind(step: &Step, row: &mut Row<'_>) {
+fn bind(step: &Step, row: &mut Values<'_>) {
     row.text(step.tenant.as_str())
         .number(step.run.0)
         .number(step.kind.code())

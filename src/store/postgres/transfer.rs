@@ -10,7 +10,8 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use super::connect::{Connector, Purpose};
 use super::open::{FILLING, Opening, prepare};
 use super::{Columns, Options, StoreError, escaped, failure};
-use crate::store::transfer::table::{Column, Kind, Row, Rows, TABLES, Table, Value};
+use crate::store::table::{Column, Kind, TABLES, Table};
+use crate::store::transfer::table::{Row, Rows, Value};
 
 /// A database that is being filled. A mark in its table of migrations says so, and no engine opens it.
 pub(in crate::store) struct Target {
@@ -50,7 +51,7 @@ impl Target {
             "INSERT INTO migration (number, name, digest, works_from) VALUES ($1, 'a move is under way', $2, $1)",
         );
         mark.bind(FILLING).bind(source).execute(&mut self.connection).await.map_err(|e| failure(&e))?;
-        for table in &TABLES {
+        for table in TABLES {
             if self.count(table).await? > 0 {
                 self.run("ROLLBACK").await?;
                 return Ok(Some(table.name));

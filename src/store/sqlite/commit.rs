@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, document, erase, escalation, failure, look, memory, outbox, payload, primary_code,
-    queue, record, retention, run, schedule, signal, step, worker,
+    StoreError, Writer, erase, escalation, failure, look, memory, outbox, payload, primary_code, queue,
+    record, retention, row, run, signal, step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -43,8 +43,6 @@ fn must_be_judged(changes: &[Change]) -> bool {
         let unguarded = change.fence.filter(|_| !change.needs_fence());
         change.worker.is_some()
             || change.admission.is_some()
-            || change.schedule.is_some()
-            || !change.documents.is_empty()
             || change.memory.is_some()
             || !change.forgotten.is_empty()
             || !change.retired.is_empty()
@@ -59,6 +57,10 @@ fn batch(changes: &[&Change]) -> Batch {
     let steps: usize = changes.iter().map(|change| change.steps.len()).sum();
     let mut batch = Batch::of(changes.len().max(steps)); // a fork's are many
     payload::write(changes, &mut batch);
+    let schedules = changes.iter().filter_map(|c| Some((c.schedule.as_deref()?, c.fence)));
+    row::write(&row::SCHEDULE, schedules, &mut batch);
+    let documents = changes.iter().flat_map(|c| c.documents.iter().map(|document| (document, c.fence)));
+    row::write(&row::DOCUMENT, documents, &mut batch);
     run::write(changes, &mut batch);
     record::write(changes, &mut batch);
     look::write(changes, &mut batch);
@@ -167,8 +169,10 @@ pub(super) async fn admit(
         }
         Err(error) if is_verdict(&error) => {
             connection.execute("ROLLBACK TO one; RELEASE one").await?;
-            let written = is_written(connection, change).await?;
-            Ok((!written).then(|| refusal(change, &error)))
+            if is_written(connection, change).await? {
+                return Ok(None);
+            }
+            refusal(connection, change, &error).await.map(Some)
         }
         Err(error) => Err(error),
     }
@@ -180,12 +184,6 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     }
     if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
         queue::admit(connection, admission, fence).await?;
-    }
-    if let Some(schedule) = &change.schedule {
-        schedule::write(connection, schedule).await?;
-    }
-    for document in &change.documents {
-        document::write(connection, document).await?;
     }
     for event in &change.forgotten {
         outbox::forget(connection, event).await?;
@@ -222,13 +220,13 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
     }
     if let Some(schedule) = &change.schedule {
         told_apart = true;
-        if !schedule::is_written(connection, schedule).await? {
+        if !row::is_written(connection, &**schedule).await? {
             return Ok(false);
         }
     }
     for document in &change.documents {
         told_apart = true;
-        if !document::is_written(connection, document).await? {
+        if !row::is_written(connection, document).await? {
             return Ok(false);
         }
     }
@@ -300,16 +298,34 @@ fn is_verdict(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::RowNotFound) || matches!(primary_code(error), Some(18..=20))
 }
 
-fn refusal(change: &Change, error: &sqlx::Error) -> Refusal {
+/// Why a change is refused, now that nothing of it is written.
+async fn refusal(
+    connection: &mut SqliteConnection,
+    change: &Change,
+    error: &sqlx::Error,
+) -> Result<Refusal, sqlx::Error> {
+    if let Some(schedule) = &change.schedule
+        && let Some(refusal) = row::objection(connection, &**schedule).await?
+    {
+        return Ok(refusal);
+    }
+    for document in &change.documents {
+        if row::objection(connection, document).await?.is_some() {
+            return Ok(Refusal::Exists);
+        }
+    }
+    Ok(refused_by(change, error))
+}
+
+fn refused_by(change: &Change, error: &sqlx::Error) -> Refusal {
     const NOT_NULL: &str = "1299";
     const PRIMARY_KEY: &str = "1555";
     const UNIQUE: &str = "2067";
     const FOREIGN_KEY: &str = "787";
     const TRIGGER: &str = "1811";
     if matches!(error, sqlx::Error::RowNotFound) {
-        // Of a shelf, another has taken the place; of a guard's row, the revision.
-        let another = change.memory.is_some() || !change.documents.is_empty();
-        return if another { Refusal::Exists } else { Refusal::Stale };
+        // Of a shelf, another has taken the place.
+        return if change.memory.is_some() { Refusal::Exists } else { Refusal::Stale };
     }
     let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };
     match error.code().as_deref() {

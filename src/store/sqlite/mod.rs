@@ -6,7 +6,6 @@
 
 mod commit;
 mod continuity;
-mod document;
 mod erase;
 mod escalation;
 pub(crate) mod inbox;
@@ -22,8 +21,8 @@ mod place;
 mod queue;
 mod record;
 mod retention;
+mod row;
 mod run;
-mod schedule;
 mod shared;
 mod signal;
 mod statement;
@@ -72,8 +71,9 @@ pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
 
 /// The statements that are put together from parts. For tests that prepare and explain them.
 #[doc(hidden)]
-pub fn statements() -> impl Iterator<Item = &'static str> {
-    retention::statements().chain(super::erase::statements())
+pub fn statements() -> Vec<String> {
+    let whole = retention::statements().chain(super::erase::statements()).map(ToOwned::to_owned);
+    whole.chain(row::statements()).collect()
 }
 
 /// The embedded store.
@@ -320,7 +320,7 @@ impl Store for Sqlite {
     }
 
     fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Schedule>> {
-        Box::pin(schedule::find(&self.readers, tenant, name))
+        Box::pin(Schedule::find(&self.readers, tenant, name))
     }
 
     fn schedule_list<'a>(
@@ -329,11 +329,11 @@ impl Store for Sqlite {
         after: &'a str,
         limit: u32,
     ) -> Asked<'a, Vec<Schedule>> {
-        Box::pin(schedule::list(&self.readers, tenant, after, limit))
+        Box::pin(Schedule::list(&self.readers, tenant, after, limit))
     }
 
     fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>> {
-        Box::pin(schedule::due(&self.readers, until, limit))
+        Box::pin(Schedule::due(&self.readers, until, limit))
     }
 
     fn document_find<'a>(
@@ -342,7 +342,7 @@ impl Store for Sqlite {
         kind: &'a str,
         id: &'a str,
     ) -> Asked<'a, Option<Document>> {
-        Box::pin(document::find(&self.readers, tenant, kind, id))
+        Box::pin(Document::find(&self.readers, tenant, kind, id))
     }
 
     fn document_list<'a>(
@@ -352,7 +352,7 @@ impl Store for Sqlite {
         after: &'a str,
         limit: u32,
     ) -> Asked<'a, Vec<Document>> {
-        Box::pin(document::list(&self.readers, tenant, kind, after, limit))
+        Box::pin(Document::list(&self.readers, tenant, kind, after, limit))
     }
 
     fn document_open<'a>(
@@ -362,7 +362,7 @@ impl Store for Sqlite {
         after: &'a str,
         limit: u32,
     ) -> Asked<'a, Vec<Document>> {
-        Box::pin(document::open(&self.readers, tenant, kind, after, limit))
+        Box::pin(Document::list_open(&self.readers, tenant, kind, after, limit))
     }
 
     fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>> {

@@ -3,7 +3,7 @@
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::statement::{Batch, Insert, Row};
+use super::statement::{Batch, Insert, Values};
 use super::{Columns, StoreError, failure, next_sound, sound};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, Tenant};
@@ -99,7 +99,7 @@ fn is_usual(record: &Record) -> bool {
     record.owner.call_id.is_none() && columns::is_usual(record)
 }
 
-fn bind_usual((record, writer): &(&Record, Option<Fence>), row: &mut Row<'_>) {
+fn bind_usual((record, writer): &(&Record, Option<Fence>), row: &mut Values<'_>) {
     let (status, outcome, _) = columns::of_record(&record.state);
     row.value(record.id.0)
         .value(record.tenant.text())

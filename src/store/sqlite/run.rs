@@ -6,7 +6,7 @@ use futures_util::TryStreamExt as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Either, Executor as _, SqlitePool};
 
-use super::statement::{Batch, Insert, Row};
+use super::statement::{Batch, Insert, Values};
 use super::{Columns, StoreError, failure, next_sound, signal, sound, step};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RecordId, RunId, RunNumber, Tenant};
@@ -63,7 +63,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     });
 }
 
-fn bind((run, writer): &(&Run, Option<Fence>), row: &mut Row<'_>) {
+fn bind((run, writer): &(&Run, Option<Fence>), row: &mut Values<'_>) {
     let (wake_at, waits_on, outcome) = columns::of_run(&run.state);
     row.value(run.id.0)
         .value(run.tenant.text())

@@ -64,7 +64,12 @@ impl Batch {
     }
 
     /// Adds the rows of one table.
-    pub(super) fn insert<T>(&mut self, insert: &'static Insert, rows: &[T], bind: impl Fn(&T, &mut Row<'_>)) {
+    pub(super) fn insert<T>(
+        &mut self,
+        insert: &'static Insert,
+        rows: &[T],
+        bind: impl Fn(&T, &mut Values<'_>),
+    ) {
         let mut rest = rows;
         while !rest.is_empty() {
             let size = fitting(rest.len());
@@ -77,11 +82,11 @@ impl Batch {
             arguments.reserve(size * insert.columns, 0);
             for row in now {
                 let before = arguments.len();
-                bind(row, &mut Row(arguments));
+                bind(row, &mut Values(arguments));
                 debug_assert_eq!(arguments.len() - before, insert.columns, "a value per column");
             }
             for _ in 0..(size - now.len()) * insert.columns {
-                Row(arguments).value(None::<i64>);
+                Values(arguments).value(None::<i64>);
             }
             rest = later;
         }
@@ -99,9 +104,13 @@ fn fitting(rows: usize) -> usize {
 }
 
 /// The arguments of one row, in the order of its columns.
-pub(super) struct Row<'a>(&'a mut SqliteArguments);
+pub(super) struct Values<'a>(&'a mut SqliteArguments);
 
-impl Row<'_> {
+impl<'a> Values<'a> {
+    pub(super) const fn of(arguments: &'a mut SqliteArguments) -> Self {
+        Self(arguments)
+    }
+
     pub(super) fn value<'v, T>(&mut self, value: T) -> &mut Self
     where
         T: sqlx::Encode<'v, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite> + 'v,
@@ -156,7 +165,8 @@ pub(super) fn inserts(part: &Part) -> String {
     texts.join(";\n")
 }
 
-fn text(insert: &Insert, size: usize) -> String {
+/// The SQL of one table's statement for so many rows.
+pub(super) fn text(insert: &Insert, size: usize) -> String {
     let mut sql = String::from(insert.head);
     sql.push_str(" FROM (VALUES ");
     for row in 0..size {
@@ -170,7 +180,7 @@ fn text(insert: &Insert, size: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Insert, KEPT, Part, Row, SIZES, Statements, fitting};
+    use super::{Batch, Insert, KEPT, Part, SIZES, Statements, Values, fitting};
 
     const NOTHING: &str = "";
     static INSERT: Insert = Insert { head: NOTHING, columns: 1, tail: NOTHING };
@@ -179,7 +189,7 @@ mod tests {
         let mut batch = Batch::of(1);
         for bit in 0..10 {
             let rows = vec![1_i64; 1 << ((shape >> bit) & 1)];
-            batch.insert(&INSERT, &rows, |row: &i64, columns: &mut Row<'_>| {
+            batch.insert(&INSERT, &rows, |row: &i64, columns: &mut Values<'_>| {
                 columns.value(*row);
             });
         }

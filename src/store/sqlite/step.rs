@@ -2,7 +2,7 @@
 
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::statement::{Batch, Insert, Row};
+use super::statement::{Batch, Insert, Values};
 use super::{Columns, StoreError};
 use crate::clock::Timestamp;
 use crate::id::Fence;
@@ -51,7 +51,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     });
 }
 
-fn bind((step, writer): &(&Step, Option<Fence>), row: &mut Row<'_>) {
+fn bind((step, writer): &(&Step, Option<Fence>), row: &mut Values<'_>) {
     row.value(step.tenant.text())
         .value(step.run.0)
         .value(step.kind.code())

@@ -10,7 +10,8 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use super::open::{GIVEN_UP, Options, open_to_move};
 use super::{Columns, Sqlite, StoreError, failure};
 use crate::clock::Timestamp;
-use crate::store::transfer::table::{Column, Kind, Row, Rows, Table, Value};
+use crate::store::table::{Column, Kind, Table};
+use crate::store::transfer::table::{Row, Rows, Value};
 
 /// A file that is being moved. It holds the lock, so no engine works on it.
 pub(in crate::store) struct Source {

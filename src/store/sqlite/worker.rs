@@ -3,10 +3,10 @@
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::{Columns, StoreError, document, failure, outbox, queue, run};
+use super::{Columns, StoreError, failure, outbox, queue, run};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Tenant};
-use crate::store::{LEDGER_ID, LEDGER_KIND, Pulse, Worker, WorkerChange};
+use crate::store::{Document, LEDGER_ID, LEDGER_KIND, Pulse, Worker, WorkerChange};
 
 /// Workers come and go rarely: each change is a statement of its own, inside the change's savepoint. One that is not
 /// as it should be for the change is an error: no such row.
@@ -136,7 +136,7 @@ pub(super) async fn pulse(pool: &SqlitePool) -> Result<Pulse, StoreError> {
     let time = time.fetch_one(pool).await.map_err(|e| failure(&e))?;
     let workers = sqlx::query(select!("WHERE NOT settled ORDER BY fence"));
     let workers = workers.fetch_all(pool).await.map_err(|e| failure(&e))?;
-    let restored = document::find(pool, &Tenant::ledger(), LEDGER_KIND, LEDGER_ID).await?;
+    let restored = Document::find(pool, &Tenant::ledger(), LEDGER_KIND, LEDGER_ID).await?;
     Ok(Pulse {
         time: Timestamp(Columns::of("clock", &time).take()?),
         workers: workers.iter().map(read).collect::<Result<_, _>>()?,

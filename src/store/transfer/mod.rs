@@ -18,7 +18,9 @@ use super::postgres::{Options, Target};
 use super::sqlite::Source;
 use super::{OpenError, StoreError};
 use crate::clock::{Clock as _, SystemClock};
-use table::{Rows, TABLES, Table, TableDigest, Value};
+use table::{Rows, TableDigest, Value};
+
+use super::table::{TABLES, Table};
 
 /// So many rows, or bytes, are written in one statement.
 const ROWS: usize = 1000;
@@ -180,10 +182,10 @@ pub async fn move_all(
     source.end_workers(SystemClock.now()).await?;
     begin(&source, &mut target, &path).await?;
     let mut moved = Moved { tables: Vec::new() };
-    for table in &TABLES {
+    for table in TABLES {
         copy(&source, &mut target, table, &mut progress).await?;
     }
-    for table in &TABLES {
+    for table in TABLES {
         moved.tables.push(verify(&source, &mut target, table, &mut progress).await?);
     }
     // In this order: between the two, neither of them can be worked on, and the same move ends it.

@@ -1,0 +1,145 @@
+//! Rows of tables that are declared once: their statements are put together from the declaration.
+
+use std::sync::LazyLock;
+
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{AssertSqlSafe, SqlitePool};
+
+use super::statement::{Batch, Insert, Values, text};
+use super::{Columns, StoreError, failure, sound};
+use crate::id::Fence;
+use crate::store::change::follows;
+use crate::store::row::{Given, KeyOnly, Put, Reader, Revisioned, Row, Take};
+use crate::store::table::REVISION;
+use crate::store::{Document, Refusal, Schedule};
+
+pub(super) static DOCUMENT: LazyLock<Insert> = LazyLock::new(upsert::<Document>);
+pub(super) static SCHEDULE: LazyLock<Insert> = LazyLock::new(upsert::<Schedule>);
+
+/// Inserts rows at revision 1, and moves others on by exactly one. The first column of a fenced worker's row becomes NULL, and so does
+/// a revision that does not follow; where there is no row to move on, a trigger objects.
+fn upsert<R: Revisioned>() -> Insert {
+    let table = R::TABLE;
+    let (name, columns) = (table.name, table.columns.len());
+    let writer = columns + 1;
+    let alive = format!(
+        "(SELECT column1 FROM worker WHERE worker.fence = column{writer} AND worker.ended_at IS NULL)"
+    );
+    let values = std::iter::once(alive).chain((2..writer).map(|column| format!("column{column}")));
+    let values = values.collect::<Vec<_>>().join(", ");
+    let set: String = table.changing().map(|column| format!("{column} = excluded.{column}, ")).collect();
+    let tail = format!(
+        "ON CONFLICT ({}) DO UPDATE SET {set}{REVISION} = CASE WHEN {name}.{REVISION} = excluded.{REVISION} - 1 \
+         THEN excluded.{REVISION} END",
+        table.key.join(", "),
+    );
+    let head = format!("INSERT INTO {name} ({}) SELECT {values}", table.names());
+    // Once for each table: a statement is told apart by its place, and stays.
+    Insert { head: head.leak(), columns: writer, tail: tail.leak() }
+}
+
+/// For the tests that explain and pin them.
+pub(super) fn statements() -> impl Iterator<Item = String> {
+    [&*DOCUMENT, &*SCHEDULE].into_iter().map(|insert| text(insert, 2))
+}
+
+/// Adds rows, each with its writer.
+pub(super) fn write<'c, R: Revisioned + 'c>(
+    insert: &'static Insert,
+    rows: impl Iterator<Item = (&'c R, Option<Fence>)>,
+    batch: &mut Batch,
+) {
+    batch.insert(insert, &rows.collect::<Vec<_>>(), |(row, writer), values| {
+        row.put(values);
+        values.value(writer.map(|fence| fence.0));
+    });
+}
+
+/// The row stands as this change would have written it (see `record::is_written`).
+pub(super) async fn is_written<R: Row>(
+    connection: &mut SqliteConnection,
+    row: &R,
+) -> Result<bool, sqlx::Error> {
+    Ok(stored(connection, row).await?.is_some_and(|stored| stored.is_ok_and(|stored| stored == *row)))
+}
+
+/// What stands against the row being written.
+pub(super) async fn objection<R: Revisioned>(
+    connection: &mut SqliteConnection,
+    row: &R,
+) -> Result<Option<Refusal>, sqlx::Error> {
+    Ok(match stored(connection, row).await?.transpose() {
+        Ok(stored) => follows(stored.map(|stored| stored.revision()), row.revision()).err(),
+        Err(_) => Some(Refusal::Stale), // it is damaged: what is computed from it is not of what is there
+    })
+}
+
+/// The stored row with this one's key.
+async fn stored<R: Row>(
+    connection: &mut SqliteConnection,
+    row: &R,
+) -> Result<Option<Result<R, StoreError>>, sqlx::Error> {
+    let mut key = SqliteArguments::default();
+    row.put(&mut KeyOnly::of(R::TABLE, &mut Values::of(&mut key)));
+    let query = sqlx::query_with(AssertSqlSafe(R::TABLE.select_one()), key);
+    Ok(query.fetch_optional(connection).await?.as_ref().map(read))
+}
+
+fn read<R: Row>(row: &SqliteRow) -> Result<R, StoreError> {
+    R::take(&mut Columns::of(R::TABLE.name, row))
+}
+
+impl Reader for SqlitePool {
+    fn indexed_by(index: &str) -> String {
+        format!("INDEXED BY {index} ")
+    }
+
+    async fn rows<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
+        let query = sqlx::query_with(AssertSqlSafe(R::TABLE.select(behind)), bound(arguments));
+        Ok(sound(&query.fetch_all(self).await.map_err(|e| failure(&e))?, read))
+    }
+
+    async fn row<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Option<R>, StoreError> {
+        let query = sqlx::query_with(AssertSqlSafe(R::TABLE.select(behind)), bound(arguments));
+        query.fetch_optional(self).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
+    }
+}
+
+fn bound(arguments: &[Given<'_>]) -> SqliteArguments {
+    let mut bound = SqliteArguments::default();
+    for argument in arguments {
+        Values::of(&mut bound).give(argument.clone());
+    }
+    bound
+}
+
+impl Put for Values<'_> {
+    fn give(&mut self, value: Given<'_>) {
+        match value {
+            Given::Null(_) => self.value(None::<i64>),
+            Given::Text(text) => self.value(text.to_owned()),
+            Given::Shared(text) => self.value(text),
+            Given::Number(number) => self.value(number),
+            Given::Bytes(bytes) => self.value(bytes.to_vec()),
+            Given::Flag(flag) => self.value(flag),
+        };
+    }
+}
+
+impl Take for Columns<'_> {
+    fn some_text(&mut self) -> Result<Option<String>, StoreError> {
+        self.take()
+    }
+
+    fn some_number(&mut self) -> Result<Option<i64>, StoreError> {
+        self.take()
+    }
+
+    fn flag(&mut self) -> Result<bool, StoreError> {
+        self.take()
+    }
+
+    fn unknown(&self) -> StoreError {
+        self.damaged(crate::store::row::UNKNOWN)
+    }
+}

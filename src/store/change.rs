@@ -1,10 +1,11 @@
 //! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
 
 use super::document::Document;
+use super::escalation::Escalation;
 use super::memory::MemoryWrite;
 use super::outbox::{Aggregate, OutboxEvent, Published};
 use super::queue::Admission;
-use super::rows::{Escalation, Evidence, Run, Signal, Step, Use};
+use super::rows::{Evidence, Run, Signal, Step, Use};
 use super::schedule::Schedule;
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};

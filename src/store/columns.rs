@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::rows::{Answer, InQueue, Run, RunState, WaitsOn};
+use super::rows::{InQueue, Run, RunState, WaitsOn};
 use crate::clock::Timestamp;
 use crate::id::Name;
 use crate::ledger::{Record, State, Was};
@@ -114,9 +114,4 @@ pub(super) fn run_state(
         (5, None, 0, Some(failure)) => RunState::Halted { failure: Payload::stored(failure) },
         _ => return None,
     })
-}
-
-/// The answer of a question, or one that waits, as JSON.
-pub(super) fn of_answer(answer: Option<&Answer>) -> Option<String> {
-    answer.and_then(|answer| serde_json::to_string(answer).ok())
 }

@@ -112,7 +112,7 @@ impl Document {
         limit: u32,
     ) -> Result<Vec<Self>, StoreError> {
         let behind = "WHERE tenant = $1 AND kind = $2 AND id > $3 ORDER BY id LIMIT $4";
-        on.rows(behind, &[tenant.into(), kind.into(), after.into(), limit.into()]).await
+        on.sound(behind, &[tenant.into(), kind.into(), after.into(), limit.into()]).await
     }
 
     /// SQLite takes the primary key otherwise, and reads all that were ever open.
@@ -126,6 +126,6 @@ impl Document {
         let index = D::indexed_by("document_open");
         let behind =
             format!("{index}WHERE tenant = $1 AND kind = $2 AND open AND id > $3 ORDER BY id LIMIT $4");
-        on.rows(&behind, &[tenant.into(), kind.into(), after.into(), limit.into()]).await
+        on.sound(&behind, &[tenant.into(), kind.into(), after.into(), limit.into()]).await
     }
 }

@@ -4,7 +4,8 @@
 use sha2::{Digest as _, Sha256};
 
 use super::change::Change;
-use super::rows::{Escalation, EscalationKind, Evidence};
+use super::escalation::{Escalation, EscalationKind};
+use super::rows::Evidence;
 use crate::id::{EscalationId, RecordId, Tenant};
 use crate::ledger::{Record, State, is_second_effect};
 

@@ -12,10 +12,13 @@ mod delegate;
 mod document;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod erase;
+mod escalation;
 mod group;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod inbox;
 mod late;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod look;
 mod memory;
 mod model;
 mod outbox;
@@ -44,6 +47,7 @@ use futures_util::future::BoxFuture;
 pub use change::{Change, Lane, Refusal, Retired, UnderWay, Verdict, WorkerChange};
 pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND};
+pub use escalation::{Answer, Escalation, EscalationKind, Resolution};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 #[cfg(all(feature = "sim", feature = "sqlite"))]
@@ -63,8 +67,8 @@ pub(crate) use read_only::ReadOnly;
 #[doc(hidden)]
 pub use rows::COMMAND;
 pub use rows::{
-    Answer, Escalation, EscalationKind, Evidence, History, InQueue, PastCall, PastStep, PastUse, Pulse,
-    Resolution, Run, RunState, Signal, Step, StepKind, Turns, Use, WaitsOn, Worker,
+    Evidence, History, InQueue, PastCall, PastStep, PastUse, Pulse, Run, RunState, Signal, Step, StepKind,
+    Turns, Use, WaitsOn, Worker,
 };
 pub use schedule::{Schedule, ScheduleState};
 pub use transaction::TransactionError;

@@ -20,6 +20,11 @@ pub(in crate::store) trait Row: Sized + PartialEq + Send {
 
     /// Reads them back.
     fn take(values: &mut impl Take) -> Result<Self, StoreError>;
+
+    /// No row is left of it once it is written.
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 /// A row that counts its changes. At revision 1 it is new, and a later revision is written only on top of the one before.
@@ -147,6 +152,11 @@ pub(in crate::store) trait Take {
         read(number).ok_or_else(|| self.unknown())
     }
 
+    fn some_parsed_text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, StoreError> {
+        let Some(text) = self.some_text()? else { return Ok(None) };
+        read(&text).map(Some).ok_or_else(|| self.unknown())
+    }
+
     fn parsed_text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
         let text = self.text()?;
         read(&text).ok_or_else(|| self.unknown())
@@ -178,14 +188,58 @@ impl<P: Put> Put for KeyOnly<'_, P> {
 }
 
 /// A database that is asked for rows. What both are asked in the same words stands beside the row's type; arguments are numbered from
-/// `$1` on.
+/// `$1` on. The text of a query goes on behind the name of the table.
 pub(in crate::store) trait Reader {
+    type Fetched;
+
     /// Names the index that must be taken, where the database would take another one.
     fn indexed_by(index: &str) -> String;
 
-    /// The rows that a query finds: its text goes on behind the name of the table. A damaged row is named and passed over.
-    async fn rows<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError>;
+    async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Result<Vec<Self::Fetched>, StoreError>;
+
+    fn read<R: Row>(fetched: &Self::Fetched) -> Result<R, StoreError>;
+
+    /// The first column: the id of a row that has one.
+    fn id(fetched: &Self::Fetched) -> Result<i64, StoreError>;
 
     /// The row that a query finds, if there is one.
-    async fn row<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Option<R>, StoreError>;
+    async fn row<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Option<R>, StoreError> {
+        let found = self.fetch(R::TABLE.select(behind), arguments).await?;
+        found.first().map(Self::read).transpose()
+    }
+
+    /// All rows that a query finds.
+    async fn rows<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
+        self.fetch(R::TABLE.select(behind), arguments).await?.iter().map(Self::read).collect()
+    }
+
+    /// The same without those that are damaged. They are named and passed over: one must not take the others of its list with it.
+    async fn sound<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
+        Ok(sound::<Self, R>(&self.fetch(R::TABLE.select(behind), arguments).await?))
+    }
+
+    /// The next page of a list in the order of its ids, from behind `after`, which is `$1`. A page of which all rows are damaged is
+    /// passed over: an empty one would say that the list ends here.
+    async fn page<R: Row>(
+        &self,
+        behind: &str,
+        mut after: i64,
+        arguments: &[Given<'_>],
+    ) -> Result<Vec<R>, StoreError> {
+        loop {
+            let arguments: Vec<_> = std::iter::once(after.into()).chain(arguments.iter().cloned()).collect();
+            let found = self.fetch(R::TABLE.select(behind), &arguments).await?;
+            let Some(last) = found.last() else { return Ok(Vec::new()) };
+            after = Self::id(last)?;
+            let sound = sound::<Self, R>(&found);
+            if !sound.is_empty() {
+                return Ok(sound);
+            }
+        }
+    }
+}
+
+fn sound<D: Reader + ?Sized, R: Row>(found: &[D::Fetched]) -> Vec<R> {
+    let read = |row| D::read(row).inspect_err(|error| tracing::error!(%error, "left out of a list")).ok();
+    found.iter().filter_map(read).collect()
 }

@@ -167,7 +167,7 @@ impl Schedule {
         limit: u32,
     ) -> Result<Vec<Self>, StoreError> {
         let behind = "WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3";
-        on.rows(behind, &[tenant.into(), after.into(), limit.into()]).await
+        on.sound(behind, &[tenant.into(), after.into(), limit.into()]).await
     }
 
     pub(super) async fn due<D: Reader>(
@@ -176,6 +176,6 @@ impl Schedule {
         limit: u32,
     ) -> Result<Vec<Self>, StoreError> {
         let behind = "WHERE next_at <= $1 ORDER BY next_at, tenant, name LIMIT $2";
-        on.rows(behind, &[until.0.into(), limit.into()]).await
+        on.sound(behind, &[until.0.into(), limit.into()]).await
     }
 }

@@ -1,7 +1,8 @@
 //! Tables, each declared once: its columns, and its key.
 
 use super::row::Row as _;
-use super::{Document, Schedule};
+use super::{Document, Escalation, Schedule};
+use crate::ledger::Look;
 
 /// A table.
 #[derive(Debug)]
@@ -85,21 +86,7 @@ pub(in crate::store) static TABLES: [&Table; 23] = [
             flag("in_doubt"),
         ],
     },
-    &Table {
-        name: "look",
-        key: &["tenant", "record"],
-        columns: &[
-            text("tenant"),
-            number("record"),
-            number("revision"),
-            number("reason"),
-            number("due_at"),
-            number("since"),
-            number("made"),
-            number("tries"),
-            flag("missed"),
-        ],
-    },
+    Look::TABLE,
     &Table {
         name: "evidence",
         key: &["tenant", "record", "fence", "attempt"],
@@ -240,21 +227,7 @@ pub(in crate::store) static TABLES: [&Table; 23] = [
         key: &["tenant", "consumer", "aggregate"],
         columns: &[text("tenant"), text("consumer"), text("aggregate"), number("version")],
     },
-    &Table {
-        name: "escalation",
-        key: &["tenant", "id"],
-        columns: &[
-            text("tenant"),
-            number("id"),
-            number("record"),
-            number("run"),
-            number("kind"),
-            text("question"),
-            number("opened_at"),
-            text("answer"),
-            text("waiting"),
-        ],
-    },
+    Escalation::TABLE,
     &Table {
         name: "memory_shelf",
         key: &["tenant", "subject", "kind"],
@@ -342,10 +315,11 @@ impl Table {
         self.select(&format!("WHERE {}", key.join(" AND ")))
     }
 
-    /// The columns that a change of a row sets: all but the key and the revision.
-    pub(in crate::store) fn changing(&self) -> impl Iterator<Item = &'static str> {
+    /// What a change of a row sets: all but the key and the revision.
+    pub(in crate::store) fn changed(&self) -> String {
         let fixed = |name: &&str| self.key.contains(name) || *name == REVISION;
-        self.columns.iter().map(|column| column.name).filter(move |name| !fixed(name))
+        let changing = self.columns.iter().map(|column| column.name).filter(|name| !fixed(name));
+        changing.map(|name| format!("{name} = excluded.{name}")).collect::<Vec<_>>().join(", ")
     }
 
     /// All columns, as SQL lists them.

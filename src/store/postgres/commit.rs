@@ -19,8 +19,8 @@ use super::judge::judge;
 use super::pool::Trouble;
 use super::statement::{Batch, Statements, texts};
 use super::{
-    Fate, Postgres, StoreError, Writer, erase, escalation, failure, fate, look, outbox, payload, record,
-    retention, row, run, signal, step, worker,
+    Fate, Postgres, StoreError, Writer, erase, escalation, failure, fate, outbox, payload, record, retention,
+    row, run, signal, step, worker,
 };
 use crate::id::Fence;
 use crate::store::{Change, Refusal, Run, Verdict, WorkerChange};
@@ -123,7 +123,7 @@ pub(super) fn batch(mut batch: Batch, changes: &[&Change]) -> Batch {
     row::DOCUMENT.write(changes.iter().flat_map(|change| &change.documents), &mut batch);
     run::write(changes, &mut batch);
     record::write(changes, &mut batch);
-    look::write(changes, &mut batch);
+    row::LOOK.write(changes.iter().filter_map(|change| change.look.as_deref()), &mut batch);
     step::write(changes, &mut batch);
     record::write_uses(changes, &mut batch);
     escalation::write(changes, &mut batch);
@@ -331,9 +331,9 @@ pub(super) fn statements() -> Vec<String> {
         &record::INSERT,
         &record::MOVE_USUAL,
         &record::MOVE,
-        &look::INSERT,
-        &look::MOVE,
-        &look::TAKE,
+        &row::LOOK.new,
+        &row::LOOK.moved,
+        &row::LOOK.gone,
         &step::INSERT,
         &step::INSERT_IN_TURN,
         &step::PRUNE,

@@ -9,8 +9,7 @@ use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
 use super::{
-    Fate, erase, escalation, fate, look, memory, outbox, queue, record, retention, row, run, signal, step,
-    worker,
+    Fate, erase, escalation, fate, memory, outbox, queue, record, retention, row, run, signal, step, worker,
 };
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
@@ -239,7 +238,7 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
     }
     if let Some(look) = &change.look {
         told_apart = true;
-        if !look::is_written(connection, look).await? {
+        if !row::is_written(connection, &**look).await? {
             return Ok(false);
         }
     }
@@ -257,7 +256,7 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
     }
     for escalation in &change.escalations {
         told_apart = true;
-        if !escalation::is_written(connection, escalation).await? {
+        if !row::is_written(connection, escalation).await? {
             return Ok(false);
         }
     }

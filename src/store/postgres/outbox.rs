@@ -3,7 +3,7 @@
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert};
+use super::statement::{Batch, Insert, PLAIN};
 use super::{Columns, StoreError, escaped, failure, payload, sound};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Tenant};
@@ -23,7 +23,7 @@ pub(super) static MORE: Insert = Insert {
     tail: "ON CONFLICT (tenant, name) DO UPDATE SET last = outbox_aggregate.last + excluded.last, \
            due_at = CASE WHEN outbox_aggregate.published < outbox_aggregate.last THEN outbox_aggregate.due_at \
            ELSE excluded.due_at END",
-    holds: Some("true"),
+    ..PLAIN
 };
 
 /// The events themselves: with `seq` comes how many of their aggregate are behind them, and they are placed from the end
@@ -40,9 +40,7 @@ pub(super) static INSERT: Insert = Insert {
         text("payload"),
         number("created_at"),
     ],
-    constants: &[],
-    tail: "ON CONFLICT DO NOTHING",
-    holds: Some("true"),
+    ..PLAIN
 };
 
 /// What the publisher has found out. By way of a row that is never inserted, with a last place below zero: see `record`.
@@ -64,6 +62,7 @@ pub(super) static MARK: Insert = Insert {
            refusals = excluded.refusals, due_at = excluded.due_at, escalation = excluded.escalation, \
            revision = excluded.revision WHERE outbox_aggregate.revision = excluded.revision - 1",
     holds: Some("last >= 0"),
+    ..PLAIN
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {

@@ -3,7 +3,7 @@
 use sqlx::postgres::PgConnection;
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert};
+use super::statement::{Batch, Insert, PLAIN};
 use super::{Columns, StoreError, escaped};
 use crate::id::Tenant;
 use crate::payload::{DigestKey, Payload, PayloadDigest};
@@ -16,9 +16,9 @@ pub(super) static INSERT: Insert = Insert {
     name: "payloads",
     table: "payload",
     columns: &[text("tenant"), bytes("digest"), text("body"), number("uses")],
-    constants: &[],
     tail: "ON CONFLICT (tenant, digest) DO UPDATE SET uses = payload.uses + excluded.uses",
     holds: None,
+    ..PLAIN
 };
 
 /// The first key of a tenant stays.
@@ -26,9 +26,8 @@ pub(super) static INSERT_TENANT: Insert = Insert {
     name: "tenants",
     table: "tenant",
     columns: &[text("tenant"), bytes("digest_key")],
-    constants: &[],
-    tail: "ON CONFLICT DO NOTHING",
     holds: None,
+    ..PLAIN
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {

@@ -3,7 +3,7 @@
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert, Values};
+use super::statement::{Batch, Insert, PLAIN, Values};
 use super::{Columns, StoreError, next_sound, sound};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, Tenant};
@@ -47,9 +47,8 @@ pub(super) static INSERT: Insert = Insert {
         flag("in_doubt"),
         number("kept_until"),
     ],
-    constants: &[],
     tail: IF_NEW,
-    holds: Some("true"),
+    ..PLAIN
 };
 
 /// By its key alone, which saves looking its place up first. Places do not clash unless something is very wrong.
@@ -78,7 +77,7 @@ pub(super) static INSERT_USUAL: Insert = Insert {
     ],
     constants: &[("revision", "1"), ("attempts", "1"), ("status", "1"), ("basis", FIRST_BASIS)],
     tail: IF_NEW,
-    holds: Some("true"),
+    ..PLAIN
 };
 
 /// The same in a turn of its run's loop.
@@ -105,7 +104,7 @@ pub(super) static INSERT_IN_TURN: Insert = Insert {
     ],
     constants: &[("revision", "1"), ("attempts", "1"), ("status", "1"), ("basis", FIRST_BASIS)],
     tail: IF_NEW,
-    holds: Some("true"),
+    ..PLAIN
 };
 
 /// The code of [`Basis::Answer`], with which records begin.
@@ -158,6 +157,7 @@ pub(super) static MOVE: Insert = Insert {
     constants: NEVER_STORED,
     tail: move_on!("declaration = excluded.declaration, "),
     holds: Some("revision > 0"),
+    ..PLAIN
 };
 
 /// The same for one with nothing unusual about it.
@@ -188,6 +188,7 @@ pub(super) static MOVE_USUAL: Insert = Insert {
     ],
     tail: move_on!(""),
     holds: Some("revision > 0"),
+    ..PLAIN
 };
 
 /// What an update cannot change, and the way over an insert asks for.
@@ -449,9 +450,8 @@ pub(super) static INSERT_USE: Insert = Insert {
     name: "uses",
     table: "use",
     columns: &[text("tenant"), number("run"), number("record"), number("turn"), text("step"), number("at")],
-    constants: &[],
-    tail: "ON CONFLICT DO NOTHING",
     holds: None,
+    ..PLAIN
 };
 
 pub(super) fn write_uses(changes: &[&Change], batch: &mut Batch) {
@@ -505,9 +505,8 @@ pub(super) static INSERT_EVIDENCE: Insert = Insert {
         text("external_ref"),
         number("at"),
     ],
-    constants: &[],
-    tail: "ON CONFLICT DO NOTHING",
     holds: None,
+    ..PLAIN
 };
 
 pub(super) fn write_evidence(changes: &[&Change], batch: &mut Batch) {

@@ -6,13 +6,15 @@ use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::{Arguments as _, AssertSqlSafe, Encode, Type};
 
 use super::pool::{Pool, Statement};
-use super::statement::{Batch, Insert};
-use super::{Columns, StoreError, escaped, sound};
+use super::statement::{Batch, Insert, PLAIN};
+use super::{Columns, StoreError, escaped, failure};
+use crate::ledger::Look;
 use crate::store::row::{Given, KeyOnly, Put, Reader, Revisioned, Row, Take};
-use crate::store::table::{Kind, REVISION, Table};
+use crate::store::table::{Column, Kind, REVISION, Table, number};
 use crate::store::{Document, Schedule};
 
 pub(super) static DOCUMENT: LazyLock<Moves> = LazyLock::new(Moves::of::<Document>);
+pub(super) static LOOK: LazyLock<Moves> = LazyLock::new(Moves::of::<Look>);
 pub(super) static SCHEDULE: LazyLock<Moves> = LazyLock::new(Moves::of::<Schedule>);
 
 /// The statements of a table whose rows count their changes.
@@ -21,30 +23,43 @@ pub(super) struct Moves {
     pub(super) new: Insert,
     /// Moves rows on by exactly one revision. By way of a row that is never inserted, with a revision below zero: see `record`.
     pub(super) moved: Insert,
+    /// Takes rows off, at the revision before.
+    pub(super) gone: Insert,
 }
 
 impl Moves {
     fn of<R: Revisioned>() -> Self {
         let table = R::TABLE;
         let name = table.name;
-        let set: String = table.changing().map(|column| format!("{column} = excluded.{column}, ")).collect();
+        let set = table.changed();
         let moves_on = format!(
-            "ON CONFLICT ({}) DO UPDATE SET {set}{REVISION} = -excluded.{REVISION} \
+            "ON CONFLICT ({}) DO UPDATE SET {set}, {REVISION} = -excluded.{REVISION} \
              WHERE {name}.{REVISION} = -excluded.{REVISION} - 1",
             table.key.join(", "),
         );
+        let is_key = |column: &&Column| table.key.contains(&column.name);
+        let key: Vec<_> = table.columns.iter().filter(is_key).copied().collect();
+        let same = key.iter().map(|column| format!("{name}.{0} = gone.{0}", column.name));
+        let before = format!("{name}.{REVISION} = gone.{REVISION} - 1");
+        let behind = same.chain([before]).collect::<Vec<_>>().join(" AND ");
         // Once for each table: a statement is told apart by its place, and stays.
-        let insert = |what: &str, tail: String, holds| Insert {
-            name: format!("{name}_{what}").leak(),
-            table: name,
-            columns: table.columns,
-            constants: &[],
-            tail: tail.leak(),
-            holds: Some(holds),
-        };
+        let named = |what: &str| -> &'static str { format!("{name}_{what}").leak() };
+        let plain = Insert { table: name, columns: table.columns, ..PLAIN };
         Self {
-            new: insert("new", "ON CONFLICT DO NOTHING".to_owned(), "true"),
-            moved: insert("moved", moves_on, "revision > 0"),
+            new: Insert { name: named("new"), ..plain },
+            moved: Insert {
+                name: named("moved"),
+                tail: moves_on.leak(),
+                holds: Some("revision > 0"),
+                ..plain
+            },
+            gone: Insert {
+                name: named("gone"),
+                columns: key.into_iter().chain([number(REVISION)]).collect::<Vec<_>>().leak(),
+                tail: behind.leak(),
+                deletes: true,
+                ..plain
+            },
         }
     }
 
@@ -56,10 +71,15 @@ impl Moves {
     ) {
         let mut rows: Vec<_> = rows.collect();
         rows.sort_by(|one, other| one.key().cmp(&other.key()));
-        let (new, moved): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.revision() == 1);
+        let (gone, kept): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_gone());
+        let (new, moved): (Vec<_>, Vec<_>) = kept.into_iter().partition(|row| row.revision() == 1);
         batch.insert(&self.new, &new, |row, values| row.put(values));
         batch.insert(&self.moved, &moved, |row, values| {
             row.put(&mut BelowZero { table: R::TABLE, next: 0, to: values });
+        });
+        batch.insert(&self.gone, &gone, |row, values| {
+            row.put(&mut KeyOnly::of(R::TABLE, values));
+            values.number(row.revision());
         });
     }
 }
@@ -82,13 +102,15 @@ impl<P: Put> Put for BelowZero<'_, P> {
     }
 }
 
-/// The row stands as this change would have written it (see `record::is_written`).
+/// The row stands, or is gone, as this change would have left it (see `record::is_written`).
 pub(super) async fn is_written<R: Row>(connection: &mut PgConnection, row: &R) -> Result<bool, sqlx::Error> {
     let mut key = Bound::default();
     row.put(&mut KeyOnly::of(R::TABLE, &mut key));
     let query = sqlx::query_with(AssertSqlSafe(R::TABLE.select_one()), key.0).persistent(false);
-    let stored = query.fetch_optional(connection).await?;
-    Ok(stored.is_some_and(|stored| read::<R>(&stored).is_ok_and(|stored| stored == *row)))
+    Ok(match query.fetch_optional(connection).await? {
+        Some(stored) => read::<R>(&stored).is_ok_and(|stored| stored == *row),
+        None => row.is_gone(),
+    })
 }
 
 fn read<R: Row>(row: &PgRow) -> Result<R, StoreError> {
@@ -96,18 +118,24 @@ fn read<R: Row>(row: &PgRow) -> Result<R, StoreError> {
 }
 
 impl Reader for Pool {
+    type Fetched = PgRow;
+
     fn indexed_by(_: &str) -> String {
         String::new()
     }
 
-    async fn rows<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
-        let sql: Arc<str> = R::TABLE.select(behind).into();
-        Ok(sound(&self.all(|| asking(&sql, arguments)).await?, read))
+    async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Result<Vec<PgRow>, StoreError> {
+        let sql: Arc<str> = sql.into();
+        self.all(|| asking(&sql, arguments)).await
     }
 
-    async fn row<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Option<R>, StoreError> {
-        let sql: Arc<str> = R::TABLE.select(behind).into();
-        self.optional(|| asking(&sql, arguments)).await?.as_ref().map(read).transpose()
+    fn read<R: Row>(row: &PgRow) -> Result<R, StoreError> {
+        read(row)
+    }
+
+    fn id(row: &PgRow) -> Result<i64, StoreError> {
+        use sqlx::Row as _;
+        row.try_get_unchecked(0).map_err(|e| failure(&e))
     }
 }
 

@@ -3,7 +3,7 @@
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::{Pool, Statement};
-use super::statement::{Batch, Insert, Values};
+use super::statement::{Batch, Insert, PLAIN, Values};
 use super::{Columns, StoreError, next_sound, signal, sound, step};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RecordId, RunId, RunNumber, Tenant};
@@ -40,9 +40,7 @@ pub(super) static INSERT: Insert = Insert {
         number("updated_at"),
         flag("unsettled"),
     ],
-    constants: &[],
-    tail: "ON CONFLICT DO NOTHING",
-    holds: Some("true"),
+    ..PLAIN
 };
 
 /// The same for one that has been in a loop or a queue, or has gone on as new.
@@ -109,6 +107,7 @@ pub(super) static MOVE: Insert = Insert {
            deaths = excluded.deaths, updated_at = excluded.updated_at, unsettled = excluded.unsettled \
            WHERE run.revision = -excluded.revision - 1",
     holds: Some("revision > 0"),
+    ..PLAIN
 };
 
 /// The same for one that has been in a loop or a queue, or has gone on as new.

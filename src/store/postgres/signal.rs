@@ -3,7 +3,7 @@
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert};
+use super::statement::{Batch, Insert, PLAIN};
 use super::{Columns, StoreError, escaped, failure};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
@@ -26,8 +26,7 @@ pub(super) static INSERT: Insert = Insert {
         number("at"),
     ],
     constants: &[("received", "false")],
-    tail: "ON CONFLICT DO NOTHING",
-    holds: Some("true"),
+    ..PLAIN
 };
 
 /// One that its run has received. By way of a row that is never inserted, with a place below zero: see `record`.
@@ -38,6 +37,7 @@ pub(super) static RECEIVE: Insert = Insert {
     constants: &[("place", "-1"), ("body", "''"), ("at", "0"), ("received", "true")],
     tail: "ON CONFLICT (tenant, run, name, id) DO UPDATE SET received = true WHERE NOT signal.received",
     holds: Some("place >= 0"),
+    ..PLAIN
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {

@@ -23,9 +23,8 @@ use crate::id::Fence;
 use crate::store::row::{Given, Put};
 use crate::store::table::{Column, Kind};
 
-/// One table's part of the statement. There is one of each, so that its place tells it apart. Besides inserts there are
-/// two that delete: [`step::PRUNE`](super::step::PRUNE) and [`look::TAKE`](super::look::TAKE).
-#[derive(Debug)]
+/// One table's part of the statement. There is one of each, so that its place tells it apart.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Insert {
     /// The CTE's name.
     pub(super) name: &'static str,
@@ -38,7 +37,20 @@ pub(super) struct Insert {
     /// What must be true of each row that was written, and there must be as many as were sent. Without it what is
     /// there already may stay.
     pub(super) holds: Option<&'static str>,
+    /// It deletes the rows that the tail finds by those that were sent, which it calls `gone`.
+    pub(super) deletes: bool,
 }
+
+/// Inserts rows, all of which are new.
+pub(super) const PLAIN: Insert = Insert {
+    name: "",
+    table: "",
+    columns: &[],
+    constants: &[],
+    tail: "ON CONFLICT DO NOTHING",
+    holds: Some("true"),
+    deletes: false,
+};
 
 impl PartialEq for Insert {
     fn eq(&self, other: &Self) -> bool {
@@ -356,17 +368,12 @@ fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
     values.extend(insert.constants.iter().map(|(_, value)| (*value).to_owned()));
     let (names, values) = (names.join(", "), values.join(", "));
     let Insert { name, table, tail, .. } = insert;
-    if *insert == super::step::PRUNE {
-        return format!(
-            "{name} AS (DELETE FROM {table} USING (SELECT {values}) AS pruned ({names}) WHERE {tail})"
-        );
-    }
-    if *insert == super::look::TAKE {
-        return format!(
-            "{name} AS (DELETE FROM {table} USING (SELECT {values}) AS taken ({names}) WHERE {tail} RETURNING true AS holds)"
-        );
-    }
     let mut returning = insert.holds.map(|holds| format!(" RETURNING {holds} AS holds")).unwrap_or_default();
+    if insert.deletes {
+        return format!(
+            "{name} AS (DELETE FROM {table} USING (SELECT {values}) AS gone ({names}) WHERE {tail}{returning})"
+        );
+    }
     if *insert == super::outbox::MORE {
         returning.push_str(", tenant, name, last");
     }
@@ -397,20 +404,12 @@ pub(super) fn texts(inserts: &[&'static Insert]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Insert, KEPT, Statements};
+    use super::{Batch, Insert, KEPT, PLAIN, Statements};
     use crate::store::row::Put as _;
     use crate::store::table::number;
 
-    static INSERTS: [Insert; 10] = [const {
-        Insert {
-            name: "n",
-            table: "t",
-            columns: &[number("a")],
-            constants: &[],
-            tail: "",
-            holds: Some("true"),
-        }
-    }; 10];
+    static INSERTS: [Insert; 10] =
+        [const { Insert { name: "n", table: "t", columns: &[number("a")], ..PLAIN } }; 10];
 
     // HAZARDS: whatever comes, what is kept has a limit; and what comes again is the same.
     #[test]

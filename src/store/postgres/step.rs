@@ -3,7 +3,7 @@
 use sqlx::postgres::PgConnection;
 
 use super::pool::Pool;
-use super::statement::{Batch, Insert, Values};
+use super::statement::{Batch, Insert, PLAIN, Values};
 use super::{Columns, StoreError, escaped};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
@@ -27,9 +27,7 @@ pub(super) static INSERT: Insert = Insert {
         text("value"),
         number("at"),
     ],
-    constants: &[],
-    tail: "ON CONFLICT DO NOTHING",
-    holds: Some("true"),
+    ..PLAIN
 };
 
 /// The same in a turn of the run's loop.
@@ -55,10 +53,11 @@ pub(super) static PRUNE: Insert = Insert {
     name: "steps_pruned",
     table: "step",
     columns: &[text("tenant"), number("run"), number("base"), number("last")],
-    constants: &[],
-    tail: "step.tenant = pruned.tenant AND step.run = pruned.run AND step.turn > pruned.base \
-           AND step.turn <= pruned.last",
+    tail: "step.tenant = gone.tenant AND step.run = gone.run AND step.turn > gone.base \
+           AND step.turn <= gone.last",
     holds: None,
+    deletes: true,
+    ..PLAIN
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {

@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, erase, escalation, failure, look, memory, outbox, payload, primary_code, queue,
-    record, retention, row, run, signal, step, worker,
+    StoreError, Writer, erase, escalation, failure, memory, outbox, payload, primary_code, queue, record,
+    retention, row, run, signal, step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -63,7 +63,8 @@ fn batch(changes: &[&Change]) -> Batch {
     row::write(&row::DOCUMENT, documents, &mut batch);
     run::write(changes, &mut batch);
     record::write(changes, &mut batch);
-    look::write(changes, &mut batch);
+    let looks = changes.iter().filter_map(|c| Some((c.look.as_deref()?, c.fence)));
+    row::write(&row::LOOK, looks, &mut batch);
     step::write(changes, &mut batch);
     record::write_uses(changes, &mut batch);
     escalation::write(changes, &mut batch);
@@ -244,7 +245,7 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
     }
     if let Some(look) = &change.look {
         told_apart = true;
-        if !look::is_written(connection, look).await? {
+        if !row::is_written(connection, &**look).await? {
             return Ok(false);
         }
     }
@@ -262,7 +263,7 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
     }
     for escalation in &change.escalations {
         told_apart = true;
-        if !escalation::is_written(connection, escalation).await? {
+        if !row::is_written(connection, escalation).await? {
             return Ok(false);
         }
     }

@@ -10,7 +10,6 @@ mod erase;
 mod escalation;
 pub(crate) mod inbox;
 mod log;
-mod look;
 mod memory;
 mod memory_source;
 mod named;
@@ -233,11 +232,11 @@ impl Store for Sqlite {
     }
 
     fn look_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Look>> {
-        Box::pin(look::due(&self.readers, until, limit))
+        Box::pin(crate::store::look::due(&self.readers, until, limit))
     }
 
     fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>> {
-        Box::pin(look::find(&self.readers, tenant, record))
+        Box::pin(crate::store::look::find(&self.readers, tenant, record))
     }
 
     fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
@@ -486,7 +485,7 @@ impl Store for Sqlite {
     }
 
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
-        Box::pin(escalation::find(&self.readers, tenant, id))
+        Box::pin(Escalation::find(&self.readers, tenant, id))
     }
 
     fn escalation_open<'a>(
@@ -495,23 +494,23 @@ impl Store for Sqlite {
         after: EscalationId,
         limit: u32,
     ) -> Asked<'a, Vec<Escalation>> {
-        Box::pin(escalation::open(&self.readers, tenant, after, limit))
+        Box::pin(Escalation::open(&self.readers, tenant, after, limit))
     }
 
     fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {
-        Box::pin(escalation::about(&self.readers, tenant, run))
+        Box::pin(Escalation::about(&self.readers, tenant, run))
     }
 
     fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>> {
-        Box::pin(escalation::of(&self.readers, tenant, record))
+        Box::pin(Escalation::of(&self.readers, tenant, record))
     }
 
     fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
-        Box::pin(escalation::unknown_workflow(&self.readers, after, limit))
+        Box::pin(Escalation::unknown_workflow(&self.readers, after, limit))
     }
 
     fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
-        Box::pin(escalation::duplicated(&self.readers, after, limit))
+        Box::pin(Escalation::duplicated(&self.readers, after, limit))
     }
 
     fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {

@@ -6,14 +6,16 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, SqlitePool};
 
 use super::statement::{Batch, Insert, Values, text};
-use super::{Columns, StoreError, failure, sound};
+use super::{Columns, StoreError, failure};
 use crate::id::Fence;
+use crate::ledger::Look;
 use crate::store::change::follows;
 use crate::store::row::{Given, KeyOnly, Put, Reader, Revisioned, Row, Take};
 use crate::store::table::REVISION;
 use crate::store::{Document, Refusal, Schedule};
 
 pub(super) static DOCUMENT: LazyLock<Insert> = LazyLock::new(upsert::<Document>);
+pub(super) static LOOK: LazyLock<Insert> = LazyLock::new(upsert::<Look>);
 pub(super) static SCHEDULE: LazyLock<Insert> = LazyLock::new(upsert::<Schedule>);
 
 /// Inserts rows at revision 1, and moves others on by exactly one. The first column of a fenced worker's row becomes NULL, and so does
@@ -27,9 +29,9 @@ fn upsert<R: Revisioned>() -> Insert {
     );
     let values = std::iter::once(alive).chain((2..writer).map(|column| format!("column{column}")));
     let values = values.collect::<Vec<_>>().join(", ");
-    let set: String = table.changing().map(|column| format!("{column} = excluded.{column}, ")).collect();
+    let set = table.changed();
     let tail = format!(
-        "ON CONFLICT ({}) DO UPDATE SET {set}{REVISION} = CASE WHEN {name}.{REVISION} = excluded.{REVISION} - 1 \
+        "ON CONFLICT ({}) DO UPDATE SET {set}, {REVISION} = CASE WHEN {name}.{REVISION} = excluded.{REVISION} - 1 \
          THEN excluded.{REVISION} END",
         table.key.join(", "),
     );
@@ -40,7 +42,7 @@ fn upsert<R: Revisioned>() -> Insert {
 
 /// For the tests that explain and pin them.
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [&*DOCUMENT, &*SCHEDULE].into_iter().map(|insert| text(insert, 2))
+    [&*DOCUMENT, &*LOOK, &*SCHEDULE].into_iter().map(|insert| text(insert, 2))
 }
 
 /// Adds rows, each with its writer.
@@ -55,12 +57,15 @@ pub(super) fn write<'c, R: Revisioned + 'c>(
     });
 }
 
-/// The row stands as this change would have written it (see `record::is_written`).
+/// The row stands, or is gone, as this change would have left it (see `record::is_written`).
 pub(super) async fn is_written<R: Row>(
     connection: &mut SqliteConnection,
     row: &R,
 ) -> Result<bool, sqlx::Error> {
-    Ok(stored(connection, row).await?.is_some_and(|stored| stored.is_ok_and(|stored| stored == *row)))
+    Ok(match stored(connection, row).await? {
+        Some(stored) => stored.is_ok_and(|stored| stored == *row),
+        None => row.is_gone(),
+    })
 }
 
 /// What stands against the row being written.
@@ -90,18 +95,24 @@ fn read<R: Row>(row: &SqliteRow) -> Result<R, StoreError> {
 }
 
 impl Reader for SqlitePool {
+    type Fetched = SqliteRow;
+
     fn indexed_by(index: &str) -> String {
         format!("INDEXED BY {index} ")
     }
 
-    async fn rows<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
-        let query = sqlx::query_with(AssertSqlSafe(R::TABLE.select(behind)), bound(arguments));
-        Ok(sound(&query.fetch_all(self).await.map_err(|e| failure(&e))?, read))
+    async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Result<Vec<SqliteRow>, StoreError> {
+        let query = sqlx::query_with(AssertSqlSafe(sql), bound(arguments));
+        query.fetch_all(self).await.map_err(|e| failure(&e))
     }
 
-    async fn row<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Option<R>, StoreError> {
-        let query = sqlx::query_with(AssertSqlSafe(R::TABLE.select(behind)), bound(arguments));
-        query.fetch_optional(self).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
+    fn read<R: Row>(row: &SqliteRow) -> Result<R, StoreError> {
+        read(row)
+    }
+
+    fn id(row: &SqliteRow) -> Result<i64, StoreError> {
+        use sqlx::Row as _;
+        row.try_get_unchecked(0).map_err(|e| failure(&e))
     }
 }
 

@@ -107,8 +107,8 @@ const HOT: [(&str, &[&str]); 62] = [
         &["escalation_run on escalation", "(tenant = $1) AND (run = $2)"],
     ),
     (
-        "FROM escalation WHERE tenant = $1 AND answer IS NULL AND id > $2",
-        &["escalation_open on escalation", "(tenant = $1) AND (id > $2)"],
+        "FROM escalation WHERE id > $1 AND tenant = $2 AND answer IS NULL",
+        &["escalation_open on escalation", "(id > $1) AND (tenant = $2)"],
     ),
     (
         "FROM escalation WHERE kind = 7 AND answer IS NULL",

@@ -16,8 +16,8 @@ const HOT: [(&str, &str); 70] = [
     ("INDEXED BY record_orphan WHERE status = 1", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "c USING INDEX record_run (run=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "e USING PRIMARY KEY (tenant=? AND id=?)"),
-    ("FROM look WHERE due_at <= ?", "look USING INDEX look_due (due_at<?)"),
-    ("FROM look WHERE tenant = ? AND record = ?", "look USING PRIMARY KEY (tenant=? AND record=?)"),
+    ("FROM look WHERE due_at <= $1", "look USING INDEX look_due (due_at<?)"),
+    ("FROM look WHERE tenant = $1 AND record = $2", "look USING PRIMARY KEY (tenant=? AND record=?)"),
     ("AND status = 2 AND updated_at >= ?", "record USING INDEX record_key (tenant=? AND key>?)"),
     ("AND status NOT IN (3, 5)", "record USING INDEX record_key (tenant=? AND key>? AND key<?)"),
     (
@@ -90,10 +90,10 @@ const HOT: [(&str, &str); 70] = [
     ("body, at FROM signal", "signal USING INDEX signal_pending (tenant=? AND run=?)"),
     ("received FROM signal", "signal USING PRIMARY KEY (tenant=? AND run=? AND name=? AND id=?)"),
     (
-        "WHERE tenant = ? AND run = ? AND answer IS NULL",
+        "WHERE tenant = $1 AND run = $2 AND answer IS NULL",
         "escalation USING INDEX escalation_run (tenant=? AND run=?)",
     ),
-    ("WHERE tenant = ? AND answer IS NULL", "escalation USING INDEX escalation_open (tenant=? AND id>?)"),
+    ("AND tenant = $2 AND answer IS NULL", "escalation USING INDEX escalation_open (tenant=? AND id>?)"),
     ("WHERE kind = 7 AND answer IS NULL", "escalation USING INDEX escalation_unknown_workflow (id>?)"),
     ("FROM memory_shelf WHERE", "memory_shelf USING PRIMARY KEY (tenant=? AND subject=? AND kind=?)"),
     (

@@ -3,11 +3,8 @@
 
 use std::sync::Arc;
 
-use super::rows::{InQueue, Run, RunState, WaitsOn};
-use crate::clock::Timestamp;
-use crate::id::Name;
 use crate::ledger::{Record, State, Was};
-use crate::payload::{Payload, Stored};
+use crate::payload::Stored;
 
 type Text = Arc<str>;
 
@@ -61,57 +58,4 @@ pub(super) fn is_usual(record: &Record) -> bool {
         && record.escalation.is_none()
         && record.not_before.is_none()
         && !record.in_doubt
-}
-
-/// It has been in no loop and in no queue, and has not gone on as new. A turn's number only rises and a queue is for
-/// good, so its row never had others than the defaults of these columns.
-pub(super) const fn is_usual_run(run: &Run) -> bool {
-    run.base == 0 && run.turn == 1 && run.queue.is_none()
-}
-
-/// A run's place in a queue from its columns; or what is wrong with them.
-pub(super) fn in_queue(
-    name: Option<String>,
-    key: Option<String>,
-    priority: Option<i64>,
-    admitted_at: Option<i64>,
-) -> Result<Option<Box<InQueue>>, &'static str> {
-    const NONE: &str = "its place is in no queue";
-    let Some(name) = name else {
-        let empty = key.is_none() && priority.is_none() && admitted_at.is_none();
-        return if empty { Ok(None) } else { Err(NONE) };
-    };
-    let name = Name::new(name).map_err(|_| NONE)?;
-    let priority = priority.and_then(|priority| i32::try_from(priority).ok()).ok_or(NONE)?;
-    Ok(Some(Box::new(InQueue { name, key, priority, admitted_at: admitted_at.map(Timestamp) })))
-}
-
-/// When a run is to be woken, what else wakes it, and its outcome. Its code is [`RunState::code`].
-pub(super) fn of_run(state: &RunState) -> (Option<i64>, i64, Option<Text>) {
-    match state {
-        RunState::Queued | RunState::Active => (None, 0, None),
-        RunState::Waiting { until, on } => (until.map(|at| at.0), on.code(), None),
-        RunState::Succeeded { output } => (None, 0, Some(output.column())),
-        RunState::Failed { failure } | RunState::Halted { failure } => (None, 0, Some(failure.text())),
-    }
-}
-
-/// Reads them back; nothing if they do not fit one another.
-pub(super) fn run_state(
-    code: i64,
-    until: Option<i64>,
-    waits_on: i64,
-    outcome: Option<String>,
-) -> Option<RunState> {
-    Some(match (code, until, waits_on, outcome) {
-        (0, None, 0, None) => RunState::Queued,
-        (1, None, 0, None) => RunState::Active,
-        (2, until, on, None) => {
-            RunState::Waiting { until: until.map(Timestamp), on: WaitsOn::from_code(on)? }
-        }
-        (3, None, 0, Some(output)) => RunState::Succeeded { output: Stored::from_column(&output)? },
-        (4, None, 0, Some(failure)) => RunState::Failed { failure: Payload::stored(failure) },
-        (5, None, 0, Some(failure)) => RunState::Halted { failure: Payload::stored(failure) },
-        _ => return None,
-    })
 }

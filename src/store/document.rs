@@ -6,7 +6,7 @@ use crate::id::{Name, Tenant};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use {
     super::StoreError,
-    super::row::{Put, Reader, Revisioned, Row, Take},
+    super::row::{Put, Readable, Reader, Revisioned, Row, Take},
     super::table::{Table, flag, number, text},
 };
 
@@ -40,7 +40,7 @@ pub struct Document {
 }
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Row for Document {
+impl Readable for Document {
     const TABLE: &'static Table = &Table {
         name: "document",
         key: &["tenant", "kind", "id"],
@@ -56,6 +56,22 @@ impl Row for Document {
         ],
     };
 
+    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
+        Ok(Self {
+            tenant: values.tenant()?,
+            kind: values.name()?,
+            id: values.text()?,
+            revision: values.count()?,
+            open: values.flag()?,
+            body: values.text()?,
+            created_at: values.time()?,
+            updated_at: values.time()?,
+        })
+    }
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Row for Document {
     fn key(&self) -> impl Ord + std::hash::Hash {
         (&self.tenant, self.kind.as_str(), &self.id)
     }
@@ -70,19 +86,6 @@ impl Row for Document {
             .text(&self.body)
             .number(self.created_at.0)
             .number(self.updated_at.0);
-    }
-
-    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
-        Ok(Self {
-            tenant: values.tenant()?,
-            kind: values.name()?,
-            id: values.text()?,
-            revision: values.count()?,
-            open: values.flag()?,
-            body: values.text()?,
-            created_at: values.time()?,
-            updated_at: values.time()?,
-        })
     }
 }
 
@@ -123,7 +126,7 @@ impl Document {
         after: &str,
         limit: u32,
     ) -> Result<Vec<Self>, StoreError> {
-        let index = D::indexed_by("document_open");
+        let index = D::either("INDEXED BY document_open ", "");
         let behind =
             format!("{index}WHERE tenant = $1 AND kind = $2 AND open AND id > $3 ORDER BY id LIMIT $4");
         on.sound(&behind, &[tenant.into(), kind.into(), after.into(), limit.into()]).await

@@ -7,7 +7,7 @@ use crate::id::{EscalationId, RecordId, RunId, Tenant};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use {
     super::StoreError,
-    super::row::{Put, Reader, Row, Take},
+    super::row::{Put, Readable, Reader, Row, Take},
     super::table::{Table, number, text},
 };
 
@@ -206,7 +206,7 @@ pub enum Resolution {
 }
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Row for Escalation {
+impl Readable for Escalation {
     const TABLE: &'static Table = &Table {
         name: "escalation",
         key: &["tenant", "id"],
@@ -223,6 +223,23 @@ impl Row for Escalation {
         ],
     };
 
+    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: EscalationId(values.number()?),
+            tenant: values.tenant()?,
+            record: values.some_number()?.map(RecordId),
+            run: values.some_number()?.map(RunId),
+            kind: values.parsed(EscalationKind::from_code)?,
+            question: values.text()?,
+            opened_at: values.time()?,
+            answer: values.some_parsed_text(|text| serde_json::from_str(text).ok())?,
+            waiting: values.some_parsed_text(|text| serde_json::from_str(text).ok())?,
+        })
+    }
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Row for Escalation {
     fn key(&self) -> impl Ord + std::hash::Hash {
         (&self.tenant, self.id)
     }
@@ -238,20 +255,6 @@ impl Row for Escalation {
             .number(self.opened_at.0)
             .some_text(self.answer.as_ref().map(Answer::column).as_deref())
             .some_text(self.waiting.as_ref().map(Answer::column).as_deref());
-    }
-
-    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: EscalationId(values.number()?),
-            tenant: values.tenant()?,
-            record: values.some_number()?.map(RecordId),
-            run: values.some_number()?.map(RunId),
-            kind: values.parsed(EscalationKind::from_code)?,
-            question: values.text()?,
-            opened_at: values.time()?,
-            answer: values.some_parsed_text(|text| serde_json::from_str(text).ok())?,
-            waiting: values.some_parsed_text(|text| serde_json::from_str(text).ok())?,
-        })
     }
 }
 
@@ -280,7 +283,7 @@ impl Escalation {
         after: EscalationId,
         limit: u32,
     ) -> Result<Vec<Self>, StoreError> {
-        let index = D::indexed_by("escalation_open");
+        let index = D::either("INDEXED BY escalation_open ", "");
         let behind = format!("{index}WHERE id > $1 AND tenant = $2 AND answer IS NULL ORDER BY id LIMIT $3");
         on.page(&behind, after.0, &[tenant.into(), limit.into()]).await
     }
@@ -290,7 +293,7 @@ impl Escalation {
         tenant: &Tenant,
         run: RunId,
     ) -> Result<Vec<Self>, StoreError> {
-        let index = D::indexed_by("escalation_run");
+        let index = D::either("INDEXED BY escalation_run ", "");
         let behind = format!("{index}WHERE tenant = $1 AND run = $2 AND answer IS NULL ORDER BY id");
         on.rows(&behind, &[tenant.into(), run.0.into()]).await
     }
@@ -301,7 +304,7 @@ impl Escalation {
         tenant: &Tenant,
         record: RecordId,
     ) -> Result<Vec<Self>, StoreError> {
-        let index = D::indexed_by("escalation_record");
+        let index = D::either("INDEXED BY escalation_record ", "");
         let behind = format!("{index}WHERE tenant = $1 AND record = $2");
         let mut all: Vec<Self> = on.rows(&behind, &[tenant.into(), record.0.into()]).await?;
         all.sort_by_key(|question| question.id); // they are few, and a database would sort them, too

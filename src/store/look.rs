@@ -3,13 +3,13 @@
 use std::hash::Hash;
 
 use super::StoreError;
-use super::row::{Put, Reader, Revisioned, Row, Take};
+use super::row::{Put, Readable, Reader, Revisioned, Row, Take};
 use super::table::{Table, flag, number, text};
 use crate::clock::Timestamp;
 use crate::id::{RecordId, Tenant};
 use crate::ledger::{Look, Reason};
 
-impl Row for Look {
+impl Readable for Look {
     const TABLE: &'static Table = &Table {
         name: "look",
         key: &["tenant", "record"],
@@ -26,6 +26,22 @@ impl Row for Look {
         ],
     };
 
+    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
+        Ok(Self {
+            tenant: values.tenant()?,
+            record: RecordId(values.number()?),
+            revision: values.count()?,
+            reason: values.parsed(Reason::from_code)?,
+            due_at: values.some_time()?,
+            since: values.time()?,
+            made: values.count()?,
+            tries: values.count()?,
+            missed: values.flag()?,
+        })
+    }
+}
+
+impl Row for Look {
     fn key(&self) -> impl Ord + Hash {
         (&self.tenant, self.record)
     }
@@ -41,20 +57,6 @@ impl Row for Look {
             .number(self.made)
             .number(self.tries)
             .flag(self.missed);
-    }
-
-    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
-        Ok(Self {
-            tenant: values.tenant()?,
-            record: RecordId(values.number()?),
-            revision: values.count()?,
-            reason: values.parsed(Reason::from_code)?,
-            due_at: values.some_time()?,
-            since: values.time()?,
-            made: values.count()?,
-            tries: values.count()?,
-            missed: values.flag()?,
-        })
     }
 
     fn is_gone(&self) -> bool {

@@ -31,7 +31,9 @@ mod read_only;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod row;
 mod rows;
+mod run;
 mod schedule;
+mod signal;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -64,13 +66,12 @@ pub use outbox::{Aggregate, Due, OutboxEvent, Published};
 pub use queried::Queried;
 pub use queue::{Admission, Queue, QueueLoad};
 pub(crate) use read_only::ReadOnly;
-#[doc(hidden)]
-pub use rows::COMMAND;
-pub use rows::{
-    Evidence, History, InQueue, PastCall, PastStep, PastUse, Pulse, Run, RunState, Signal, Step, StepKind,
-    Turns, Use, WaitsOn, Worker,
-};
+pub use rows::{Evidence, History, PastCall, PastStep, PastUse, Pulse, Step, StepKind, Turns, Use, Worker};
+pub use run::{InQueue, Run, RunState, WaitsOn};
 pub use schedule::{Schedule, ScheduleState};
+#[doc(hidden)]
+pub use signal::COMMAND;
+pub use signal::Signal;
 pub use transaction::TransactionError;
 
 use crate::clock::Timestamp;

@@ -7,19 +7,23 @@ use super::StoreError;
 use super::table::{Kind, Table};
 use crate::clock::Timestamp;
 use crate::id::{Name, Tenant};
+use crate::ledger::RequestHash;
 
-/// A row of a table.
-pub(in crate::store) trait Row: Sized + PartialEq + Send {
+/// A row of a table, as it is read.
+pub(in crate::store) trait Readable: Sized + Send {
     const TABLE: &'static Table;
 
+    /// Reads the values, in the order of the table's columns.
+    fn take(values: &mut impl Take) -> Result<Self, StoreError>;
+}
+
+/// A row whose values are all written at once.
+pub(in crate::store) trait Row: Readable + PartialEq {
     /// The values of the table's key: batches are written in their order, so that two workers lock the same rows in one order.
     fn key(&self) -> impl Ord + Hash;
 
     /// The values, in the order of the table's columns.
     fn put(&self, values: &mut impl Put);
-
-    /// Reads them back.
-    fn take(values: &mut impl Take) -> Result<Self, StoreError>;
 
     /// No row is left of it once it is written.
     fn is_gone(&self) -> bool {
@@ -114,9 +118,14 @@ pub(in crate::store) trait Put {
 pub(in crate::store) trait Take {
     fn some_text(&mut self) -> Result<Option<String>, StoreError>;
     fn some_number(&mut self) -> Result<Option<i64>, StoreError>;
+    fn some_bytes(&mut self) -> Result<Option<Vec<u8>>, StoreError>;
     fn flag(&mut self) -> Result<bool, StoreError>;
+    fn damaged(&self, detail: &str) -> StoreError;
+
     /// The value that was read last is not one that this engine writes.
-    fn unknown(&self) -> StoreError;
+    fn unknown(&self) -> StoreError {
+        self.damaged("a value that no version of this engine writes")
+    }
 
     fn text(&mut self) -> Result<String, StoreError> {
         self.some_text()?.ok_or_else(|| self.unknown())
@@ -137,6 +146,11 @@ pub(in crate::store) trait Take {
 
     fn some_time(&mut self) -> Result<Option<Timestamp>, StoreError> {
         Ok(self.some_number()?.map(Timestamp))
+    }
+
+    fn hash(&mut self) -> Result<RequestHash, StoreError> {
+        let bytes = self.some_bytes()?;
+        bytes.and_then(|bytes| RequestHash::from_column(&bytes)).ok_or_else(|| self.unknown())
     }
 
     fn tenant(&mut self) -> Result<Tenant, StoreError> {
@@ -162,8 +176,6 @@ pub(in crate::store) trait Take {
         read(&text).ok_or_else(|| self.unknown())
     }
 }
-
-pub(in crate::store) const UNKNOWN: &str = "a value that no version of this engine writes";
 
 /// Passes on the values of the table's key alone.
 pub(in crate::store) struct KeyOnly<'p, P> {
@@ -192,35 +204,41 @@ impl<P: Put> Put for KeyOnly<'_, P> {
 pub(in crate::store) trait Reader {
     type Fetched;
 
-    /// Names the index that must be taken, where the database would take another one.
-    fn indexed_by(index: &str) -> String;
+    /// What the two databases are asked in words of their own stands side by side.
+    fn either<'w>(sqlite: &'w str, postgres: &'w str) -> &'w str;
 
     async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Result<Vec<Self::Fetched>, StoreError>;
 
-    fn read<R: Row>(fetched: &Self::Fetched) -> Result<R, StoreError>;
+    fn read<R: Readable>(fetched: &Self::Fetched) -> Result<R, StoreError>;
 
-    /// The first column: the id of a row that has one.
-    fn id(fetched: &Self::Fetched) -> Result<i64, StoreError>;
+    /// The first column, if it is not NULL: the id of a row that has one.
+    fn id(fetched: &Self::Fetched) -> Result<Option<i64>, StoreError>;
+
+    /// The number that a query of its own gives, if it gives one.
+    async fn number(&self, sql: &str, arguments: &[Given<'_>]) -> Result<Option<i64>, StoreError> {
+        let found = self.fetch(sql.to_owned(), arguments).await?;
+        Ok(found.first().map(Self::id).transpose()?.flatten())
+    }
 
     /// The row that a query finds, if there is one.
-    async fn row<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Option<R>, StoreError> {
+    async fn row<R: Readable>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Option<R>, StoreError> {
         let found = self.fetch(R::TABLE.select(behind), arguments).await?;
         found.first().map(Self::read).transpose()
     }
 
     /// All rows that a query finds.
-    async fn rows<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
+    async fn rows<R: Readable>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
         self.fetch(R::TABLE.select(behind), arguments).await?.iter().map(Self::read).collect()
     }
 
     /// The same without those that are damaged. They are named and passed over: one must not take the others of its list with it.
-    async fn sound<R: Row>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
+    async fn sound<R: Readable>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
         Ok(sound::<Self, R>(&self.fetch(R::TABLE.select(behind), arguments).await?))
     }
 
     /// The next page of a list in the order of its ids, from behind `after`, which is `$1`. A page of which all rows are damaged is
     /// passed over: an empty one would say that the list ends here.
-    async fn page<R: Row>(
+    async fn page<R: Readable>(
         &self,
         behind: &str,
         mut after: i64,
@@ -230,7 +248,7 @@ pub(in crate::store) trait Reader {
             let arguments: Vec<_> = std::iter::once(after.into()).chain(arguments.iter().cloned()).collect();
             let found = self.fetch(R::TABLE.select(behind), &arguments).await?;
             let Some(last) = found.last() else { return Ok(Vec::new()) };
-            after = Self::id(last)?;
+            after = Self::id(last)?.unwrap_or(i64::MAX);
             let sound = sound::<Self, R>(&found);
             if !sound.is_empty() {
                 return Ok(sound);
@@ -239,7 +257,7 @@ pub(in crate::store) trait Reader {
     }
 }
 
-fn sound<D: Reader + ?Sized, R: Row>(found: &[D::Fetched]) -> Vec<R> {
+fn sound<D: Reader + ?Sized, R: Readable>(found: &[D::Fetched]) -> Vec<R> {
     let read = |row| D::read(row).inspect_err(|error| tracing::error!(%error, "left out of a list")).ok();
     found.iter().filter_map(read).collect()
 }

@@ -6,7 +6,7 @@ use crate::payload::Stored;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use {
     super::StoreError,
-    super::row::{Put, Reader, Revisioned, Row, Take},
+    super::row::{Put, Readable, Reader, Revisioned, Row, Take},
     super::table::{Table, number, text},
 };
 
@@ -79,7 +79,7 @@ impl ScheduleState {
 }
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Row for Schedule {
+impl Readable for Schedule {
     const TABLE: &'static Table = &Table {
         name: "schedule",
         key: &["tenant", "name"],
@@ -101,6 +101,28 @@ impl Row for Schedule {
         ],
     };
 
+    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
+        Ok(Self {
+            tenant: values.tenant()?,
+            name: values.name()?,
+            workflow: values.name()?,
+            version: values.count()?,
+            rule: values.text()?,
+            input: values.parsed_text(Stored::from_column)?,
+            state: values.parsed(ScheduleState::from_code)?,
+            next_at: values.some_time()?,
+            last_at: values.some_time()?,
+            last_run: values.some_number()?.map(RunId),
+            missed: values.count()?,
+            revision: values.count()?,
+            created_at: values.time()?,
+            updated_at: values.time()?,
+        })
+    }
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Row for Schedule {
     fn key(&self) -> impl Ord + std::hash::Hash {
         (&self.tenant, self.name.as_str())
     }
@@ -121,25 +143,6 @@ impl Row for Schedule {
             .number(self.revision)
             .number(self.created_at.0)
             .number(self.updated_at.0);
-    }
-
-    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
-        Ok(Self {
-            tenant: values.tenant()?,
-            name: values.name()?,
-            workflow: values.name()?,
-            version: values.count()?,
-            rule: values.text()?,
-            input: values.parsed_text(Stored::from_column)?,
-            state: values.parsed(ScheduleState::from_code)?,
-            next_at: values.some_time()?,
-            last_at: values.some_time()?,
-            last_run: values.some_number()?.map(RunId),
-            missed: values.count()?,
-            revision: values.count()?,
-            created_at: values.time()?,
-            updated_at: values.time()?,
-        })
     }
 }
 

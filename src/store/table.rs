@@ -1,7 +1,7 @@
 //! Tables, each declared once: its columns, and its key.
 
-use super::row::Row as _;
-use super::{Document, Escalation, Schedule};
+use super::row::Readable as _;
+use super::{Document, Escalation, Run, Schedule, Signal};
 use crate::ledger::Look;
 
 /// A table.
@@ -100,37 +100,7 @@ pub(in crate::store) static TABLES: [&Table; 23] = [
             number("at"),
         ],
     },
-    &Table {
-        name: "run",
-        key: &["id"],
-        columns: &[
-            number("id"),
-            text("tenant"),
-            text("workflow"),
-            number("version"),
-            text("key"),
-            number("parent"),
-            text("input"),
-            bytes("input_hash"),
-            number("state"),
-            number("wake_at"),
-            number("waits_on"),
-            text("outcome"),
-            number("fence"),
-            number("revision"),
-            number("deaths"),
-            number("created_at"),
-            number("updated_at"),
-            flag("unsettled"),
-            number("number"),
-            number("base"),
-            number("turn"),
-            text("queue"),
-            text("queue_key"),
-            number("priority"),
-            number("admitted_at"),
-        ],
-    },
+    Run::TABLE,
     &Table {
         name: "queue",
         key: &["name"],
@@ -165,20 +135,7 @@ pub(in crate::store) static TABLES: [&Table; 23] = [
             number("at"),
         ],
     },
-    &Table {
-        name: "signal",
-        key: &["tenant", "run", "name", "id"],
-        columns: &[
-            text("tenant"),
-            number("run"),
-            text("name"),
-            text("id"),
-            number("place"),
-            text("body"),
-            number("at"),
-            flag("received"),
-        ],
-    },
+    Signal::TABLE,
     &Table {
         name: "outbox_aggregate",
         key: &["tenant", "name"],

@@ -4,7 +4,7 @@ use sqlx::postgres::PgConnection;
 
 use super::statement::{Batch, Insert, PLAIN};
 use super::{escaped, record, run};
-use crate::store::row::{Put as _, Row as _};
+use crate::store::row::{Put as _, Readable as _, Row as _};
 use crate::store::table::{number, text};
 use crate::store::{Answer, Change, Escalation};
 

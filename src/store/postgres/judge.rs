@@ -262,7 +262,7 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
     }
     if let Some(signal) = &change.signal {
         told_apart = true;
-        if !signal::is_written(connection, signal).await? {
+        if !row::is_written(connection, &**signal).await? {
             return Ok(false);
         }
     }
@@ -304,7 +304,7 @@ async fn refusal(
         ("step" | "outbox" | "document", ..) => true,
         ("schedule", ..) => change.schedule.as_ref().is_some_and(|schedule| schedule.revision == 1),
         ("signal", ..) => match &change.signal {
-            Some(signal) => signal::is_taken(connection, signal).await?,
+            Some(signal) => row::stored(connection, &**signal).await?.is_some(),
             None => false,
         },
         _ => false,

@@ -9,7 +9,7 @@ use super::pool::{Pool, Statement};
 use super::statement::{Batch, Insert, PLAIN};
 use super::{Columns, StoreError, escaped, failure};
 use crate::ledger::Look;
-use crate::store::row::{Given, KeyOnly, Put, Reader, Revisioned, Row, Take};
+use crate::store::row::{Given, KeyOnly, Put, Readable, Reader, Revisioned, Row, Take};
 use crate::store::table::{Column, Kind, REVISION, Table, number};
 use crate::store::{Document, Schedule};
 
@@ -104,24 +104,32 @@ impl<P: Put> Put for BelowZero<'_, P> {
 
 /// The row stands, or is gone, as this change would have left it (see `record::is_written`).
 pub(super) async fn is_written<R: Row>(connection: &mut PgConnection, row: &R) -> Result<bool, sqlx::Error> {
-    let mut key = Bound::default();
-    row.put(&mut KeyOnly::of(R::TABLE, &mut key));
-    let query = sqlx::query_with(AssertSqlSafe(R::TABLE.select_one()), key.0).persistent(false);
-    Ok(match query.fetch_optional(connection).await? {
+    Ok(match stored(connection, row).await? {
         Some(stored) => read::<R>(&stored).is_ok_and(|stored| stored == *row),
         None => row.is_gone(),
     })
 }
 
-fn read<R: Row>(row: &PgRow) -> Result<R, StoreError> {
+/// The stored row with this one's key.
+pub(super) async fn stored<R: Row>(
+    connection: &mut PgConnection,
+    row: &R,
+) -> Result<Option<PgRow>, sqlx::Error> {
+    let mut key = Bound::default();
+    row.put(&mut KeyOnly::of(R::TABLE, &mut key));
+    let query = sqlx::query_with(AssertSqlSafe(R::TABLE.select_one()), key.0).persistent(false);
+    query.fetch_optional(connection).await
+}
+
+pub(super) fn read<R: Readable>(row: &PgRow) -> Result<R, StoreError> {
     R::take(&mut Columns::of(R::TABLE.name, row))
 }
 
 impl Reader for Pool {
     type Fetched = PgRow;
 
-    fn indexed_by(_: &str) -> String {
-        String::new()
+    fn either<'w>(_: &'w str, postgres: &'w str) -> &'w str {
+        postgres
     }
 
     async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Result<Vec<PgRow>, StoreError> {
@@ -129,11 +137,11 @@ impl Reader for Pool {
         self.all(|| asking(&sql, arguments)).await
     }
 
-    fn read<R: Row>(row: &PgRow) -> Result<R, StoreError> {
+    fn read<R: Readable>(row: &PgRow) -> Result<R, StoreError> {
         read(row)
     }
 
-    fn id(row: &PgRow) -> Result<i64, StoreError> {
+    fn id(row: &PgRow) -> Result<Option<i64>, StoreError> {
         use sqlx::Row as _;
         row.try_get_unchecked(0).map_err(|e| failure(&e))
     }
@@ -189,7 +197,11 @@ impl Take for Columns<'_> {
         self.take()
     }
 
-    fn unknown(&self) -> StoreError {
-        self.damaged(crate::store::row::UNKNOWN)
+    fn some_bytes(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.take()
+    }
+
+    fn damaged(&self, detail: &str) -> StoreError {
+        Columns::damaged(self, detail)
     }
 }

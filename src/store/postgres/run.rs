@@ -1,19 +1,17 @@
 //! Table `run`, and a run's whole history.
 
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::PgConnection;
 
-use super::pool::{Pool, Statement};
+use super::pool::Pool;
 use super::statement::{Batch, Insert, PLAIN, Values};
-use super::{Columns, StoreError, next_sound, signal, sound, step};
-use crate::clock::Timestamp;
-use crate::id::{Fence, Name, RecordId, RunId, RunNumber, Tenant};
+use super::{Columns, StoreError, row, signal, step};
+use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
-use crate::store::row::Put as _;
+use crate::store::row::{Put as _, Readable as _};
 use crate::store::table::{bytes, flag, number, text};
-use crate::store::{
-    COMMAND, Change, EscalationKind, History, PastCall, PastUse, Run, RunState, Turns, columns,
-};
+use crate::store::{Change, History, PastCall, PastUse, Run, Turns};
 
 /// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
 pub(super) static INSERT: Insert = Insert {
@@ -144,7 +142,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let (mut new, mut old): (Vec<_>, Vec<_>) = rows.partition(|run| run.revision == 1);
     new.sort_by_key(|run| (run.tenant.as_str(), run.workflow.as_str(), &run.key, run.id));
     old.sort_by_key(|run| (run.tenant.as_str(), run.id));
-    let (usual, whole): (Vec<_>, Vec<_>) = new.into_iter().partition(|run| columns::is_usual_run(run));
+    let (usual, whole): (Vec<_>, Vec<_>) = new.into_iter().partition(|run| run.is_usual());
     batch.insert(&INSERT, &usual, |run, row| bind_new(run, row));
     batch.insert(&INSERT_WHOLE, &whole, |run, row| {
         bind_new(run, row);
@@ -156,7 +154,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
             .some_number(queue.map(|queue| i64::from(queue.priority)));
         bind_admitted(run, row);
     });
-    let (usual, whole): (Vec<_>, Vec<_>) = old.into_iter().partition(|run| columns::is_usual_run(run));
+    let (usual, whole): (Vec<_>, Vec<_>) = old.into_iter().partition(|run| run.is_usual());
     batch.insert(&MOVE, &usual, |run, row| {
         bind_place(run, row);
         bind_state(run, -i64::from(run.revision), row);
@@ -192,7 +190,7 @@ fn bind_place(run: &Run, row: &mut Values<'_>) {
 }
 
 fn bind_state(run: &Run, revision: i64, row: &mut Values<'_>) {
-    let (wake_at, waits_on, outcome) = columns::of_run(&run.state);
+    let (wake_at, waits_on, outcome) = run.state.columns();
     row.number(run.state.code())
         .some_number(wake_at)
         .number(waits_on)
@@ -233,191 +231,6 @@ pub(super) fn write_claims(runs: &[&Run], batch: &mut Batch) {
         row.number(i64::from(run.base)).number(i64::from(run.turn));
         bind_admitted(run, row);
     });
-}
-
-pub(super) fn read(row: &PgRow) -> Result<Run, StoreError> {
-    let mut c = Columns::of("run", row);
-    let mut run = Run {
-        id: RunId(c.take()?),
-        tenant: c.parse_text(|text| Tenant::new(text).ok())?,
-        workflow: c.parse_text(|text| Name::new(text).ok())?,
-        version: c.count()?,
-        key: c.some_text()?,
-        parent: c.take::<Option<i64>>()?.map(RunId),
-        input: c.parse_text(Stored::from_column)?,
-        input_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
-        number: RunNumber(0),
-        state: RunState::Active, // its columns follow
-        queue: None,
-        fence: Fence(0),
-        revision: 0,
-        deaths: 0,
-        unsettled: false,
-        base: 0,
-        turn: 0,
-        created_at: Timestamp(0),
-        updated_at: Timestamp(0),
-    };
-    let code: i64 = c.take()?;
-    let until: Option<i64> = c.take()?;
-    let waits_on: i64 = c.take()?;
-    let outcome = c.some_text()?;
-    run.state = columns::run_state(code, until, waits_on, outcome)
-        .ok_or_else(|| c.damaged(format!("state {code} does not fit its outcome")))?;
-    run.fence = Fence(c.take()?);
-    run.revision = c.count()?;
-    run.deaths = c.count()?;
-    run.created_at = Timestamp(c.take()?);
-    run.updated_at = Timestamp(c.take()?);
-    run.unsettled = c.take()?;
-    run.number = RunNumber(c.take()?);
-    run.base = c.count()?;
-    run.turn = c.count()?;
-    let (name, key) = (c.some_text()?, c.some_text()?);
-    run.queue = columns::in_queue(name, key, c.take()?, c.take()?).map_err(|detail| c.damaged(detail))?;
-    Ok(run)
-}
-
-/// All queries read the same columns.
-macro_rules! select {
-    ($tail:literal) => {
-        concat!(
-            "SELECT id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
-             fence, revision, deaths, created_at, updated_at, unsettled, number, base, turn, queue, queue_key, priority, admitted_at FROM run ",
-            $tail
-        )
-    };
-}
-
-const AT: &str = select!("WHERE tenant = $1 AND id = $2");
-
-pub(super) async fn find(pool: &Pool, tenant: &Tenant, id: RunId) -> Result<Option<Run>, StoreError> {
-    one(pool, || sqlx::query(AT).bind(tenant.as_str()).bind(id.0)).await
-}
-
-pub(super) async fn keyed(
-    pool: &Pool,
-    tenant: &Tenant,
-    workflow: &str,
-    key: &str,
-) -> Result<Option<Run>, StoreError> {
-    let query = || {
-        sqlx::query(select!("WHERE tenant = $1 AND workflow = $2 AND key = $3"))
-            .bind(tenant.as_str())
-            .bind(super::escaped(workflow).into_owned())
-            .bind(super::escaped(key).into_owned())
-    };
-    one(pool, query).await
-}
-
-pub(super) async fn orphans(pool: &Pool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let page = |after: i64| {
-        let query = sqlx::query(select!(
-            "WHERE state = 1 AND id > $1 AND EXISTS (SELECT 1 FROM worker w WHERE w.fence = run.fence \
-             AND w.ended_at IS NOT NULL) ORDER BY id LIMIT $2"
-        ));
-        query.bind(after).bind(i64::from(limit))
-    };
-    next_sound(pool, after.0, page, read).await
-}
-
-pub(super) async fn answered(pool: &Pool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let page = |after: i64| {
-        let query = sqlx::query(select!(
-            "WHERE waits_on IN (1, 3) AND id > $1 AND NOT EXISTS (SELECT 1 FROM escalation e \
-             WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL \
-             AND e.kind IN ($2, $3, $4)) ORDER BY id LIMIT $5"
-        ));
-        let [asked, gone, undo] = EscalationKind::PARKING.map(EscalationKind::code);
-        query.bind(after).bind(asked).bind(gone).bind(undo).bind(i64::from(limit))
-    };
-    next_sound(pool, after.0, page, read).await
-}
-
-/// Found by the signals that nobody has received, which are few.
-pub(super) async fn signalled(pool: &Pool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let page = |after: i64| {
-        let query = sqlx::query(select!(
-            "WHERE (tenant, id) IN (SELECT tenant, run FROM signal WHERE NOT received) AND EXISTS (SELECT 1 \
-             FROM signal s WHERE s.tenant = run.tenant AND s.run = run.id AND NOT s.received \
-             AND (waits_on IN (2, 3) OR left(s.name, 2) = $1)) AND state IN (0, 2) AND id > $2 ORDER BY id LIMIT $3"
-        ));
-        query.bind(COMMAND).bind(after).bind(i64::from(limit))
-    };
-    next_sound(pool, after.0, page, read).await
-}
-
-pub(super) async fn children(
-    pool: &Pool,
-    tenant: &Tenant,
-    parent: RunId,
-    after: RunId,
-    limit: u32,
-) -> Result<Vec<Run>, StoreError> {
-    let page = |after: i64| {
-        let query =
-            sqlx::query(select!("WHERE tenant = $1 AND parent = $2 AND id > $3 ORDER BY id LIMIT $4"));
-        query.bind(tenant.as_str()).bind(parent.0).bind(after).bind(i64::from(limit))
-    };
-    next_sound(pool, after.0, page, read).await
-}
-
-pub(super) async fn due(pool: &Pool, until: Timestamp, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let query = || {
-        sqlx::query(select!("WHERE wake_at <= $1 ORDER BY wake_at, id LIMIT $2"))
-            .bind(until.0)
-            .bind(i64::from(limit))
-    };
-    Ok(sound(&pool.all(query).await?, read))
-}
-
-pub(super) async fn next_due(pool: &Pool, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    let query = || {
-        sqlx::query(
-            "SELECT least((SELECT min(wake_at) FROM run WHERE wake_at > $1), \
-             (SELECT min(due_at) FROM queue WHERE due_at > $1), \
-             (SELECT min(next_at) FROM schedule WHERE next_at > $1), \
-             (SELECT min(due_at) FROM look WHERE due_at > $1))",
-        )
-        .bind(after.0)
-    };
-    let Some(row) = pool.optional(query).await? else { return Ok(None) };
-    Ok(Columns::of("due", &row).take::<Option<i64>>()?.map(Timestamp))
-}
-
-pub(super) async fn admitted(
-    pool: &Pool,
-    queue: &str,
-    fence: Fence,
-    since: Timestamp,
-) -> Result<Vec<Run>, StoreError> {
-    let query = || {
-        sqlx::query(select!(
-            "WHERE queue = $1 AND admitted_at >= $2 AND state IN (1, 2) AND fence = $3 AND state = 1 \
-             ORDER BY admitted_at, tenant, id"
-        ))
-        .bind(queue.to_owned())
-        .bind(since.0)
-        .bind(fence.0)
-    };
-    Ok(sound(&pool.all(query).await?, read))
-}
-
-pub(super) async fn list(
-    pool: &Pool,
-    tenant: &Tenant,
-    after: RunId,
-    limit: u32,
-) -> Result<Vec<Run>, StoreError> {
-    let page = |after: i64| {
-        let query = sqlx::query(select!("WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3"));
-        query.bind(tenant.as_str()).bind(after).bind(i64::from(limit))
-    };
-    next_sound(pool, after.0, page, read).await
-}
-
-async fn one(pool: &Pool, query: impl Fn() -> Statement) -> Result<Option<Run>, StoreError> {
-    pool.optional(query).await?.as_ref().map(read).transpose()
 }
 
 /// Four queries, whatever the number of steps.
@@ -529,7 +342,8 @@ pub(super) async fn is_over(
 
 /// The row stands as this change would have written it (see `record::is_written`).
 pub(super) async fn is_written(connection: &mut PgConnection, run: &Run) -> Result<bool, sqlx::Error> {
-    let query = sqlx::query(AT).persistent(false).bind(run.tenant.as_str()).bind(run.id.0);
-    let row = query.fetch_optional(connection).await?;
-    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *run)))
+    let query = sqlx::query(AssertSqlSafe(Run::TABLE.select("WHERE tenant = $1 AND id = $2")));
+    let row =
+        query.persistent(false).bind(run.tenant.as_str()).bind(run.id.0).fetch_optional(connection).await?;
+    Ok(row.is_some_and(|row| row::read::<Run>(&row).is_ok_and(|stored| stored == *run)))
 }

@@ -269,7 +269,7 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
     }
     if let Some(signal) = &change.signal {
         told_apart = true;
-        if !signal::is_written(connection, signal).await? {
+        if !row::is_written(connection, &**signal).await? {
             return Ok(false);
         }
     }

@@ -40,6 +40,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
+use super::run::reads;
 use super::{
     Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
     Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store,
@@ -256,7 +257,7 @@ impl Store for Sqlite {
     }
 
     fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
-        Box::pin(run::find(&self.readers, tenant, id))
+        Box::pin(reads::find(&self.readers, tenant, id))
     }
 
     fn run_keyed<'a>(
@@ -265,7 +266,7 @@ impl Store for Sqlite {
         workflow: &'a str,
         key: &'a str,
     ) -> Asked<'a, Option<Run>> {
-        Box::pin(run::keyed(&self.readers, tenant, workflow, key))
+        Box::pin(reads::keyed(&self.readers, tenant, workflow, key))
     }
 
     fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
@@ -273,15 +274,15 @@ impl Store for Sqlite {
     }
 
     fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        Box::pin(run::orphans(&self.readers, after, limit))
+        Box::pin(reads::orphans(&self.readers, after, limit))
     }
 
     fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        Box::pin(run::answered(&self.readers, after, limit))
+        Box::pin(reads::answered(&self.readers, after, limit))
     }
 
     fn run_signalled(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        Box::pin(run::signalled(&self.readers, after, limit))
+        Box::pin(reads::signalled(&self.readers, after, limit))
     }
 
     fn run_children<'a>(
@@ -291,19 +292,19 @@ impl Store for Sqlite {
         after: RunId,
         limit: u32,
     ) -> Asked<'a, Vec<Run>> {
-        Box::pin(run::children(&self.readers, tenant, parent, after, limit))
+        Box::pin(reads::children(&self.readers, tenant, parent, after, limit))
     }
 
     fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
-        Box::pin(run::due(&self.readers, until, limit))
+        Box::pin(reads::due(&self.readers, until, limit))
     }
 
     fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
-        Box::pin(run::next_due(&self.readers, after))
+        Box::pin(reads::next_due(&self.readers, after))
     }
 
     fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
-        Box::pin(run::list(&self.readers, tenant, after, limit))
+        Box::pin(reads::list(&self.readers, tenant, after, limit))
     }
 
     fn queue_waiting(&self) -> Asked<'_, Vec<String>> {
@@ -311,7 +312,7 @@ impl Store for Sqlite {
     }
 
     fn queue_admitted<'a>(&'a self, queue: &'a str, fence: Fence, since: Timestamp) -> Asked<'a, Vec<Run>> {
-        Box::pin(run::admitted(&self.readers, queue, fence, since))
+        Box::pin(reads::admitted(&self.readers, queue, fence, since))
     }
 
     fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>> {
@@ -456,7 +457,7 @@ impl Store for Sqlite {
         name: &'a str,
         id: &'a str,
     ) -> Asked<'a, Option<Signal>> {
-        Box::pin(signal::find(&self.readers, tenant, run, name, id))
+        Box::pin(Signal::find(&self.readers, tenant, run, name, id))
     }
 
     fn signal_unreceived<'a>(
@@ -466,11 +467,11 @@ impl Store for Sqlite {
         name: &'a str,
         id: &'a str,
     ) -> Asked<'a, Option<Signal>> {
-        Box::pin(signal::unreceived(&self.readers, tenant, run, name, id))
+        Box::pin(Signal::unreceived(&self.readers, tenant, run, name, id))
     }
 
     fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>> {
-        Box::pin(signal::last(&self.readers, tenant, run))
+        Box::pin(Signal::last(&self.readers, tenant, run))
     }
 
     fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {

@@ -6,47 +6,54 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, SqlitePool};
 
 use super::statement::{Batch, Insert, Values, text};
-use super::{Columns, StoreError, failure};
+use super::{Columns, StoreError, failure, signal};
 use crate::id::Fence;
 use crate::ledger::Look;
 use crate::store::change::follows;
-use crate::store::row::{Given, KeyOnly, Put, Reader, Revisioned, Row, Take};
+use crate::store::row::{Given, KeyOnly, Put, Readable, Reader, Revisioned, Row, Take};
 use crate::store::table::REVISION;
-use crate::store::{Document, Refusal, Schedule};
+use crate::store::{Document, Refusal, Schedule, Signal};
 
 pub(super) static DOCUMENT: LazyLock<Insert> = LazyLock::new(upsert::<Document>);
 pub(super) static LOOK: LazyLock<Insert> = LazyLock::new(upsert::<Look>);
 pub(super) static SCHEDULE: LazyLock<Insert> = LazyLock::new(upsert::<Schedule>);
+pub(super) static SIGNAL: LazyLock<Insert> = LazyLock::new(insert::<Signal>);
 
-/// Inserts rows at revision 1, and moves others on by exactly one. The first column of a fenced worker's row becomes NULL, and so does
-/// a revision that does not follow; where there is no row to move on, a trigger objects.
-fn upsert<R: Revisioned>() -> Insert {
-    let table = R::TABLE;
-    let (name, columns) = (table.name, table.columns.len());
-    let writer = columns + 1;
+/// Inserts rows. The first column of a fenced worker's row becomes NULL, which aborts.
+fn insert<R: Row>() -> Insert {
+    let (table, writer) = (R::TABLE, R::TABLE.columns.len() + 1);
     let alive = format!(
         "(SELECT column1 FROM worker WHERE worker.fence = column{writer} AND worker.ended_at IS NULL)"
     );
     let values = std::iter::once(alive).chain((2..writer).map(|column| format!("column{column}")));
     let values = values.collect::<Vec<_>>().join(", ");
-    let set = table.changed();
+    let head = format!("INSERT INTO {} ({}) SELECT {values}", table.name, table.names());
+    // Once for each table: a statement is told apart by its place, and stays.
+    Insert { head: head.leak(), columns: writer, tail: "" }
+}
+
+/// The same at revision 1, and moves others on by exactly one. A revision that does not follow becomes NULL; where there is no row to
+/// move on, a trigger objects.
+fn upsert<R: Revisioned>() -> Insert {
+    let table = R::TABLE;
     let tail = format!(
-        "ON CONFLICT ({}) DO UPDATE SET {set}, {REVISION} = CASE WHEN {name}.{REVISION} = excluded.{REVISION} - 1 \
+        "ON CONFLICT ({}) DO UPDATE SET {}, {REVISION} = CASE WHEN {}.{REVISION} = excluded.{REVISION} - 1 \
          THEN excluded.{REVISION} END",
         table.key.join(", "),
+        table.changed(),
+        table.name,
     );
-    let head = format!("INSERT INTO {name} ({}) SELECT {values}", table.names());
-    // Once for each table: a statement is told apart by its place, and stays.
-    Insert { head: head.leak(), columns: writer, tail: tail.leak() }
+    Insert { tail: tail.leak(), ..insert::<R>() }
 }
 
 /// For the tests that explain and pin them.
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [&*DOCUMENT, &*LOOK, &*SCHEDULE].into_iter().map(|insert| text(insert, 2))
+    let inserts = [&*DOCUMENT, &*LOOK, &*SCHEDULE, &*SIGNAL].into_iter().map(|insert| text(insert, 2));
+    inserts.chain([signal::PENDING.clone()])
 }
 
 /// Adds rows, each with its writer.
-pub(super) fn write<'c, R: Revisioned + 'c>(
+pub(super) fn write<'c, R: Row + 'c>(
     insert: &'static Insert,
     rows: impl Iterator<Item = (&'c R, Option<Fence>)>,
     batch: &mut Batch,
@@ -90,15 +97,15 @@ async fn stored<R: Row>(
     Ok(query.fetch_optional(connection).await?.as_ref().map(read))
 }
 
-fn read<R: Row>(row: &SqliteRow) -> Result<R, StoreError> {
+pub(super) fn read<R: Readable>(row: &SqliteRow) -> Result<R, StoreError> {
     R::take(&mut Columns::of(R::TABLE.name, row))
 }
 
 impl Reader for SqlitePool {
     type Fetched = SqliteRow;
 
-    fn indexed_by(index: &str) -> String {
-        format!("INDEXED BY {index} ")
+    fn either<'w>(sqlite: &'w str, _: &'w str) -> &'w str {
+        sqlite
     }
 
     async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Result<Vec<SqliteRow>, StoreError> {
@@ -106,11 +113,11 @@ impl Reader for SqlitePool {
         query.fetch_all(self).await.map_err(|e| failure(&e))
     }
 
-    fn read<R: Row>(row: &SqliteRow) -> Result<R, StoreError> {
+    fn read<R: Readable>(row: &SqliteRow) -> Result<R, StoreError> {
         read(row)
     }
 
-    fn id(row: &SqliteRow) -> Result<i64, StoreError> {
+    fn id(row: &SqliteRow) -> Result<Option<i64>, StoreError> {
         use sqlx::Row as _;
         row.try_get_unchecked(0).map_err(|e| failure(&e))
     }
@@ -150,7 +157,11 @@ impl Take for Columns<'_> {
         self.take()
     }
 
-    fn unknown(&self) -> StoreError {
-        self.damaged(crate::store::row::UNKNOWN)
+    fn some_bytes(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.take()
+    }
+
+    fn damaged(&self, detail: &str) -> StoreError {
+        Columns::damaged(self, detail)
     }
 }

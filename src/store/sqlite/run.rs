@@ -4,17 +4,15 @@ use std::sync::LazyLock;
 
 use futures_util::TryStreamExt as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Either, Executor as _, SqlitePool};
+use sqlx::{AssertSqlSafe, Either, Executor as _, SqlitePool};
 
 use super::statement::{Batch, Insert, Values};
-use super::{Columns, StoreError, failure, next_sound, signal, sound, step};
-use crate::clock::Timestamp;
-use crate::id::{Fence, Name, RecordId, RunId, RunNumber, Tenant};
+use super::{Columns, StoreError, failure, row, signal, step};
+use crate::id::{Fence, RecordId, RunId, Tenant};
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
-use crate::store::{
-    COMMAND, Change, EscalationKind, History, PastCall, PastUse, Run, RunState, Turns, columns,
-};
+use crate::store::row::Readable as _;
+use crate::store::{Change, History, PastCall, PastUse, Run, Turns};
 
 /// By the same rule as `record`: revision 1 inserts, any other moves on by exactly one.
 static UPSERT: Insert = Insert {
@@ -49,7 +47,7 @@ static UPSERT_WHOLE: Insert = Insert {
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     let rows = changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence)));
-    let (usual, whole): (Vec<_>, Vec<_>) = rows.partition(|(run, _)| columns::is_usual_run(run));
+    let (usual, whole): (Vec<_>, Vec<_>) = rows.partition(|(run, _)| run.is_usual());
     batch.insert(&UPSERT, &usual, bind);
     batch.insert(&UPSERT_WHOLE, &whole, |(run, writer), row| {
         bind(&(run, *writer), row);
@@ -64,7 +62,7 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
 }
 
 fn bind((run, writer): &(&Run, Option<Fence>), row: &mut Values<'_>) {
-    let (wake_at, waits_on, outcome) = columns::of_run(&run.state);
+    let (wake_at, waits_on, outcome) = run.state.columns();
     row.value(run.id.0)
         .value(run.tenant.text())
         .value(run.workflow.text())
@@ -87,177 +85,6 @@ fn bind((run, writer): &(&Run, Option<Fence>), row: &mut Values<'_>) {
         .value(writer.map(|fence| fence.0));
 }
 
-pub(super) fn read(row: &SqliteRow) -> Result<Run, StoreError> {
-    let mut c = Columns::of("run", row);
-    let mut run = Run {
-        id: RunId(c.take()?),
-        tenant: c.parse(|text: String| Tenant::new(text).ok())?,
-        workflow: c.parse(|text: String| Name::new(text).ok())?,
-        version: c.take()?,
-        key: c.take()?,
-        parent: c.take::<Option<i64>>()?.map(RunId),
-        input: c.parse(Stored::from_column)?,
-        input_hash: c.parse(|bytes: &[u8]| RequestHash::from_column(bytes))?,
-        number: RunNumber(0),
-        state: RunState::Active, // its columns follow
-        queue: None,
-        fence: Fence(0),
-        revision: 0,
-        deaths: 0,
-        unsettled: false,
-        base: 0,
-        turn: 0,
-        created_at: Timestamp(0),
-        updated_at: Timestamp(0),
-    };
-    let code: i64 = c.take()?;
-    let until: Option<i64> = c.take()?;
-    let waits_on: i64 = c.take()?;
-    let outcome: Option<String> = c.take()?;
-    run.state = columns::run_state(code, until, waits_on, outcome)
-        .ok_or_else(|| c.damaged(format!("state {code} does not fit its outcome")))?;
-    run.fence = Fence(c.take()?);
-    run.revision = c.take()?;
-    run.deaths = c.take()?;
-    run.created_at = Timestamp(c.take()?);
-    run.updated_at = Timestamp(c.take()?);
-    run.unsettled = c.take()?;
-    run.number = RunNumber(c.take()?);
-    run.base = c.take()?;
-    run.turn = c.take()?;
-    run.queue =
-        columns::in_queue(c.take()?, c.take()?, c.take()?, c.take()?).map_err(|detail| c.damaged(detail))?;
-    Ok(run)
-}
-
-/// All queries read the same columns.
-macro_rules! select {
-    ($tail:literal) => {
-        concat!(
-            "SELECT id, tenant, workflow, version, key, parent, input, input_hash, state, wake_at, waits_on, outcome, \
-             fence, revision, deaths, created_at, updated_at, unsettled, number, base, turn, queue, queue_key, priority, admitted_at FROM run ",
-            $tail
-        )
-    };
-}
-
-pub(super) async fn find(pool: &SqlitePool, tenant: &Tenant, id: RunId) -> Result<Option<Run>, StoreError> {
-    one(sqlx::query(select!("WHERE id = ? AND tenant = ?"))
-        .bind(id.0)
-        .bind(tenant.text())
-        .fetch_optional(pool)
-        .await)
-}
-
-pub(super) async fn keyed(
-    pool: &SqlitePool,
-    tenant: &Tenant,
-    workflow: &str,
-    key: &str,
-) -> Result<Option<Run>, StoreError> {
-    let query = sqlx::query(select!("WHERE tenant = ? AND workflow = ? AND key = ?"));
-    one(query.bind(tenant.text()).bind(workflow.to_owned()).bind(key.to_owned()).fetch_optional(pool).await)
-}
-
-pub(super) async fn orphans(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let page = |after: i64| {
-        let query = sqlx::query(select!(
-            "WHERE state = 1 AND id > ? AND fence IN (SELECT fence FROM worker WHERE ended_at IS NOT NULL) \
-             ORDER BY id LIMIT ?"
-        ));
-        query.bind(after).bind(limit)
-    };
-    next_sound(pool, after.0, page, read).await
-}
-
-pub(super) async fn answered(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let page = |after: i64| {
-        let query = sqlx::query(select!(
-            "WHERE waits_on IN (1, 3) AND id > ? AND NOT EXISTS (SELECT 1 FROM escalation e \
-             INDEXED BY escalation_run WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL \
-             AND e.kind IN (?, ?, ?)) ORDER BY id LIMIT ?"
-        ));
-        let [asked, gone, undo] = EscalationKind::PARKING.map(EscalationKind::code);
-        query.bind(after).bind(asked).bind(gone).bind(undo).bind(limit)
-    };
-    next_sound(pool, after.0, page, read).await
-}
-
-/// Found by the signals that nobody has received, which are few.
-pub(super) async fn signalled(pool: &SqlitePool, after: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let page = |after: i64| {
-        let query = sqlx::query(select!(
-            "WHERE id IN (SELECT s.run FROM signal s INDEXED BY signal_pending WHERE NOT s.received) \
-             AND EXISTS (SELECT 1 FROM signal s INDEXED BY signal_pending WHERE s.tenant = run.tenant \
-             AND s.run = run.id AND NOT s.received AND (waits_on IN (2, 3) OR substr(s.name, 1, 2) = ?)) \
-             AND state IN (0, 2) AND id > ? ORDER BY id LIMIT ?"
-        ));
-        query.bind(COMMAND).bind(after).bind(limit)
-    };
-    next_sound(pool, after.0, page, read).await
-}
-
-pub(super) async fn children(
-    pool: &SqlitePool,
-    tenant: &Tenant,
-    parent: RunId,
-    after: RunId,
-    limit: u32,
-) -> Result<Vec<Run>, StoreError> {
-    let page = |after: i64| {
-        let query = sqlx::query(select!("WHERE tenant = ? AND parent = ? AND id > ? ORDER BY id LIMIT ?"));
-        query.bind(tenant.text()).bind(parent.0).bind(after).bind(limit)
-    };
-    next_sound(pool, after.0, page, read).await
-}
-
-pub(super) async fn due(pool: &SqlitePool, until: Timestamp, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let query = sqlx::query(select!("WHERE wake_at <= ? ORDER BY wake_at LIMIT ?"));
-    let rows = query.bind(until.0).bind(limit).fetch_all(pool).await.map_err(|e| failure(&e))?;
-    Ok(sound(&rows, read))
-}
-
-pub(super) async fn next_due(pool: &SqlitePool, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    let sql = "SELECT min(at) FROM (SELECT min(wake_at) AS at FROM run WHERE wake_at > ?1 \
-               UNION ALL SELECT min(due_at) FROM queue WHERE due_at > ?1 \
-               UNION ALL SELECT min(next_at) FROM schedule WHERE next_at > ?1 \
-               UNION ALL SELECT min(due_at) FROM look WHERE due_at > ?1)";
-    let row = sqlx::query(sql).bind(after.0).fetch_one(pool).await.map_err(|e| failure(&e))?;
-    Ok(Columns::of("due", &row).take::<Option<i64>>()?.map(Timestamp))
-}
-
-pub(super) async fn admitted(
-    pool: &SqlitePool,
-    queue: &str,
-    fence: Fence,
-    since: Timestamp,
-) -> Result<Vec<Run>, StoreError> {
-    let query = sqlx::query(select!(
-        "WHERE queue = ? AND admitted_at >= ? AND state IN (1, 2) AND fence = ? AND state = 1 \
-         ORDER BY admitted_at, tenant, id"
-    ));
-    let query = query.bind(queue.to_owned()).bind(since.0).bind(fence.0);
-    let rows = query.fetch_all(pool).await.map_err(|e| failure(&e))?;
-    Ok(sound(&rows, read))
-}
-
-pub(super) async fn list(
-    pool: &SqlitePool,
-    tenant: &Tenant,
-    after: RunId,
-    limit: u32,
-) -> Result<Vec<Run>, StoreError> {
-    let page = |after: i64| {
-        let query = sqlx::query(select!("WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"));
-        query.bind(tenant.text()).bind(after).bind(limit)
-    };
-    next_sound(pool, after.0, page, read).await
-}
-
-fn one(row: Result<Option<SqliteRow>, sqlx::Error>) -> Result<Option<Run>, StoreError> {
-    row.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
-}
-
 /// Only what resume needs of a record, and the response only of those that have one.
 const CALLS: &str = "SELECT id, key, operation, turn, step, request_hash, attempts, CASE WHEN status = 2 THEN outcome END \
     FROM record WHERE run = ?2 AND turn = ?3 AND tenant = ?1 \
@@ -271,7 +98,7 @@ const USES: &str = "SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u J
 
 /// Four queries, whatever the number of steps, as one text: between us and the driver's thread, each text costs a
 /// wake-up in both directions, and most runs that wake have recorded little.
-static HISTORY: LazyLock<String> = LazyLock::new(|| [step::OF_RUN, CALLS, USES, signal::PENDING].join("; "));
+static HISTORY: LazyLock<String> = LazyLock::new(|| [step::OF_RUN, CALLS, USES, &signal::PENDING].join("; "));
 
 pub(super) async fn history(
     pool: &SqlitePool,
@@ -293,7 +120,7 @@ pub(super) async fn history(
             (0, Either::Right(row)) => history.steps.push(step::past(&row)?),
             (1, Either::Right(row)) => history.calls.push(call(&row)?),
             (2, Either::Right(row)) => history.uses.push(used(&row)?),
-            (_, Either::Right(row)) => history.signals.push(signal::read(&row)?),
+            (_, Either::Right(row)) => history.signals.push(row::read(&row)?),
         }
     }
     Ok(history)
@@ -337,6 +164,7 @@ pub(super) async fn is_over(
 
 /// The row stands as this change would have written it (see `record::is_written`).
 pub(super) async fn is_written(connection: &mut SqliteConnection, run: &Run) -> Result<bool, sqlx::Error> {
-    let row = sqlx::query(select!("WHERE id = ?")).bind(run.id.0).fetch_optional(connection).await?;
-    Ok(row.is_some_and(|row| read(&row).is_ok_and(|stored| stored == *run)))
+    let query = sqlx::query(AssertSqlSafe(Run::TABLE.select("WHERE id = $1"))).bind(run.id.0);
+    let row = query.fetch_optional(connection).await?;
+    Ok(row.is_some_and(|row| row::read::<Run>(&row).is_ok_and(|stored| stored == *run)))
 }

@@ -3,9 +3,10 @@
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::{Columns, StoreError, failure, outbox, queue, run};
+use super::{Columns, StoreError, failure, outbox, queue};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Tenant};
+use crate::store::run::reads;
 use crate::store::{Document, LEDGER_ID, LEDGER_KIND, Pulse, Worker, WorkerChange};
 
 /// Workers come and go rarely: each change is a statement of its own, inside the change's savepoint. One that is not
@@ -140,7 +141,7 @@ pub(super) async fn pulse(pool: &SqlitePool) -> Result<Pulse, StoreError> {
     Ok(Pulse {
         time: Timestamp(Columns::of("clock", &time).take()?),
         workers: workers.iter().map(read).collect::<Result<_, _>>()?,
-        next_due: run::next_due(pool, Timestamp::MIN).await?,
+        next_due: reads::next_due(pool, Timestamp::MIN).await?,
         queued: !queue::waiting(pool).await?.is_empty(),
         unpublished: outbox::is_pending(pool).await?,
         restored: restored.is_some_and(|row| row.open),

@@ -65,8 +65,8 @@ const HOT: [(&str, &[&str]); 62] = [
     ),
     ("IN (SELECT tenant, run FROM signal", &["signal_pending", "run_pkey on run"]),
     (
-        "FROM run WHERE tenant = $1 AND parent = $2",
-        &["run_children on run", "(tenant = $1) AND (parent = $2) AND (id > $3)"],
+        "FROM run WHERE id > $1 AND tenant = $2 AND parent = $3",
+        &["run_children on run", "(tenant = $2) AND (parent = $3) AND (id > $1)"],
     ),
     (
         "AS asked (tenant, run)",
@@ -75,9 +75,9 @@ const HOT: [(&str, &[&str]); 62] = [
     ("SELECT place FROM signal", &["Index Only Scan Backward using signal_pending", "(run = $2)"]),
     ("received FROM signal", &["signal_pkey on signal", "AND (id = $4)"]),
     ("FROM run WHERE wake_at <= $1", &["run_due on run", "wake_at <= $1"]),
-    ("FROM run WHERE tenant = $1 AND id > $2", &["run_pkey on run", "(tenant = $1) AND (id > $2)"]),
+    ("FROM run WHERE id > $1 AND tenant = $2 ORDER", &["run_pkey on run", "(tenant = $2) AND (id > $1)"]),
     (
-        "least((SELECT min(wake_at) FROM run WHERE wake_at > $1)",
+        "SELECT min(wake_at) AS at FROM run WHERE wake_at > $1",
         &["run_due on run", "queue_due on queue", "schedule_due on schedule", "look_due on look"],
     ),
     (
@@ -108,7 +108,7 @@ const HOT: [(&str, &[&str]); 62] = [
     ),
     (
         "FROM escalation WHERE id > $1 AND tenant = $2 AND answer IS NULL",
-        &["escalation_open on escalation", "(id > $1) AND (tenant = $2)"],
+        &["escalation_open on escalation", "(tenant = $2) AND (id > $1)"],
     ),
     (
         "FROM escalation WHERE kind = 7 AND answer IS NULL",
@@ -254,7 +254,7 @@ async fn explain(connection: &mut PgConnection, sql: &str) -> String {
 /// The statements of the store's files, and those that it puts together.
 fn statements() -> Vec<String> {
     let mut statements = counterfoil::store::postgres::statements();
-    statements.extend(shared_reads(|_| String::new()));
+    statements.extend(shared_reads(|_, postgres| postgres));
     for (file, text) in sources() {
         if file == "connect.rs" || file == "open.rs" || file == "retention.rs" {
             continue; // these set up, and may look where they like; this one is put together

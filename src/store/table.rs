@@ -31,7 +31,7 @@ pub(in crate::store) enum Kind {
 }
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) static TABLES: [&Table; 23] = [
+pub(in crate::store) static TABLES: [&Table; 24] = [
     &Table {
         name: "worker",
         key: &["fence"],
@@ -178,6 +178,11 @@ pub(in crate::store) static TABLES: [&Table; 23] = [
             number("escalation"),
             number("at"),
         ],
+    },
+    &Table {
+        name: "inbox_try",
+        key: &["tenant", "consumer", "message"],
+        columns: &[text("tenant"), text("consumer"), text("message"), number("tries"), text("detail")],
     },
     &Table {
         name: "inbox_version",

@@ -125,8 +125,6 @@ impl Store for Counting {
         fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Option<Payload>;
     }
 
-    counterfoil::delegate_reads!(self => self.store; memories); // nobody asks for them in passing
-
     fn in_place(&self) -> Result<(), StoreError> {
         self.store.in_place()
     }

@@ -8,7 +8,9 @@ use super::crash::cross;
 use super::{CrashPoint, Watch};
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
-use crate::store::{Asked, Change, DECLARATION_KIND, RunState, StepKind, Store, Verdict, WorkerChange};
+use crate::store::{
+    Asked, Change, DECLARATION_KIND, MEMORY_KIND, RunState, StepKind, Store, Verdict, WorkerChange,
+};
 
 /// A store, watched. It changes nothing, and passes the suite of the store behind it.
 pub(super) struct Watched {
@@ -107,7 +109,7 @@ impl Watched {
         if change.received.is_some() {
             return Some(boundary!(BeforeReceipt, AfterReceipt));
         }
-        if change.memory.is_some() {
+        if change.documents.iter().any(|document| document.kind.as_str() == MEMORY_KIND) {
             return Some(boundary!(BeforeMemory, AfterMemory));
         }
         if change.steps.iter().any(|step| step.kind == StepKind::Undoing) {
@@ -212,6 +214,6 @@ impl Store for Watched {
     }
 
     crate::delegate_reads!(self => self.store;
-        looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
+        looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
     );
 }

@@ -2,7 +2,6 @@
 
 use super::document::Document;
 use super::escalation::Escalation;
-use super::memory::MemoryWrite;
 use super::outbox::{Aggregate, OutboxEvent, Published};
 use super::queue::Admission;
 use super::rows::{Evidence, Step, Use};
@@ -65,9 +64,6 @@ pub struct Change {
     /// The new states of guards' rows, each of another row: at revision 1 a new one, otherwise one revision on from what
     /// is stored. Refused as `Exists` if one is not: then another was first, and what is there is to be read again.
     pub documents: Vec<Document>,
-    /// Something is said to be remembered, or forgotten. Refused as `Exists` unless it takes the next place on its shelf,
-    /// and if its key or its form is taken: then another was first, and what is there is to be read again.
-    pub memory: Option<Box<MemoryWrite>>,
     /// Events that are to be published, each the next one of its aggregate. Refused as `Exists` if one of this id is there.
     pub events: Vec<OutboxEvent>,
     /// How far aggregates are published, by the same rule as `record`: each is there from its first event on, at revision
@@ -236,7 +232,6 @@ impl Change {
             || self.admission.is_some()
             || self.schedule.is_some()
             || !self.documents.is_empty()
-            || self.memory.is_some()
             || !self.escalations.is_empty()
             || !self.events.is_empty()
             || !self.aggregates.is_empty()
@@ -268,14 +263,13 @@ impl Change {
         })
     }
 
-    /// A change that asks "am I the first?": the start of an operation or of a run, a signal, a memory. That it is refused because
+    /// A change that asks "am I the first?": the start of an operation or of a run, a signal, a document. That it is refused because
     /// somebody else was first is an answer, and holds up nothing behind it.
     pub fn is_question(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.revision == 1)
             || self.run.as_ref().is_some_and(|run| run.revision == 1)
             || self.signal.is_some()
             || !self.documents.is_empty()
-            || self.memory.is_some()
     }
 
     /// With this verdict nothing behind it in its lane may be written.

@@ -20,7 +20,7 @@
 #[macro_export]
 macro_rules! delegate_reads {
     ($self:ident => $store:expr; all) => {
-        $crate::delegate_reads!($self => $store; record_find record_at record_orphans looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents memories signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
+        $crate::delegate_reads!($self => $store; record_find record_at record_orphans looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
     };
     ($self:ident => $store:expr; $($method:ident)+) => {
         $($crate::delegate_reads!(@$method $self => $store);)+
@@ -172,29 +172,6 @@ macro_rules! delegate_reads {
         }
         fn document_open<'a>(&'a $self, tenant: &'a $crate::Tenant, kind: &'a str, after: &'a str, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Document>> {
             $store.document_open(tenant, kind, after, limit)
-        }
-    };
-    (@memories $self:ident => $store:expr) => {
-        fn memory_find<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::MemoryId) -> $crate::store::Asked<'a, Option<$crate::store::Memory>> {
-            $store.memory_find(tenant, id)
-        }
-        fn memory_keyed<'a>(&'a $self, tenant: &'a $crate::Tenant, key: &'a str) -> $crate::store::Asked<'a, Option<$crate::store::MemorySource>> {
-            $store.memory_keyed(tenant, key)
-        }
-        fn memory_shelf<'a>(&'a $self, tenant: &'a $crate::Tenant, subject: &'a str, kind: &'a str, form: &'a $crate::store::KeyedDigest, newest: u32) -> $crate::store::Asked<'a, $crate::store::Shelf> {
-            $store.memory_shelf(tenant, subject, kind, form, newest)
-        }
-        fn memory_list<'a>(&'a $self, tenant: &'a $crate::Tenant, subject: &'a str, kind: &'a str, before: i64, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::Memory>> {
-            $store.memory_list(tenant, subject, kind, before, limit)
-        }
-        fn memory_sources<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::MemoryId, after: i64, limit: u32) -> $crate::store::Asked<'a, Vec<$crate::store::MemorySource>> {
-            $store.memory_sources(tenant, id, after, limit)
-        }
-        fn memory_said<'a>(&'a $self, tenant: &'a $crate::Tenant, id: $crate::MemoryId, source: &'a str) -> $crate::store::Asked<'a, Option<u32>> {
-            $store.memory_said(tenant, id, source)
-        }
-        fn memory_contradictions<'a>(&'a $self, tenant: &'a $crate::Tenant, ids: &'a [$crate::MemoryId]) -> $crate::store::Asked<'a, Vec<$crate::store::Contradiction>> {
-            $store.memory_contradictions(tenant, ids)
         }
     };
     (@signal_find $self:ident => $store:expr) => {

@@ -17,7 +17,7 @@ pub(super) const UNDER_WAY: [(UnderWay, &str); 6] = [
 
 /// All tables of tenants but that of their keys for digests: a worker that knows one would go on with it. A test compares them with
 /// the schema.
-pub(super) const ALL: [&str; 21] = [
+pub(super) const ALL: [&str; 16] = [
     "DELETE FROM record WHERE tenant = $1",
     "DELETE FROM look WHERE tenant = $1",
     "DELETE FROM evidence WHERE tenant = $1",
@@ -28,11 +28,6 @@ pub(super) const ALL: [&str; 21] = [
     "DELETE FROM use WHERE tenant = $1",
     "DELETE FROM signal WHERE tenant = $1",
     "DELETE FROM schedule WHERE tenant = $1",
-    "DELETE FROM memory_shelf WHERE tenant = $1",
-    "DELETE FROM memory WHERE tenant = $1",
-    "DELETE FROM memory_form WHERE tenant = $1",
-    "DELETE FROM memory_source WHERE tenant = $1",
-    "DELETE FROM memory_contradiction WHERE tenant = $1",
     "DELETE FROM outbox_aggregate WHERE tenant = $1",
     "DELETE FROM outbox WHERE tenant = $1",
     "DELETE FROM inbox WHERE tenant = $1",

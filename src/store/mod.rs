@@ -19,7 +19,6 @@ mod inbox;
 mod late;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod look;
-mod memory;
 mod model;
 mod outbox;
 #[cfg(feature = "postgres")]
@@ -48,16 +47,13 @@ use futures_util::future::BoxFuture;
 
 pub use change::{Change, Lane, Refusal, Retired, UnderWay, Verdict, WorkerChange};
 pub use document::Document;
-pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND};
+pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, MEMORY_KIND};
 pub use escalation::{Answer, Escalation, EscalationKind, Resolution};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
-pub use memory::{
-    CERTAIN, Contradiction, Difference, Forgotten, KeyedDigest, Memory, MemorySource, MemoryWrite, Shelf,
-};
 pub use model::Model;
 pub use outbox::{Aggregate, Due, OutboxEvent, Published};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -73,7 +69,7 @@ pub use signal::Signal;
 pub use transaction::TransactionError;
 
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -254,46 +250,6 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>>;
     /// The signals that these runs have not received, those of each in the order in which it is to receive them.
     fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>>;
-
-    /// A memory, forgotten or not.
-    fn memory_find<'a>(&'a self, tenant: &'a Tenant, id: MemoryId) -> Asked<'a, Option<Memory>>;
-    /// What was said by the operation of this key.
-    fn memory_keyed<'a>(&'a self, tenant: &'a Tenant, key: &'a str) -> Asked<'a, Option<MemorySource>>;
-    /// A shelf: the memory that is known under this normal form, and so many of the newest.
-    fn memory_shelf<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        subject: &'a str,
-        kind: &'a str,
-        form: &'a KeyedDigest,
-        newest: u32,
-    ) -> Asked<'a, Shelf>;
-    /// What is remembered of one kind about a subject, from before a place on, the newest first.
-    fn memory_list<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        subject: &'a str,
-        kind: &'a str,
-        before: i64,
-        limit: u32,
-    ) -> Asked<'a, Vec<Memory>>;
-    /// Who said a memory, from behind a place on, the earliest first.
-    fn memory_sources<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        id: MemoryId,
-        after: i64,
-        limit: u32,
-    ) -> Asked<'a, Vec<MemorySource>>;
-    /// How sure a source was of a memory, at most; nothing if it has not said it.
-    fn memory_said<'a>(&'a self, tenant: &'a Tenant, id: MemoryId, source: &'a str)
-    -> Asked<'a, Option<u32>>;
-    /// What these memories cannot be true beside, in the order of the ids of both.
-    fn memory_contradictions<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        ids: &'a [MemoryId],
-    ) -> Asked<'a, Vec<Contradiction>>;
 
     /// An escalation.
     fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>>;

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{
-    Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
-    Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store,
-    StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse,
+    QueueLoad, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -106,19 +105,6 @@ impl Store for ReadOnly {
         document_find(tenant: &'a Tenant, kind: &'a str, id: &'a str) -> Option<Document>;
         document_list(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
         document_open(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
-        memory_find(tenant: &'a Tenant, id: MemoryId) -> Option<Memory>;
-        memory_keyed(tenant: &'a Tenant, key: &'a str) -> Option<MemorySource>;
-        memory_shelf(
-            tenant: &'a Tenant,
-            subject: &'a str,
-            kind: &'a str,
-            form: &'a KeyedDigest,
-            newest: u32
-        ) -> Shelf;
-        memory_list(tenant: &'a Tenant, subject: &'a str, kind: &'a str, before: i64, limit: u32) -> Vec<Memory>;
-        memory_sources(tenant: &'a Tenant, id: MemoryId, after: i64, limit: u32) -> Vec<MemorySource>;
-        memory_said(tenant: &'a Tenant, id: MemoryId, source: &'a str) -> Option<u32>;
-        memory_contradictions(tenant: &'a Tenant, ids: &'a [MemoryId]) -> Vec<Contradiction>;
         outbox_due(until: Timestamp, limit: u32) -> Vec<Due>;
         outbox_next(after: Timestamp) -> Option<Timestamp>;
         outbox_published(after: Timestamp, limit: u32) -> Vec<Published>;

@@ -31,7 +31,7 @@ pub(in crate::store) enum Kind {
 }
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) static TABLES: [&Table; 24] = [
+pub(in crate::store) static TABLES: [&Table; 19] = [
     &Table {
         name: "worker",
         key: &["fence"],
@@ -190,57 +190,6 @@ pub(in crate::store) static TABLES: [&Table; 24] = [
         columns: &[text("tenant"), text("consumer"), text("aggregate"), number("version")],
     },
     Escalation::TABLE,
-    &Table {
-        name: "memory_shelf",
-        key: &["tenant", "subject", "kind"],
-        columns: &[text("tenant"), text("subject"), text("kind"), number("place")],
-    },
-    &Table {
-        name: "memory",
-        key: &["tenant", "id"],
-        columns: &[
-            text("tenant"),
-            number("id"),
-            text("subject"),
-            text("kind"),
-            number("place"),
-            text("content"),
-            bytes("digest"),
-            number("confidence"),
-            number("sources"),
-            number("created_at"),
-            number("updated_at"),
-            number("forgotten_at"),
-            text("forgotten_by"),
-            text("reason"),
-        ],
-    },
-    &Table {
-        name: "memory_form",
-        key: &["tenant", "subject", "kind", "digest"],
-        columns: &[text("tenant"), text("subject"), text("kind"), bytes("digest"), number("memory")],
-    },
-    &Table {
-        name: "memory_source",
-        key: &["tenant", "key"],
-        columns: &[
-            text("tenant"),
-            text("key"),
-            number("memory"),
-            number("place"),
-            bytes("request"),
-            text("source"),
-            text("content"),
-            number("confidence"),
-            text("answer"),
-            number("at"),
-        ],
-    },
-    &Table {
-        name: "memory_contradiction",
-        key: &["tenant", "memory", "other"],
-        columns: &[text("tenant"), number("memory"), number("other"), number("differs")],
-    },
 ];
 
 pub(in crate::store) const fn number(name: &'static str) -> Column {

@@ -102,8 +102,7 @@ fn name(verdict: &Verdict) -> &'static str {
 fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
         Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Erase, Evidence, FenceOthers,
-        Forget, Look, Many, NewRecord, NewRun, Payload, Receive, Remember, Retire, Signal, Step, TenantKey,
-        Use,
+        Forget, Look, Many, NewRecord, NewRun, Payload, Receive, Retire, Signal, Step, TenantKey, Use,
     };
     let all = [
         Enrol,
@@ -126,7 +125,6 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         Again,
         Admit,
         Document,
-        Remember,
         Forget,
         Erase,
         Look,
@@ -135,10 +133,8 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     wanted.extend(all.into_iter().filter(|kind| *kind != Enrol).map(|kind| (kind, "fenced")));
     wanted.extend(all.map(|kind| (kind, "predecessor")));
     wanted.insert((Erase, "under way"));
-    wanted.extend(
-        [Enrol, NewRecord, NewRun, Step, Signal, Document, Remember, Many, Again]
-            .map(|kind| (kind, "exists")),
-    );
+    wanted
+        .extend([Enrol, NewRecord, NewRun, Step, Signal, Document, Many, Again].map(|kind| (kind, "exists")));
     wanted.extend(
         [NewRecord, ChangeRecord, ChangeRun, Receive, Ask, Answer, Many, Again, Look]
             .map(|kind| (kind, "stale")),

@@ -295,5 +295,5 @@ fn no_table_is_left_out() {
             }
         }
     }
-    assert_eq!(count, 21);
+    assert_eq!(count, 16);
 }

@@ -165,7 +165,7 @@ impl Store for Odd {
     }
 
     counterfoil::delegate_reads!(self => self.model; record_find record_at record_orphans record_expired record_uses
-        record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_list queues documents memories signal_find signal_pending escalation_find
+        record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_list queues documents signal_find signal_pending escalation_find
         escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
 }
 

@@ -7,11 +7,10 @@ use counterfoil::clock::{Clock, SharedClock, Timestamp};
 use counterfoil::ledger::{Look, OperationKey, Record};
 use counterfoil::payload::{DigestKey, PayloadDigest};
 use counterfoil::store::{
-    Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
-    Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Refusal, Run, Schedule, Shelf, Signal,
-    Store, StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse,
+    QueueLoad, Refusal, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
 };
-use counterfoil::{EscalationId, Fence, MemoryId, Payload, RecordId, RunId, Tenant};
+use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
 use tokio::sync::watch;
 
 type Picks = fn(&Change) -> bool;
@@ -239,13 +238,6 @@ asks! {
     document_find(tenant: &'a Tenant, kind: &'a str, id: &'a str) -> Option<Document>;
     document_list(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
     document_open(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
-    memory_find(tenant: &'a Tenant, id: MemoryId) -> Option<Memory>;
-    memory_keyed(tenant: &'a Tenant, key: &'a str) -> Option<MemorySource>;
-    memory_shelf(tenant: &'a Tenant, subject: &'a str, kind: &'a str, form: &'a KeyedDigest, newest: u32) -> Shelf;
-    memory_list(tenant: &'a Tenant, subject: &'a str, kind: &'a str, before: i64, limit: u32) -> Vec<Memory>;
-    memory_sources(tenant: &'a Tenant, id: MemoryId, after: i64, limit: u32) -> Vec<MemorySource>;
-    memory_said(tenant: &'a Tenant, id: MemoryId, source: &'a str) -> Option<u32>;
-    memory_contradictions(tenant: &'a Tenant, ids: &'a [MemoryId]) -> Vec<Contradiction>;
     outbox_due(until: Timestamp, limit: u32) -> Vec<Due>;
     outbox_next(after: Timestamp) -> Option<Timestamp>;
     outbox_published(after: Timestamp, limit: u32) -> Vec<Published>;

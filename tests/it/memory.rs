@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::ForTenant;
-use counterfoil::guard::memory::{Memories, MemoryError, Outcome, Page, Similarity};
-use counterfoil::store::Difference;
+use counterfoil::guard::memory::{Difference, Memories, MemoryError, Outcome, Page, Similarity};
 use counterfoil::{Ctx, Engine, Failure, MemoryId};
 use futures_util::future::{BoxFuture, join_all};
 
@@ -201,8 +200,7 @@ fn what_is_forgotten_is_gone_and_not_revived_by_a_retry() {
     process.on(async {
         let mut file = plain(&world).await;
         let words: i64 = sqlx::query_scalar(
-            "SELECT (SELECT count(*) FROM memory WHERE content <> '') + (SELECT count(*) FROM memory_source \
-             WHERE content || source || answer LIKE '%ailment%' OR source LIKE '%who%') + (SELECT count(*) FROM memory_form)",
+            "SELECT count(*) FROM document WHERE kind LIKE 'memory%' AND (body LIKE '%ailment%' OR body LIKE '%who%')",
         )
         .fetch_one(&mut file)
         .await

@@ -85,7 +85,7 @@ impl Store for Reads {
 
     counterfoil::delegate_reads!(self => self.0;
         record_find record_at record_orphans looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans
-        run_answered run_signalled run_children run_due next_due run_list queues memories signal_find signal_pending escalation_find
+        run_answered run_signalled run_children run_due next_due run_list queues signal_find signal_pending escalation_find
         escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
 }
 

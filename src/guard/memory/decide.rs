@@ -1,8 +1,8 @@
 //! What becomes of something that is said: decided from what stands on its shelf alone. Pure.
 
 use super::facts::{Kinship, Text};
-use super::{Contradicts, Suggestion};
-use crate::store::{CERTAIN, Difference, Memory};
+use super::rows::Memory;
+use super::{CERTAIN, Contradicts, Difference, Suggestion};
 
 /// So many of the newest memories of a shelf are compared. Exact duplicates are found among all.
 pub(super) const COMPARED: u32 = 128;

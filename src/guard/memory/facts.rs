@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use super::Difference;
 use super::normal::{is_unspaced, normal_form};
 use super::words::{AUXILIARY, DATES, DENYING, NEGATIONS, NUMBERS, NUMERALS, PREFIXES};
-use crate::store::Difference;
 
 /// A text, taken apart.
 #[derive(Clone, Debug)]
@@ -247,7 +247,6 @@ fn is_same_word(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Kinship, Text};
-    use crate::store::Difference;
 
     fn kinship(one: &str, other: &str) -> Kinship {
         let (one, other) = (Text::of(one), Text::of(other));

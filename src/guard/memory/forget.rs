@@ -4,11 +4,12 @@ use std::future::IntoFuture;
 
 use futures_util::future::BoxFuture;
 
-use super::{Memories, MemoryError, NAME, REASON, in_run, unasked};
+use super::rows::{Memory, Shelf};
+use super::{Forgotten, Memories, MemoryError, NAME, REASON, in_run, unasked};
 use crate::exec::{Core, ExecError};
 use crate::flow::{Ctx, Failure, ForTenant, Guarded, Label, Proposal};
 use crate::id::{MemoryId, Tenant, checked};
-use crate::store::{Change, Forgotten, Memory, MemoryWrite, Store as _};
+use crate::store::Change;
 
 /// A memory to be forgotten. Nothing happens before it is awaited; then its first tombstone is answered.
 ///
@@ -85,24 +86,17 @@ impl Guarded for Wish {
         key: &'a str,
     ) -> BoxFuture<'a, Result<Proposal<Forgotten>, MemoryError>> {
         Box::pin(async move {
-            let kind = self.find(core, tenant).await?.kind;
-            let found = core.group.memory_shelf(tenant, &self.subject, kind.as_str(), &[0; 32], 0).await;
-            let place = found.map_err(unasked(key))?.place + 1;
-            let memory = self.find(core, tenant).await?;
+            let unasked = |error| unasked(key)(error);
+            let (_, name) = self.find(core, tenant).await?;
+            let onto = Shelf::named(core, tenant, name).await.map_err(unasked)?;
+            let (memory, _) = self.find(core, tenant).await?;
             if let Some(forgotten) = memory.forgotten {
                 return Ok(Proposal::Before(forgotten));
             }
-            let at = core.now();
-            let forgotten = Forgotten { by: self.by.clone(), reason: self.reason.clone(), at };
-            let tombstone = Memory {
-                content: String::new(),
-                updated_at: at,
-                forgotten: Some(forgotten.clone()),
-                ..memory
-            };
-            let write =
-                MemoryWrite { place, memory: tombstone, form: None, source: None, contradicts: Vec::new() };
-            let change = Change { memory: Some(Box::new(write)), ..core.change(None) };
+            let mut writing = onto.write();
+            let forgotten = Forgotten { by: self.by.clone(), reason: self.reason.clone(), at: writing.at };
+            writing.forget(memory, forgotten.clone()).await.map_err(unasked)?;
+            let change = Change { documents: writing.rows(), ..core.change(None) };
             Ok(Proposal::Write(Box::new(change), forgotten))
         })
     }
@@ -113,9 +107,8 @@ impl Guarded for Wish {
 }
 
 impl Wish {
-    async fn find(&self, core: &Core, tenant: &Tenant) -> Result<Memory, MemoryError> {
-        let found = core.group.memory_find(tenant, self.memory).await.map_err(unasked(&self.subject))?;
-        let about_it = found.filter(|memory| memory.subject == self.subject);
-        about_it.ok_or(MemoryError::Unknown { memory: self.memory })
+    async fn find(&self, core: &Core, tenant: &Tenant) -> Result<(Memory, String), MemoryError> {
+        let found = Memory::of(core, tenant, &self.subject, self.memory).await;
+        found.map_err(unasked(&self.subject))?.ok_or(MemoryError::Unknown { memory: self.memory })
     }
 }

@@ -38,6 +38,7 @@ mod forget;
 mod normal;
 mod recall;
 mod remember;
+mod rows;
 mod similar;
 mod words;
 
@@ -47,11 +48,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+use crate::clock::Timestamp;
 use crate::exec::ExecError;
 use crate::flow::{Ctx, Failure, FailureCode, ForTenant, exec_in_run};
 use crate::id::{IdError, MemoryId, Name, checked};
 use crate::payload::{DigestKey, PayloadError};
-use crate::store::{Difference, KeyedDigest, StoreError};
+use crate::store::StoreError;
 
 pub use forget::Forget;
 pub use normal::normal_form;
@@ -65,6 +67,10 @@ pub const MAX_BYTES: usize = 8192;
 const NAME: usize = 256;
 /// The longest reason for forgetting, in bytes.
 const REASON: usize = 1024;
+/// The whole of a confidence: they are kept in millionths.
+const CERTAIN: u32 = 1_000_000;
+/// A digest by the tenant's own key.
+type KeyedDigest = [u8; 32];
 /// Keys that begin so are the engine's own.
 const OWN: char = '~';
 
@@ -164,6 +170,32 @@ pub struct Contradicts {
     pub differs: Difference,
 }
 
+/// In what two texts differ that otherwise say the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Difference {
+    /// One of them denies what the other says.
+    Negation,
+    /// A number.
+    Number,
+    /// An identifier: of an order, a version, an address.
+    Identifier,
+    /// A date, a month or a day.
+    Date,
+}
+
+/// Who had a memory forgotten, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forgotten {
+    /// Who.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub at: Timestamp,
+}
+
 /// Why something was not remembered, recalled or forgotten. Nothing was changed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -245,9 +277,9 @@ fn keyed(key: &DigestKey, domain: &str, texts: &[&str]) -> KeyedDigest {
 /// From 0 to 1, in millionths.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped; what is no number is 0")]
 fn millionths(confidence: f64) -> u32 {
-    (confidence.clamp(0.0, 1.0) * f64::from(crate::store::CERTAIN)).round() as u32
+    (confidence.clamp(0.0, 1.0) * f64::from(CERTAIN)).round() as u32
 }
 
 fn of_one(millionths: u32) -> f64 {
-    f64::from(millionths) / f64::from(crate::store::CERTAIN)
+    f64::from(millionths) / f64::from(CERTAIN)
 }

@@ -5,12 +5,12 @@ use std::future::IntoFuture;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+use super::rows::{Memory, Shelf, Source, sources};
 use super::{Contradicts, Memories, MemoryError, in_run, of_one, shelf, unasked};
 use crate::clock::Timestamp;
 use crate::exec::Core;
 use crate::flow::{Ctx, Failure, ForTenant, Label};
 use crate::id::{MemoryId, Tenant};
-use crate::store::{Memory, MemorySource, Store as _};
 
 /// So much is recalled at once, unless somebody says how much.
 const PAGE: u32 = 100;
@@ -87,34 +87,31 @@ impl<By> Recall<By> {
     }
 
     async fn page(&self, core: &Core, tenant: &Tenant) -> Result<Page, MemoryError> {
-        let (group, subject) = (&core.group, &self.memories.subject);
+        let subject = &self.memories.subject;
         shelf(subject, &self.kind)?;
+        let before = self.before.map(|before| u32::try_from(before).unwrap_or(u32::MAX));
         let found =
-            group.memory_list(tenant, subject, &self.kind, self.before.unwrap_or(i64::MAX), self.limit).await;
-        let found = found.map_err(unasked(subject))?;
-        let ids: Vec<_> = found.iter().map(|memory| memory.id).collect();
-        let marks = group.memory_contradictions(tenant, &ids).await.map_err(unasked(subject))?;
-        let next = found.last().map(|memory| memory.place);
-        let known = |memory: Memory| {
-            let own = marks.iter().filter(|mark| mark.memory == memory.id);
-            let contradicts =
-                own.map(|mark| Contradicts { memory: mark.other, differs: mark.differs }).collect();
-            known(memory, contradicts)
-        };
+            async { Shelf::find(core, tenant, subject, &self.kind).await?.newest(before, self.limit).await };
+        let found = found.await.map_err(unasked(subject))?;
+        let next = found.last().map(|memory| memory.place.into());
         Ok(Page { memories: found.into_iter().map(known).collect(), next })
     }
 }
 
-fn known(memory: Memory, contradicts: Vec<Contradicts>) -> Known {
-    let Memory { id, content, confidence, sources, created_at, updated_at, .. } = memory;
+fn known(memory: Memory) -> Known {
+    let mut marks = memory.contradicts;
+    marks.sort_by_key(|mark| mark.memory);
     Known {
-        memory: id,
-        content,
-        confidence: of_one(confidence),
-        sources,
-        contradicts,
-        created_at,
-        updated_at,
+        memory: memory.id,
+        content: memory.content,
+        confidence: of_one(memory.confidence),
+        sources: memory.sources,
+        contradicts: marks
+            .iter()
+            .map(|mark| Contradicts { memory: mark.memory, differs: mark.differs })
+            .collect(),
+        created_at: memory.created_at,
+        updated_at: memory.updated_at,
     }
 }
 
@@ -164,16 +161,17 @@ impl Memories<ForTenant> {
     /// a forgotten one the words are gone.
     pub async fn sources(&self, memory: MemoryId, after: Option<i64>) -> Result<Vec<Said>, MemoryError> {
         let (core, tenant) = self.by.core();
-        let found = core.group.memory_find(&tenant, memory).await.map_err(unasked(&self.subject))?;
-        if found.is_none_or(|memory| memory.subject != self.subject) {
+        let unasked = unasked(&self.subject);
+        if Memory::of(&core, &tenant, &self.subject, memory).await.map_err(&unasked)?.is_none() {
             return Err(MemoryError::Unknown { memory });
         }
-        let said = core.group.memory_sources(&tenant, memory, after.unwrap_or_default(), PAGE).await;
-        Ok(said.map_err(unasked(&self.subject))?.into_iter().map(said_by).collect())
+        let after = u32::try_from(after.unwrap_or_default()).unwrap_or_default();
+        let said = sources(&core, &tenant, memory, after, PAGE).await.map_err(&unasked)?;
+        Ok(said.into_iter().map(said_by).collect())
     }
 }
 
-fn said_by(said: MemorySource) -> Said {
-    let MemorySource { source, content, confidence, at, place, .. } = said;
-    Said { source, content, confidence: of_one(confidence), at, place }
+fn said_by(said: Source) -> Said {
+    let Source { by, content, confidence, at, place, .. } = said;
+    Said { source: by, content, confidence: of_one(confidence), at, place: place.into() }
 }

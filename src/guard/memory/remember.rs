@@ -7,21 +7,24 @@ use futures_util::future::BoxFuture;
 
 use super::decide::{COMPARED, Decision, Place, compare, grown};
 use super::facts::Text;
+use super::rows::{Answered, Form, Mark, Memory, Shelf, Writing};
 use super::{
-    Contradicts, MAX_BYTES, Memories, MemoryError, NAME, OWN, Outcome, Remembered, Similarity, in_run, keyed,
+    KeyedDigest, MAX_BYTES, Memories, MemoryError, NAME, OWN, Outcome, Remembered, Similarity, in_run, keyed,
     millionths, of_one, shelf, unasked,
 };
 use crate::exec::{Core, ExecError};
 use crate::flow::{Ctx, Failure, ForTenant, Guarded, Label, Proposal};
-use crate::id::{IdError, MemoryId, Name, Tenant, checked};
-use crate::payload::{DigestKey, Payload, hex};
-use crate::store::{Contradiction, KeyedDigest, Memory, MemorySource, MemoryWrite, Store as _};
+use crate::guard::rows::read;
+use crate::id::{IdError, Name, Tenant, checked};
+use crate::payload::{DigestKey, hex};
+use crate::store::{Change, Document, StoreError};
 
 /// How sure a source is that does not say so.
 const CONFIDENCE: f64 = 0.7;
 /// Digests of normal forms. Another scheme of normal forms needs another name.
 const FORM: &str = "counterfoil/memory/form/1";
 const REQUEST: &str = "counterfoil/memory/request/1";
+const SOURCE: &str = "counterfoil/memory/source/1";
 
 /// Something to be remembered. Nothing happens before it is awaited.
 #[must_use = "nothing is remembered before this is awaited"]
@@ -187,19 +190,24 @@ impl Guarded for Wish {
         Box::pin(async move {
             let secret = core.tenant_key(tenant).await?;
             let request = self.request(&secret);
-            if let Some(first) = core.group.memory_keyed(tenant, key).await.map_err(unasked(key))? {
-                return before(core, first, request).await.map(Proposal::Before);
+            let unasked = |error| unasked(key)(error);
+            if let Some(first) = Answered::find(core, tenant, key).await.map_err(unasked)? {
+                if first.request != hex(&request) {
+                    return Err(MemoryError::Conflict { key: key.to_owned(), memory: first.memory });
+                }
+                let forgotten = first.is_forgotten(core, tenant).await.map_err(unasked)?;
+                let outcome = if forgotten { Outcome::Forgotten } else { first.answer.outcome };
+                return Ok(Proposal::Before(Remembered { outcome, ..first.answer }));
             }
-            let form = keyed(&secret, FORM, &[&self.text.normal]);
-            let (subject, kind) = (self.subject.as_str(), self.kind.as_str());
-            let found = core.group.memory_shelf(tenant, subject, kind, &form, COMPARED).await;
-            let found = found.map_err(unasked(subject))?;
-            let decision = self.decide(found.same.as_ref(), &found.newest).await;
-            let (place, form_is_known) = (found.place + 1, found.same.is_some());
-            let saying = Saying { wish: self, core, tenant, key, place, request, form, form_is_known };
-            let (write, answer) = saying.write(&decision).await?;
-            let change = crate::store::Change { memory: Some(Box::new(write)), ..core.change(None) };
-            Ok(Proposal::Write(Box::new(change), answer))
+            let onto = Shelf::find(core, tenant, &self.subject, self.kind.as_str()).await.map_err(unasked)?;
+            let form = onto.form(&keyed(&secret, FORM, &[&self.text.normal])).await.map_err(unasked)?;
+            let newest = onto.newest(None, COMPARED).await.map_err(unasked)?;
+            let same = form.memory.clone();
+            let decision = self.decide(same.as_ref(), &newest).await;
+            let source = keyed(&secret, SOURCE, &[&self.source]);
+            let saying = Saying { wish: self, key, request, source, newest: &newest };
+            let (documents, answer) = saying.write(onto, form, &decision).await.map_err(unasked)?;
+            Ok(Proposal::Write(Box::new(Change { documents, ..core.change(None) }), answer))
         })
     }
 
@@ -226,45 +234,41 @@ impl Wish {
     }
 }
 
-/// What was answered under a key before.
-async fn before(core: &Core, first: MemorySource, request: KeyedDigest) -> Result<Remembered, MemoryError> {
-    let MemorySource { tenant, key, memory, answer, .. } = first;
-    if first.request != request {
-        return Err(MemoryError::Conflict { key, memory });
-    }
-    let mut answer: Remembered = Payload::stored(answer).decode()?;
-    let found = core.group.memory_find(&tenant, memory).await.map_err(unasked(&key))?;
-    if found.is_none_or(|memory| memory.forgotten.is_some()) {
-        answer.outcome = Outcome::Forgotten;
-    }
-    Ok(answer)
-}
-
 /// It is said, on a shelf as it was read.
 struct Saying<'a> {
     wish: &'a Wish,
-    core: &'a Core,
-    tenant: &'a Tenant,
     key: &'a str,
-    place: i64,
     request: KeyedDigest,
-    form: KeyedDigest,
-    form_is_known: bool,
+    source: KeyedDigest,
+    newest: &'a [Memory],
 }
 
 impl Saying<'_> {
-    async fn write(&self, decision: &Decision<'_>) -> Result<(MemoryWrite, Remembered), MemoryError> {
-        let (memory, outcome, form) = match decision.place {
-            Place::New => (self.first(), Outcome::New, Some(self.form)),
-            Place::Same(known) => {
-                // Of a form that another version has made: from now on it is known under this one, too.
-                let form = (!self.form_is_known).then_some(self.form);
-                (self.once_more(known).await?, Outcome::Merged { similarity: None }, form)
-            }
-            Place::Similar(known, score) => {
-                let outcome = Outcome::Merged { similarity: Some(score) };
-                (self.once_more(known).await?, outcome, Some(self.form))
-            }
+    async fn write(
+        &self,
+        onto: Shelf<'_>,
+        form: Form,
+        decision: &Decision<'_>,
+    ) -> Result<(Vec<Document>, Remembered), StoreError> {
+        let Wish { source, content, confidence, .. } = self.wish;
+        let (known, outcome) = match decision.place {
+            Place::New => (None, Outcome::New),
+            Place::Same(known) => (Some(known), Outcome::Merged { similarity: None }),
+            Place::Similar(known, score) => (Some(known), Outcome::Merged { similarity: Some(score) }),
+        };
+        let said = match known {
+            Some(known) => onto.said(known.id, &self.source).await?,
+            None => None,
+        };
+        let said_before = said.as_ref().map(read).transpose()?;
+        let mut writing = onto.write();
+        let memory = match known {
+            Some(known) => Memory {
+                confidence: grown(known.confidence, said_before, *confidence),
+                sources: known.sources.saturating_add(1),
+                ..known.clone()
+            },
+            None => writing.first(content, *confidence, self.marks(decision)),
         };
         let answer = Remembered {
             memory: memory.id,
@@ -273,57 +277,39 @@ impl Saying<'_> {
             similar: decision.similar.clone(),
             contradicts: decision.contradicts.clone(),
         };
-        let source = self.source(memory.id, &answer)?;
-        let contradicts = decision.contradicts.iter().map(|mark| marked(memory.id, *mark)).collect();
-        Ok((MemoryWrite { place: self.place, memory, form, source: Some(source), contradicts }, answer))
+        writing.memory(&memory);
+        if known.is_none() {
+            self.mark_others(&memory, &mut writing);
+        }
+        // Also where it is known by a form that another version has made: from now on it is known under this one, too.
+        if form.memory.is_none() {
+            writing.known_as(form, memory.place);
+        }
+        writing.source(memory.id, source, content, *confidence);
+        if said_before.is_none_or(|before| before < *confidence) {
+            writing.said(memory.id, &self.source, said.as_ref(), *confidence);
+        }
+        writing.answered(self.key, memory.place, &self.request, &answer);
+        Ok((writing.rows(), answer))
     }
 
-    fn first(&self) -> Memory {
-        let now = self.core.now();
-        Memory {
-            id: MemoryId(self.core.ids.next()),
-            tenant: self.tenant.clone(),
-            subject: self.wish.subject.clone(),
-            kind: self.wish.kind.clone(),
-            place: self.place,
-            content: self.wish.content.clone(),
-            digest: self.form,
-            confidence: self.wish.confidence,
-            sources: 1,
-            created_at: now,
-            updated_at: now,
-            forgotten: None,
+    fn marks(&self, decision: &Decision<'_>) -> Vec<Mark> {
+        let other = |id| self.newest.iter().find(|memory| memory.id == id);
+        let marks = decision.contradicts.iter();
+        marks
+            .filter_map(|mark| {
+                Some(Mark { memory: mark.memory, place: other(mark.memory)?.place, differs: mark.differs })
+            })
+            .collect()
+    }
+
+    /// What a new memory contradicts bears the same mark.
+    fn mark_others(&self, memory: &Memory, writing: &mut Writing<'_>) {
+        for mark in &memory.contradicts {
+            let Some(other) = self.newest.iter().find(|other| other.id == mark.memory) else { continue };
+            let mut other = other.clone();
+            other.contradicts.push(Mark { memory: memory.id, place: memory.place, differs: mark.differs });
+            writing.memory(&other);
         }
     }
-
-    async fn once_more(&self, known: &Memory) -> Result<Memory, MemoryError> {
-        let Wish { source, confidence, .. } = self.wish;
-        let said = self.core.group.memory_said(self.tenant, known.id, source).await;
-        let said = said.map_err(unasked(self.key))?;
-        Ok(Memory {
-            confidence: grown(known.confidence, said, *confidence),
-            sources: known.sources.saturating_add(1),
-            updated_at: self.core.now(),
-            ..known.clone()
-        })
-    }
-
-    fn source(&self, memory: MemoryId, answer: &Remembered) -> Result<MemorySource, MemoryError> {
-        Ok(MemorySource {
-            tenant: self.tenant.clone(),
-            key: self.key.to_owned(),
-            memory,
-            place: self.place,
-            request: self.request,
-            source: self.wish.source.clone(),
-            content: self.wish.content.clone(),
-            confidence: self.wish.confidence,
-            answer: Payload::of(answer)?.as_str().to_owned(),
-            at: self.core.now(),
-        })
-    }
-}
-
-fn marked(memory: MemoryId, mark: Contradicts) -> Contradiction {
-    Contradiction { memory, other: mark.memory, differs: mark.differs }
 }

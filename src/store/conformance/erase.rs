@@ -94,7 +94,6 @@ fn all(sample: &Sample) -> Vec<Change> {
         created_at: Timestamp(1),
         updated_at: Timestamp(1),
     };
-    let memory = sample.memory("customer/7", 1, "likes tea");
     let large = sample::payload(&json!("0123456789".repeat(1_000)));
     let (step, signal) = (sample.step(&run, "load"), sample.signal(&run, "paid", "1"));
     let (used, evidence) = (sample.used(&record, &run), sample.evidence(&record, 1));
@@ -110,7 +109,6 @@ fn all(sample: &Sample) -> Vec<Change> {
         schedule(sample, &set),
         schedule(sample, &deleted),
         Change { documents: vec![document], ..sample.change() },
-        Change { memory: Some(Box::new(memory)), ..sample.change() },
         Change { events: vec![event], ..sample.change() },
         Change { aggregates: vec![published], ..sample.change() },
     ]

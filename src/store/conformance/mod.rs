@@ -28,7 +28,6 @@ pub mod evidence;
 pub mod fence;
 pub mod lane;
 pub mod look;
-pub mod memory;
 pub mod outbox;
 pub mod queue;
 pub mod record;
@@ -134,19 +133,6 @@ macro_rules! conformance_cases {
                 a_fenced_worker_changes_none,
                 committed_records_are_listed,
                 questions_of_a_record_are_listed;
-            memory:
-                comes_back_as_it_was_written,
-                hostile_text_is_text,
-                a_place_is_taken_once,
-                a_key_and_a_form_are_taken_once,
-                the_same_write_again_is_admitted,
-                a_refused_one_stops_no_lane,
-                the_newest_come_first,
-                sources_are_listed_in_their_order,
-                contradictions_go_both_ways,
-                what_is_forgotten_leaves_a_tombstone,
-                what_is_forgotten_is_over,
-                belongs_to_its_tenant;
             outbox:
                 comes_back_as_it_was_written,
                 are_placed_in_their_order,
@@ -297,7 +283,6 @@ mod tests {
             ("evidence", include_str!("evidence.rs")),
             ("fence", include_str!("fence.rs")),
             ("lane", include_str!("lane.rs")),
-            ("memory", include_str!("memory.rs")),
             ("outbox", include_str!("outbox.rs")),
             ("queue", include_str!("queue.rs")),
             ("record", include_str!("record.rs")),

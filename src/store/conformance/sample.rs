@@ -6,14 +6,12 @@ use serde_json::json;
 
 use super::admit;
 use crate::clock::Timestamp;
-use crate::id::{
-    DeclarationId, EscalationId, Fence, Ids, MemoryId, Name, RecordId, RunId, RunNumber, Tenant,
-};
+use crate::id::{DeclarationId, EscalationId, Fence, Ids, Name, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{Basis, EffectClass, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Answer, Change, Escalation, EscalationKind, Evidence, Memory, MemorySource, MemoryWrite, Resolution, Run,
-    RunState, Signal, Step, StepKind, Store, Use, WaitsOn, WorkerChange,
+    Answer, Change, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Signal, Step, StepKind,
+    Store, Use, WaitsOn, WorkerChange,
 };
 
 /// Text that has broken programs before.
@@ -229,43 +227,6 @@ impl Sample {
             opened_at: Timestamp(id & 0xffff),
             waiting: None,
             answer: None,
-        }
-    }
-
-    /// A memory that is new on the shelf `order` of a subject, and who said it.
-    pub fn memory(&self, subject: &str, place: i64, content: &str) -> MemoryWrite {
-        let memory = Memory {
-            id: MemoryId(self.ids.next()),
-            tenant: self.tenant.clone(),
-            subject: subject.to_owned(),
-            kind: name("order"),
-            place,
-            content: content.to_owned(),
-            digest: hash(content).digest,
-            confidence: 700_000,
-            sources: 1,
-            created_at: Timestamp(6_000),
-            updated_at: Timestamp(6_000),
-            forgotten: None,
-        };
-        let source = self.said(&memory, place, &format!("{subject}/{place}"));
-        let form = Some(memory.digest);
-        MemoryWrite { place, memory, form, source: Some(source), contradicts: Vec::new() }
-    }
-
-    /// That a memory was said, under a key.
-    pub fn said(&self, memory: &Memory, place: i64, key: &str) -> MemorySource {
-        MemorySource {
-            tenant: self.tenant.clone(),
-            key: key.to_owned(),
-            memory: memory.id,
-            place,
-            request: hash(key).digest,
-            source: "crm".into(),
-            content: memory.content.clone(),
-            confidence: 600_000,
-            answer: r#"{"first":true}"#.into(),
-            at: Timestamp(6_000 + place),
         }
     }
 

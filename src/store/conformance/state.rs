@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::OperationKey;
 use crate::payload::PayloadDigest;
-use crate::store::{Change, MemoryWrite, PastStep, RunState, Store, Turns, WorkerChange};
+use crate::store::{Change, PastStep, RunState, Store, Turns, WorkerChange};
 
 /// What there may be to ask a store about: gathered from the changes that were sent to it, admitted or not.
 #[derive(Clone, Debug, Default)]
@@ -24,10 +24,6 @@ pub struct Names {
     instants: BTreeSet<Timestamp>,
     queues: BTreeSet<(String, Fence)>,
     documents: BTreeSet<(String, String)>,
-    shelves: BTreeSet<(String, String)>,
-    forms: BTreeSet<[u8; 32]>,
-    memories: BTreeSet<MemoryId>,
-    said: BTreeSet<(String, String)>,
     events: BTreeSet<String>,
     aggregates: BTreeSet<String>,
 }
@@ -48,13 +44,6 @@ impl Names {
         for document in &change.documents {
             self.tenants.insert(document.tenant.clone());
             self.documents.insert((document.kind.as_str().to_owned(), document.id.clone()));
-        }
-        if let Some(MemoryWrite { memory, form, source, .. }) = change.memory.as_deref() {
-            self.tenants.insert(memory.tenant.clone());
-            self.memories.insert(memory.id);
-            self.shelves.insert((memory.subject.clone(), memory.kind.as_str().to_owned()));
-            self.forms.extend(*form);
-            self.said.extend(source.iter().map(|source| (source.key.clone(), source.source.clone())));
         }
         if let Some(run) = &change.run {
             self.tenants.insert(run.tenant.clone());
@@ -188,7 +177,6 @@ impl State {
             let list = store.document_list(tenant, kind, id, u32::MAX).await;
             self.note(format!("{tenant}: {kind}s after {id}"), &list);
         }
-        self.ask_memories(store, names, tenant).await;
         for id in &names.runs {
             self.note(format!("{tenant}: {id}"), &store.run_find(tenant, *id).await);
             for turns in [Turns::ALL, Turns::between(1, 2), Turns { base: 0, first: 2, last: 3 }] {
@@ -239,32 +227,6 @@ impl State {
             let payload = store.payload_find(tenant, PayloadDigest(*digest)).await;
             self.note(format!("{tenant}: payload {digest:02x?}"), &payload);
         }
-    }
-
-    async fn ask_memories(&mut self, store: &dyn Store, names: &Names, tenant: &Tenant) {
-        for (subject, kind) in &names.shelves {
-            for form in &names.forms {
-                let found = store.memory_shelf(tenant, subject, kind, form, 2).await;
-                self.note(format!("{tenant}: shelf {subject} {kind} {form:02x?}"), &found);
-            }
-            let list = store.memory_list(tenant, subject, kind, i64::MAX, u32::MAX).await;
-            self.note(format!("{tenant}: memories {subject} {kind}"), &list);
-        }
-        for (key, source) in &names.said {
-            self.note(format!("{tenant}: said {key}"), &store.memory_keyed(tenant, key).await);
-            for id in &names.memories {
-                let said = store.memory_said(tenant, *id, source).await;
-                self.note(format!("{tenant}: {source} of {id}"), &said);
-            }
-        }
-        for id in &names.memories {
-            self.note(format!("{tenant}: {id}"), &store.memory_find(tenant, *id).await);
-            let sources = store.memory_sources(tenant, *id, 0, u32::MAX).await;
-            self.note(format!("{tenant}: sources of {id}"), &sources);
-        }
-        let ids: Vec<_> = names.memories.iter().copied().collect();
-        let marks = store.memory_contradictions(tenant, &ids).await;
-        self.note(format!("{tenant}: contradictions"), &marks);
     }
 
     fn note(&mut self, question: String, answer: &impl Debug) {

@@ -43,7 +43,6 @@ impl Tables {
         self.uses.retain(|(of, ..), _| of != tenant);
         self.signals.retain(|(of, ..), _| of != tenant);
         self.schedules.retain(|(of, ..), _| of != tenant);
-        self.memories.erase(tenant);
         self.aggregates.retain(|(of, ..), _| of != tenant);
         self.events.retain(|(of, ..), _| of != tenant);
         self.documents.retain(|(of, ..), _| of != tenant);

@@ -6,7 +6,6 @@
 
 mod document;
 mod erase;
-mod memory;
 mod outbox;
 mod queue;
 mod retention;
@@ -20,12 +19,12 @@ use tokio::sync::Notify;
 
 use self::tables::Tables;
 use super::{
-    Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
-    LEDGER_ID, LEDGER_KIND, Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule,
-    Shelf, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, LEDGER_ID, LEDGER_KIND,
+    OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict,
+    Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
-use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -461,63 +460,6 @@ impl Store for Model {
         question: EscalationId,
     ) -> Asked<'a, Option<Aggregate>> {
         self.ask(move |tables| tables.outbox_set_aside(tenant, question))
-    }
-
-    fn memory_find<'a>(&'a self, tenant: &'a Tenant, id: MemoryId) -> Asked<'a, Option<Memory>> {
-        self.ask(move |tables| tables.memory_find(tenant, id))
-    }
-
-    fn memory_keyed<'a>(&'a self, tenant: &'a Tenant, key: &'a str) -> Asked<'a, Option<MemorySource>> {
-        self.ask(move |tables| tables.memory_keyed(tenant, key))
-    }
-
-    fn memory_shelf<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        subject: &'a str,
-        kind: &'a str,
-        form: &'a KeyedDigest,
-        newest: u32,
-    ) -> Asked<'a, Shelf> {
-        self.ask(move |tables| tables.memory_shelf(tenant, subject, kind, form, newest))
-    }
-
-    fn memory_list<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        subject: &'a str,
-        kind: &'a str,
-        before: i64,
-        limit: u32,
-    ) -> Asked<'a, Vec<Memory>> {
-        self.ask(move |tables| tables.memory_list(tenant, subject, kind, before, limit))
-    }
-
-    fn memory_sources<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        id: MemoryId,
-        after: i64,
-        limit: u32,
-    ) -> Asked<'a, Vec<MemorySource>> {
-        self.ask(move |tables| tables.memory_sources(tenant, id, after, limit))
-    }
-
-    fn memory_said<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        id: MemoryId,
-        source: &'a str,
-    ) -> Asked<'a, Option<u32>> {
-        self.ask(move |tables| tables.memory_said(tenant, id, source))
-    }
-
-    fn memory_contradictions<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        ids: &'a [MemoryId],
-    ) -> Asked<'a, Vec<Contradiction>> {
-        self.ask(move |tables| tables.memory_contradictions(tenant, ids))
     }
 
     fn signal_find<'a>(

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::memory::Memories;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record, State};
@@ -34,7 +33,6 @@ pub(super) struct Tables {
     pub(super) queues: BTreeMap<String, Bucket>,
     pub(super) schedules: BTreeMap<(Tenant, String), Schedule>,
     pub(super) documents: BTreeMap<(Tenant, String, String), Document>,
-    pub(super) memories: Memories,
     pub(super) events: BTreeMap<(Tenant, String), OutboxEvent>,
     pub(super) aggregates: BTreeMap<(Tenant, String), Aggregate>,
     /// Each with whether its run has received it.
@@ -94,9 +92,6 @@ impl Tables {
         }
         if let Some(what) = change.erased.as_ref().and_then(|tenant| self.under_way(tenant)) {
             return Err(Refusal::UnderWay(what));
-        }
-        if let Some(memory) = &change.memory {
-            self.memories.check(memory)?;
         }
         self.check_outbox(change)?;
         if let Some(run) = &change.run {
@@ -163,7 +158,6 @@ impl Tables {
             _ => None,
         };
         let schedule = change.schedule.as_deref().map(|schedule| self.has_schedule(schedule));
-        let memory = change.memory.as_deref().map(|memory| self.memories.has(memory));
         let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
         let record = change
             .record
@@ -184,7 +178,7 @@ impl Tables {
         let stored = |signal: &Signal| self.signals.get(&signal_key(signal));
         let signal = change.signal.as_deref().map(|signal| stored(signal).is_some_and(|(s, _)| s == signal));
         let received = change.received.as_deref().map(|signal| stored(signal).is_some_and(|(_, r)| *r));
-        let all: Vec<bool> = [worker, schedule, memory, run, record, look, signal, received]
+        let all: Vec<bool> = [worker, schedule, run, record, look, signal, received]
             .into_iter()
             .flatten()
             .chain(change.documents.iter().map(|document| self.has_document(document)))
@@ -208,9 +202,6 @@ impl Tables {
         }
         for document in &change.documents {
             self.write_document(document);
-        }
-        if let Some(memory) = &change.memory {
-            self.memories.write(memory);
         }
         self.write_outbox(change);
         for retired in &change.retired {

@@ -74,7 +74,6 @@ fn heartbeat(change: &Change) -> Option<(Fence, crate::clock::Timestamp)> {
 pub(super) fn must_be_judged(change: &Change) -> bool {
     change.worker.is_some()
         || change.admission.is_some()
-        || change.memory.is_some()
         || !change.forgotten.is_empty()
         || !change.retired.is_empty()
         || change.erased.is_some()
@@ -98,7 +97,6 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
             && change.worker.is_none()
             && change.schedule.is_none()
             && change.documents.is_empty()
-            && change.memory.is_none()
             && change.events.is_empty()
             && change.aggregates.is_empty()
             && change.forgotten.is_empty()

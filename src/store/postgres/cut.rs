@@ -36,7 +36,6 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
     let of_signal = || change.signal.as_ref().or(change.received.as_ref()).map(|signal| &signal.tenant);
     let of_schedule = || change.schedule.as_ref().map(|schedule| &schedule.tenant);
     let of_document = || change.documents.first().map(|document| &document.tenant);
-    let of_memory = || change.memory.as_ref().map(|write| &write.memory.tenant);
     let of_event = || change.events.first().map(|event| &event.tenant);
     let of_mark = || change.aggregates.first().map(|mark| &mark.tenant);
     let of_forgotten = || change.forgotten.first().map(|event| &event.tenant);
@@ -54,7 +53,6 @@ pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
         .or_else(of_signal)
         .or_else(of_schedule)
         .or_else(of_document)
-        .or_else(of_memory)
         .or_else(of_event)
         .or_else(of_mark)
         .or_else(of_forgotten)

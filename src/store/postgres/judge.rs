@@ -9,7 +9,7 @@ use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
 use super::{
-    Fate, erase, escalation, fate, memory, outbox, queue, record, retention, row, run, signal, step, worker,
+    Fate, erase, escalation, fate, outbox, queue, record, retention, row, run, signal, step, worker,
 };
 use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
 
@@ -128,7 +128,7 @@ pub(super) async fn write_or_refuse(
 
 /// What the database has against a change.
 enum Objection {
-    /// The worker, the shelf or the tenant that it is about is not as it should be.
+    /// The worker or the tenant that it is about is not as it should be.
     Row(Refusal),
     /// Not all rows of this table could be written.
     Rows(String),
@@ -158,11 +158,6 @@ async fn write_one(
         && let Some(what) = erase::erase(connection, tenant).await?
     {
         return Ok(Some(Objection::Row(Refusal::UnderWay(what))));
-    }
-    if let Some(memory) = &change.memory
-        && let Some(refusal) = memory::write(connection, memory).await?
-    {
-        return Ok(Some(Objection::Row(refusal)));
     }
     for wave in waves(&[change]) {
         let batch = batch(Batch::default(), &wave);
@@ -221,12 +216,6 @@ async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bo
     for document in &change.documents {
         told_apart = true;
         if !row::is_written(connection, document).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(memory) = &change.memory {
-        told_apart = true;
-        if !memory::is_written(connection, memory).await? {
             return Ok(false);
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 9] = [
+pub(super) const MIGRATIONS: [Migration; 8] = [
     Migration {
         number: 1,
         name: "record",
@@ -59,27 +59,21 @@ pub(super) const MIGRATIONS: [Migration; 9] = [
     },
     Migration {
         number: 6,
-        name: "memory",
-        sql: include_str!("../../../migrations/postgres/0006_memory.sql"),
+        name: "outbox",
+        sql: include_str!("../../../migrations/postgres/0006_outbox.sql"),
         works_from: 6,
     },
     Migration {
         number: 7,
-        name: "outbox",
-        sql: include_str!("../../../migrations/postgres/0007_outbox.sql"),
+        name: "inbox",
+        sql: include_str!("../../../migrations/postgres/0007_inbox.sql"),
         works_from: 7,
     },
     Migration {
         number: 8,
-        name: "inbox",
-        sql: include_str!("../../../migrations/postgres/0008_inbox.sql"),
-        works_from: 8,
-    },
-    Migration {
-        number: 9,
         name: "document",
-        sql: include_str!("../../../migrations/postgres/0009_document.sql"),
-        works_from: 9,
+        sql: include_str!("../../../migrations/postgres/0008_document.sql"),
+        works_from: 8,
     },
 ];
 

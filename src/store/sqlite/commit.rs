@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, erase, escalation, failure, memory, outbox, payload, primary_code, queue, record,
-    retention, row, run, signal, step, worker,
+    StoreError, Writer, erase, escalation, failure, outbox, payload, primary_code, queue, record, retention,
+    row, run, signal, step, worker,
 };
 use crate::store::{Change, Refusal, Verdict, WorkerChange};
 
@@ -43,7 +43,6 @@ fn must_be_judged(changes: &[Change]) -> bool {
         let unguarded = change.fence.filter(|_| !change.needs_fence());
         change.worker.is_some()
             || change.admission.is_some()
-            || change.memory.is_some()
             || !change.forgotten.is_empty()
             || !change.retired.is_empty()
             || change.erased.is_some()
@@ -195,9 +194,6 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     if let Some(tenant) = &change.erased {
         erase::erase(connection, tenant).await?;
     }
-    if let Some(memory) = &change.memory {
-        memory::write(connection, memory).await?;
-    }
     for part in batch(&[change]).into_parts() {
         execute(connection, inserts(&part).into(), part).await?;
     }
@@ -228,12 +224,6 @@ async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Resul
     for document in &change.documents {
         told_apart = true;
         if !row::is_written(connection, document).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(memory) = &change.memory {
-        told_apart = true;
-        if !memory::is_written(connection, memory).await? {
             return Ok(false);
         }
     }
@@ -325,8 +315,7 @@ fn refused_by(change: &Change, error: &sqlx::Error) -> Refusal {
     const FOREIGN_KEY: &str = "787";
     const TRIGGER: &str = "1811";
     if matches!(error, sqlx::Error::RowNotFound) {
-        // Of a shelf, another has taken the place.
-        return if change.memory.is_some() { Refusal::Exists } else { Refusal::Stale };
+        return Refusal::Stale;
     }
     let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };
     match error.code().as_deref() {

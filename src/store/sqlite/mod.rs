@@ -10,8 +10,6 @@ mod erase;
 mod escalation;
 pub(crate) mod inbox;
 mod log;
-mod memory;
-mod memory_source;
 mod named;
 mod open;
 mod outbox;
@@ -42,12 +40,11 @@ use tokio::sync::Mutex;
 
 use super::run::reads;
 use super::{
-    Aggregate, Asked, Change, Contradiction, Document, Due, Escalation, Evidence, History, KeyedDigest,
-    Memory, MemorySource, OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Shelf, Signal, Store,
-    StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse,
+    QueueLoad, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
 };
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, MemoryId, RecordId, RunId, Tenant};
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -391,63 +388,6 @@ impl Store for Sqlite {
         question: EscalationId,
     ) -> Asked<'a, Option<Aggregate>> {
         Box::pin(outbox::set_aside(&self.readers, tenant, question))
-    }
-
-    fn memory_find<'a>(&'a self, tenant: &'a Tenant, id: MemoryId) -> Asked<'a, Option<Memory>> {
-        Box::pin(memory::find(&self.readers, tenant, id))
-    }
-
-    fn memory_keyed<'a>(&'a self, tenant: &'a Tenant, key: &'a str) -> Asked<'a, Option<MemorySource>> {
-        Box::pin(memory_source::keyed(&self.readers, tenant, key))
-    }
-
-    fn memory_shelf<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        subject: &'a str,
-        kind: &'a str,
-        form: &'a KeyedDigest,
-        newest: u32,
-    ) -> Asked<'a, Shelf> {
-        Box::pin(memory::shelf(&self.readers, tenant, subject, kind, form, newest))
-    }
-
-    fn memory_list<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        subject: &'a str,
-        kind: &'a str,
-        before: i64,
-        limit: u32,
-    ) -> Asked<'a, Vec<Memory>> {
-        Box::pin(memory::list(&self.readers, tenant, subject, kind, before, limit))
-    }
-
-    fn memory_sources<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        id: MemoryId,
-        after: i64,
-        limit: u32,
-    ) -> Asked<'a, Vec<MemorySource>> {
-        Box::pin(memory_source::sources(&self.readers, tenant, id, after, limit))
-    }
-
-    fn memory_said<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        id: MemoryId,
-        source: &'a str,
-    ) -> Asked<'a, Option<u32>> {
-        Box::pin(memory_source::said(&self.readers, tenant, id, source))
-    }
-
-    fn memory_contradictions<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        ids: &'a [MemoryId],
-    ) -> Asked<'a, Vec<Contradiction>> {
-        Box::pin(memory::contradictions(&self.readers, tenant, ids))
     }
 
     fn signal_find<'a>(

@@ -8,9 +8,8 @@ use counterfoil::ledger::{
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Admission, Change, Contradiction, Difference, Document, Escalation, EscalationKind, Evidence, Forgotten,
-    InQueue, Lane, Memory, MemorySource, MemoryWrite, Model, Queue, Resolution, Retired, Run, RunState,
-    Signal, Step, StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
+    Admission, Change, Document, Escalation, EscalationKind, Evidence, InQueue, Lane, Model, Queue,
+    Resolution, Retired, Run, RunState, Signal, Step, StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{DeclarationId, EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
@@ -38,7 +37,6 @@ pub(super) enum Kind {
     Again,
     Admit,
     Document,
-    Remember,
     Forget,
     Erase,
     Look,
@@ -56,7 +54,6 @@ pub(super) struct Author {
     steps: Vec<Step>,
     signals: Vec<Signal>,
     documents: Vec<Document>,
-    memories: Vec<MemoryWrite>,
     past: Vec<Change>,
 }
 
@@ -73,7 +70,6 @@ impl Author {
             steps: Vec::new(),
             signals: Vec::new(),
             documents: Vec::new(),
-            memories: Vec::new(),
             past: Vec::new(),
         }
     }
@@ -124,7 +120,6 @@ impl Author {
                     self.documents.retain(|known| place(known) != place(document));
                     self.documents.push(document.clone());
                 }
-                self.memories.extend(change.memory.as_deref().cloned());
             }
             if let Some(WorkerChange::Enrol { name, .. }) = &change.worker
                 && verdict.is_admitted()
@@ -145,7 +140,6 @@ impl Author {
         self.steps.retain(|known| known.tenant != *tenant);
         self.signals.retain(|known| known.tenant != *tenant);
         self.documents.retain(|known| known.tenant != *tenant);
-        self.memories.retain(|known| known.memory.tenant != *tenant);
     }
 
     fn change(&mut self) -> (Kind, Change) {
@@ -184,10 +178,9 @@ impl Author {
                 (Kind::Forget, Change { retired, beside: self.one_in(2), ..change })
             }
             44 => (Kind::Erase, Change { erased: Some(worker.tenant), ..change }),
-            38 | 45 => (Kind::Document, Change { documents: self.documents(&worker), ..change }),
+            37..=38 | 45 => (Kind::Document, Change { documents: self.documents(&worker), ..change }),
             47..=48 => (Kind::Look, change.look(self.look(&worker))),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
-            37 => (Kind::Remember, Change { memory: Some(Box::new(self.memory(&worker))), ..change }),
             _ => (Kind::Many, self.many(&worker)),
         };
         let change = change.in_lane(self.lane());
@@ -316,34 +309,6 @@ impl Author {
             4 => Outcome::Compensated { compensation: response.clone(), response, whole: self.one_in(2) },
             _ => Outcome::Abandoned { reason: self.text() },
         }
-    }
-
-    /// Something new, the same once more, or something forgotten; now and then at a place that is taken.
-    fn memory(&mut self, worker: &Sample) -> MemoryWrite {
-        let subject = ["ann", "bob"][self.below(2)];
-        let on_shelf =
-            |write: &&MemoryWrite| write.memory.tenant == worker.tenant && write.memory.subject == subject;
-        let last = self.memories.iter().filter(on_shelf).map(|write| write.place).max().unwrap_or_default();
-        let known: Vec<_> = self.memories.iter().filter(on_shelf).cloned().collect();
-        let place = if self.one_in(6) { last + i64::from(self.one_in(2)) * 2 } else { last + 1 }.max(1);
-        let key = self.below(40).to_string();
-        if known.is_empty() || self.one_in(3) {
-            let mut new = worker.memory(subject, place, &self.below(20).to_string());
-            new.source.as_mut().unwrap().key = key;
-            new.contradicts = known.iter().rev().take(self.below(3)).map(|other| mark(&new, other)).collect();
-            return new;
-        }
-        let known = known[self.below(known.len())].memory.clone();
-        let memory = Memory { confidence: known.confidence + 1, sources: known.sources + 1, ..known };
-        if self.one_in(3) {
-            let forgotten = Forgotten { by: self.text(), reason: self.text(), at: Timestamp(9) };
-            let memory = Memory { content: String::new(), forgotten: Some(forgotten), ..memory };
-            return MemoryWrite { place, memory, form: None, source: None, contradicts: Vec::new() };
-        }
-        let form = self.one_in(4).then(|| [u8::try_from(self.below(9)).unwrap(); 32]);
-        let said = worker.said(&memory, place, &key);
-        let source = Some(MemorySource { source: self.text(), content: self.text(), ..said });
-        MemoryWrite { place, memory, form, source, contradicts: Vec::new() }
     }
 
     fn new_run(&mut self, worker: &Sample) -> Run {
@@ -617,8 +582,4 @@ impl Author {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-}
-
-fn mark(new: &MemoryWrite, other: &MemoryWrite) -> Contradiction {
-    Contradiction { memory: new.memory.id, other: other.memory.id, differs: Difference::Number }
 }

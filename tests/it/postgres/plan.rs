@@ -13,7 +13,7 @@ use crate::source::{literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 62] = [
+const HOT: [(&str, &[&str]); 54] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -137,23 +137,6 @@ const HOT: [(&str, &[&str]); 62] = [
     (
         "FROM run WHERE queue = $1 AND admitted_at",
         &["run_admitted on run", "(queue = $1) AND (admitted_at >= $2)"],
-    ),
-    ("FROM memory_shelf WHERE", &["memory_shelf_pkey on memory_shelf", "(kind = $3)"]),
-    (
-        "memory_form f JOIN memory m",
-        &["memory_form_pkey on memory_form f", "(digest = $4)", "memory_pkey on memory m", "(id = f.memory)"],
-    ),
-    ("memory m WHERE m.tenant = $1 AND m.id = $2", &["memory_pkey on memory m", "(id = $2)"]),
-    ("ORDER BY m.place DESC", &["memory_place on memory m", "(kind = $3) AND (place < $4)"]),
-    ("FROM memory_source WHERE tenant = $1 AND key", &["memory_source_pkey on memory_source", "(key = $2)"]),
-    (
-        "FROM memory_source WHERE tenant = $1 AND memory = $2 AND place",
-        &["memory_source_of on memory_source", "(memory = $2) AND (place > $3)"],
-    ),
-    ("SELECT confidence FROM memory_source", &["memory_source_said on memory_source", "(source = $3)"]),
-    (
-        "FROM memory_contradiction WHERE tenant = $1 AND memory = ANY($2)",
-        &["memory_contradiction_pkey on memory_contradiction", "(memory = ANY ($2))"],
     ),
     ("SELECT body FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
     ("DELETE FROM payload p", &["payload_pkey on payload", "(tenant = (n.tenant)) AND (digest = n.digest)"]),
@@ -329,27 +312,6 @@ async fn fill(connection: &mut PgConnection) {
         ),
         format!(
             "INSERT INTO payload (tenant, digest, body, uses) SELECT {tenant}, decode(md5('' || i), 'hex'), '{{}}', 1 \
-             FROM generate_series(1, {runs}) i"
-        ),
-        format!(
-            "INSERT INTO memory_shelf (tenant, subject, kind, place) SELECT {tenant}, 'customer ' || i, 'fact', 10 \
-             FROM generate_series(1, {runs}) i"
-        ),
-        format!(
-            "INSERT INTO memory (tenant, id, subject, kind, place, content, digest, confidence, sources, created_at, \
-             updated_at) SELECT {tenant}, i, 'customer ' || i / 30, 'fact', i, 'likes tea', {hash}, 1, 1, 0, 0 \
-             FROM generate_series(1, {runs}) i"
-        ),
-        format!(
-            "INSERT INTO memory_form (tenant, subject, kind, digest, memory) SELECT {tenant}, 'customer ' || i / 30, 'fact', \
-             decode(md5('' || i), 'hex'), i FROM generate_series(1, {runs}) i"
-        ),
-        format!(
-            "INSERT INTO memory_source (tenant, key, memory, place, request, source, content, confidence, answer, at) \
-             SELECT {tenant}, 'said ' || i, i / 5, i, {hash}, 'crm', '', 1, '{{}}', 0 FROM generate_series(1, {records}) i"
-        ),
-        format!(
-            "INSERT INTO memory_contradiction (tenant, memory, other, differs) SELECT {tenant}, i / 2, i, 1 \
              FROM generate_series(1, {runs}) i"
         ),
     ] {

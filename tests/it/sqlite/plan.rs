@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::source::{literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 70] = [
+const HOT: [(&str, &str); 62] = [
     ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -98,23 +98,6 @@ const HOT: [(&str, &str); 70] = [
     ),
     ("AND tenant = $2 AND answer IS NULL", "escalation USING INDEX escalation_open (tenant=? AND id>?)"),
     ("WHERE kind = 7 AND answer IS NULL", "escalation USING INDEX escalation_unknown_workflow (id>?)"),
-    ("FROM memory_shelf WHERE", "memory_shelf USING PRIMARY KEY (tenant=? AND subject=? AND kind=?)"),
-    (
-        "memory_form f CROSS JOIN memory m",
-        "f USING PRIMARY KEY (tenant=? AND subject=? AND kind=? AND digest=?)",
-    ),
-    ("memory_form f CROSS JOIN memory m", "m USING PRIMARY KEY (tenant=? AND id=?)"),
-    ("memory m WHERE m.tenant = ? AND m.id = ?", "m USING PRIMARY KEY (tenant=? AND id=?)"),
-    ("ORDER BY m.place DESC", "m USING INDEX memory_place (tenant=? AND subject=? AND kind=? AND place<?)"),
-    ("FROM memory_source WHERE tenant = ? AND key", "memory_source USING PRIMARY KEY (tenant=? AND key=?)"),
-    (
-        "FROM memory_source WHERE tenant = ? AND memory = ? AND place",
-        "memory_source USING INDEX memory_source_of (tenant=? AND memory=? AND place>?)",
-    ),
-    (
-        "SELECT confidence FROM memory_source",
-        "memory_source USING COVERING INDEX memory_source_said (tenant=? AND memory=? AND source=?)",
-    ),
     ("SELECT min(due_at) FROM outbox", "outbox_aggregate USING INDEX outbox_due (due_at>?)"),
     (
         "DELETE FROM outbox WHERE",

@@ -43,6 +43,9 @@ pub(crate) struct Core {
     pub(crate) ids: Ids,
     pub(super) peers: Peers,
     pub(super) in_flight: Arc<InFlight>,
+    /// The messages in hand, by consumer and message.
+    #[cfg(feature = "_messages")]
+    pub(super) messages: Arc<InFlight>,
     /// What holds back the calls of tools that declare it.
     pub(super) gates: Gates,
     pub(crate) agenda: Arc<Agenda>,
@@ -174,6 +177,8 @@ impl Core {
             ids: Ids::new(fence),
             peers,
             in_flight: Arc::default(),
+            #[cfg(feature = "_messages")]
+            messages: Arc::default(),
             gates,
             agenda: Arc::default(),
             publishing: Publishing::default(),

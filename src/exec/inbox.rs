@@ -36,8 +36,12 @@ use serde::de::DeserializeOwned;
 
 use super::core::Core;
 use super::database::OwnConnection;
+#[cfg(feature = "_messages")]
+use super::inflight::Slot;
 use super::{ExecError, Executor};
 use crate::id::{EscalationId, IdError, Tenant, checked};
+#[cfg(feature = "_messages")]
+use crate::ledger::OperationKey;
 use crate::payload::{Payload, PayloadError};
 use crate::store::{
     Counting, Delivery, Escalation, EscalationKind, Known, Resolution, SetAside, Store as _, StoreError,
@@ -231,6 +235,14 @@ pub(crate) async fn known<T: DeserializeOwned, E>(
         Some(Known::Outdated) => Ok(Some(Processed::Outdated)),
         Some(Known::SetAside { .. }) | None => Ok(None),
     }
+}
+
+/// The turn of this delivery among those of one message that are here at once, until it is dropped. None if it was another one's: what
+/// became of the message may be known by then.
+#[cfg(feature = "_messages")]
+pub(crate) async fn turn(core: &Core, delivery: &Delivery) -> Option<Slot> {
+    let message = OperationKey::stored(format!("{}\0{}", delivery.consumer, delivery.message));
+    core.messages.enter_free(&delivery.tenant, message, &*core.clock).await
 }
 
 /// Counts the try of a message before anybody looks into it. False if it is not to be tried.

@@ -52,7 +52,7 @@ impl fmt::Debug for Busy {
 
 /// The right to carry out one operation; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     place: Place,
     all: Arc<InFlight>,
     busy: Arc<Busy>,
@@ -112,6 +112,30 @@ impl InFlight {
         }
     }
 
+    /// Takes the slot. `None`: somebody had it, and has given it back.
+    #[cfg(feature = "_messages")]
+    pub(super) async fn enter_free(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        key: OperationKey,
+        clock: &dyn Clock,
+    ) -> Option<Slot> {
+        let place = (tenant.clone(), key);
+        loop {
+            let busy = match self.take(&place) {
+                Ok(slot) => return Some(slot),
+                Err(busy) => busy,
+            };
+            let freed = busy.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if self.is_held(&place, &busy) {
+                busy.freed(freed, clock).await;
+                return None;
+            }
+        }
+    }
+
     /// Takes the slot, or says who has it.
     fn take(self: &Arc<Self>, place: &Place) -> Result<Slot, Arc<Busy>> {
         match self.lock().entry(place.clone()) {
@@ -121,6 +145,12 @@ impl InFlight {
             }
             Entry::Occupied(busy) => Err(busy.get().clone()),
         }
+    }
+
+    /// Whether this holder still has the slot. If it was freed between two looks, and perhaps taken by another caller since, whoever
+    /// waits for the former holder would wait for ever.
+    fn is_held(&self, place: &Place, by: &Arc<Busy>) -> bool {
+        self.lock().get(place).is_some_and(|now| Arc::ptr_eq(now, by))
     }
 
     /// Waits for whoever has the slot, and takes it.
@@ -134,9 +164,7 @@ impl InFlight {
             let freed = busy.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            // Freed between the two looks, and perhaps taken by another caller since: whoever waits for the former
-            // holder would wait for ever.
-            if !self.lock().get(place).is_some_and(|now| Arc::ptr_eq(now, &busy)) {
+            if !self.is_held(place, &busy) {
                 continue;
             }
             match wait {

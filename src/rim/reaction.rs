@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::exec::inbox::{InboxError, Message, Processed, delivery, known, may_be_tried, process_once};
+use crate::exec::inbox::{InboxError, Message, Processed, delivery, known, may_be_tried, process_once, turn};
 use crate::exec::{Core, ExecError, Executor, Outcome, OwnConnection, ToolRequest, to_the_end};
 use crate::flow::{Along, RunError, SendSignal, StartRun};
 use crate::id::Tenant;
@@ -127,16 +127,23 @@ where
 {
     let core = executor.core();
     let mut delivery = delivery(core, &to.tenant, &to.consumer, message).map_err(InboxError::Name)?;
-    if let Some(known) = known(core, &delivery).await? {
-        return Ok(known);
-    }
+    // Of deliveries that are here at once one goes on. The others do not burden the database until it is known what became of that one.
+    let turn = loop {
+        let turn = turn(core, &delivery).await;
+        if let Some(known) = known(core, &delivery).await? {
+            return Ok(known);
+        }
+        if let Some(turn) = turn {
+            break turn;
+        }
+    };
     if delivery.counting == Counting::First && !may_be_tried(core, &mut delivery).await? {
         let answered = "somebody has answered meanwhile: the message is tried when it is delivered again";
         return done::<C, N>(core, delivery, Err(answered.to_owned()), note).await;
     }
     let (reacting, executor) = (core.clone(), executor.clone());
     to_the_end(&core.tracker, async move {
-        let core = reacting;
+        let (core, turn) = (reacting, turn);
         match reaction.await.map_err(|error| error.to_string()) {
             Err(error) => done::<C, N>(&core, delivery, Err(error), note).await,
             Ok(Reaction(Does::Nothing)) => done::<C, N>(&core, delivery, Ok(()), note).await,
@@ -149,6 +156,7 @@ where
             }
             Ok(Reaction(Does::Along(asked))) => along::<C, N>(&core, delivery, asked, note).await,
             Ok(Reaction(Does::Call(request))) => {
+                drop(turn); // a call may take long, and has a key of its own
                 let called = called(&executor, *request).await?;
                 done::<C, N>(&core, delivery, called, note).await
             }

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
 use crate::store::sqlite::{TransactionError, inbox};
-use crate::store::{Change, Counted, Counting, Delivery, Known, OutboxEvent, SetAside, StoreError, Verdict};
+use crate::store::{Change, Counting, Delivery, Known, OutboxEvent, SetAside, StoreError, Verdict};
 
 impl Database {
     /// As on the real store: a worker that was taken for dead may process a message, if nobody else has.
@@ -30,13 +30,14 @@ impl Database {
     {
         // Held from the count to the end: a second delivery finds what became of the first.
         let mut held = self.hold().await;
-        let is_taken = delivery.counting == Counting::With && self.take(&mut held, delivery).await?;
-        if !is_taken {
-            if let Some(known) = self.count(&mut held, delivery).await?.known(delivery.tries) {
-                return Ok(Err(known));
-            }
-            let counted = Delivery { counting: Counting::Done, ..delivery.clone() };
-            self.take(&mut held, &counted).await?;
+        let counted = match delivery.counting {
+            Counting::Before => self.count(&mut held, delivery).await?,
+            Counting::Done => self.tried(&mut held, delivery).await?,
+            _ => None,
+        };
+        let known = if counted.is_some() { counted } else { self.take(&mut held, delivery).await? };
+        if let Some(known) = known {
+            return Ok(Err(known));
         }
         let processed = standing_still(async {
             let open = held.open()?;
@@ -66,21 +67,30 @@ impl Database {
     #[cfg(feature = "_messages")]
     pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         let mut held = self.hold().await;
-        let counted = self.count(&mut held, delivery).await?;
-        Ok(counted.known(delivery.tries))
+        self.count(&mut held, delivery).await
     }
 
-    /// Begins the transaction of a message, if that is new or counted.
-    async fn take(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<bool, StoreError> {
+    /// Begins the transaction of a message, unless it is known what became of it.
+    async fn take(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         standing_still(async {
             let open = self.begin(held).await?;
-            inbox::take(&mut open.connection, inbox::TAKE, delivery).await
+            let is_taken = inbox::take(&mut open.connection, inbox::TAKE, delivery).await?;
+            if is_taken { Ok(None) } else { inbox::became(&mut open.connection, delivery).await }
         })
         .await
     }
 
-    /// Counts a try, unless it is counted already, or it is known what became of the message.
-    async fn count(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<Counted, StoreError> {
+    /// What is known of a message that is not to be tried. Nothing is counted.
+    async fn tried(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        standing_still(async {
+            let open = self.begin(held).await?;
+            inbox::became(&mut open.connection, delivery).await
+        })
+        .await
+    }
+
+    /// Counts a try. Returns what is known of a message that is not to be tried.
+    async fn count(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         let counted = standing_still(async {
             let open = self.begin(held).await?;
             let counted = inbox::count(&mut open.connection, delivery).await?;

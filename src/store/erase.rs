@@ -17,7 +17,7 @@ pub(super) const UNDER_WAY: [(UnderWay, &str); 6] = [
 
 /// All tables of tenants but that of their keys for digests: a worker that knows one would go on with it. A test compares them with
 /// the schema.
-pub(super) const ALL: [&str; 20] = [
+pub(super) const ALL: [&str; 21] = [
     "DELETE FROM record WHERE tenant = $1",
     "DELETE FROM look WHERE tenant = $1",
     "DELETE FROM evidence WHERE tenant = $1",
@@ -36,6 +36,7 @@ pub(super) const ALL: [&str; 20] = [
     "DELETE FROM outbox_aggregate WHERE tenant = $1",
     "DELETE FROM outbox WHERE tenant = $1",
     "DELETE FROM inbox WHERE tenant = $1",
+    "DELETE FROM inbox_try WHERE tenant = $1",
     "DELETE FROM inbox_version WHERE tenant = $1",
     "DELETE FROM document WHERE tenant = $1",
 ];

@@ -60,7 +60,7 @@ pub enum Known {
 
 impl Known {
     /// No answer changes it.
-    #[cfg(feature = "_messages")]
+    #[cfg(any(feature = "sqlite", feature = "_messages"))]
     pub(super) const fn is_final(&self) -> bool {
         matches!(self, Self::Processed(_) | Self::Outdated)
     }
@@ -83,10 +83,19 @@ impl SetAside {
             Self::EndedInside => ENDED_INSIDE,
         }
     }
+
+    /// Why the last try failed.
+    pub(super) fn detail(&self) -> Option<&str> {
+        match self {
+            Self::TriedTooOften(detail) => detail.as_deref(),
+            Self::EndedInside => None,
+        }
+    }
 }
 
-// The states of a row.
-pub(super) const TRIED: i64 = 1;
+/// The state of a message that has a row of its tries alone.
+const TRIED: i64 = 1;
+// The states of a row of what became of one.
 pub(super) const PROCESSED: i64 = 2;
 pub(super) const OUTDATED: i64 = 3;
 const TRIED_TOO_OFTEN: i64 = 4;
@@ -94,8 +103,8 @@ const TRIED_TOO_OFTEN: i64 = 4;
 /// makes this state durable together with the closure's changes, and no crash comes in between.
 pub(super) const ENDED_INSIDE: i64 = 5;
 
-/// A row that the try which is about to be made has been counted in.
-pub(crate) struct Counted {
+/// What became of a message; of one that nothing became of, its tries with the one that is about to be made.
+pub(super) struct Counted {
     pub(super) state: i64,
     pub(super) tries: i64,
     pub(super) result: Option<String>,
@@ -104,7 +113,7 @@ pub(crate) struct Counted {
 
 impl Counted {
     /// What there is to say about it, unless it may be tried.
-    pub(crate) fn known(self, limit: u32) -> Option<Known> {
+    pub(super) fn known(self, limit: u32) -> Option<Known> {
         match self.state {
             PROCESSED => {
                 Some(Known::Processed(Payload::stored(self.result.unwrap_or_else(|| "null".into()))))

@@ -41,8 +41,6 @@ pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
-#[cfg(all(feature = "sim", feature = "sqlite"))]
-pub(crate) use inbox::Counted;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;

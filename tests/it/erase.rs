@@ -294,5 +294,5 @@ fn no_table_is_left_out() {
             }
         }
     }
-    assert_eq!(count, 20);
+    assert_eq!(count, 21);
 }

@@ -42,10 +42,8 @@ async fn edit(world: &World, run: RunId, change: &str) {
 fn sleepers(process: &Process, hands: &Hands, flow: Flow, seconds: &[u32]) -> Vec<RunId> {
     let runs: Vec<_> = seconds.iter().map(|seconds| begin(process, &flow, *seconds)).collect();
     process.on(async {
-        hands.asleep_for(GRACE).await;
-        for _ in &runs {
-            crate::flow_wait::settle().await;
-        }
+        // Each of them: the step of one may be on its way to the disk when another one sleeps already.
+        hands.asleep(runs.len(), GRACE..=GRACE).await;
         hands.turn(GRACE);
         for run in &runs {
             process.state(*run, "waiting").await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use counterfoil::inbox::{InboxError, Message, Processed};
 use counterfoil::store::{EscalationKind, Resolution, TransactionError};
 use counterfoil::{EscalationId, Executor, Tenant};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
 
@@ -82,6 +82,23 @@ macro_rules! on {
             let now = all.iter().filter(|one| matches!(one, Ok(Processed::Now(1)))).count();
             let before = all.iter().filter(|one| matches!(one, Ok(Processed::Before(1)))).count();
             assert_eq!((now, before, ran.load(Ordering::SeqCst)), (1, 7, 1), "{all:?}");
+        }
+
+        // Deliveries that come at once are not tries that failed: none is set aside, however few tries there are.
+        #[tokio::test]
+        async fn copies_at_once_are_no_tries() {
+            let (_place, executor, _own) = $open.await;
+            for message in 0..20 {
+                let copy = || {
+                    let message = Message::new(format!("storm {message}")).tries(1);
+                    executor.process_once(&TENANT, "billing", message, |db: &mut Own| enter(db, 1))
+                };
+                let processed = join_all((0..16).map(|_| copy())).await;
+                let processed: Vec<_> = processed.into_iter().map(Result::unwrap).collect();
+                let now = processed.iter().filter(|processed| matches!(processed, Processed::Now(_))).count();
+                let before = processed.iter().filter(|processed| matches!(processed, Processed::Before(_)));
+                assert_eq!((now, before.count()), (1, 15), "{processed:?}");
+            }
         }
 
         /// Enters a line, and ends the transaction.

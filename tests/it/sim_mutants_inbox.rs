@@ -112,16 +112,16 @@ fn ends_without<'a>(tenant: &'a ForTenant, id: &'static str, trigger: &'static s
 
 /// No mark is written before the closure runs: only what is known after it sets the message aside.
 fn unmarked<'a>(tenant: &'a ForTenant, id: &'static str, _: i64) -> BoxFuture<'a, Done> {
-    const FORGETS: &str = "CREATE TRIGGER IF NOT EXISTS forgets AFTER UPDATE OF state ON inbox \
+    const FORGETS: &str = "CREATE TRIGGER IF NOT EXISTS forgets AFTER INSERT ON inbox \
                            WHEN new.state = 5 AND new.escalation IS NULL \
-                           BEGIN UPDATE inbox SET state = 1 WHERE message = new.message; END";
+                           BEGIN DELETE FROM inbox WHERE message = new.message; END";
     ends_without(tenant, id, FORGETS)
 }
 
-/// Somebody is asked, and the message is delivered as if nothing were known.
+/// It is forgotten that the message is set aside: it is delivered as if nothing were known.
 fn not_set_aside<'a>(tenant: &'a ForTenant, id: &'static str, _: i64) -> BoxFuture<'a, Done> {
     const FORGETS: &str = "CREATE TRIGGER IF NOT EXISTS forgets AFTER UPDATE OF escalation ON inbox WHEN new.state = 5 \
-                           BEGIN UPDATE inbox SET state = 1 WHERE message = new.message; END";
+                           BEGIN DELETE FROM inbox WHERE message = new.message; END";
     ends_without(tenant, id, FORGETS)
 }
 

@@ -97,7 +97,7 @@ async fn late_evidence(path: &Path) {
     sqlx::query(look).execute(&mut file).await.unwrap(); // not due within this test
 }
 
-/// An event that nobody has published, and a message that was processed.
+/// An event that nobody has published, a message that was processed, and one that was tried.
 async fn messages(path: &Path) {
     let executor = counterfoil::Executor::sqlite(path).open().await.unwrap();
     let mut own = plain(path).await;
@@ -114,6 +114,10 @@ async fn messages(path: &Path) {
         Box::pin(async { Ok::<_, sqlx::Error>(1) })
     });
     assert_eq!(done.await.unwrap(), counterfoil::inbox::Processed::Now(1));
+    let fails = executor.process_once(&tenant, "consumer", "n", |_: &mut SqliteConnection| {
+        Box::pin(async { Err::<i64, _>("not yet") })
+    });
+    assert!(fails.await.is_err());
     executor.close(std::time::Duration::from_secs(5)).await;
 }
 
@@ -393,7 +397,7 @@ async fn the_command_moves_and_says_so() {
     let copied = json!({"stage": "copy", "table": "step", "rows": 5000, "of": 5000});
     assert!(lines.contains(&copied), "{lines:?}");
     let (last, _) = lines.split_last().unwrap();
-    assert_eq!(last["moved"].as_array().unwrap().len(), 23);
+    assert_eq!(last["moved"].as_array().unwrap().len(), 24);
     let (succeeded, lines, trouble) = command(false);
     assert!(!succeeded && lines.is_empty() && trouble.contains("has been moved already"), "{trouble}");
 }

@@ -1,4 +1,4 @@
-//! Tables `inbox` and `inbox_version`: messages are processed once, together with what they change.
+//! Tables `inbox`, `inbox_try` and `inbox_version`: messages are processed once, together with what they change.
 
 use std::time::Duration;
 
@@ -17,14 +17,17 @@ use crate::payload::Payload;
 use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
 
 /// A try is counted before it is made, and its commit does not wait for the disk: a process that is killed leaves the count
-/// behind all the same, and only a server that fails may take it back. A delivery that is being processed holds the row;
-/// whoever counts another one waits here, and finds what became of it.
+/// behind all the same, and only a server that fails may take it back. Nothing is counted of a message that nobody will process.
 const COUNT: &str = "WITH fast AS (SELECT set_config('synchronous_commit', 'off', true)) \
-                     INSERT INTO inbox (tenant, consumer, message, state, tries, at) SELECT $1, $2, $3, 1, 1, $4 \
-                     FROM fast \
-                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET \
-                     tries = inbox.tries + CASE inbox.state WHEN 1 THEN 1 ELSE 0 END \
-                     RETURNING state, tries, result, detail";
+                     INSERT INTO inbox_try (tenant, consumer, message, tries) SELECT $1, $2, $3, 1 \
+                     FROM fast WHERE NOT EXISTS \
+                     (SELECT 1 FROM inbox WHERE tenant = $1 AND consumer = $2 AND message = $3) \
+                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = inbox_try.tries + 1 \
+                     RETURNING 1::bigint, tries, NULL::text, detail";
+
+/// How often a message was tried, with the try that is counted already.
+const TRIED: &str = "SELECT 1::bigint, tries, NULL::text, detail FROM inbox_try \
+                     WHERE tenant = $1 AND consumer = $2 AND message = $3";
 
 /// What is known of a message, whoever holds its row.
 const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
@@ -39,15 +42,23 @@ const NEWER: &str = "SELECT 1 FROM inbox_version \
 const HOLD: &str = "SELECT state, tries, result, detail FROM inbox \
                     WHERE tenant = $1 AND consumer = $2 AND message = $3 FOR UPDATE";
 
-/// The first statement of a transaction takes the message, if it may be processed: it is new, or (`$6`) its try is counted. The row says
+/// The first statement of a transaction takes the message, if it is known nowhere. It waits for whoever has taken it before, so
+/// that of deliveries which come at once one is tried, and the others find what became of it. The row says
 /// [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until its closure has ended. The statement makes the transaction's settings: what
 /// this process gives up, the server gives up, too; and a mark that goes with the transaction, by which a later statement knows that it
 /// is in this one.
 const TAKE: &str = "INSERT INTO inbox (tenant, consumer, message, state, tries, at) VALUES ($1, $2, $3, 5, 1, $5) \
-                    ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = 5 WHERE inbox.state = 1 AND $6 \
+                    ON CONFLICT (tenant, consumer, message) DO NOTHING \
                     RETURNING set_config('statement_timeout', $4, true), \
                     set_config('idle_in_transaction_session_timeout', $4, true), \
                     set_config('counterfoil.begun', 'yes', true)";
+
+/// Says what became of the message in the transaction that was begun, and in no other: the closure may have ended that one, even if it
+/// began another.
+const FINISH: &str = "WITH counted AS \
+                      (DELETE FROM inbox_try WHERE tenant = $1 AND consumer = $2 AND message = $3) \
+                      UPDATE inbox SET state = $4, result = $5 WHERE tenant = $1 AND consumer = $2 AND message = $3 \
+                      AND state = 5 AND current_setting('counterfoil.begun', true) = 'yes'";
 
 impl Postgres {
     /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
@@ -68,24 +79,23 @@ impl Postgres {
         // Not given back unless everything went well: what is open on it then goes with it.
         let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
         let connection = &mut lent.connection;
-        let is_taken = delivery.counting == Counting::With && take(connection, limit, delivery).await?;
-        if !is_taken {
-            let counted = count(connection, delivery).await?;
-            if let Some(known) = counted.and_then(|counted| counted.known(delivery.tries)) {
-                lent.give_back();
-                return Ok(Err(known));
+        let known = if take(connection, limit, delivery).await? {
+            match delivery.counting {
+                // On another connection: if this transaction is rolled back, the try has been made all the same.
+                Counting::Before => self.inbox_count(delivery).await?,
+                Counting::Done => first(&self.readers.once(bound(TRIED, delivery)).await?, delivery.tries)?,
+                _ => None,
             }
-            let counted = Delivery { counting: Counting::Done, ..delivery.clone() };
-            // Two that were counted at once: the first one to be here is processed.
-            if !take(connection, limit, &counted).await? {
-                let found = bound(HOLD, delivery).fetch_all(&mut *connection).await;
-                let found =
-                    found.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))?;
-                lent.give_back();
-                let detail = "another delivery of this message, or an answer about it, came in between: have it delivered again";
-                let known = found.and_then(|found| found.known(u32::MAX));
-                return Ok(Err(known.ok_or_else(|| StoreError::Io { detail: detail.to_owned() })?));
-            }
+        } else {
+            let found = bound(KNOWN, delivery).fetch_all(&mut *connection).await;
+            let detail = "an answer about this message came in between: have it delivered again";
+            let lost = || StoreError::Io { detail: detail.to_owned() };
+            Some(first(&found.map_err(|e| failure(&e))?, u32::MAX)?.ok_or_else(lost)?)
+        };
+        if let Some(known) = known {
+            connection.execute("ROLLBACK").await.map_err(|e| failure(&e))?;
+            lent.give_back();
+            return Ok(Err(known));
         }
         let processed = if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
             finish(connection, delivery, OUTDATED, None).await?;
@@ -111,19 +121,15 @@ impl Postgres {
     /// What is known of a message that nobody will process any more. Nothing is counted.
     #[cfg(feature = "_messages")]
     pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
-        let row = self.readers.optional(|| bound(KNOWN, delivery)).await?;
-        let row = row.as_ref().map(read).transpose().map_err(|e| failure(&e))?;
-        let known = row.and_then(|row| row.known(u32::MAX));
+        let known = first(&self.readers.once(bound(KNOWN, delivery)).await?, u32::MAX)?;
         if known.is_some() {
             return Ok(known.filter(Known::is_final));
         }
         let Some((aggregate, version)) = &delivery.version else { return Ok(None) };
-        let newer = self.readers.optional(|| {
-            let query = sqlx::query(NEWER).bind(delivery.tenant.as_str().to_owned());
-            let query = query.bind(escaped(&delivery.consumer).into_owned());
-            query.bind(escaped(aggregate).into_owned()).bind(*version)
-        });
-        Ok(newer.await?.map(|_| Known::Outdated))
+        let query = sqlx::query(NEWER).bind(delivery.tenant.as_str().to_owned());
+        let query = query.bind(escaped(&delivery.consumer).into_owned());
+        let newer = self.readers.once(query.bind(escaped(aggregate).into_owned()).bind(*version)).await?;
+        Ok(newer.first().map(|_| Known::Outdated))
     }
 
     /// The answer to COMMIT was lost. Whoever asks for the row waits for the transaction that may still be under way, and
@@ -144,32 +150,24 @@ impl Postgres {
         Err(StoreError::Io { detail }.into())
     }
 
-    /// Counts a try, before anybody looks into the message. Returns what is known of one that is not to be tried.
-    #[cfg(feature = "_messages")]
+    /// Counts a try. Returns what is known of a message that is not to be tried.
     pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
-        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
-        let counted = count(&mut lent.connection, delivery).await?;
-        lent.give_back();
-        Ok(counted.and_then(|counted| counted.known(delivery.tries)))
+        let mut rows = self.readers.once(bound(COUNT, delivery)).await?;
+        if rows.is_empty() {
+            rows = self.readers.once(bound(KNOWN, delivery)).await?;
+        }
+        first(&rows, delivery.tries)
     }
 
     /// The try has failed, and this is why. Returns how many there have been.
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
-        // A row that is there has been counted.
-        let counts = "INSERT INTO inbox (tenant, consumer, message, state, tries, at, detail) \
-                      VALUES ($1, $2, $3, 1, 1, $5, $4) \
-                      ON CONFLICT (tenant, consumer, message) DO UPDATE SET detail = excluded.detail \
-                      RETURNING tries";
-        let notes = "UPDATE inbox SET detail = $4 WHERE tenant = $1 AND consumer = $2 AND message = $3 RETURNING tries";
-        let detail = escaped(detail).into_owned();
-        let query = match delivery.counting {
-            Counting::With => bound(counts, delivery).bind(detail).bind(delivery.at.0),
-            _ => bound(notes, delivery).bind(detail),
-        };
-        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
-        let rows = query.fetch_all(&mut lent.connection).await.map_err(|e| failure(&e))?;
-        lent.give_back();
-        let tries = rows.first().map(|row| Columns::of("inbox", row).take()).transpose()?;
+        let counts = "INSERT INTO inbox_try (tenant, consumer, message, tries, detail) VALUES ($1, $2, $3, 1, $4) \
+                      ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = inbox_try.tries + 1, \
+                      detail = excluded.detail RETURNING tries";
+        let notes = "UPDATE inbox_try SET detail = $4 WHERE tenant = $1 AND consumer = $2 AND message = $3 RETURNING tries";
+        let sql = if delivery.counting == Counting::With { counts } else { notes };
+        let rows = self.readers.once(bound(sql, delivery).bind(escaped(detail).into_owned())).await?;
+        let tries = rows.first().map(|row| Columns::of("inbox_try", row).take()).transpose()?;
         Ok(tries.unwrap_or_default())
     }
 
@@ -182,12 +180,16 @@ impl Postgres {
         why: &SetAside,
         question: EscalationId,
     ) -> Result<Option<EscalationId>, StoreError> {
-        let sql = "UPDATE inbox SET state = greatest(state, $6), tries = CASE WHEN state = 1 THEN $5 ELSE tries END, \
-                   escalation = coalesce(escalation, $4) \
-                   WHERE tenant = $1 AND consumer = $2 AND message = $3 AND state IN (1, 4, 5) RETURNING escalation";
-        let query = bound(sql, delivery).bind(question.0).bind(tries).bind(why.state());
-        let found = self.change_inbox(query).await?;
-        Ok(found.map(EscalationId))
+        let sql = "INSERT INTO inbox (tenant, consumer, message, state, tries, detail, escalation, at) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant, consumer, message) DO UPDATE SET \
+                   state = greatest(inbox.state, excluded.state), \
+                   escalation = coalesce(inbox.escalation, excluded.escalation) \
+                   WHERE inbox.state IN (4, 5) RETURNING escalation";
+        let detail = why.detail().map(|detail| escaped(detail).into_owned());
+        let query = bound(sql, delivery).bind(why.state()).bind(tries).bind(detail);
+        let rows = self.readers.once(query.bind(question.0).bind(delivery.at.0)).await?;
+        let asked = rows.first().map(|row| Columns::of("inbox", row).take()).transpose()?;
+        Ok(asked.map(EscalationId))
     }
 
     /// Somebody has answered this question: it may be tried again, from the first time on.
@@ -196,19 +198,11 @@ impl Postgres {
         delivery: &Delivery,
         question: EscalationId,
     ) -> Result<(), StoreError> {
-        let sql = "UPDATE inbox SET state = 1, tries = 0, detail = NULL, escalation = NULL \
-                   WHERE tenant = $1 AND consumer = $2 AND message = $3 AND escalation = $4 RETURNING tries";
-        self.change_inbox(bound(sql, delivery).bind(question.0)).await.map(drop)
-    }
-
-    async fn change_inbox(
-        &self,
-        query: Query<'_, sqlx::Postgres, PgArguments>,
-    ) -> Result<Option<i64>, StoreError> {
-        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
-        let rows = query.fetch_all(&mut lent.connection).await.map_err(|e| failure(&e))?;
-        lent.give_back();
-        rows.first().map(|row| Columns::of("inbox", row).take()).transpose()
+        let sql = "WITH answered AS (DELETE FROM inbox WHERE tenant = $1 AND consumer = $2 AND message = $3 \
+                   AND escalation = $4 RETURNING message) \
+                   DELETE FROM inbox_try USING answered \
+                   WHERE tenant = $1 AND consumer = $2 AND inbox_try.message = $3";
+        self.readers.once(bound(sql, delivery).bind(question.0)).await.map(drop)
     }
 }
 
@@ -217,18 +211,7 @@ fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Postgre
     query.bind(escaped(&delivery.consumer).into_owned()).bind(escaped(&delivery.message).into_owned())
 }
 
-/// Counts a try, unless it is counted already, or it is known what became of the message.
-async fn count(connection: &mut PgConnection, delivery: &Delivery) -> Result<Option<Counted>, StoreError> {
-    let query = if delivery.counting == Counting::Done {
-        bound(KNOWN, delivery)
-    } else {
-        bound(COUNT, delivery).bind(delivery.at.0)
-    };
-    let rows = query.fetch_all(connection).await;
-    rows.and_then(|rows| rows.first().map(read).transpose()).map_err(|e| failure(&e))
-}
-
-/// Begins the transaction of a message, if that is new or counted, and nobody else has taken it. It waits for whoever has.
+/// Begins the transaction of a message, if that is known nowhere.
 async fn take(
     connection: &mut PgConnection,
     limit: Duration,
@@ -237,13 +220,15 @@ async fn take(
     let taken = async {
         connection.execute(BEGIN).await?;
         let query = bound(TAKE, delivery).bind(server_limit(limit).to_string()).bind(delivery.at.0);
-        let taken = query.bind(delivery.counting == Counting::Done).fetch_all(&mut *connection).await?;
-        if taken.is_empty() {
-            connection.execute("ROLLBACK").await?;
-        }
-        Ok(!taken.is_empty())
+        query.fetch_all(connection).await
     };
-    taken.await.map_err(|e: sqlx::Error| failure(&e))
+    taken.await.map(|rows| !rows.is_empty()).map_err(|e| failure(&e))
+}
+
+/// What the row says, if there is one and it is not to be tried.
+fn first(rows: &[PgRow], limit: u32) -> Result<Option<Known>, StoreError> {
+    let row = rows.first().map(read).transpose().map_err(|e| failure(&e))?;
+    Ok(row.and_then(|row| row.known(limit)))
 }
 
 fn read(row: &PgRow) -> Result<Counted, sqlx::Error> {
@@ -275,16 +260,13 @@ async fn is_outdated(connection: &mut PgConnection, delivery: &Delivery) -> Resu
     Ok(written.rows_affected() == 0)
 }
 
-/// Says so in the transaction that was begun, and in no other: the closure may have ended that one, even if it began another.
 async fn finish<E>(
     connection: &mut PgConnection,
     delivery: &Delivery,
     state: i64,
     result: Option<&Payload>,
 ) -> Result<(), TransactionError<E>> {
-    let sql = "UPDATE inbox SET state = $4, result = $5 WHERE tenant = $1 AND consumer = $2 AND message = $3 \
-               AND state = 5 AND current_setting('counterfoil.begun', true) = 'yes'";
-    let query = bound(sql, delivery).bind(state);
+    let query = bound(FINISH, delivery).bind(state);
     let finished = query.bind(result.map(|result| escaped(result.as_str()).into_owned()));
     match finished.execute(&mut *connection).await {
         Ok(done) if done.rows_affected() == 1 => Ok(()),

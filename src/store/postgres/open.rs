@@ -104,7 +104,8 @@ pub struct Options {
     pub schema: Option<String>,
     /// Connections for reading, opened as they are needed.
     pub readers: u32,
-    /// Connections for the user's own transactions, opened as they are needed.
+    /// Connections for the user's own transactions, opened as they are needed. Sixteen by default: as many as a queue consumer has
+    /// messages in hand.
     pub guests: u32,
     /// Another URL to listen for hints on: through a pooler that shares connections between clients nothing is heard.
     pub listener: Option<String>,
@@ -134,7 +135,7 @@ impl Default for Options {
         Self {
             schema: Some("counterfoil".into()),
             readers: 4,
-            guests: 4,
+            guests: 16,
             listener: None,
             notify: true,
             allow_async_commit: false,

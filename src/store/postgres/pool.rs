@@ -62,9 +62,9 @@ impl Pool {
         }
     }
 
-    /// Once, and never mind.
-    pub(super) async fn once(&self, query: Statement) -> Result<(), StoreError> {
-        self.try_all(query).await.map(drop).map_err(|trouble| trouble.error)
+    /// All rows of a statement that is not tried again.
+    pub(super) async fn once(&self, query: Statement) -> Result<Vec<PgRow>, StoreError> {
+        self.try_all(query).await.map_err(|trouble| trouble.error)
     }
 
     async fn try_all(&self, query: Statement) -> Result<Vec<PgRow>, Trouble> {

@@ -1,4 +1,4 @@
-//! Tables `inbox` and `inbox_version`: messages are processed once, together with what they change.
+//! Tables `inbox`, `inbox_try` and `inbox_version`: messages are processed once, together with what they change.
 
 use std::time::Duration;
 
@@ -17,22 +17,30 @@ use crate::payload::Payload;
 use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
 use crate::store::transaction::TransactionError;
 
-/// What is known of a message.
-const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
-                     WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
-/// A try is counted before it is made, and is durable before it is read. The second row of a message is the first one, with one more try.
-const COUNT: &str = "INSERT INTO inbox (tenant, consumer, message, state, tries, at) \
-                     VALUES (?1, ?2, ?3, 1, 1, ?4) \
-                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + (state = 1); \
-                     SELECT state, tries, result, detail FROM inbox \
-                     WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
+/// What became of a message; of one that nothing became of, how often it was tried.
+macro_rules! known {
+    () => {
+        "SELECT state, tries, result, detail FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
+         UNION ALL SELECT 1, tries, NULL, detail FROM inbox_try \
+         WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 ORDER BY 1 DESC LIMIT 1"
+    };
+}
 
-/// Takes the message, if it may be processed: it is new, or (`?5`) its try is counted. The row says
-/// [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until its closure has ended. Whether it was taken is read behind the savepoint.
+const KNOWN: &str = known!();
+/// A try is counted before it is made, and is durable before it is read. Nothing is counted of a message that nobody will process.
+const COUNT: &str = concat!(
+    "INSERT INTO inbox_try (tenant, consumer, message, tries) SELECT ?1, ?2, ?3, 1 \
+     WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3) \
+     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + 1; ",
+    known!()
+);
+
+/// Takes the message, if it is known nowhere. The row says [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until its closure has
+/// ended. Whether it was taken is read behind the savepoint.
 macro_rules! take {
     () => {
         "INSERT INTO inbox (tenant, consumer, message, state, tries, at) VALUES (?1, ?2, ?3, 5, 1, ?4) \
-         ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = 5 WHERE state = 1 AND ?5"
+         ON CONFLICT (tenant, consumer, message) DO NOTHING"
     };
 }
 
@@ -41,7 +49,8 @@ macro_rules! finish {
     () => {
         "INSERT INTO inbox (tenant, consumer, message, state, tries, at, result) VALUES (?1, ?2, ?3, \
          (SELECT ?5 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3), 1, ?4, ?6) \
-         ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = excluded.state, result = excluded.result"
+         ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = excluded.state, result = excluded.result; \
+         DELETE FROM inbox_try WHERE tenant = ?1 AND consumer = ?2 AND message = ?3"
     };
 }
 
@@ -117,12 +126,16 @@ impl Sqlite {
         delivery: &Delivery,
     ) -> Result<Option<Known>, StoreError> {
         writer.settle().await?;
-        let known = self.count(delivery).await?.known(delivery.tries);
+        let known = match delivery.counting {
+            Counting::Before => self.count(delivery).await?,
+            _ => became(&mut writer.connection, delivery).await?,
+        };
         if known.is_none() {
             writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
-            let counted = Delivery { counting: Counting::Done, ..delivery.clone() };
-            if !take(&mut writer.connection, BEGIN_AND_TAKE, &counted).await? {
-                return Err(StoreError::Io { detail: "a try was not counted".to_owned() });
+            if !take(&mut writer.connection, BEGIN_AND_TAKE, delivery).await? {
+                return Err(StoreError::Io {
+                    detail: "another process has this message in hand: have it delivered again".to_owned(),
+                });
             }
         }
         Ok(known)
@@ -134,9 +147,8 @@ impl Sqlite {
         delivery: &Delivery,
         processed: Result<T, Known>,
     ) -> Result<Result<T, Known>, TransactionError<E>> {
-        let row = bound(KNOWN, delivery).fetch_optional(&mut *self.settled().await?).await;
-        let row = row.map_err(|e| failure(&e))?.map(|row| read(&row)).transpose()?;
-        if row.is_some_and(|row| row.state == PROCESSED || row.state == OUTDATED) {
+        let became = became(&mut *self.settled().await?, delivery).await?;
+        if became.is_some_and(|known| known.is_final()) {
             return Ok(processed);
         }
         let detail = "another message that was processed with this one has rolled both back".to_owned();
@@ -152,7 +164,7 @@ impl Sqlite {
 
     /// Counts a try, on a connection that does not wait for the disk: a process that is killed leaves the count behind all
     /// the same, and only a power failure may take it back.
-    async fn count(&self, delivery: &Delivery) -> Result<Counted, StoreError> {
+    async fn count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         let mut aside = self.aside.lock().await;
         let connection = match &mut *aside {
             Some(connection) => connection,
@@ -166,7 +178,7 @@ impl Sqlite {
     pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         // Two connections that write at once would wait for one another by sleeping.
         let _writer = self.settled().await?;
-        Ok(self.count(delivery).await?.known(delivery.tries))
+        self.count(delivery).await
     }
 
     /// The try has failed, and this is why. Returns how many there have been.
@@ -218,31 +230,42 @@ impl Writer {
     }
 }
 
-/// Takes a message in a transaction. False if it is not new, or not counted.
+/// Takes a message in a transaction. False if it is known.
 pub(crate) async fn take(
     connection: &mut SqliteConnection,
     sql: &'static str,
     delivery: &Delivery,
 ) -> Result<bool, StoreError> {
-    let query = bound(sql, delivery).bind(delivery.at.0).bind(delivery.counting == Counting::Done);
-    let rows = query.fetch_all(connection).await.map_err(|e| failure(&e))?;
+    let rows =
+        bound(sql, delivery).bind(delivery.at.0).fetch_all(connection).await.map_err(|e| failure(&e))?;
     let taken = rows.first().map(|row| row.try_get::<i64, _>(0)).transpose().map_err(|e| failure(&e))?;
     Ok(taken == Some(1))
 }
 
-/// Counts a try, unless it is counted already, or it is known what became of the message.
+/// Counts a try. Returns what is known of a message that is not to be tried.
 pub(crate) async fn count(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
-) -> Result<Counted, StoreError> {
-    let query = if delivery.counting == Counting::Done {
-        bound(KNOWN, delivery)
-    } else {
-        bound(COUNT, delivery).bind(delivery.at.0)
-    };
-    let rows = query.fetch_all(connection).await.map_err(|e| failure(&e))?;
-    let row = rows.first().ok_or_else(|| StoreError::Io { detail: "a try was not counted".to_owned() })?;
-    read(row)
+) -> Result<Option<Known>, StoreError> {
+    let counted = bound(COUNT, delivery).fetch_all(connection).await.map_err(|e| failure(&e))?;
+    first(&counted, delivery.tries)
+}
+
+/// What is known of a message that is not to be tried. A try that is not counted may be made.
+pub(crate) async fn became(
+    connection: &mut SqliteConnection,
+    delivery: &Delivery,
+) -> Result<Option<Known>, StoreError> {
+    let known = bound(KNOWN, delivery).fetch_all(connection).await.map_err(|e| failure(&e))?;
+    first(&known, if delivery.counting == Counting::Done { delivery.tries } else { u32::MAX })
+}
+
+/// What the row says, if there is one and it is not to be tried.
+fn first(rows: &[SqliteRow], limit: u32) -> Result<Option<Known>, StoreError> {
+    let Some(row) = rows.first() else { return Ok(None) };
+    let mut c = Columns::of("inbox", row);
+    let counted = Counted { state: c.take()?, tries: c.take()?, result: c.take()?, detail: c.take()? };
+    Ok(counted.known(limit))
 }
 
 /// What is known of a message that nobody will process any more.
@@ -251,10 +274,9 @@ pub(crate) async fn known(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
 ) -> Result<Option<Known>, StoreError> {
-    let row = bound(KNOWN, delivery).fetch_optional(&mut *connection).await.map_err(|e| failure(&e))?;
-    let known = row.map(|row| read(&row)).transpose()?.and_then(|row| row.known(u32::MAX));
-    if known.is_some() {
-        return Ok(known.filter(Known::is_final));
+    let became = became(connection, delivery).await?;
+    if became.is_some() {
+        return Ok(became.filter(Known::is_final));
     }
     let Some((aggregate, version)) = &delivery.version else { return Ok(None) };
     let sql =
@@ -303,18 +325,20 @@ fn unfinished<E>(error: &sqlx::Error) -> TransactionError<E> {
     }
 }
 
+/// The try has failed, and this is why. Returns how many there have been.
 pub(crate) async fn failed(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
     detail: &str,
 ) -> Result<i64, StoreError> {
-    // A row that is there has been counted.
-    let counts = "INSERT INTO inbox (tenant, consumer, message, state, tries, at, detail) VALUES (?1, ?2, ?3, 1, 1, ?5, ?4) \
-                  ON CONFLICT (tenant, consumer, message) DO UPDATE SET detail = excluded.detail";
-    let notes = "UPDATE inbox SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
+    let counts = "INSERT INTO inbox_try (tenant, consumer, message, tries, detail) VALUES (?1, ?2, ?3, 1, ?4) \
+                  ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + 1, detail = excluded.detail; \
+                  SELECT tries FROM inbox_try WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
+    let notes = "UPDATE inbox_try SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3; \
+                 SELECT tries FROM inbox_try WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
     let sql = if delivery.counting == Counting::With { counts } else { notes };
-    let query = bound(sql, delivery).bind(detail.to_owned()).bind(delivery.at.0);
-    Ok(change(connection, query, delivery).await?.map_or(0, |(tries, _)| tries))
+    let tries = changed(connection, bound(sql, delivery).bind(detail.to_owned())).await?;
+    Ok(tries.unwrap_or_default())
 }
 
 pub(crate) async fn set_aside(
@@ -324,12 +348,15 @@ pub(crate) async fn set_aside(
     why: &SetAside,
     question: EscalationId,
 ) -> Result<Option<EscalationId>, StoreError> {
-    let sql = "UPDATE inbox SET state = max(state, ?6), tries = iif(state = 1, ?5, tries), \
-               escalation = coalesce(escalation, ?4) \
-               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND state IN (1, 4, 5)";
-    let query = bound(sql, delivery).bind(question.0).bind(tries).bind(why.state());
-    let found = change(connection, query, delivery).await?;
-    Ok(found.and_then(|(_, asked)| asked).map(EscalationId))
+    let sql = "INSERT INTO inbox (tenant, consumer, message, state, tries, detail, escalation, at) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (tenant, consumer, message) DO UPDATE SET \
+               state = max(state, excluded.state), escalation = coalesce(escalation, excluded.escalation) \
+               WHERE state IN (4, 5); \
+               SELECT escalation FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
+               AND escalation IS NOT NULL";
+    let query = bound(sql, delivery).bind(why.state()).bind(tries).bind(why.detail().map(ToOwned::to_owned));
+    let asked = changed(connection, query.bind(question.0).bind(delivery.at.0)).await?;
+    Ok(asked.map(EscalationId))
 }
 
 pub(crate) async fn again(
@@ -337,36 +364,26 @@ pub(crate) async fn again(
     delivery: &Delivery,
     question: EscalationId,
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE inbox SET state = 1, tries = 0, detail = NULL, escalation = NULL \
-               WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4";
-    change(connection, bound(sql, delivery).bind(question.0), delivery).await.map(drop)
+    // The tries first: if nothing more is written, the question is still asked, and its answer found.
+    let sql = "DELETE FROM inbox_try WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
+               AND EXISTS (SELECT 1 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4); \
+               DELETE FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4";
+    bound(sql, delivery).bind(question.0).execute(connection).await.map_err(|e| failure(&e))?;
+    Ok(())
 }
 
-/// Changes what is known of a message. Gives its tries and its question as they are then, if anything was changed.
-async fn change(
+/// Changes something. Gives the number that it then reads.
+async fn changed(
     connection: &mut SqliteConnection,
     change: Query<'_, sqlx::Sqlite, SqliteArguments>,
-    delivery: &Delivery,
-) -> Result<Option<(i64, Option<i64>)>, StoreError> {
-    let changed = change.execute(&mut *connection).await.map_err(|e| failure(&e))?;
-    if changed.rows_affected() == 0 {
-        return Ok(None);
-    }
-    let sql = "SELECT tries, escalation FROM inbox WHERE tenant = ? AND consumer = ? AND message = ?";
-    let row = bound(sql, delivery).fetch_optional(connection).await.map_err(|e| failure(&e))?;
-    row.map(|row| Ok((row.try_get("tries")?, row.try_get("escalation")?)))
-        .transpose()
-        .map_err(|e: sqlx::Error| failure(&e))
+) -> Result<Option<i64>, StoreError> {
+    let rows = change.fetch_all(connection).await.map_err(|e| failure(&e))?;
+    rows.first().map(|row| row.try_get(0)).transpose().map_err(|e| failure(&e))
 }
 
 fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Sqlite, SqliteArguments> {
     let query = sqlx::query(sql).bind(delivery.tenant.text());
     query.bind(delivery.consumer.clone()).bind(delivery.message.clone())
-}
-
-fn read(row: &SqliteRow) -> Result<Counted, StoreError> {
-    let mut c = Columns::of("inbox", row);
-    Ok(Counted { state: c.take()?, tries: c.take()?, result: c.take()?, detail: c.take()? })
 }
 
 /// The consumer has this version of the aggregate or a newer one. Otherwise it has this one from now on.

@@ -45,7 +45,7 @@ pub(in crate::store) type Row = Vec<Value>;
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) const TABLES: [Table; 23] = [
+pub(in crate::store) const TABLES: [Table; 24] = [
     Table {
         name: "worker",
         key: &["fence"],
@@ -281,6 +281,11 @@ pub(in crate::store) const TABLES: [Table; 23] = [
             number("escalation"),
             number("at"),
         ],
+    },
+    Table {
+        name: "inbox_try",
+        key: &["tenant", "consumer", "message"],
+        columns: &[text("tenant"), text("consumer"), text("message"), number("tries"), text("detail")],
     },
     Table {
         name: "inbox_version",

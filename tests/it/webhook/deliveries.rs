@@ -1,6 +1,7 @@
 //! An event is done once, however often and in whatever form it is delivered. (HAZARDS J01 to J03, J05, J11)
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::webhook::{EventIdentity, WebhookConfigError};
@@ -37,13 +38,20 @@ macro_rules! on {
         #[tokio::test]
         async fn a_storm_of_deliveries_is_one_event_each_with_one_receipt() {
             let (_place, executor, mut own) = $open.await;
-            let webhook = enters(standard(), &executor);
+            let asked = Arc::new(AtomicU32::new(0));
+            let counted = asked.clone();
+            let on_event = move |_| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                async { Ok::<_, Infallible>(enter()) }
+            };
+            let webhook = standard().on(&executor, on_event).unwrap();
             let deliver = |n: u32| {
                 let webhook = webhook.clone();
                 async move { webhook.receive(signed(&format!("evt_{}", n % 5), "{}")).await }
             };
             let answers = join_all((0..100).map(deliver)).await;
             assert_eq!(lines(&mut own).await, 5);
+            assert_eq!(asked.load(Ordering::SeqCst), 5, "a copy that comes meanwhile is not looked into");
             let now = answers.iter().filter(|answer| decided(answer) == Decided::Executed).count();
             let before = answers.iter().filter(|answer| decided(answer) == Decided::Replayed).count();
             assert_eq!((now, before), (5, 95));

@@ -32,6 +32,7 @@ impl Database {
         let mut held = self.hold().await;
         let counted = match delivery.counting {
             Counting::Before => self.count(&mut held, delivery).await?,
+            Counting::Done => self.tried(&mut held, delivery).await?,
             _ => None,
         };
         let known = if counted.is_some() { counted } else { self.take(&mut held, delivery).await? };
@@ -75,6 +76,15 @@ impl Database {
             let open = self.begin(held).await?;
             let is_taken = inbox::take(&mut open.connection, inbox::TAKE, delivery).await?;
             if is_taken { Ok(None) } else { inbox::became(&mut open.connection, delivery).await }
+        })
+        .await
+    }
+
+    /// What is known of a message that is not to be tried. Nothing is counted.
+    async fn tried(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
+        standing_still(async {
+            let open = self.begin(held).await?;
+            inbox::became(&mut open.connection, delivery).await
         })
         .await
     }

@@ -25,6 +25,10 @@ const COUNT: &str = "WITH fast AS (SELECT set_config('synchronous_commit', 'off'
                      ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = inbox_try.tries + 1 \
                      RETURNING 1::bigint, tries, NULL::text, detail";
 
+/// How often a message was tried, with the try that is counted already.
+const TRIED: &str = "SELECT 1::bigint, tries, NULL::text, detail FROM inbox_try \
+                     WHERE tenant = $1 AND consumer = $2 AND message = $3";
+
 /// What is known of a message, whoever holds its row.
 const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
                      WHERE tenant = $1 AND consumer = $2 AND message = $3";
@@ -76,8 +80,12 @@ impl Postgres {
         let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
         let connection = &mut lent.connection;
         let known = if take(connection, limit, delivery).await? {
-            // On another connection: if this transaction is rolled back, the try has been made all the same.
-            if delivery.counting == Counting::Before { self.inbox_count(delivery).await? } else { None }
+            match delivery.counting {
+                // On another connection: if this transaction is rolled back, the try has been made all the same.
+                Counting::Before => self.inbox_count(delivery).await?,
+                Counting::Done => first(&self.readers.once(bound(TRIED, delivery)).await?, delivery.tries)?,
+                _ => None,
+            }
         } else {
             let found = bound(KNOWN, delivery).fetch_all(&mut *connection).await;
             let detail = "an answer about this message came in between: have it delivered again";

@@ -17,18 +17,23 @@ use crate::payload::Payload;
 use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
 use crate::store::transaction::TransactionError;
 
-/// What became of a message.
-const BECAME: &str = "SELECT state, tries, result, detail FROM inbox \
-                     WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
-/// A try is counted before it is made, and is durable before it is read. Nothing is counted of a message that nobody will process: the
-/// row that is read says what became of that one, and of another one how often it was tried.
-const COUNT: &str = "INSERT INTO inbox_try (tenant, consumer, message, tries) SELECT ?1, ?2, ?3, 1 \
-                     WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3) \
-                     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + 1; \
-                     SELECT state, tries, result, detail FROM inbox \
-                     WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
-                     UNION ALL SELECT 1, tries, NULL, detail FROM inbox_try \
-                     WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 ORDER BY 1 DESC LIMIT 1";
+/// What became of a message; of one that nothing became of, how often it was tried.
+macro_rules! known {
+    () => {
+        "SELECT state, tries, result, detail FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
+         UNION ALL SELECT 1, tries, NULL, detail FROM inbox_try \
+         WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 ORDER BY 1 DESC LIMIT 1"
+    };
+}
+
+const KNOWN: &str = known!();
+/// A try is counted before it is made, and is durable before it is read. Nothing is counted of a message that nobody will process.
+const COUNT: &str = concat!(
+    "INSERT INTO inbox_try (tenant, consumer, message, tries) SELECT ?1, ?2, ?3, 1 \
+     WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3) \
+     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + 1; ",
+    known!()
+);
 
 /// Takes the message, if it is known nowhere. The row says [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until its closure has
 /// ended. Whether it was taken is read behind the savepoint.
@@ -246,13 +251,13 @@ pub(crate) async fn count(
     first(&counted, delivery.tries)
 }
 
-/// What became of a message.
+/// What is known of a message that is not to be tried. A try that is not counted may be made.
 pub(crate) async fn became(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
 ) -> Result<Option<Known>, StoreError> {
-    let became = bound(BECAME, delivery).fetch_all(connection).await.map_err(|e| failure(&e))?;
-    first(&became, u32::MAX)
+    let known = bound(KNOWN, delivery).fetch_all(connection).await.map_err(|e| failure(&e))?;
+    first(&known, if delivery.counting == Counting::Done { delivery.tries } else { u32::MAX })
 }
 
 /// What the row says, if there is one and it is not to be tried.

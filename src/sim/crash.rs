@@ -151,10 +151,6 @@ points! {
     BeforeReceipt = "before-receipt",
     /// A run has received what was said to it.
     AfterReceipt = "after-receipt",
-    /// Something is to be remembered or forgotten; it is not durable.
-    BeforeMemory = "before-memory",
-    /// A memory is durable, with its source and what was answered; nobody was told.
-    AfterMemory = "after-memory",
     /// A call was asked for; its intent is not durable, and nothing was sent.
     BeforeStarted = "before-started",
     /// The intent of a call is durable; nothing was sent.

@@ -8,9 +8,7 @@ use super::crash::cross;
 use super::{CrashPoint, Watch};
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
-use crate::store::{
-    Asked, Change, DECLARATION_KIND, MEMORY_KIND, RunState, StepKind, Store, Verdict, WorkerChange,
-};
+use crate::store::{Asked, Change, DECLARATION_KIND, RunState, StepKind, Store, Verdict, WorkerChange};
 
 /// A store, watched. It changes nothing, and passes the suite of the store behind it.
 pub(super) struct Watched {
@@ -108,9 +106,6 @@ impl Watched {
         }
         if change.received.is_some() {
             return Some(boundary!(BeforeReceipt, AfterReceipt));
-        }
-        if change.documents.iter().any(|document| document.kind.as_str() == MEMORY_KIND) {
-            return Some(boundary!(BeforeMemory, AfterMemory));
         }
         if change.steps.iter().any(|step| step.kind == StepKind::Undoing) {
             return Some(boundary!(BeforeUndoing, AfterUndoing));

@@ -18,9 +18,6 @@ pub(crate) const LEDGER_ID: &str = "restored";
 /// The kind of the ledger's documents that hold what tools declared, of [`Tenant::ledger`].
 pub(crate) const DECLARATION_KIND: &str = "declaration";
 
-/// The kind of the documents that hold memories: a simulation names the instants around their writes.
-pub(crate) const MEMORY_KIND: &str = "memory";
-
 /// A guard's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {

@@ -28,6 +28,10 @@ mod queried;
 mod queue;
 mod read_only;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg_attr(
+    not(feature = "postgres"),
+    allow(dead_code, reason = "SQLite tells the types of values apart by itself, and cuts no batch")
+)]
 mod row;
 mod rows;
 mod run;
@@ -36,6 +40,7 @@ mod signal;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "tables are moved to PostgreSQL alone"))]
 mod table;
 mod transaction;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
@@ -47,7 +52,7 @@ use futures_util::future::BoxFuture;
 
 pub use change::{Change, Lane, Refusal, Retired, UnderWay, Verdict, WorkerChange};
 pub use document::Document;
-pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, MEMORY_KIND};
+pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND};
 pub use escalation::{Answer, Escalation, EscalationKind, Resolution};
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};

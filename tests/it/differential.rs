@@ -17,7 +17,7 @@ use counterfoil::store::{Model, Refusal, Store, Verdict};
 use author::{Author, Kind};
 
 const BATCHES: usize = 30;
-const SEEDS: u64 = 8;
+const SEEDS: u64 = 10;
 
 #[tokio::test]
 async fn sqlite_and_the_model_agree() {

@@ -35,7 +35,7 @@ fn each_source_is_counted_once_wherever_it_is_crashed() {
         .explore();
     report.assert_ok();
     let missed = report.never_crossed();
-    for point in [CrashPoint::BeforeMemory, CrashPoint::AfterMemory] {
+    for point in [CrashPoint::BeforeDocument, CrashPoint::AfterDocument] {
         assert!(!missed.contains(&point), "{} was not tried", point.name());
     }
 }

@@ -21,7 +21,7 @@ fn the_whole_desk_is_killed_all_through_its_day() {
     run(async {
         let bench = Arc::new(Bench::of(CLASS).await);
         let clean = day(&bench, "clean", None).await.unwrap();
-        for point in [CrashPoint::AfterUndoing, CrashPoint::AfterMemory, CrashPoint::AfterProcessed] {
+        for point in [CrashPoint::AfterUndoing, CrashPoint::AfterDocument, CrashPoint::AfterProcessed] {
             assert!(
                 clean.iter().any(|at| at.starts_with(point.name())),
                 "no {point} in a clean day: {clean:?}"

@@ -246,7 +246,7 @@ fn is_same_word(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kinship, Text};
+    use super::{Difference, Kinship, Text};
 
     fn kinship(one: &str, other: &str) -> Kinship {
         let (one, other) = (Text::of(one), Text::of(other));

@@ -10,10 +10,12 @@ use crate::exec::Core;
 use crate::guard::rows::{part, read, row};
 use crate::id::{MemoryId, Tenant};
 use crate::payload::hex;
-use crate::store::{Document, MEMORY_KIND, Store as _, StoreError};
+use crate::store::{Document, Store as _, StoreError};
 
 /// Shelves, under subject and kind.
 const SHELF: &str = "memory_shelf";
+/// Memories, under their shelf and their place on it, the newest first. Those that are not forgotten are open.
+const MEMORY: &str = "memory";
 /// Of each normal form on a shelf the place of the memory that is known under it.
 const FORM: &str = "memory_form";
 /// What was answered, under the key of the operation: the same again gets it.
@@ -136,7 +138,7 @@ impl Memory {
     }
 
     async fn find(core: &Core, tenant: &Tenant, shelf: &str, place: u32) -> Result<Option<Self>, StoreError> {
-        let found = core.group.document_find(tenant, MEMORY_KIND, &on_shelf(shelf, place)).await?;
+        let found = core.group.document_find(tenant, MEMORY, &on_shelf(shelf, place)).await?;
         found.as_ref().map(Self::read).transpose()
     }
 
@@ -212,7 +214,7 @@ impl<'c> Shelf<'c> {
             return Ok(Vec::new());
         }
         let after = before.map_or_else(|| format!("{}/", self.id), |before| on_shelf(&self.id, before));
-        let rows = self.core.group.document_open(self.tenant, MEMORY_KIND, &after, limit).await?;
+        let rows = self.core.group.document_open(self.tenant, MEMORY, &after, limit).await?;
         let own = format!("{}/", self.id);
         rows.iter().take_while(|row| row.id.starts_with(&own)).map(Memory::read).collect()
     }
@@ -284,7 +286,7 @@ impl Writing<'_> {
             Some(_) if !standing => self.standing = self.standing.saturating_sub(1),
             Some(_) => {}
         }
-        self.add(MEMORY_KIND, on_shelf(&self.shelf.id, memory.place), before, memory);
+        self.add(MEMORY, on_shelf(&self.shelf.id, memory.place), before, memory);
         if let Some(row) = self.rows.last_mut() {
             row.open = standing; // those that stand there are listed
         }

@@ -50,7 +50,7 @@ impl Tables {
         }
         if let Some((left, stored)) = retired.left.as_deref().zip(self.records.get_mut(&retired.id)) {
             stored.revision += 1;
-            stored.kept_until = left.kept_until;
+            stored.kept_until = left.kept_until.filter(|_| retired.is_kept());
             if !retired.is_kept() {
                 stored.state = left.state.clone();
                 (stored.request, stored.request_hash) = (left.request.clone(), left.request_hash);

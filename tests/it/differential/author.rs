@@ -149,7 +149,7 @@ impl Author {
         }
         let worker = self.worker();
         let change = worker.change();
-        let (kind, change) = match self.below(49) {
+        let (kind, change) = match self.below(50) {
             0 => (Kind::Enrol, self.enrol()),
             1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
@@ -177,7 +177,7 @@ impl Author {
                 let retired = self.retired(&worker);
                 (Kind::Forget, Change { retired, beside: self.one_in(2), ..change })
             }
-            44 => (Kind::Erase, Change { erased: Some(worker.tenant), ..change }),
+            44 | 49 => (Kind::Erase, Change { erased: Some(worker.tenant), ..change }),
             37..=38 | 45 => (Kind::Document, Change { documents: self.documents(&worker), ..change }),
             47..=48 => (Kind::Look, change.look(self.look(&worker))),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),

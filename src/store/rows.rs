@@ -108,7 +108,7 @@ pub struct Step {
     pub tenant: Tenant,
     /// The run.
     pub run: RunId,
-    /// The turn, or the run's [base](Run::base).
+    /// The turn, or the run's [base](super::Run::base).
     pub turn: u32,
     /// What it is a checkpoint of.
     pub kind: StepKind,

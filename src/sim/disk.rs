@@ -243,7 +243,9 @@ impl Store for Mounted {
         })
     }
 
-    crate::delegate_reads!(self => self.disk.model; all);
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&self.disk.model)
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -208,7 +208,7 @@ impl Store for Watched {
         self.noting(self.store.record_orphans(after, limit), Vec::as_slice)
     }
 
-    crate::delegate_reads!(self => self.store;
-        looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find
-    );
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.store)
+    }
 }

@@ -488,5 +488,7 @@ impl Store for Group {
         })
     }
 
-    crate::delegate_reads!(self => self.shared.store; all);
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.shared.store)
+    }
 }

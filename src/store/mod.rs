@@ -8,7 +8,6 @@ mod change;
 mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod delegate;
 mod document;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod erase;
@@ -111,14 +110,50 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Before it returns: each change is there wholly or not at all. After: every admitted change is there.
     fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>>;
 
+    /// The store behind this one, which is asked all that this one does not answer by itself: so a wrapper is its `commit`, this,
+    /// and what it changes. None of a store that answers everything.
+    ///
+    /// ```
+    /// use counterfoil::store::{Asked, Change, Model, Store, Verdict};
+    ///
+    /// #[derive(Debug)]
+    /// struct Logged(Model);
+    ///
+    /// impl Store for Logged {
+    ///     fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    ///         println!("{} changes", changes.len());
+    ///         self.0.commit(changes)
+    ///     }
+    ///
+    ///     fn behind(&self) -> Option<&dyn Store> {
+    ///         Some(&self.0)
+    ///     }
+    /// }
+    /// ```
+    fn behind(&self) -> Option<&dyn Store> {
+        None
+    }
+
+    /// Asked before each question that is passed on. What is returned is dropped when its answer was taken, or nobody wants it any
+    /// more.
+    fn passing(&self) -> Option<Passing> {
+        None
+    }
+
     /// The record of an operation.
-    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>>;
+    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
+        passed(self, |store| store.record_find(tenant, key))
+    }
     /// A record by its place, for what refers to it.
-    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>>;
+    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
+        passed(self, |store| store.record_at(tenant, id))
+    }
     /// Started records of fenced workers that nobody will resume, from `after` on: outside any run, or of a run
     /// that ended [`unsettled`](Run::unsettled). Not those with an open question, unless it is an [`UnknownTool`](EscalationKind::UnknownTool):
     /// the tool may be here by now.
-    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>>;
+    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>> {
+        passed(self, |store| store.record_orphans(after, limit))
+    }
     /// Committed records of a tenant that were written at `since` or later, in the order of their keys from behind `after` on.
     fn record_committed<'a>(
         &'a self,
@@ -126,40 +161,72 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         since: Timestamp,
         after: &'a str,
         limit: u32,
-    ) -> Asked<'a, Vec<Record>>;
+    ) -> Asked<'a, Vec<Record>> {
+        passed(self, |store| store.record_committed(tenant, since, after, limit))
+    }
     /// A record with this key, or with one that goes on behind it with a further part, was written at `since` or later, and
     /// neither failed nor was abandoned.
-    fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> Asked<'a, bool>;
+    fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> Asked<'a, bool> {
+        passed(self, |store| store.record_removed(tenant, key, since))
+    }
     /// Looks that are due at `until` or before, the earliest first.
-    fn look_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Look>>;
+    fn look_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Look>> {
+        passed(self, |store| store.look_due(until, limit))
+    }
     /// The look at a record that is to come.
-    fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>>;
+    fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>> {
+        passed(self, |store| store.look_find(tenant, record))
+    }
     /// Records whose time was over between `after` and `until` and which nothing rests on: they are not under way, no question
     /// about them is open and no lookup to come, and the runs that asked for them have ended or gone on as new. Those whose
     /// time was over first come first.
-    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>>;
+    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+        passed(self, |store| store.record_expired(after, until, limit))
+    }
     /// The earliest instant after `after` at which a record's time is over.
-    fn record_expiring(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>>;
+    fn record_expiring(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        passed(self, |store| store.record_expiring(after))
+    }
     /// The runs that were answered from a record which another run owns.
-    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>>;
+    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
+        passed(self, |store| store.record_uses(tenant, id))
+    }
     /// What fenced workers learned about a record too late, the earliest first.
-    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>>;
+    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
+        passed(self, |store| store.record_evidence(tenant, id))
+    }
 
     /// A run.
-    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>>;
+    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
+        passed(self, |store| store.run_find(tenant, id))
+    }
     /// The run that was started under a key.
-    fn run_keyed<'a>(&'a self, tenant: &'a Tenant, workflow: &'a str, key: &'a str)
-    -> Asked<'a, Option<Run>>;
+    fn run_keyed<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        workflow: &'a str,
+        key: &'a str,
+    ) -> Asked<'a, Option<Run>> {
+        passed(self, |store| store.run_keyed(tenant, workflow, key))
+    }
     /// What a run has recorded in these turns.
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History>;
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
+        passed(self, |store| store.run_history(tenant, id, turns))
+    }
     /// Active runs whose worker has been fenced, from `after` on: what a restart takes over.
-    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
+    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        passed(self, |store| store.run_orphans(after, limit))
+    }
     /// Runs that wait for an answer although none of their questions is open, from `after` on: the answer came, and
     /// the process died before it could wake them.
-    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
+    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        passed(self, |store| store.run_answered(after, limit))
+    }
     /// Runs that wait for a signal and have one that they have not received, from `after` on: it came, and the process
     /// died before it could wake them; or it is not the one that they wait for. A command wakes a queued one, too.
-    fn run_signalled(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>>;
+    fn run_signalled(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+        passed(self, |store| store.run_signalled(after, limit))
+    }
     /// The runs that a run began and that are to go down with it, from `after` on.
     fn run_children<'a>(
         &'a self,
@@ -167,39 +234,61 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         parent: RunId,
         after: RunId,
         limit: u32,
-    ) -> Asked<'a, Vec<Run>>;
+    ) -> Asked<'a, Vec<Run>> {
+        passed(self, |store| store.run_children(tenant, parent, after, limit))
+    }
     /// Waiting runs whose time has come, the earliest first.
-    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>>;
+    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
+        passed(self, |store| store.run_due(until, limit))
+    }
     /// The earliest instant after `after` that anything waits for: a run's timer, a schedule, a queue or a confirming
     /// lookup.
-    fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>>;
+    fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        passed(self, |store| store.next_due(after))
+    }
     /// The runs of a tenant, from `after` on.
-    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>>;
+    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
+        passed(self, |store| store.run_list(tenant, after, limit))
+    }
 
     /// The queues in which runs of any tenant wait, by name.
-    fn queue_waiting(&self) -> Asked<'_, Vec<String>>;
+    fn queue_waiting(&self) -> Asked<'_, Vec<String>> {
+        passed(self, |store| store.queue_waiting())
+    }
     /// The active runs of a queue that were [admitted](Admission) to a worker at `since` or later.
-    fn queue_admitted<'a>(&'a self, queue: &'a str, fence: Fence, since: Timestamp) -> Asked<'a, Vec<Run>>;
+    fn queue_admitted<'a>(&'a self, queue: &'a str, fence: Fence, since: Timestamp) -> Asked<'a, Vec<Run>> {
+        passed(self, |store| store.queue_admitted(queue, fence, since))
+    }
     /// How many runs of each queue wait, and how many have a place, by the queue's name.
-    fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>>;
+    fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>> {
+        passed(self, |store| store.queue_load())
+    }
     /// A schedule, deleted or not.
-    fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Schedule>>;
+    fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Schedule>> {
+        passed(self, |store| store.schedule_find(tenant, name))
+    }
     /// The schedules of a tenant by their names, from behind `after` on, deleted ones among them.
     fn schedule_list<'a>(
         &'a self,
         tenant: &'a Tenant,
         after: &'a str,
         limit: u32,
-    ) -> Asked<'a, Vec<Schedule>>;
+    ) -> Asked<'a, Vec<Schedule>> {
+        passed(self, |store| store.schedule_list(tenant, after, limit))
+    }
     /// The schedules of all tenants that are due at `until` or before, the earliest first.
-    fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>>;
+    fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>> {
+        passed(self, |store| store.schedule_due(until, limit))
+    }
     /// A guard's row.
     fn document_find<'a>(
         &'a self,
         tenant: &'a Tenant,
         kind: &'a str,
         id: &'a str,
-    ) -> Asked<'a, Option<Document>>;
+    ) -> Asked<'a, Option<Document>> {
+        passed(self, |store| store.document_find(tenant, kind, id))
+    }
     /// The rows of a guard by their ids, from behind `after` on.
     fn document_list<'a>(
         &'a self,
@@ -207,7 +296,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         kind: &'a str,
         after: &'a str,
         limit: u32,
-    ) -> Asked<'a, Vec<Document>>;
+    ) -> Asked<'a, Vec<Document>> {
+        passed(self, |store| store.document_list(tenant, kind, after, limit))
+    }
     /// The same of those that are open.
     fn document_open<'a>(
         &'a self,
@@ -215,25 +306,39 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         kind: &'a str,
         after: &'a str,
         limit: u32,
-    ) -> Asked<'a, Vec<Document>>;
+    ) -> Asked<'a, Vec<Document>> {
+        passed(self, |store| store.document_open(tenant, kind, after, limit))
+    }
 
     /// What is to be published of aggregates that are due at `until` and not set aside: the longest due first, then by tenant
     /// and name; so many events in all, those of each in their order.
-    fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>>;
+    fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>> {
+        passed(self, |store| store.outbox_due(until, limit))
+    }
     /// The earliest instant after `after` at which an aggregate is due.
-    fn outbox_next(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>>;
+    fn outbox_next(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+        passed(self, |store| store.outbox_next(after))
+    }
     /// Published events that were written at `after` or later, the earliest first.
-    fn outbox_published(&self, after: Timestamp, limit: u32) -> Asked<'_, Vec<Published>>;
+    fn outbox_published(&self, after: Timestamp, limit: u32) -> Asked<'_, Vec<Published>> {
+        passed(self, |store| store.outbox_published(after, limit))
+    }
     /// An event, published or not.
-    fn outbox_find<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Asked<'a, Option<OutboxEvent>>;
+    fn outbox_find<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Asked<'a, Option<OutboxEvent>> {
+        passed(self, |store| store.outbox_find(tenant, id))
+    }
     /// How far the events of an aggregate are published.
-    fn outbox_aggregate<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Aggregate>>;
+    fn outbox_aggregate<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Aggregate>> {
+        passed(self, |store| store.outbox_aggregate(tenant, name))
+    }
     /// The aggregate that is set aside until this question is answered.
     fn outbox_set_aside<'a>(
         &'a self,
         tenant: &'a Tenant,
         question: EscalationId,
-    ) -> Asked<'a, Option<Aggregate>>;
+    ) -> Asked<'a, Option<Aggregate>> {
+        passed(self, |store| store.outbox_set_aside(tenant, question))
+    }
 
     /// A signal, received or not.
     fn signal_find<'a>(
@@ -242,7 +347,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         run: RunId,
         name: &'a str,
         id: &'a str,
-    ) -> Asked<'a, Option<Signal>>;
+    ) -> Asked<'a, Option<Signal>> {
+        passed(self, |store| store.signal_find(tenant, run, name, id))
+    }
     /// The same if its run has not received it.
     fn signal_unreceived<'a>(
         &'a self,
@@ -250,52 +357,110 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         run: RunId,
         name: &'a str,
         id: &'a str,
-    ) -> Asked<'a, Option<Signal>>;
+    ) -> Asked<'a, Option<Signal>> {
+        passed(self, |store| store.signal_unreceived(tenant, run, name, id))
+    }
     /// The last place among the signals that a run has not received.
-    fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>>;
+    fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>> {
+        passed(self, |store| store.signal_last(tenant, run))
+    }
     /// The signals that these runs have not received, those of each in the order in which it is to receive them.
-    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>>;
+    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
+        passed(self, |store| store.signal_pending(runs))
+    }
 
     /// An escalation.
-    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>>;
+    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
+        passed(self, |store| store.escalation_find(tenant, id))
+    }
     /// The open escalations of a tenant, the oldest first, from behind `after` on. An empty page is the end.
     fn escalation_open<'a>(
         &'a self,
         tenant: &'a Tenant,
         after: EscalationId,
         limit: u32,
-    ) -> Asked<'a, Vec<Escalation>>;
+    ) -> Asked<'a, Vec<Escalation>> {
+        passed(self, |store| store.escalation_open(tenant, after, limit))
+    }
     /// The open questions about a run and what it owns, the oldest first.
-    fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>>;
+    fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {
+        passed(self, |store| store.escalation_about(tenant, run))
+    }
     /// What was ever asked about a record.
-    fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>>;
+    fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>> {
+        passed(self, |store| store.escalation_of(tenant, record))
+    }
     /// The open questions about runs whose [workflow is not registered](EscalationKind::UnknownWorkflow), of all tenants,
     /// from `after` on: it may be here by now.
-    fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>>;
+    fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
+        passed(self, |store| store.escalation_unknown_workflow(after, limit))
+    }
     /// Open questions about effects that [happened more than once](EscalationKind::Duplicated), of all tenants, from
     /// `after` on.
-    fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>>;
+    fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
+        passed(self, |store| store.escalation_duplicated(after, limit))
+    }
 
     /// A worker by the name it enrolled under.
-    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>>;
+    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
+        passed(self, |store| store.worker_find(name))
+    }
     /// A worker by its fence.
-    fn worker_at(&self, fence: Fence) -> Asked<'_, Option<Worker>>;
+    fn worker_at(&self, fence: Fence) -> Asked<'_, Option<Worker>> {
+        passed(self, |store| store.worker_at(fence))
+    }
     /// Who is there, what time it is for leases, and what is due next.
-    fn pulse(&self) -> Asked<'_, Pulse>;
+    fn pulse(&self) -> Asked<'_, Pulse> {
+        passed(self, |store| store.pulse())
+    }
     /// Fails if what was opened is not what is there any more: a file that was removed or replaced. Asked directly before each
     /// send, so it must be cheap.
-    fn in_place(&self) -> Result<(), StoreError>;
+    fn in_place(&self) -> Result<(), StoreError> {
+        self.behind().map_or(Ok(()), Store::in_place)
+    }
     /// Several workers may work on it at once, each for as long as its lease lasts. Otherwise whoever opens it knows
     /// that all others are dead.
-    fn is_shared(&self) -> bool;
+    fn is_shared(&self) -> bool {
+        self.behind().is_some_and(Store::is_shared)
+    }
     /// Tells the other workers that there is something to look at. Only a hint: it may be lost, or merged with others.
-    fn wake_others(&self) -> Asked<'_, ()>;
+    fn wake_others(&self) -> Asked<'_, ()> {
+        passed(self, |store| store.wake_others())
+    }
     /// Resolves when another worker has given a hint, or one may have been lost.
-    fn woken(&self) -> Asked<'_, ()>;
+    fn woken(&self) -> Asked<'_, ()> {
+        passed(self, |store| store.woken())
+    }
     /// A tenant's key for digests of secrets.
-    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>>;
+    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
+        passed(self, |store| store.tenant_key(tenant))
+    }
     /// A large payload.
-    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>>;
+    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
+        passed(self, |store| store.payload_find(tenant, digest))
+    }
+}
+
+/// A question that is passed on, until it is answered.
+pub type Passing = Box<dyn Send>;
+
+/// Asks the store behind a wrapper.
+fn passed<'a, T: Send + 'a>(
+    wrapper: &'a (impl Store + ?Sized),
+    question: impl FnOnce(&'a dyn Store) -> Asked<'a, T>,
+) -> Asked<'a, T> {
+    let Some(behind) = wrapper.behind() else {
+        let detail = "this store does not answer that question".to_owned();
+        return Box::pin(async { Err(StoreError::Io { detail }) });
+    };
+    let (passing, answer) = (wrapper.passing(), question(behind));
+    if passing.is_none() {
+        return answer;
+    }
+    Box::pin(async move {
+        let _passing = passing;
+        answer.await
+    })
 }
 
 // A store is handed around as `dyn`.

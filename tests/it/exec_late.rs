@@ -240,7 +240,9 @@ impl Store for Slow {
         })
     }
 
-    counterfoil::delegate_reads!(self => self.0; all);
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&self.0)
+    }
 }
 
 // R-EXE-6: a confirming lookup that falls due before the answer that it belongs to is durable is made all the same,

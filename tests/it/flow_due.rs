@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::flow::Failure;
-use counterfoil::ledger::{Look, Record};
-use counterfoil::store::{Asked, Change, Escalation, Model, Run, Store, StoreError, Verdict};
-use counterfoil::{Engine, RecordId, RunId, Tenant};
+use counterfoil::ledger::Look;
+use counterfoil::store::{Asked, Change, Model, Run, Store, StoreError, Verdict};
+use counterfoil::{Engine, RunId};
 use sqlx::Executor as _;
 
 use crate::flow_clock::Hands;
@@ -131,28 +131,6 @@ impl Store for Odd {
         self.list()
     }
 
-    fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>> {
-        self.model.look_find(tenant, record)
-    }
-
-    fn record_committed<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        since: Timestamp,
-        after: &'a str,
-        limit: u32,
-    ) -> Asked<'a, Vec<Record>> {
-        self.model.record_committed(tenant, since, after, limit)
-    }
-
-    fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> Asked<'a, bool> {
-        self.model.record_removed(tenant, key, since)
-    }
-
-    fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>> {
-        self.model.escalation_of(tenant, record)
-    }
-
     fn run_due(&self, _: Timestamp, _: u32) -> Asked<'_, Vec<Run>> {
         self.list()
     }
@@ -164,9 +142,9 @@ impl Store for Odd {
         Box::pin(async move { if fails { Err(failed()) } else { Ok(due) } })
     }
 
-    counterfoil::delegate_reads!(self => self.model; record_find record_at record_orphans record_expired record_uses
-        record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_list queues documents signal_find signal_pending escalation_find
-        escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&self.model)
+    }
 }
 
 impl Odd {

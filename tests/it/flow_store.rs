@@ -3,14 +3,8 @@
 
 use std::sync::Arc;
 
-use counterfoil::clock::{Clock, SharedClock, Timestamp};
-use counterfoil::ledger::{Look, OperationKey, Record};
-use counterfoil::payload::{DigestKey, PayloadDigest};
-use counterfoil::store::{
-    Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse,
-    QueueLoad, Refusal, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
-};
-use counterfoil::{EscalationId, Fence, Payload, RecordId, RunId, Tenant};
+use counterfoil::clock::{Clock, SharedClock};
+use counterfoil::store::{Asked, Change, Passing, Pulse, Refusal, Store, StoreError, Verdict};
 use tokio::sync::watch;
 
 type Picks = fn(&Change) -> bool;
@@ -175,85 +169,26 @@ impl TappedStore {
     }
 }
 
-macro_rules! asks {
-    ($($name:ident($($arg:ident: $kind:ty),*) -> $answer:ty;)*) => {
-        impl Store for TappedStore {
-            fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
-                Box::pin(self.write(changes))
-            }
-            fn pulse(&self) -> Asked<'_, Pulse> {
-                self.tap.ask();
-                Box::pin(async {
-                    let pulse = self.store.pulse().await?;
-                    let time = self.tap.see(|tapped| tapped.time.as_ref().map(|clock| clock.now()));
-                    Ok(Pulse { time: time.unwrap_or(pulse.time), ..pulse })
-                })
-            }
-            fn in_place(&self) -> Result<(), StoreError> {
-                self.store.in_place()
-            }
-            fn is_shared(&self) -> bool {
-                self.store.is_shared()
-            }
-            $(fn $name<'a>(&'a self, $($arg: $kind),*) -> Asked<'a, $answer> {
-                self.tap.ask();
-                self.store.$name($($arg),*)
-            })*
-        }
-    };
-}
+impl Store for TappedStore {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        Box::pin(self.write(changes))
+    }
 
-asks! {
-    record_find(tenant: &'a Tenant, key: &'a OperationKey) -> Option<Record>;
-    record_at(tenant: &'a Tenant, id: RecordId) -> Option<Record>;
-    record_orphans(after: RecordId, limit: u32) -> Vec<Record>;
-    look_due(until: Timestamp, limit: u32) -> Vec<Look>;
-    look_find(tenant: &'a Tenant, record: RecordId) -> Option<Look>;
-    record_committed(tenant: &'a Tenant, since: Timestamp, after: &'a str, limit: u32) -> Vec<Record>;
-    record_removed(tenant: &'a Tenant, key: &'a str, since: Timestamp) -> bool;
-    escalation_of(tenant: &'a Tenant, record: RecordId) -> Vec<Escalation>;
-    record_expired(after: Timestamp, until: Timestamp, limit: u32) -> Vec<Record>;
-    record_expiring(after: Timestamp) -> Option<Timestamp>;
-    record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<Use>;
-    record_evidence(tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;
-    run_find(tenant: &'a Tenant, id: RunId) -> Option<Run>;
-    run_keyed(tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Option<Run>;
-    run_history(tenant: &'a Tenant, id: RunId, turns: Turns) -> History;
-    run_orphans(after: RunId, limit: u32) -> Vec<Run>;
-    run_answered(after: RunId, limit: u32) -> Vec<Run>;
-    run_signalled(after: RunId, limit: u32) -> Vec<Run>;
-    run_children(tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
-    signal_find(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
-    signal_unreceived(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
-    signal_last(tenant: &'a Tenant, run: RunId) -> Option<i64>;
-    signal_pending(runs: &'a [(Tenant, RunId)]) -> Vec<Signal>;
-    run_due(until: Timestamp, limit: u32) -> Vec<Run>;
-    next_due(after: Timestamp) -> Option<Timestamp>;
-    queue_waiting() -> Vec<String>;
-    queue_admitted(queue: &'a str, fence: Fence, since: Timestamp) -> Vec<Run>;
-    queue_load() -> Vec<QueueLoad>;
-    schedule_find(tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
-    schedule_list(tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
-    schedule_due(until: Timestamp, limit: u32) -> Vec<Schedule>;
-    document_find(tenant: &'a Tenant, kind: &'a str, id: &'a str) -> Option<Document>;
-    document_list(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
-    document_open(tenant: &'a Tenant, kind: &'a str, after: &'a str, limit: u32) -> Vec<Document>;
-    outbox_due(until: Timestamp, limit: u32) -> Vec<Due>;
-    outbox_next(after: Timestamp) -> Option<Timestamp>;
-    outbox_published(after: Timestamp, limit: u32) -> Vec<Published>;
-    outbox_find(tenant: &'a Tenant, id: &'a str) -> Option<OutboxEvent>;
-    outbox_aggregate(tenant: &'a Tenant, name: &'a str) -> Option<Aggregate>;
-    outbox_set_aside(tenant: &'a Tenant, question: EscalationId) -> Option<Aggregate>;
-    run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
-    escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
-    escalation_open(tenant: &'a Tenant, after: EscalationId, limit: u32) -> Vec<Escalation>;
-    escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;
-    escalation_unknown_workflow(after: EscalationId, limit: u32) -> Vec<Escalation>;
-    escalation_duplicated(after: EscalationId, limit: u32) -> Vec<Escalation>;
-    worker_find(name: &'a str) -> Option<Worker>;
-    worker_at(fence: Fence) -> Option<Worker>;
-    wake_others() -> ();
-    woken() -> ();
-    tenant_key(tenant: &'a Tenant) -> Option<DigestKey>;
-    payload_find(tenant: &'a Tenant, digest: PayloadDigest) -> Option<Payload>;
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.store)
+    }
+
+    fn passing(&self) -> Option<Passing> {
+        self.tap.ask();
+        None
+    }
+
+    fn pulse(&self) -> Asked<'_, Pulse> {
+        self.tap.ask();
+        Box::pin(async {
+            let pulse = self.store.pulse().await?;
+            let time = self.tap.see(|tapped| tapped.time.as_ref().map(|clock| clock.now()));
+            Ok(Pulse { time: time.unwrap_or(pulse.time), ..pulse })
+        })
+    }
 }

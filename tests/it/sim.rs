@@ -82,7 +82,9 @@ impl Store for Tampered {
         Box::pin(async move { self.0.commit(&changes).await })
     }
 
-    counterfoil::delegate_reads!(self => self.0; all);
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.0)
+    }
 }
 
 /// Every pair only where there is time for it (`COUNTERFOIL_FULL=1`); else every single incident, and some mixtures.

@@ -46,15 +46,6 @@ impl Store for Reads {
         self.0.commit(changes)
     }
 
-    fn document_find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        kind: &'a str,
-        id: &'a str,
-    ) -> Asked<'a, Option<Document>> {
-        self.0.document_find(tenant, kind, id)
-    }
-
     fn document_list<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -73,20 +64,9 @@ impl Store for Reads {
         })
     }
 
-    fn document_open<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        kind: &'a str,
-        after: &'a str,
-        limit: u32,
-    ) -> Asked<'a, Vec<Document>> {
-        self.0.document_open(tenant, kind, after, limit)
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.0)
     }
-
-    counterfoil::delegate_reads!(self => self.0;
-        record_find record_at record_orphans looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans
-        run_answered run_signalled run_children run_due next_due run_list queues signal_find signal_pending escalation_find
-        escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
 }
 
 fn broken(read: Read) -> BTreeSet<Rule> {

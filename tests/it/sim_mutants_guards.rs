@@ -144,14 +144,9 @@ impl Store for Mutant {
         })
     }
 
-    fn record_expiring(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
-        self.store.record_expiring(after)
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.store)
     }
-
-    counterfoil::delegate_reads!(self => self.store; record_find record_at record_orphans looks record_evidence
-        run_find run_keyed run_history run_orphans run_answered run_signalled run_due next_due run_list queues
-        documents signal_find signal_pending escalation_find escalation_open escalation_about
-        escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
 }
 
 /// Books a room, and gives it back.

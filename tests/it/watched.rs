@@ -54,5 +54,7 @@ impl Store for Watched {
         self.model.commit(changes)
     }
 
-    counterfoil::delegate_reads!(self => self.model; all);
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&self.model)
+    }
 }

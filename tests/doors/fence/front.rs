@@ -46,7 +46,9 @@ impl Store for Counted {
         self.0.record_find(tenant, key)
     }
 
-    counterfoil::delegate_reads!(self => self.0; record_at record_orphans looks record_expired record_uses record_evidence run_find run_keyed run_history run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents signal_find signal_pending escalation_find escalation_open escalation_about escalation_unknown_workflow worker_find worker_at sharing tenant_key payload_find);
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.0)
+    }
 }
 
 impl Service {

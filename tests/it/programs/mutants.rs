@@ -97,7 +97,7 @@ impl Store for Mutant {
         })
     }
 
-    counterfoil::delegate_reads!(self => self.store; record_find record_at record_orphans looks record_expired record_uses
-        record_evidence run_find run_keyed run_orphans run_answered run_signalled run_children run_due next_due run_list queues documents
-        escalation_find escalation_open escalation_about escalation_unknown_workflow signal_find worker_find worker_at sharing tenant_key payload_find);
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.store)
+    }
 }

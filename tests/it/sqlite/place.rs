@@ -91,7 +91,9 @@ impl Store for Removes {
         })
     }
 
-    counterfoil::delegate_reads!(self => self.store; all);
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.store)
+    }
 }
 
 #[tokio::test]

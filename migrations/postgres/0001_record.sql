@@ -52,8 +52,8 @@ CREATE TABLE record (
     step          TEXT COLLATE "C",
     call_id       TEXT COLLATE "C",
     fence         BIGINT NOT NULL,
-    loose         BIGINT,                      -- its fence while it is started outside any run
-    revision      BIGINT NOT NULL,             -- below zero on the way in: see store/postgres/record.rs
+    loose         BIGINT GENERATED ALWAYS AS (CASE WHEN run IS NULL AND status = 1 THEN fence END) STORED, -- an index on its parts would be written for each outcome
+    revision      BIGINT NOT NULL,             -- below zero on the way in: see store/postgres/row.rs
     attempts      BIGINT NOT NULL,
     spent         BIGINT NOT NULL DEFAULT 0,
     status        BIGINT NOT NULL,
@@ -81,7 +81,7 @@ CREATE INDEX record_kept ON record (kept_until, id) WHERE kept_until IS NOT NULL
 CREATE TABLE look (
     tenant   TEXT COLLATE "C" NOT NULL,
     record   BIGINT NOT NULL,
-    revision BIGINT NOT NULL,                  -- below zero on the way in: see store/postgres/look.rs
+    revision BIGINT NOT NULL,                  -- below zero on the way in: see store/postgres/row.rs
     reason   BIGINT NOT NULL,
     due_at   BIGINT NOT NULL,
     since    BIGINT NOT NULL,                  -- when the record was sealed

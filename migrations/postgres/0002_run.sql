@@ -13,7 +13,7 @@ CREATE TABLE run (
     waits_on   BIGINT NOT NULL,                -- 1: an answer, 2: a signal
     outcome    TEXT COLLATE "C",
     fence      BIGINT NOT NULL,
-    revision   BIGINT NOT NULL,                -- below zero on the way in: see store/postgres/run.rs
+    revision   BIGINT NOT NULL,                -- below zero on the way in: see store/postgres/row.rs
     deaths     BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,

@@ -44,7 +44,7 @@ CREATE TABLE record (
     step          TEXT,
     call_id       TEXT,
     fence         INTEGER NOT NULL,
-    revision      INTEGER NOT NULL,            -- NULL stands for a refusal: see store/sqlite/record.rs
+    revision      INTEGER NOT NULL,            -- NULL stands for a refusal: see store/sqlite/row.rs
     born          INTEGER NOT NULL REFERENCES birth (revision),
     attempts      INTEGER NOT NULL,
     spent         INTEGER NOT NULL,

@@ -13,7 +13,7 @@ CREATE TABLE run (
     waits_on   INTEGER NOT NULL CHECK (waits_on BETWEEN 0 AND 3), -- 1: an answer, 2: a signal
     outcome    TEXT,
     fence      INTEGER NOT NULL,
-    revision   INTEGER NOT NULL,               -- NULL stands for a refusal: see store/sqlite/run.rs
+    revision   INTEGER NOT NULL,               -- NULL stands for a refusal: see store/sqlite/row.rs
     deaths     INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
@@ -49,7 +49,7 @@ BEGIN SELECT RAISE(ABORT, 'no such run'); END;
 -- Checkpoints, clustered by run and turn: they arrive in order and are read together.
 CREATE TABLE step (
     tenant     TEXT NOT NULL,
-    run        INTEGER NOT NULL,               -- NULL stands for a refusal: see store/sqlite/step.rs
+    run        INTEGER NOT NULL,               -- NULL stands for a refusal: see store/sqlite/row.rs
     turn       INTEGER NOT NULL DEFAULT 0,
     kind       INTEGER NOT NULL,
     name       TEXT NOT NULL,

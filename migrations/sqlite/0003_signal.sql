@@ -1,7 +1,7 @@
 -- What was said to runs: kept until its run receives it, and after that so that the same again is known.
 CREATE TABLE signal (
     tenant   TEXT NOT NULL,
-    run      INTEGER NOT NULL,                 -- NULL stands for a refusal: see store/sqlite/signal.rs
+    run      INTEGER NOT NULL,                 -- NULL stands for a refusal: see store/sqlite/row.rs
     name     TEXT NOT NULL,
     id       TEXT NOT NULL,
     place    INTEGER NOT NULL,                 -- NULL, too

@@ -1,13 +1,14 @@
 //! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
 
+use super::Aggregate;
 use super::document::Document;
 use super::escalation::Escalation;
-use super::outbox::{Aggregate, OutboxEvent, Published};
+use super::outbox::{OutboxEvent, Published};
 use super::queue::Admission;
-use super::rows::{Evidence, Step, Use};
 use super::run::Run;
 use super::schedule::Schedule;
 use super::signal::Signal;
+use super::{Evidence, Step, Use};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{Basis, ContractClass, Look, Record, State};
@@ -218,26 +219,6 @@ impl Change {
     pub fn in_lane(mut self, lane: Option<Lane>) -> Self {
         self.lane = lane;
         self
-    }
-
-    /// It writes rows that only a worker may write: all but enrolment, evidence and what those two need.
-    pub(crate) fn needs_fence(&self) -> bool {
-        self.record.is_some()
-            || self.look.is_some()
-            || self.run.is_some()
-            || !self.steps.is_empty()
-            || self.used.is_some()
-            || self.signal.is_some()
-            || self.received.is_some()
-            || self.admission.is_some()
-            || self.schedule.is_some()
-            || !self.documents.is_empty()
-            || !self.escalations.is_empty()
-            || !self.events.is_empty()
-            || !self.aggregates.is_empty()
-            || !self.forgotten.is_empty()
-            || !self.retired.is_empty()
-            || self.erased.is_some()
     }
 
     /// What a refused change reports of its attempt's own answer (REC-9); nothing if it rests on a lookup or on a

@@ -6,8 +6,9 @@ use crate::id::{Name, Tenant};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use {
     super::StoreError,
-    super::row::{Put, Readable, Reader, Revisioned, Row, Take},
-    super::table::{Table, flag, number, text},
+    super::ask::{Queries, Reader},
+    super::row::{Put, Readable, Row, Take},
+    super::table::{Law, Table, flag, number, text},
 };
 
 /// The kind and the id of the ledger's document about itself, of [`Tenant::ledger`]. It is open while the ledger is taken for
@@ -44,6 +45,8 @@ impl Readable for Document {
     const TABLE: &'static Table = &Table {
         name: "document",
         key: &["tenant", "kind", "id"],
+        with: &[],
+        law: Law::Moves,
         columns: &[
             text("tenant"),
             text("kind"),
@@ -76,6 +79,10 @@ impl Row for Document {
         (&self.tenant, self.kind.as_str(), &self.id)
     }
 
+    fn revision(&self) -> u32 {
+        self.revision
+    }
+
     fn put(&self, values: &mut impl Put) {
         values
             .shared(self.tenant.text())
@@ -90,16 +97,9 @@ impl Row for Document {
 }
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Revisioned for Document {
-    fn revision(&self) -> u32 {
-        self.revision
-    }
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl Document {
     pub(super) async fn find<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         kind: &str,
         id: &str,
@@ -108,7 +108,7 @@ impl Document {
     }
 
     pub(super) async fn list<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         kind: &str,
         after: &str,
@@ -120,7 +120,7 @@ impl Document {
 
     /// SQLite takes the primary key otherwise, and reads all that were ever open.
     pub(super) async fn list_open<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         kind: &str,
         after: &str,

@@ -1,6 +1,9 @@
 //! Erasing a tenant: what keeps it from going, and what goes. Both databases are told in the same words.
 
 use super::UnderWay;
+use super::ask::Session;
+use super::table::{TABLES, Table};
+use crate::id::Tenant;
 
 /// What may not be there, and how it is found.
 pub(super) const UNDER_WAY: [(UnderWay, &str); 6] = [
@@ -15,28 +18,35 @@ pub(super) const UNDER_WAY: [(UnderWay, &str); 6] = [
     (UnderWay::Event, "SELECT 1 FROM outbox_aggregate WHERE tenant = $1 AND published < last LIMIT 1"),
 ];
 
-/// All tables of tenants but that of their keys for digests: a worker that knows one would go on with it. A test compares them with
-/// the schema.
-pub(super) const ALL: [&str; 16] = [
-    "DELETE FROM record WHERE tenant = $1",
-    "DELETE FROM look WHERE tenant = $1",
-    "DELETE FROM evidence WHERE tenant = $1",
-    "DELETE FROM payload WHERE tenant = $1",
-    "DELETE FROM escalation WHERE tenant = $1",
-    "DELETE FROM run WHERE tenant = $1",
-    "DELETE FROM step WHERE tenant = $1",
-    "DELETE FROM use WHERE tenant = $1",
-    "DELETE FROM signal WHERE tenant = $1",
-    "DELETE FROM schedule WHERE tenant = $1",
-    "DELETE FROM outbox_aggregate WHERE tenant = $1",
-    "DELETE FROM outbox WHERE tenant = $1",
-    "DELETE FROM inbox WHERE tenant = $1",
-    "DELETE FROM inbox_try WHERE tenant = $1",
-    "DELETE FROM inbox_version WHERE tenant = $1",
-    "DELETE FROM document WHERE tenant = $1",
-];
+/// All tables of tenants but that of their keys for digests: a worker that knows one would go on with it.
+fn all() -> impl Iterator<Item = String> {
+    let of_tenants = |table: &&&Table| {
+        table.name != "tenant" && table.columns.iter().any(|column| column.name == "tenant")
+    };
+    TABLES.iter().filter(of_tenants).map(|table| format!("DELETE FROM {} WHERE tenant = $1", table.name))
+}
+
+/// What keeps it from going.
+pub(super) async fn under_way<S: Session>(
+    session: &mut S,
+    tenant: &Tenant,
+) -> Result<Option<UnderWay>, sqlx::Error> {
+    for (what, sql) in UNDER_WAY {
+        if session.finds(sql, &[tenant.into()]).await? {
+            return Ok(Some(what));
+        }
+    }
+    Ok(None)
+}
+
+pub(super) async fn erase<S: Session>(session: &mut S, tenant: &Tenant) -> Result<(), sqlx::Error> {
+    for sql in all() {
+        session.finds(&sql, &[tenant.into()]).await?;
+    }
+    Ok(())
+}
 
 /// For the test that explains them.
-pub(super) fn statements() -> impl Iterator<Item = &'static str> {
-    UNDER_WAY.into_iter().map(|(_, sql)| sql).chain(ALL)
+pub(super) fn statements() -> impl Iterator<Item = String> {
+    UNDER_WAY.into_iter().map(|(_, sql)| sql.to_owned()).chain(all())
 }

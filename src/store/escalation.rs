@@ -7,8 +7,9 @@ use crate::id::{EscalationId, RecordId, RunId, Tenant};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use {
     super::StoreError,
-    super::row::{Put, Readable, Reader, Row, Take},
-    super::table::{Table, number, text},
+    super::ask::{Queries, Reader},
+    super::row::{Put, Readable, Row, Take},
+    super::table::{Law, Table, number, text},
 };
 
 /// An open question, or one that was answered.
@@ -210,6 +211,8 @@ impl Readable for Escalation {
     const TABLE: &'static Table = &Table {
         name: "escalation",
         key: &["tenant", "id"],
+        with: &[],
+        law: Law::Own,
         columns: &[
             number("id"),
             text("tenant"),
@@ -269,7 +272,7 @@ impl Answer {
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl Escalation {
     pub(super) async fn find<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         id: EscalationId,
     ) -> Result<Option<Self>, StoreError> {
@@ -278,7 +281,7 @@ impl Escalation {
 
     /// SQLite takes the primary key otherwise, and reads every question that was ever answered.
     pub(super) async fn open<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         after: EscalationId,
         limit: u32,
@@ -289,7 +292,7 @@ impl Escalation {
     }
 
     pub(super) async fn about<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         run: RunId,
     ) -> Result<Vec<Self>, StoreError> {
@@ -300,7 +303,7 @@ impl Escalation {
 
     /// What was ever asked about a record.
     pub(super) async fn of<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         record: RecordId,
     ) -> Result<Vec<Self>, StoreError> {
@@ -312,7 +315,7 @@ impl Escalation {
     }
 
     pub(super) async fn unknown_workflow<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         after: EscalationId,
         limit: u32,
     ) -> Result<Vec<Self>, StoreError> {
@@ -322,7 +325,7 @@ impl Escalation {
     }
 
     pub(super) async fn duplicated<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         after: EscalationId,
         limit: u32,
     ) -> Result<Vec<Self>, StoreError> {

@@ -3,9 +3,9 @@
 
 use sha2::{Digest as _, Sha256};
 
+use super::Evidence;
 use super::change::Change;
 use super::escalation::{Escalation, EscalationKind};
-use super::rows::Evidence;
 use crate::id::{EscalationId, RecordId, Tenant};
 use crate::ledger::{Record, State, is_second_effect};
 

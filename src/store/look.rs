@@ -3,8 +3,9 @@
 use std::hash::Hash;
 
 use super::StoreError;
-use super::row::{Put, Readable, Reader, Revisioned, Row, Take};
-use super::table::{Table, flag, number, text};
+use super::ask::{Queries, Reader};
+use super::row::{Put, Readable, Row, Take};
+use super::table::{Law, Table, flag, number, text};
 use crate::clock::Timestamp;
 use crate::id::{RecordId, Tenant};
 use crate::ledger::{Look, Reason};
@@ -13,6 +14,8 @@ impl Readable for Look {
     const TABLE: &'static Table = &Table {
         name: "look",
         key: &["tenant", "record"],
+        with: &[],
+        law: Law::Moves,
         columns: &[
             text("tenant"),
             number("record"),
@@ -46,6 +49,10 @@ impl Row for Look {
         (&self.tenant, self.record)
     }
 
+    fn revision(&self) -> u32 {
+        self.revision
+    }
+
     fn put(&self, values: &mut impl Put) {
         values
             .shared(self.tenant.text())
@@ -59,26 +66,26 @@ impl Row for Look {
             .flag(self.missed);
     }
 
+    const GOES: bool = true;
+
     fn is_gone(&self) -> bool {
         self.due_at.is_none()
     }
 }
 
-impl Revisioned for Look {
-    fn revision(&self) -> u32 {
-        self.revision
-    }
-}
-
 pub(super) async fn find<D: Reader>(
-    on: &D,
+    on: &Queries<D>,
     tenant: &Tenant,
     record: RecordId,
 ) -> Result<Option<Look>, StoreError> {
     on.row("WHERE tenant = $1 AND record = $2", &[tenant.into(), record.0.into()]).await
 }
 
-pub(super) async fn due<D: Reader>(on: &D, until: Timestamp, limit: u32) -> Result<Vec<Look>, StoreError> {
+pub(super) async fn due<D: Reader>(
+    on: &Queries<D>,
+    until: Timestamp,
+    limit: u32,
+) -> Result<Vec<Look>, StoreError> {
     let behind = "WHERE due_at <= $1 ORDER BY due_at, tenant, record LIMIT $2";
     on.sound(behind, &[until.0.into(), limit.into()]).await
 }

@@ -3,74 +3,97 @@
 //!
 //! Reads are named by meaning. There is one write primitive, [`Store::commit`].
 
-mod change;
+mod aggregate;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-mod columns;
+mod ask;
+mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod document;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod erase;
 mod escalation;
+mod evidence;
 mod group;
+mod history;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod inbox;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod judge;
 mod late;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod look;
 mod model;
 mod outbox;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod payload;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod queried;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod queries;
 mod queue;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod queued;
 mod read_only;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod record;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod retention;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 #[cfg_attr(
     not(feature = "postgres"),
     allow(dead_code, reason = "SQLite tells the types of values apart by itself, and cuts no batch")
 )]
 mod row;
-mod rows;
 mod run;
 mod schedule;
 mod signal;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod step;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "tables are moved to PostgreSQL alone"))]
 mod table;
 mod transaction;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 pub mod transfer;
+mod used;
+mod worker;
+mod written;
 
 use std::fmt;
 
 use futures_util::future::BoxFuture;
 
+pub use aggregate::Aggregate;
 pub use change::{Change, Lane, Refusal, Retired, UnderWay, Verdict, WorkerChange};
 pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND};
 pub use escalation::{Answer, Escalation, EscalationKind, Resolution};
+pub use evidence::Evidence;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
+pub use history::{History, PastCall, PastUse};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub use model::Model;
-pub use outbox::{Aggregate, Due, OutboxEvent, Published};
+pub use outbox::{Due, OutboxEvent, Published};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use queried::Queried;
 pub use queue::{Admission, Queue, QueueLoad};
 pub(crate) use read_only::ReadOnly;
-pub use rows::{Evidence, History, PastCall, PastStep, PastUse, Pulse, Step, StepKind, Turns, Use, Worker};
 pub use run::{InQueue, Run, RunState, WaitsOn};
 pub use schedule::{Schedule, ScheduleState};
 #[doc(hidden)]
 pub use signal::COMMAND;
 pub use signal::Signal;
+pub use step::{PastStep, Step, StepKind, Turns};
 pub use transaction::TransactionError;
+pub use used::Use;
+pub use worker::{Pulse, Worker};
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};

@@ -1,8 +1,16 @@
-//! The rows of the outbox: events, and how far those of each aggregate are published.
+//! Events that are to be published.
 
+use super::Aggregate;
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Tenant};
+use crate::id::Tenant;
 use crate::payload::Stored;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use {
+    super::StoreError,
+    super::ask::{Queries, Reader, Session, named},
+    super::row::{Readable, Take},
+    super::table::{Law, Table, number, text},
+};
 
 /// An event that is to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,39 +32,53 @@ pub struct OutboxEvent {
     pub created_at: Timestamp,
 }
 
-/// How far the events of an aggregate are published. It is there from its first event on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Aggregate {
-    /// Whose it is.
-    pub tenant: Tenant,
-    /// Its name.
-    pub name: String,
-    /// The place of its last event. What stands here when it is written does not count.
-    pub last: i64,
-    /// All events up to this place are published, or were dropped by somebody.
-    pub published: i64,
-    /// How often the one behind that was tried in vain.
-    pub tries: u32,
-    /// How often it was refused, which is not the fault of the way there.
-    pub refusals: u32,
-    /// It is not tried before.
-    pub due_at: Timestamp,
-    /// It is set aside: all behind it wait for the answer to this question.
-    pub escalation: Option<EscalationId>,
-    /// Of what is written about publishing: 1 from its first event on. An event that is added does not change it.
-    pub revision: u32,
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Readable for OutboxEvent {
+    const TABLE: &'static Table = &Table {
+        name: "outbox",
+        key: &["tenant", "aggregate", "seq"],
+        with: &[],
+        law: Law::Own,
+        columns: &[
+            text("tenant"),
+            text("id"),
+            text("aggregate"),
+            number("seq"),
+            text("kind"),
+            text("payload"),
+            number("created_at"),
+        ],
+    };
+
+    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
+        Ok(Self {
+            tenant: values.tenant()?,
+            id: values.text()?,
+            aggregate: values.text()?,
+            seq: values.number()?,
+            kind: values.text()?,
+            payload: values.parsed_text(Stored::from_column)?,
+            created_at: values.time()?,
+        })
+    }
 }
 
-impl Aggregate {
-    /// Something of it is to be published, and nobody need answer a question first.
-    pub const fn is_pending(&self) -> bool {
-        self.published < self.last && self.escalation.is_none()
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl OutboxEvent {
+    pub(super) const FIND: &str = "WHERE tenant = $1 AND id = $2";
+
+    pub(super) async fn find<D: Reader>(
+        on: &Queries<D>,
+        tenant: &Tenant,
+        id: &str,
+    ) -> Result<Option<Self>, StoreError> {
+        on.row(Self::FIND, &[tenant.into(), id.into()]).await
     }
 
-    /// As a store keeps it that knows this one's change by its revision: without what added events change.
-    pub(super) fn same_change(&self, other: &Self) -> bool {
-        let of = |a: &Self| (a.published, a.tries, a.refusals, a.escalation, a.revision);
-        of(self) == of(other)
+    /// It says the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let said = |e: &Self| (e.aggregate.clone(), e.kind.clone(), e.payload.clone());
+        said(self) == said(other)
     }
 }
 
@@ -102,6 +124,71 @@ pub struct Published {
     pub seq: i64,
     /// When it was written.
     pub created_at: Timestamp,
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Due {
+    pub(super) async fn until<D: Reader>(
+        on: &Queries<D>,
+        until: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Self>, StoreError> {
+        // PostgreSQL goes by aggregate: a join could be planned as a scan of all that was ever published.
+        let pending = D::either(
+            "outbox_aggregate a CROSS JOIN outbox o ON o.tenant = a.tenant AND o.aggregate = a.name AND o.seq > a.published \
+             AND o.seq <= a.published + $2 WHERE a.published < a.last AND a.escalation IS NULL AND a.due_at <= $1",
+            "(SELECT * FROM outbox_aggregate WHERE published < last AND escalation IS NULL AND due_at <= $1 \
+             ORDER BY due_at, tenant, name LIMIT $2) a, LATERAL (SELECT * FROM outbox WHERE tenant = a.tenant \
+             AND aggregate = a.name AND seq > a.published ORDER BY seq LIMIT $2) o",
+        );
+        let sql = format!(
+            "SELECT a.tenant, a.name, a.last, a.published, a.tries, a.refusals, a.due_at, a.escalation, a.revision, \
+             o.tenant, o.id, o.aggregate, o.seq, o.kind, o.payload, o.created_at FROM {pending} \
+             ORDER BY a.due_at, a.tenant, a.name, o.seq LIMIT $2"
+        );
+        let rows = on.fetch(sql, &[until.0.into(), limit.into()]).await?;
+        // An aggregate, and one of its events behind it.
+        let both = |row| {
+            let mut values = D::values("outbox", row);
+            let aggregate = Aggregate::take(&mut values)?;
+            Ok((aggregate, OutboxEvent::take(&mut values)))
+        };
+        Ok(by_aggregate(rows.iter().map(both)))
+    }
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Published {
+    pub(super) async fn since<D: Reader>(
+        on: &Queries<D>,
+        after: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Self>, StoreError> {
+        let published = D::either(
+            "outbox o CROSS JOIN outbox_aggregate a ON a.tenant = o.tenant AND a.name = o.aggregate",
+            "outbox o, LATERAL (SELECT published FROM outbox_aggregate WHERE tenant = o.tenant AND name = o.aggregate) a",
+        );
+        let sql = format!(
+            "SELECT o.tenant, o.aggregate, o.seq, o.created_at FROM {published} WHERE o.created_at >= $1 \
+             AND o.seq <= a.published ORDER BY o.created_at, o.tenant, o.aggregate, o.seq LIMIT $2"
+        );
+        let read = |row| {
+            let mut c = D::values("outbox", row);
+            Ok(Self { tenant: c.tenant()?, aggregate: c.text()?, seq: c.number()?, created_at: c.time()? })
+        };
+        Ok(on.fetch(sql, &[after.0.into(), limit.into()]).await?.iter().map(read).filter_map(named).collect())
+    }
+
+    /// Published events go, up to this one. What is not published stays, whoever says so.
+    pub(super) async fn forget<S: Session>(&self, session: &mut S) -> Result<(), sqlx::Error> {
+        let least = S::either("min", "least");
+        let sql = format!(
+            "DELETE FROM outbox WHERE tenant = $1 AND aggregate = $2 AND seq <= {least}($3, \
+             (SELECT published FROM outbox_aggregate WHERE tenant = $1 AND name = $2))"
+        );
+        let place = [(&self.tenant).into(), self.aggregate.as_str().into(), self.seq.into()];
+        session.finds(&sql, &place).await.map(drop)
+    }
 }
 
 /// Events as a batch adds them to one aggregate: so many, at this instant.

@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::StoreError;
-use super::table::{Kind, Table};
+use super::table::{Chosen, Kind, Table};
 use crate::clock::Timestamp;
 use crate::id::{Name, Tenant};
 use crate::ledger::RequestHash;
@@ -17,23 +17,44 @@ pub(in crate::store) trait Readable: Sized + Send {
     fn take(values: &mut impl Take) -> Result<Self, StoreError>;
 }
 
-/// A row whose values are all written at once.
+/// What nearly all rows have in some of their columns, as SQL: these are not sent. What is NULL is left out altogether.
+pub(in crate::store) type Form = &'static [(&'static str, &'static str)];
+
+/// A row as it is written.
 pub(in crate::store) trait Row: Readable + PartialEq {
-    /// The values of the table's key: batches are written in their order, so that two workers lock the same rows in one order.
+    /// The first that a row [has](Self::has) counts.
+    const FORMS: &'static [Form] = &[];
+
+    /// The row is of this form.
+    fn has(&self, form: usize) -> bool {
+        let _ = form;
+        false
+    }
+
+    /// What tells rows apart: batches are written in its order, so that two workers lock the same rows in one order.
     fn key(&self) -> impl Ord + Hash;
 
     /// The values, in the order of the table's columns.
     fn put(&self, values: &mut impl Put);
 
+    /// Where rows count their changes, which one it is.
+    fn revision(&self) -> u32 {
+        1
+    }
+
+    /// Some are taken off.
+    const GOES: bool = false;
+
     /// No row is left of it once it is written.
     fn is_gone(&self) -> bool {
         false
     }
-}
 
-/// A row that counts its changes. At revision 1 it is new, and a later revision is written only on top of the one before.
-pub(in crate::store) trait Revisioned: Row {
-    fn revision(&self) -> u32;
+    /// It is stored as this change would have written it: it was written before, and its answer was lost. The whole row, because one
+    /// worker may compute two changes from the same revision; the later one is stale.
+    fn is_as_written(&self, written: &Self) -> bool {
+        self == written
+    }
 }
 
 /// A value on its way to the database.
@@ -57,6 +78,18 @@ impl<'v> From<&'v str> for Given<'v> {
 impl From<&Tenant> for Given<'_> {
     fn from(tenant: &Tenant) -> Self {
         Self::Shared(tenant.text())
+    }
+}
+
+impl From<Arc<str>> for Given<'_> {
+    fn from(text: Arc<str>) -> Self {
+        Self::Shared(text)
+    }
+}
+
+impl<'v> From<&'v [u8]> for Given<'v> {
+    fn from(bytes: &'v [u8]) -> Self {
+        Self::Bytes(bytes)
     }
 }
 
@@ -88,6 +121,10 @@ pub(in crate::store) trait Put {
         self.put(Given::Shared(value))
     }
 
+    fn some_shared(&mut self, value: Option<Arc<str>>) -> &mut Self {
+        self.put(value.map_or(Given::Null(Kind::Text), Given::Shared))
+    }
+
     fn number(&mut self, value: impl Into<i64>) -> &mut Self {
         self.put(Given::Number(value.into()))
     }
@@ -116,15 +153,20 @@ pub(in crate::store) trait Put {
 
 /// The values of a stored row, one after the other, telling damage from trouble.
 pub(in crate::store) trait Take {
-    fn some_text(&mut self) -> Result<Option<String>, StoreError>;
+    /// Reads a text where it stands.
+    fn with_text<T>(&mut self, read: impl FnOnce(Option<&str>) -> T) -> Result<T, StoreError>;
+    fn with_bytes<T>(&mut self, read: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StoreError>;
     fn some_number(&mut self) -> Result<Option<i64>, StoreError>;
-    fn some_bytes(&mut self) -> Result<Option<Vec<u8>>, StoreError>;
     fn flag(&mut self) -> Result<bool, StoreError>;
     fn damaged(&self, detail: &str) -> StoreError;
 
     /// The value that was read last is not one that this engine writes.
     fn unknown(&self) -> StoreError {
         self.damaged("a value that no version of this engine writes")
+    }
+
+    fn some_text(&mut self) -> Result<Option<String>, StoreError> {
+        self.with_text(|text| text.map(ToOwned::to_owned))
     }
 
     fn text(&mut self) -> Result<String, StoreError> {
@@ -148,9 +190,17 @@ pub(in crate::store) trait Take {
         Ok(self.some_number()?.map(Timestamp))
     }
 
+    fn parsed_bytes<T>(&mut self, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<T, StoreError> {
+        self.with_bytes(|bytes| bytes.and_then(read))?.ok_or_else(|| self.unknown())
+    }
+
     fn hash(&mut self) -> Result<RequestHash, StoreError> {
-        let bytes = self.some_bytes()?;
-        bytes.and_then(|bytes| RequestHash::from_column(&bytes)).ok_or_else(|| self.unknown())
+        self.parsed_bytes(RequestHash::from_column)
+    }
+
+    fn some_hash(&mut self) -> Result<Option<RequestHash>, StoreError> {
+        let hash = self.with_bytes(|bytes| bytes.map(RequestHash::from_column))?;
+        hash.map(|hash| hash.ok_or_else(|| self.unknown())).transpose()
     }
 
     fn tenant(&mut self) -> Result<Tenant, StoreError> {
@@ -167,97 +217,48 @@ pub(in crate::store) trait Take {
     }
 
     fn some_parsed_text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, StoreError> {
-        let Some(text) = self.some_text()? else { return Ok(None) };
-        read(&text).map(Some).ok_or_else(|| self.unknown())
+        let value = self.with_text(|text| text.map(read))?;
+        value.map(|value| value.ok_or_else(|| self.unknown())).transpose()
     }
 
     fn parsed_text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
-        let text = self.text()?;
-        read(&text).ok_or_else(|| self.unknown())
+        self.with_text(|text| text.and_then(read))?.ok_or_else(|| self.unknown())
     }
 }
 
-/// Passes on the values of the table's key alone.
-pub(in crate::store) struct KeyOnly<'p, P> {
-    table: &'static Table,
-    next: usize,
+/// Passes on the values of some columns.
+pub(in crate::store) struct Only<'p, P> {
+    columns: Chosen,
+    /// Those of which the sign is turned.
+    turned: Chosen,
+    next: u32,
     to: &'p mut P,
 }
 
-impl<'p, P: Put> KeyOnly<'p, P> {
-    pub(in crate::store) const fn of(table: &'static Table, to: &'p mut P) -> Self {
-        Self { table, next: 0, to }
+impl<'p, P: Put> Only<'p, P> {
+    pub(in crate::store) fn of(columns: Chosen, to: &'p mut P) -> Self {
+        Self { columns, turned: Chosen::default(), next: 0, to }
+    }
+
+    pub(in crate::store) const fn turned(self, turned: Chosen) -> Self {
+        Self { turned, ..self }
+    }
+
+    /// What tells which row it is.
+    pub(in crate::store) fn telling(table: &'static Table, to: &'p mut P) -> Self {
+        Self::of(table.choose(|column| table.tells(column.name)), to)
     }
 }
 
-impl<P: Put> Put for KeyOnly<'_, P> {
+impl<P: Put> Put for Only<'_, P> {
     fn give(&mut self, value: Given<'_>) {
-        if self.table.columns.get(self.next).is_some_and(|column| self.table.key.contains(&column.name)) {
-            self.to.give(value);
-        }
+        let place = self.next;
         self.next += 1;
-    }
-}
-
-/// A database that is asked for rows. What both are asked in the same words stands beside the row's type; arguments are numbered from
-/// `$1` on. The text of a query goes on behind the name of the table.
-pub(in crate::store) trait Reader {
-    type Fetched;
-
-    /// What the two databases are asked in words of their own stands side by side.
-    fn either<'w>(sqlite: &'w str, postgres: &'w str) -> &'w str;
-
-    async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Result<Vec<Self::Fetched>, StoreError>;
-
-    fn read<R: Readable>(fetched: &Self::Fetched) -> Result<R, StoreError>;
-
-    /// The first column, if it is not NULL: the id of a row that has one.
-    fn id(fetched: &Self::Fetched) -> Result<Option<i64>, StoreError>;
-
-    /// The number that a query of its own gives, if it gives one.
-    async fn number(&self, sql: &str, arguments: &[Given<'_>]) -> Result<Option<i64>, StoreError> {
-        let found = self.fetch(sql.to_owned(), arguments).await?;
-        Ok(found.first().map(Self::id).transpose()?.flatten())
-    }
-
-    /// The row that a query finds, if there is one.
-    async fn row<R: Readable>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Option<R>, StoreError> {
-        let found = self.fetch(R::TABLE.select(behind), arguments).await?;
-        found.first().map(Self::read).transpose()
-    }
-
-    /// All rows that a query finds.
-    async fn rows<R: Readable>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
-        self.fetch(R::TABLE.select(behind), arguments).await?.iter().map(Self::read).collect()
-    }
-
-    /// The same without those that are damaged. They are named and passed over: one must not take the others of its list with it.
-    async fn sound<R: Readable>(&self, behind: &str, arguments: &[Given<'_>]) -> Result<Vec<R>, StoreError> {
-        Ok(sound::<Self, R>(&self.fetch(R::TABLE.select(behind), arguments).await?))
-    }
-
-    /// The next page of a list in the order of its ids, from behind `after`, which is `$1`. A page of which all rows are damaged is
-    /// passed over: an empty one would say that the list ends here.
-    async fn page<R: Readable>(
-        &self,
-        behind: &str,
-        mut after: i64,
-        arguments: &[Given<'_>],
-    ) -> Result<Vec<R>, StoreError> {
-        loop {
-            let arguments: Vec<_> = std::iter::once(after.into()).chain(arguments.iter().cloned()).collect();
-            let found = self.fetch(R::TABLE.select(behind), &arguments).await?;
-            let Some(last) = found.last() else { return Ok(Vec::new()) };
-            after = Self::id(last)?.unwrap_or(i64::MAX);
-            let sound = sound::<Self, R>(&found);
-            if !sound.is_empty() {
-                return Ok(sound);
-            }
+        if self.columns.has(place) {
+            self.to.give(match value {
+                Given::Number(number) if self.turned.has(place) => Given::Number(-number),
+                value => value,
+            });
         }
     }
-}
-
-fn sound<D: Reader + ?Sized, R: Readable>(found: &[D::Fetched]) -> Vec<R> {
-    let read = |row| D::read(row).inspect_err(|error| tracing::error!(%error, "left out of a list")).ok();
-    found.iter().filter_map(read).collect()
 }

@@ -6,8 +6,9 @@ use crate::payload::Stored;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use {
     super::StoreError,
-    super::row::{Put, Readable, Reader, Revisioned, Row, Take},
-    super::table::{Table, number, text},
+    super::ask::{Queries, Reader},
+    super::row::{Put, Readable, Row, Take},
+    super::table::{Law, Table, number, text},
 };
 
 /// What begins runs at their time.
@@ -83,6 +84,8 @@ impl Readable for Schedule {
     const TABLE: &'static Table = &Table {
         name: "schedule",
         key: &["tenant", "name"],
+        with: &[],
+        law: Law::Moves,
         columns: &[
             text("tenant"),
             text("name"),
@@ -127,6 +130,10 @@ impl Row for Schedule {
         (&self.tenant, self.name.as_str())
     }
 
+    fn revision(&self) -> u32 {
+        self.revision
+    }
+
     fn put(&self, values: &mut impl Put) {
         values
             .shared(self.tenant.text())
@@ -147,16 +154,9 @@ impl Row for Schedule {
 }
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Revisioned for Schedule {
-    fn revision(&self) -> u32 {
-        self.revision
-    }
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl Schedule {
     pub(super) async fn find<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         name: &str,
     ) -> Result<Option<Self>, StoreError> {
@@ -164,7 +164,7 @@ impl Schedule {
     }
 
     pub(super) async fn list<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         after: &str,
         limit: u32,
@@ -174,7 +174,7 @@ impl Schedule {
     }
 
     pub(super) async fn due<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         until: Timestamp,
         limit: u32,
     ) -> Result<Vec<Self>, StoreError> {

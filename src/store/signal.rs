@@ -6,8 +6,9 @@ use crate::payload::Stored;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use {
     super::StoreError,
-    super::row::{Put, Readable, Reader, Row, Take},
-    super::table::{Table, flag, number, text},
+    super::ask::{Queries, Reader},
+    super::row::{Put, Readable, Row, Take},
+    super::table::{Law, Table, flag, number, text},
 };
 
 /// Something that was said to a run: from outside, by another run, or by a child that has ended. It is kept until the run
@@ -39,6 +40,8 @@ impl Readable for Signal {
     const TABLE: &'static Table = &Table {
         name: "signal",
         key: &["tenant", "run", "name", "id"],
+        with: &[],
+        law: Law::Once,
         columns: &[
             text("tenant"),
             number("run"),
@@ -87,7 +90,7 @@ impl Row for Signal {
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl Signal {
     pub(super) async fn find<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         run: RunId,
         name: &str,
@@ -98,7 +101,7 @@ impl Signal {
     }
 
     pub(super) async fn unreceived<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         run: RunId,
         name: &str,
@@ -112,7 +115,7 @@ impl Signal {
 
     /// One step to the end of the index, however many are pending.
     pub(super) async fn last<D: Reader>(
-        on: &D,
+        on: &Queries<D>,
         tenant: &Tenant,
         run: RunId,
     ) -> Result<Option<i64>, StoreError> {

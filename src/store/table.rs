@@ -1,17 +1,40 @@
 //! Tables, each declared once: its columns, and its key.
 
 use super::row::Readable as _;
-use super::{Document, Escalation, Run, Schedule, Signal};
-use crate::ledger::Look;
+use super::{
+    Aggregate, Document, Escalation, Evidence, OutboxEvent, Run, Schedule, Signal, Step, Use, Worker,
+};
+use crate::ledger::{Look, Record};
 
 /// A table.
 #[derive(Debug)]
 pub(in crate::store) struct Table {
     pub(in crate::store) name: &'static str,
-    /// The columns that tell its rows apart, in the order in which rows are read and locked.
+    /// The columns that tell its rows apart, in the order in which they are moved to another database.
     pub(in crate::store) key: &'static [&'static str],
+    /// What must be as it is stored, too, for a change to be of that row: a place might be that of another tenant's row. Several of
+    /// these are unique themselves, and a new row is told by them.
+    pub(in crate::store) with: &'static [&'static str],
+    pub(in crate::store) law: Law,
     pub(in crate::store) columns: &'static [Column],
 }
+
+/// By which rule rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Law {
+    /// Rows count their changes: the first is a new row, and each later one follows the one before.
+    Moves,
+    /// Each is new.
+    Once,
+    /// One that is there stays.
+    Keep,
+    /// The same, and a fenced worker may write it.
+    Note,
+    /// Its statements are its own.
+    Own,
+}
+
+const OWN: Table = Table { name: "", key: &[], with: &[], law: Law::Own, columns: &[] };
 
 /// The column of a row that counts its changes.
 pub(in crate::store) const REVISION: &str = "revision";
@@ -20,6 +43,14 @@ pub(in crate::store) const REVISION: &str = "revision";
 pub(in crate::store) struct Column {
     pub(in crate::store) name: &'static str,
     pub(in crate::store) kind: Kind,
+    /// A change leaves it as it is.
+    pub(in crate::store) fixed: bool,
+}
+
+impl Column {
+    pub(in crate::store) const fn fixed(self) -> Self {
+        Self { fixed: true, ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,138 +63,31 @@ pub(in crate::store) enum Kind {
 
 /// All tables. A test compares the columns with those of both databases.
 pub(in crate::store) static TABLES: [&Table; 19] = [
-    &Table {
-        name: "worker",
-        key: &["fence"],
-        columns: &[
-            number("fence"),
-            text("name"),
-            number("enrolled_at"),
-            number("lease_until"),
-            number("ended_at"),
-            flag("retired"),
-            flag("settled"),
-            flag("publishes"),
-        ],
-    },
-    &Table { name: "tenant", key: &["tenant"], columns: &[text("tenant"), bytes("digest_key")] },
+    Worker::TABLE,
+    &Table { name: "tenant", key: &["tenant"], columns: &[text("tenant"), bytes("digest_key")], ..OWN },
     &Table {
         name: "payload",
         key: &["tenant", "digest"],
         columns: &[text("tenant"), bytes("digest"), text("body"), number("uses")],
+        ..OWN
     },
-    &Table {
-        name: "record",
-        key: &["id"],
-        columns: &[
-            number("id"),
-            text("tenant"),
-            text("key"),
-            text("operation"),
-            number("class"),
-            text("request"),
-            bytes("request_hash"),
-            number("declaration"),
-            number("run"),
-            number("turn"),
-            text("step"),
-            text("call_id"),
-            number("fence"),
-            number("loose"),
-            number("revision"),
-            number("attempts"),
-            number("spent"),
-            number("status"),
-            number("basis"),
-            text("outcome"),
-            text("compensation"),
-            text("external_ref"),
-            number("escalation"),
-            number("not_before"),
-            number("kept_until"),
-            number("created_at"),
-            number("updated_at"),
-            flag("in_doubt"),
-        ],
-    },
+    Record::TABLE,
     Look::TABLE,
-    &Table {
-        name: "evidence",
-        key: &["tenant", "record", "fence", "attempt"],
-        columns: &[
-            text("tenant"),
-            number("record"),
-            number("fence"),
-            number("attempt"),
-            text("response"),
-            text("external_ref"),
-            number("at"),
-        ],
-    },
+    Evidence::TABLE,
     Run::TABLE,
     &Table {
         name: "queue",
         key: &["name"],
         columns: &[text("name"), number("spent_until"), text("served"), number("due_at")],
+        ..OWN
     },
     Schedule::TABLE,
     Document::TABLE,
-    &Table {
-        name: "step",
-        key: &["tenant", "run", "turn", "kind", "name", "id"],
-        columns: &[
-            text("tenant"),
-            number("run"),
-            number("turn"),
-            number("kind"),
-            text("name"),
-            text("id"),
-            bytes("input_hash"),
-            text("value"),
-            number("at"),
-        ],
-    },
-    &Table {
-        name: "use",
-        key: &["tenant", "run", "turn", "record"],
-        columns: &[
-            text("tenant"),
-            number("run"),
-            number("record"),
-            number("turn"),
-            text("step"),
-            number("at"),
-        ],
-    },
+    Step::TABLE,
+    Use::TABLE,
     Signal::TABLE,
-    &Table {
-        name: "outbox_aggregate",
-        key: &["tenant", "name"],
-        columns: &[
-            text("tenant"),
-            text("name"),
-            number("last"),
-            number("published"),
-            number("tries"),
-            number("refusals"),
-            number("due_at"),
-            number("escalation"),
-            number("revision"),
-        ],
-    },
-    &Table {
-        name: "outbox",
-        key: &["tenant", "aggregate", "seq"],
-        columns: &[
-            text("tenant"),
-            text("id"),
-            text("aggregate"),
-            number("seq"),
-            text("kind"),
-            text("payload"),
-            number("created_at"),
-        ],
-    },
+    Aggregate::TABLE,
+    OutboxEvent::TABLE,
     &Table {
         name: "inbox",
         key: &["tenant", "consumer", "message"],
@@ -178,34 +102,37 @@ pub(in crate::store) static TABLES: [&Table; 19] = [
             number("escalation"),
             number("at"),
         ],
+        ..OWN
     },
     &Table {
         name: "inbox_try",
         key: &["tenant", "consumer", "message"],
         columns: &[text("tenant"), text("consumer"), text("message"), number("tries"), text("detail")],
+        ..OWN
     },
     &Table {
         name: "inbox_version",
         key: &["tenant", "consumer", "aggregate"],
         columns: &[text("tenant"), text("consumer"), text("aggregate"), number("version")],
+        ..OWN
     },
     Escalation::TABLE,
 ];
 
 pub(in crate::store) const fn number(name: &'static str) -> Column {
-    Column { name, kind: Kind::Number }
+    Column { name, kind: Kind::Number, fixed: false }
 }
 
 pub(in crate::store) const fn flag(name: &'static str) -> Column {
-    Column { name, kind: Kind::Flag }
+    Column { name, kind: Kind::Flag, fixed: false }
 }
 
 pub(in crate::store) const fn text(name: &'static str) -> Column {
-    Column { name, kind: Kind::Text }
+    Column { name, kind: Kind::Text, fixed: false }
 }
 
 pub(in crate::store) const fn bytes(name: &'static str) -> Column {
-    Column { name, kind: Kind::Bytes }
+    Column { name, kind: Kind::Bytes, fixed: false }
 }
 
 impl Table {
@@ -219,22 +146,47 @@ impl Table {
         format!("SELECT {} FROM {} {behind}", self.names(), self.name)
     }
 
-    /// A query for the row with a key. Its arguments are the values of the key, in the order of the columns.
+    /// A query for the row that a change is of. Its arguments are the values of these columns, in their order.
     pub(in crate::store) fn select_one(&self) -> String {
-        let key = self.columns.iter().filter(|column| self.key.contains(&column.name)).zip(1..);
-        let key: Vec<_> = key.map(|(column, number)| format!("{} = ${number}", column.name)).collect();
-        self.select(&format!("WHERE {}", key.join(" AND ")))
+        let names = self.columns.iter().map(|column| column.name).filter(|name| self.tells(name));
+        let told: Vec<_> = names.zip(1..).map(|(name, number)| format!("{name} = ${number}")).collect();
+        self.select(&format!("WHERE {}", told.join(" AND ")))
     }
 
-    /// What a change of a row sets: all but the key and the revision.
+    /// The column tells of which row a change is.
+    pub(in crate::store) fn tells(&self, name: &str) -> bool {
+        self.key.contains(&name) || self.with.contains(&name)
+    }
+
+    /// What a change of a row sets: all but what tells the row, what stays, and the revision.
     pub(in crate::store) fn changed(&self) -> String {
-        let fixed = |name: &&str| self.key.contains(name) || *name == REVISION;
-        let changing = self.columns.iter().map(|column| column.name).filter(|name| !fixed(name));
-        changing.map(|name| format!("{name} = excluded.{name}")).collect::<Vec<_>>().join(", ")
+        let changing = self.columns.iter().filter(|c| !c.fixed && !self.tells(c.name) && c.name != REVISION);
+        changing.map(|Column { name, .. }| format!("{name} = excluded.{name}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Those of its columns of which this is true.
+    pub(in crate::store) fn choose(&self, which: impl Fn(&Column) -> bool) -> Chosen {
+        let bits = self.columns.iter().enumerate().filter(|(_, column)| which(column));
+        Chosen(bits.fold(0, |bits, (at, _)| bits | 1 << at))
     }
 
     /// All columns, as SQL lists them.
     pub(in crate::store) fn names(&self) -> String {
         self.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Some of a table's columns, of which there are not more than 64.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::store) struct Chosen(u64);
+
+impl Chosen {
+    pub(in crate::store) const fn has(self, place: u32) -> bool {
+        self.0 >> place & 1 == 1
+    }
+
+    /// As they are declared.
+    pub(in crate::store) fn of(self, table: &'static Table) -> impl Iterator<Item = Column> {
+        table.columns.iter().zip(0..).filter(move |(_, place)| self.has(*place)).map(|(column, _)| *column)
     }
 }

@@ -113,7 +113,7 @@ async fn a_dump_that_was_read_back_is_recognised() {
     let builder = || ExecutorBuilder::postgres_with(crate::server::url(), schema.options());
     open(builder(), &world).await.close(Duration::ZERO).await;
     let mut other = schema.plain().await;
-    let read_back = "ALTER TABLE record RENAME TO lost; CREATE TABLE record (LIKE lost INCLUDING ALL); \
+    let read_back = "ALTER TABLE record RENAME TO lost; CREATE TABLE record (LIKE lost INCLUDING ALL EXCLUDING GENERATED); \
                      INSERT INTO record SELECT * FROM lost; DROP TABLE lost";
     sqlx::raw_sql(read_back).execute(&mut other).await.unwrap();
     let executor = open(builder(), &world).await;

@@ -28,23 +28,31 @@ pub(crate) fn pinned(statements: impl Iterator<Item = String>) -> String {
     lines.into_iter().collect::<Vec<_>>().join("\n")
 }
 
-/// The queries that both databases are asked in the same words, from the files that are named as their tables are. `either` chooses
+/// The statements that both databases are given in the same words. Parts of them are in the files that are named as their tables are. `either` chooses
 /// between what stands in them for each.
 pub(crate) fn shared_reads(either: impl Fn(String, String) -> String) -> Vec<String> {
     let mut sources = files("src/store");
     sources.extend(files("src/store/run").into_iter().map(|(_, source)| ("run.rs".to_owned(), source)));
     let mut reads = Vec::new();
     for (file, source) in sources {
-        let table = file.trim_end_matches(".rs");
+        if file == "queried.rs" {
+            continue; // users' own, for each database in its words
+        }
+        let table = match file.trim_end_matches(".rs") {
+            "used" => "use",
+            "aggregate" => "outbox_aggregate",
+            table => table,
+        };
         let columns: Vec<_> =
             columns().filter(|(name, _)| *name == table).map(|(_, column)| column).collect();
-        if columns.is_empty() {
-            continue; // of no table
-        }
         let (mut chosen, mut first) = (BTreeMap::new(), None);
         for (before, mut text, _) in literals(&source) {
             if let Some((name, sqlite)) = first.take() {
-                chosen.insert(name, either(sqlite, text));
+                let text = either(sqlite, text);
+                if is_whole(&text) {
+                    reads.push(text.clone());
+                }
+                chosen.insert(name, text);
                 continue;
             }
             if before.ends_with("::either(") {
@@ -58,15 +66,20 @@ pub(crate) fn shared_reads(either: impl Fn(String, String) -> String) -> Vec<Str
             if text.contains('{') {
                 continue; // it is put together elsewhere
             }
-            if text.starts_with("SELECT ") {
+            if is_whole(&text) {
                 reads.push(text);
-            } else if text.contains("WHERE ") {
+            } else if !columns.is_empty() && text.contains("WHERE ") {
                 reads.push(format!("SELECT {} FROM {table} {text}", columns.join(", ")));
             }
         }
     }
     assert!(reads.len() >= 20, "found only {reads:#?}: has their form changed?");
     reads
+}
+
+/// It is a statement by itself.
+fn is_whole(text: &str) -> bool {
+    ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "].iter().any(|verb| text.starts_with(verb))
 }
 
 /// The string literals of a source file: what stands before each, its text, what stands behind.

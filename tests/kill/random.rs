@@ -55,7 +55,8 @@ pub(crate) async fn killed_while<T>(
     while !senders.iter().all(JoinHandle::is_finished) {
         let lived = begun.until(SystemClock.boot());
         assert!(lived < Duration::from_mins(8), "COUNTERFOIL_SEED={seed}: stuck after {kills:?} kills");
-        let pause = pauses.start + chance.below(pauses.end - pauses.start);
+        // Lives get longer with each minute: on a machine that is busy with other things, they must not be too short for any to get on.
+        let pause = (pauses.start + chance.below(pauses.end - pauses.start)) * (1 + lived.as_secs() / 60);
         SystemClock.sleep(Duration::from_millis(pause)).await;
         life.kill_and_wait().await.unwrap();
         life = program.start(role).unwrap();

@@ -16,13 +16,16 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::connect::{Patience, Purpose, within};
 use super::cut::{halves, is_second, tenant, waves};
 use super::judge::judge;
-use super::pool::Trouble;
+use super::pool::{Pool, Trouble};
 use super::statement::{Batch, Statements, texts};
 use super::{
-    Fate, Postgres, StoreError, Writer, erase, escalation, failure, fate, outbox, payload, record, retention,
-    row, run, signal, step, worker,
+    Fate, Postgres, StoreError, Writer, erase, escalation, failure, fate, outbox, payload, retention, row,
+    run, signal, step, worker,
 };
+use crate::clock::Timestamp;
 use crate::id::Fence;
+use crate::store::ask::Session as _;
+use crate::store::written::Written;
 use crate::store::{Change, Refusal, Run, Verdict, WorkerChange};
 
 pub(super) async fn commit(store: &Postgres, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
@@ -61,53 +64,29 @@ pub(super) async fn commit(store: &Postgres, changes: &[Change]) -> Result<Vec<V
 }
 
 /// A change that renews a worker's lease and does nothing else.
-fn heartbeat(change: &Change) -> Option<(Fence, crate::clock::Timestamp)> {
-    let Some(WorkerChange::Renew { until }) = change.worker else { return None };
-    let alone = !change.needs_fence()
-        && change.evidence.is_none()
-        && change.payloads.is_empty()
-        && change.tenant_key.is_none();
-    change.fence.filter(|_| alone).map(|fence| (fence, until))
+fn heartbeat(change: &Change) -> Option<(Fence, Timestamp)> {
+    let mut rows = change.written();
+    match (rows.next()?, rows.next()) {
+        (Written::Worker(WorkerChange::Renew { until }), None) => Some((change.fence?, *until)),
+        _ => None,
+    }
 }
 
 /// Only a judge can tell what becomes of it: it changes who may write, or nobody writes it.
 pub(super) fn must_be_judged(change: &Change) -> bool {
-    change.worker.is_some()
-        || change.admission.is_some()
-        || !change.forgotten.is_empty()
-        || !change.retired.is_empty()
-        || change.erased.is_some()
-        || change.compared().is_some()
-        || (change.fence.is_none() && change.needs_fence())
+    change.must_be_judged() || (change.fence.is_none() && change.needs_fence())
 }
 
 /// The runs of a batch that does nothing but take runs over, for one worker, each once.
 fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
     let fence = changes.first()?.fence?;
-    let claim = |change: &'_ Change| {
-        let alone = change.record.is_none()
-            && change.look.is_none()
-            && change.steps.is_empty()
-            && change.used.is_none()
-            && change.escalations.is_empty()
-            && change.signal.is_none()
-            && change.received.is_none()
-            && change.evidence.is_none()
-            && change.payloads.is_empty()
-            && change.worker.is_none()
-            && change.schedule.is_none()
-            && change.documents.is_empty()
-            && change.events.is_empty()
-            && change.aggregates.is_empty()
-            && change.forgotten.is_empty()
-            && change.retired.is_empty()
-            && change.erased.is_none()
-            && change.tenant_key.is_none()
-            && change.prune.is_none();
-        alone && change.fence == Some(fence) && change.lane.is_none()
-    };
     let taken = |change: &&'c Change| -> Option<&'c Run> {
-        change.run.as_deref().filter(|run| claim(change) && run.revision > 1)
+        let mut rows = change.written();
+        match (rows.next()?, rows.next()) {
+            (Written::Run(run), None) if run.revision > 1 => Some(run),
+            _ => None,
+        }
+        .filter(|_| change.fence == Some(fence) && change.lane.is_none())
     };
     let runs: Vec<_> = changes.iter().map(taken).collect::<Option<_>>()?;
     let mut seen = HashSet::new();
@@ -119,15 +98,17 @@ pub(super) fn batch(mut batch: Batch, changes: &[&Change]) -> Batch {
     payload::write(changes, &mut batch);
     row::SCHEDULE.write(changes.iter().filter_map(|change| change.schedule.as_deref()), &mut batch);
     row::DOCUMENT.write(changes.iter().flat_map(|change| &change.documents), &mut batch);
-    run::write(changes, &mut batch);
-    record::write(changes, &mut batch);
+    row::RUN.write(changes.iter().filter_map(|change| change.run.as_deref()), &mut batch);
+    row::RECORD.write(changes.iter().filter_map(|change| change.record.as_deref()), &mut batch);
     row::LOOK.write(changes.iter().filter_map(|change| change.look.as_deref()), &mut batch);
-    step::write(changes, &mut batch);
-    record::write_uses(changes, &mut batch);
+    row::STEP.write(changes.iter().flat_map(|change| &change.steps), &mut batch);
+    step::prune(changes, &mut batch);
+    row::USE.write(changes.iter().filter_map(|change| change.used.as_deref()), &mut batch);
     escalation::write(changes, &mut batch);
-    signal::write(changes, &mut batch);
+    row::SIGNAL.write(changes.iter().filter_map(|change| change.signal.as_deref()), &mut batch);
+    signal::write_received(changes, &mut batch);
     outbox::write(changes, &mut batch);
-    record::write_evidence(changes, &mut batch);
+    row::EVIDENCE.write(changes.iter().filter_map(|change| change.evidence.as_deref()), &mut batch);
     batch
 }
 
@@ -290,7 +271,7 @@ async fn claim(
     let mut batch = Batch::by(Vec::new());
     run::write_claims(runs, &mut batch);
     let arguments = batch.claiming(fence)?;
-    let query = sqlx::query_with(run::CLAIM, arguments).persistent(false); // planned anew: see `connect`
+    let query = sqlx::query_with(run::CLAIM.as_str(), arguments).persistent(false); // planned anew: see `connect`
     let mut taken = HashSet::new();
     for row in query.fetch_all(&mut *connection).await? {
         taken.insert((row.try_get::<String, _>(0)?, row.try_get::<i64, _>(1)?));
@@ -301,7 +282,7 @@ async fn claim(
             Verdict::Admitted
         } else if !worker::may_write(connection, fence).await? {
             Verdict::Refused(Refusal::Fenced)
-        } else if run::is_written(connection, run).await? {
+        } else if connection.is_written(*run).await? {
             Verdict::Admitted
         } else {
             Verdict::Refused(Refusal::Stale)
@@ -313,40 +294,26 @@ async fn claim(
 
 /// For the test that prepares and explains them.
 pub(super) fn statements() -> Vec<String> {
-    let mut all = texts(&[
-        &payload::INSERT,
-        &payload::INSERT_TENANT,
-        &row::SCHEDULE.new,
-        &row::SCHEDULE.moved,
-        &row::DOCUMENT.new,
-        &row::DOCUMENT.moved,
-        &run::INSERT,
-        &run::INSERT_WHOLE,
-        &run::MOVE,
-        &run::MOVE_WHOLE,
-        &record::INSERT_USUAL,
-        &record::INSERT_IN_TURN,
-        &record::INSERT,
-        &record::MOVE_USUAL,
-        &record::MOVE,
-        &row::LOOK.new,
-        &row::LOOK.moved,
-        &row::LOOK.gone,
-        &step::INSERT,
-        &step::INSERT_IN_TURN,
+    let mut parts = vec![&payload::INSERT, &payload::INSERT_TENANT];
+    for table in [&row::SCHEDULE, &row::DOCUMENT, &row::RUN, &row::RECORD, &row::LOOK, &row::STEP] {
+        parts.extend(table.inserts());
+    }
+    parts.extend([
         &step::PRUNE,
-        &record::INSERT_USE,
         &escalation::INSERT,
         &escalation::ANSWER,
-        &signal::INSERT,
         &signal::RECEIVE,
         &outbox::MORE,
         &outbox::INSERT,
-        &record::INSERT_EVIDENCE,
     ]);
+    for table in [&row::USE, &row::SIGNAL, &row::EVIDENCE] {
+        parts.extend(table.inserts());
+    }
+    let mut all = texts(&parts);
     all.extend(texts(&[&outbox::MARK])); // never with events of the same aggregate
     all.push(run::CLAIM.to_owned());
     all.extend(retention::statements());
-    all.extend(crate::store::erase::statements().map(ToOwned::to_owned));
+    all.extend(crate::store::retention::statements::<Pool>());
+    all.extend(crate::store::erase::statements());
     all
 }

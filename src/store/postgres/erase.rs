@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnection;
 use super::statement::Statements;
 use super::{Postgres, StoreError, failure, judge};
 use crate::id::Tenant;
-use crate::store::erase::{ALL, UNDER_WAY};
+use crate::store::erase::under_way;
 use crate::store::{Change, UnderWay, Verdict};
 
 /// On a connection beside those that write for others, and for as long as it takes.
@@ -33,18 +33,6 @@ pub(super) async fn erase(
     if before.is_some() {
         return Ok(before);
     }
-    for sql in ALL {
-        connection.execute(sqlx::query(sql).bind(tenant.as_str().to_owned())).await?;
-    }
+    crate::store::erase::erase(connection, tenant).await?;
     under_way(connection, tenant).await
-}
-
-async fn under_way(connection: &mut PgConnection, tenant: &Tenant) -> Result<Option<UnderWay>, sqlx::Error> {
-    for (what, sql) in UNDER_WAY {
-        let query = sqlx::query(sql).bind(tenant.as_str().to_owned());
-        if connection.fetch_optional(query).await?.is_some() {
-            return Ok(Some(what));
-        }
-    }
-    Ok(None)
 }

@@ -8,10 +8,12 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
-use super::{
-    Fate, erase, escalation, fate, outbox, queue, record, retention, row, run, signal, step, worker,
-};
-use crate::store::{Change, Lane, Refusal, Verdict, WorkerChange};
+use super::{Fate, erase, fate, queue, retention, worker};
+use crate::store::ask::Session as _;
+use crate::store::judge::{is_written, open_late};
+use crate::store::row::Given;
+use crate::store::table::Kind;
+use crate::store::{Change, Lane, Refusal, Verdict};
 
 /// Judges each change by itself, in the order of the batch.
 pub(super) async fn judge(
@@ -151,7 +153,7 @@ async fn write_one(
         queue::admit(connection, admission, fence).await?;
     }
     for event in &change.forgotten {
-        outbox::forget(connection, event).await?;
+        event.forget(connection).await?;
     }
     retention::retire(connection, &change.retired).await?;
     if let Some(tenant) = &change.erased
@@ -177,7 +179,7 @@ async fn write_one(
             }
         }
     }
-    escalation::open_late(connection, change).await?;
+    open_late(connection, change).await?;
     Ok(None)
 }
 
@@ -192,90 +194,6 @@ fn objection(error: &sqlx::Error) -> Objection {
     }
 }
 
-/// All that can tell this change from another one's is there as this change would have written it: an
-/// earlier answer was lost, and the change stands.
-async fn is_written(connection: &mut PgConnection, change: &Change) -> Result<bool, sqlx::Error> {
-    let mut told_apart = false;
-    let worker = match &change.worker {
-        Some(WorkerChange::Enrol { name, at, .. }) => Some(worker::is_enrolled(connection, name, *at).await?),
-        Some(WorkerChange::End { fence, at }) => Some(worker::is_ended(connection, *fence, *at).await?),
-        _ => None,
-    };
-    if let Some(written) = worker {
-        told_apart = true;
-        if !written {
-            return Ok(false);
-        }
-    }
-    if let Some(schedule) = &change.schedule {
-        told_apart = true;
-        if !row::is_written(connection, &**schedule).await? {
-            return Ok(false);
-        }
-    }
-    for document in &change.documents {
-        told_apart = true;
-        if !row::is_written(connection, document).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(record) = &change.record {
-        told_apart = true;
-        if !record::is_written(connection, record).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(look) = &change.look {
-        told_apart = true;
-        if !row::is_written(connection, &**look).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(run) = &change.run {
-        told_apart = true;
-        if !run::is_written(connection, run).await? {
-            return Ok(false);
-        }
-    }
-    for step in &change.steps {
-        told_apart = true;
-        if !step::is_written(connection, step).await? {
-            return Ok(false);
-        }
-    }
-    for escalation in &change.escalations {
-        told_apart = true;
-        if !row::is_written(connection, escalation).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(signal) = &change.signal {
-        told_apart = true;
-        if !row::is_written(connection, &**signal).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(signal) = &change.received {
-        told_apart = true;
-        if !signal::is_received(connection, signal).await? {
-            return Ok(false);
-        }
-    }
-    for event in &change.events {
-        told_apart = true;
-        if !outbox::is_written(connection, event).await? {
-            return Ok(false);
-        }
-    }
-    for mark in &change.aggregates {
-        told_apart = true;
-        if !outbox::is_marked(connection, mark).await? {
-            return Ok(false);
-        }
-    }
-    Ok(told_apart)
-}
-
 /// Why a change is refused, now that nothing of it is written.
 async fn refusal(
     connection: &mut PgConnection,
@@ -288,12 +206,24 @@ async fn refusal(
         Objection::Rows(table) => table,
     };
     let taken = match (table.as_str(), &change.run, &change.record) {
-        ("run", Some(run), _) => run::is_taken(connection, run).await?,
-        ("record", _, Some(record)) => record::is_taken(connection, record).await?,
+        // Another one has its key, and none its place.
+        ("run", Some(run), _) => {
+            let sql = "SELECT 1 FROM run WHERE tenant = $1 AND workflow = $2 AND key = $3 \
+                       AND NOT EXISTS (SELECT 1 FROM run o WHERE o.tenant = $1 AND o.id = $4)";
+            let key = run.key.as_deref().map_or(Given::Null(Kind::Text), Given::Text);
+            let (tenant, workflow) = ((&run.tenant).into(), run.workflow.as_str().into());
+            connection.finds(sql, &[tenant, workflow, key, run.id.0.into()]).await?
+        }
+        ("record", _, Some(record)) => {
+            let sql = "SELECT 1 FROM record WHERE tenant = $1 AND key = $2 \
+                       AND NOT EXISTS (SELECT 1 FROM record o WHERE o.tenant = $1 AND o.id = $3)";
+            let (tenant, key) = ((&record.tenant).into(), record.key.as_str().into());
+            connection.finds(sql, &[tenant, key, record.id.0.into()]).await?
+        }
         ("step" | "outbox" | "document", ..) => true,
         ("schedule", ..) => change.schedule.as_ref().is_some_and(|schedule| schedule.revision == 1),
         ("signal", ..) => match &change.signal {
-            Some(signal) => row::stored(connection, &**signal).await?.is_some(),
+            Some(signal) => connection.stored(&**signal).await?.is_some(),
             None => false,
         },
         _ => false,

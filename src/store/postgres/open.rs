@@ -11,6 +11,7 @@ use super::connect::{Connector, Patience, Purpose};
 use super::pool::Pool;
 use super::{Fate, Postgres, Writer, failure, fate, listen};
 use crate::payload::{Payload, hex};
+use crate::store::ask::Queries;
 use crate::store::{OpenError, StoreError};
 
 /// One step of the schema. Never edit a released one.
@@ -151,7 +152,7 @@ pub(super) async fn open(url: &str, options: Options) -> Result<Postgres, StoreE
     let pool = |purpose, size| Pool::new(connector.clone(), purpose, size);
     Ok(Postgres {
         writers: Mutex::new(Some([writer, Writer::default()])),
-        readers: pool(Purpose::Reading, connector.options.readers),
+        readers: Queries(pool(Purpose::Reading, connector.options.readers)),
         guests: Arc::new(pool(Purpose::Guest, connector.options.guests)),
         hints,
         connector,

@@ -2,11 +2,9 @@
 
 use sqlx::postgres::PgConnection;
 
-use super::pool::Pool;
 use super::statement::{Batch, Insert, PLAIN};
-use super::{Columns, StoreError, escaped};
 use crate::id::Tenant;
-use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::payload::PayloadDigest;
 use crate::store::Change;
 use crate::store::row::Put as _;
 use crate::store::table::{bytes, number, text};
@@ -46,44 +44,6 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     batch.insert(&INSERT_TENANT, &rows, |(tenant, key), row| {
         row.text(tenant.as_str()).bytes(key.bytes());
     });
-}
-
-pub(super) async fn find(
-    pool: &Pool,
-    tenant: &Tenant,
-    digest: PayloadDigest,
-) -> Result<Option<Payload>, StoreError> {
-    let query = || {
-        sqlx::query("SELECT body FROM payload WHERE tenant = $1 AND digest = $2")
-            .bind(tenant.as_str())
-            .bind(&digest.0[..])
-    };
-    let row = pool.optional(query).await?;
-    row.map(|row| Ok(Payload::stored(Columns::of("payload", &row).text()?))).transpose()
-}
-
-pub(super) async fn tenant_key(pool: &Pool, tenant: &Tenant) -> Result<Option<DigestKey>, StoreError> {
-    let query = || sqlx::query("SELECT digest_key FROM tenant WHERE tenant = $1").bind(tenant.as_str());
-    let row = pool.optional(query).await?;
-    row.map(|row| Columns::of("tenant", &row).parse(|bytes: &[u8]| bytes.try_into().ok().map(DigestKey::new)))
-        .transpose()
-}
-
-/// Adds one in a transaction of the user's own.
-pub(super) async fn add(
-    connection: &mut PgConnection,
-    tenant: &Tenant,
-    payload: &Payload,
-) -> Result<(), sqlx::Error> {
-    let add = "INSERT INTO payload (tenant, digest, body, uses) VALUES ($1, $2, $3, 1) \
-               ON CONFLICT (tenant, digest) DO UPDATE SET uses = payload.uses + 1";
-    sqlx::query(add)
-        .bind(tenant.as_str())
-        .bind(payload.digest().0.to_vec())
-        .bind(escaped(payload.as_str()).into_owned())
-        .execute(connection)
-        .await
-        .map(drop)
 }
 
 /// One use less of each, which may stand there several times; with the last one it goes.

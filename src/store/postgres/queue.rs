@@ -3,11 +3,8 @@
 use sqlx::Row as _;
 use sqlx::postgres::{PgConnection, PgRow};
 
-use super::pool::Pool;
-use super::{Columns, StoreError};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RunId, Tenant};
-use crate::store::QueueLoad;
 use crate::store::queue::{Admission, Bucket, Candidate, Chosen, Room, Taken};
 
 /// Inside an open transaction. The queue's row is taken first, by a statement of its own: those after it see whatever
@@ -177,35 +174,4 @@ fn tenant(row: &PgRow, column: usize) -> Result<Tenant, sqlx::Error> {
 
 fn count(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-pub(super) async fn waiting(pool: &Pool) -> Result<Vec<String>, StoreError> {
-    let query = || {
-        sqlx::query(
-            "WITH RECURSIVE q AS ((SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) \
-             UNION ALL SELECT (SELECT queue FROM run WHERE state = 0 AND queue > q.queue ORDER BY queue LIMIT 1) \
-             FROM q WHERE q.queue IS NOT NULL) SELECT queue FROM q WHERE queue IS NOT NULL",
-        )
-    };
-    pool.all(query).await?.iter().map(|row| Columns::of("queue", row).text()).collect()
-}
-
-pub(super) async fn load(pool: &Pool) -> Result<Vec<QueueLoad>, StoreError> {
-    let query = || {
-        sqlx::query(
-            "SELECT queue, sum(queued)::bigint, sum(running)::bigint FROM (SELECT queue, count(*) AS queued, \
-             0 AS running FROM run WHERE queue IS NOT NULL AND state = 0 GROUP BY queue \
-             UNION ALL SELECT queue, 0, count(*) FROM run WHERE queue IS NOT NULL AND admitted_at IS NOT NULL \
-             AND state IN (1, 2) GROUP BY queue) q GROUP BY queue ORDER BY queue",
-        )
-    };
-    let rows = pool.all(query).await?;
-    rows.iter()
-        .map(|row| {
-            let mut c = Columns::of("queue", row);
-            let (queue, queued, running) = (c.text()?, c.take::<i64>()?, c.take::<i64>()?);
-            let number = |count: i64| u64::try_from(count).unwrap_or(0);
-            Ok(QueueLoad { queue, queued: number(queued), running: number(running) })
-        })
-        .collect()
 }

@@ -1,94 +1,56 @@
 //! Records whose time is over, and what is left of them.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Executor as _, Postgres, Row as _};
+use sqlx::{Executor as _, Postgres, Row as _};
 
 use super::connect::within;
-use super::pool::{Pool, Trouble};
-use super::record::{read, select};
-use super::{Postgres as Store, StoreError, failure, payload, sound, worker};
-use crate::clock::Timestamp;
+use super::pool::Trouble;
+use super::{Postgres as Store, StoreError, failure, payload, worker};
 use crate::ledger::Record;
-use crate::store::{Change, Refusal, Retired, Verdict, columns};
-
-/// Nobody rests on it or asks about it. A run that is under way rests on all that it did since it last went on as new. (The
-/// OFFSET keeps the planner from looking through all open questions of the tenant instead.)
-macro_rules! at_rest {
-    () => {
-        " AND record.status <> 1 AND record.escalation IS NULL AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
-         AND NOT EXISTS (SELECT 1 FROM (SELECT answer FROM escalation a WHERE a.tenant = record.tenant \
-         AND a.record = record.id OFFSET 0) e WHERE e.answer IS NULL) \
-         AND NOT EXISTS (SELECT 1 FROM run r WHERE r.tenant = record.tenant AND r.id = record.run \
-         AND r.state NOT IN (3, 4) AND record.turn >= r.base) \
-         AND NOT EXISTS (SELECT 1 FROM use u JOIN run r ON r.tenant = u.tenant AND r.id = u.run \
-         WHERE u.tenant = record.tenant AND u.record = record.id AND r.state NOT IN (3, 4) AND u.turn >= r.base) "
-    };
-}
-
-const EXPIRED: &str = concat!(
-    select!("WHERE kept_until >= $1 AND kept_until <= $2"),
-    at_rest!(),
-    "ORDER BY kept_until, id LIMIT "
-);
-
-pub(super) async fn expired(
-    pool: &Pool,
-    after: Timestamp,
-    until: Timestamp,
-    limit: u32,
-) -> Result<Vec<Record>, StoreError> {
-    // Not as an argument: for a limit that it does not know, the planner sorts all that has expired for each page.
-    let sql = format!("{EXPIRED}{limit}");
-    let query = || sqlx::query(AssertSqlSafe(sql.as_str())).bind(after.0).bind(until.0);
-    Ok(sound(&pool.all(query).await?, read))
-}
-
-pub(super) async fn expiring(pool: &Pool, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    let query = || sqlx::query(EXPIRING).bind(after.0);
-    let next = pool.optional(query).await?.map(|row| row.try_get::<Option<i64>, _>(0));
-    Ok(next.transpose().map_err(|error| super::failure(&error))?.flatten().map(Timestamp))
-}
-
-const EXPIRING: &str = "SELECT min(kept_until) FROM record WHERE kept_until > $1";
+use crate::store::retention::AT_REST_IN_POSTGRES;
+use crate::store::{Change, Refusal, Retired, Verdict, record};
 
 const KEEP: &str = "UPDATE record SET revision = n.revision + 1, kept_until = n.kept_until \
     FROM (SELECT unnest($1::text[]) AS tenant, unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS revision, \
     unnest($4::bigint[]) AS kept_until) n \
     WHERE record.tenant = n.tenant AND record.id = n.id AND record.revision = n.revision";
 
-const TOMBSTONE: &str = concat!(
-    "WITH gone AS (UPDATE record SET revision = n.revision + 1, status = n.status, outcome = n.outcome, \
+static TOMBSTONE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH gone AS (UPDATE record SET revision = n.revision + 1, status = n.status, outcome = n.outcome, \
      request = n.request, request_hash = n.request_hash, compensation = NULL, step = NULL, call_id = NULL, \
      external_ref = NULL, not_before = NULL, kept_until = NULL \
      FROM (SELECT unnest($1::text[]) AS tenant, unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS revision, \
      unnest($4::bigint[]) AS status, unnest($5::text[]) AS outcome, unnest($6::text[]) AS request, \
      unnest($7::bytea[]) AS request_hash) n \
-     WHERE record.tenant = n.tenant AND record.id = n.id AND record.revision = n.revision",
-    at_rest!(),
-    "RETURNING record.tenant, record.id), \
+     WHERE record.tenant = n.tenant AND record.id = n.id AND record.revision = n.revision AND {AT_REST_IN_POSTGRES} \
+     RETURNING record.tenant, record.id), \
      evidence AS (DELETE FROM evidence e USING gone WHERE e.tenant = gone.tenant AND e.record = gone.id), \
      questions AS (DELETE FROM escalation e USING gone WHERE e.tenant = gone.tenant AND e.record = gone.id) \
      SELECT id FROM gone"
-);
+    )
+});
 
-const FORGET: &str = concat!(
-    "WITH gone AS (DELETE FROM record USING (SELECT unnest($1::text[]) AS tenant, unnest($2::bigint[]) AS id, \
+static FORGET: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH gone AS (DELETE FROM record USING (SELECT unnest($1::text[]) AS tenant, unnest($2::bigint[]) AS id, \
      unnest($3::bigint[]) AS revision) n \
-     WHERE record.tenant = n.tenant AND record.id = n.id AND record.revision = n.revision",
-    at_rest!(),
-    "RETURNING record.tenant, record.id), \
+     WHERE record.tenant = n.tenant AND record.id = n.id AND record.revision = n.revision AND {AT_REST_IN_POSTGRES} \
+     RETURNING record.tenant, record.id), \
      evidence AS (DELETE FROM evidence e USING gone WHERE e.tenant = gone.tenant AND e.record = gone.id), \
      uses AS (DELETE FROM use u USING gone WHERE u.tenant = gone.tenant AND u.record = gone.id), \
      questions AS (DELETE FROM escalation e USING gone WHERE e.tenant = gone.tenant AND e.record = gone.id) \
      SELECT id FROM gone"
-);
+    )
+});
 
 /// For the test that explains them.
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [EXPIRING, KEEP, TOMBSTONE, FORGET].map(ToOwned::to_owned).into_iter().chain([format!("{EXPIRED}32")])
+    [KEEP, &TOMBSTONE, &FORGET].map(ToOwned::to_owned).into_iter()
 }
 
 /// Beside what is written otherwise, and without waiting for the disk: what a crash takes back is retired again.
@@ -137,17 +99,17 @@ pub(super) async fn retire(connection: &mut PgConnection, retired: &[Retired]) -
     if !left.is_empty() {
         let (mut status, mut outcomes) = (Vec::new(), Vec::new());
         for record in records(&left) {
-            let (code, outcome, _) = columns::of_record(&record.state);
+            let (code, outcome, _) = record::columns(&record.state);
             status.push(code);
             outcomes.push(outcome.map(|outcome| outcome.to_string()));
         }
         let requests: Vec<_> = records(&left).map(|record| record.request.column().to_string()).collect();
         let hashes: Vec<_> = records(&left).map(|record| record.request_hash.column()).collect();
-        let query = places(TOMBSTONE, &left).bind(status).bind(outcomes).bind(requests).bind(hashes);
+        let query = places(&TOMBSTONE, &left).bind(status).bind(outcomes).bind(requests).bind(hashes);
         release(connection, &left, query).await?;
     }
     if !gone.is_empty() {
-        release(connection, &gone, places(FORGET, &gone)).await?;
+        release(connection, &gone, places(&FORGET, &gone)).await?;
     }
     Ok(())
 }

@@ -7,122 +7,176 @@ use sqlx::{Arguments as _, AssertSqlSafe, Encode, Type};
 
 use super::pool::{Pool, Statement};
 use super::statement::{Batch, Insert, PLAIN};
-use super::{Columns, StoreError, escaped, failure};
-use crate::ledger::Look;
-use crate::store::row::{Given, KeyOnly, Put, Readable, Reader, Revisioned, Row, Take};
-use crate::store::table::{Column, Kind, REVISION, Table, number};
-use crate::store::{Document, Schedule};
+use super::{Columns, StoreError, escaped, unescaped};
+use crate::ledger::{Look, Record};
+use crate::store::ask::{Reader, Session};
+use crate::store::row::{Form, Given, Only, Put, Readable, Row, Take};
+use crate::store::table::{Chosen, Column, Kind, Law, REVISION, Table, number};
+use crate::store::{Document, Evidence, Run, Schedule, Signal, Step, Use};
 
-pub(super) static DOCUMENT: LazyLock<Moves> = LazyLock::new(Moves::of::<Document>);
-pub(super) static LOOK: LazyLock<Moves> = LazyLock::new(Moves::of::<Look>);
-pub(super) static SCHEDULE: LazyLock<Moves> = LazyLock::new(Moves::of::<Schedule>);
+pub(super) static DOCUMENT: LazyLock<Writes> = LazyLock::new(Writes::of::<Document>);
+pub(super) static EVIDENCE: LazyLock<Writes> = LazyLock::new(Writes::of::<Evidence>);
+pub(super) static LOOK: LazyLock<Writes> = LazyLock::new(Writes::of::<Look>);
+pub(super) static RECORD: LazyLock<Writes> = LazyLock::new(Writes::of::<Record>);
+pub(super) static RUN: LazyLock<Writes> = LazyLock::new(Writes::of::<Run>);
+pub(super) static SCHEDULE: LazyLock<Writes> = LazyLock::new(Writes::of::<Schedule>);
+pub(super) static SIGNAL: LazyLock<Writes> = LazyLock::new(Writes::of::<Signal>);
+pub(super) static STEP: LazyLock<Writes> = LazyLock::new(Writes::of::<Step>);
+pub(super) static USE: LazyLock<Writes> = LazyLock::new(Writes::of::<Use>);
 
-/// The statements of a table whose rows count their changes.
-pub(super) struct Moves {
-    /// Inserts rows at revision 1.
-    pub(super) new: Insert,
-    /// Moves rows on by exactly one revision. By way of a row that is never inserted, with a revision below zero: see `record`.
-    pub(super) moved: Insert,
+/// The statements that write the rows of a table.
+pub(super) struct Writes {
+    forms: Vec<Formed>,
     /// Takes rows off, at the revision before.
-    pub(super) gone: Insert,
+    gone: Option<Insert>,
 }
 
-impl Moves {
-    fn of<R: Revisioned>() -> Self {
+/// Those for rows of one form.
+struct Formed {
+    form: Option<usize>,
+    new: Part,
+    /// For rows that count their changes: moves them on by exactly one revision.
+    moved: Option<Part>,
+}
+
+struct Part {
+    insert: Insert,
+    sent: Chosen,
+    /// Of these the sign is turned.
+    turned: Chosen,
+}
+
+/// For good, for there is one of each table: a statement is told apart by its place, and stays.
+fn kept<T>(values: impl Iterator<Item = T>) -> &'static [T] {
+    values.collect::<Vec<_>>().leak()
+}
+
+/// A column with the same value in all rows, as SQL.
+type Constant = (&'static str, &'static str);
+
+fn constants(form: Form) -> impl Iterator<Item = Constant> {
+    form.iter().copied().filter(|(_, value)| *value != "NULL")
+}
+
+/// What goes into a column of a row that is never stored.
+const fn blank(column: &Column) -> Constant {
+    let value = match column.kind {
+        Kind::Number => "0",
+        Kind::Flag => "false",
+        Kind::Text | Kind::Bytes => "''",
+    };
+    (column.name, value)
+}
+
+impl Writes {
+    fn of<R: Row>() -> Self {
         let table = R::TABLE;
-        let name = table.name;
-        let set = table.changed();
-        let moves_on = format!(
-            "ON CONFLICT ({}) DO UPDATE SET {set}, {REVISION} = -excluded.{REVISION} \
-             WHERE {name}.{REVISION} = -excluded.{REVISION} - 1",
-            table.key.join(", "),
-        );
-        let is_key = |column: &&Column| table.key.contains(&column.name);
-        let key: Vec<_> = table.columns.iter().filter(is_key).copied().collect();
-        let same = key.iter().map(|column| format!("{name}.{0} = gone.{0}", column.name));
-        let before = format!("{name}.{REVISION} = gone.{REVISION} - 1");
-        let behind = same.chain([before]).collect::<Vec<_>>().join(" AND ");
-        // Once for each table: a statement is told apart by its place, and stays.
-        let named = |what: &str| -> &'static str { format!("{name}_{what}").leak() };
-        let plain = Insert { table: name, columns: table.columns, ..PLAIN };
-        Self {
-            new: Insert { name: named("new"), ..plain },
-            moved: Insert {
-                name: named("moved"),
-                tail: moves_on.leak(),
-                holds: Some("revision > 0"),
-                ..plain
-            },
-            gone: Insert {
-                name: named("gone"),
-                columns: key.into_iter().chain([number(REVISION)]).collect::<Vec<_>>().leak(),
-                tail: behind.leak(),
-                deletes: true,
-                ..plain
-            },
-        }
+        let forms = R::FORMS.iter().enumerate().map(|(form, constant)| (Some(form), *constant));
+        let formed = |(form, constant): (Option<usize>, Form)| {
+            let of = form.map(|form| form.to_string()).unwrap_or_default();
+            let starts = constant.iter().any(|(name, _)| *name == REVISION);
+            let moves = table.law == Law::Moves && !starts;
+            Formed { form, new: new(table, constant, &of), moved: moves.then(|| moved(table, constant, &of)) }
+        };
+        let forms = forms.chain([(None, [].as_slice())]).map(formed).collect();
+        Self { forms, gone: R::GOES.then(|| gone(table)) }
     }
 
     /// Adds rows.
-    pub(super) fn write<'c, R: Revisioned + 'c>(
+    pub(super) fn write<'c, R: Row + 'c>(
         &'static self,
         rows: impl Iterator<Item = &'c R>,
         batch: &mut Batch,
     ) {
         let mut rows: Vec<_> = rows.collect();
         rows.sort_by(|one, other| one.key().cmp(&other.key()));
-        let (gone, kept): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_gone());
-        let (new, moved): (Vec<_>, Vec<_>) = kept.into_iter().partition(|row| row.revision() == 1);
-        batch.insert(&self.new, &new, |row, values| row.put(values));
-        batch.insert(&self.moved, &moved, |row, values| {
-            row.put(&mut BelowZero { table: R::TABLE, next: 0, to: values });
-        });
-        batch.insert(&self.gone, &gone, |row, values| {
-            row.put(&mut KeyOnly::of(R::TABLE, values));
-            values.number(row.revision());
-        });
+        let (gone, mut rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_gone());
+        for formed in &self.forms {
+            let of_form;
+            (of_form, rows) = rows.into_iter().partition(|row| formed.form.is_none_or(|form| row.has(form)));
+            let (new, moved): (Vec<_>, Vec<_>) = of_form.into_iter().partition(|row| row.revision() == 1);
+            for (part, rows) in [(Some(&formed.new), new), (formed.moved.as_ref(), moved)] {
+                let Some(Part { insert, sent, turned }) = part else { continue };
+                batch.insert(insert, &rows, |row, values| {
+                    row.put(&mut Only::of(*sent, values).turned(*turned));
+                });
+            }
+        }
+        if let Some(insert) = &self.gone {
+            batch.insert(insert, &gone, |row, values| {
+                row.put(&mut Only::telling(R::TABLE, values));
+                values.number(row.revision());
+            });
+        }
+    }
+
+    /// For the test that prepares and explains them.
+    pub(super) fn inserts(&'static self) -> Vec<&'static Insert> {
+        let forms = self.forms.iter();
+        let all = forms.flat_map(|formed| [Some(&formed.new), formed.moved.as_ref()]).flatten();
+        all.map(|part| &part.insert).chain(&self.gone).collect()
     }
 }
 
-/// Turns the revision into one below zero.
-struct BelowZero<'p, P> {
-    table: &'static Table,
-    next: usize,
-    to: &'p mut P,
+/// Rows at revision 1. One whose key is taken is not written, and missed when rows are counted, unless what is there may stay.
+fn new(table: &'static Table, form: Form, of: &str) -> Part {
+    let sent = table.choose(|column| form.iter().all(|(name, _)| *name != column.name));
+    // By its key alone, which saves looking its place up first. Places do not clash unless something is very wrong.
+    let by = if table.with.len() > 1 { format!("({}) ", table.with.join(", ")) } else { String::new() };
+    let insert = Insert {
+        name: format!("{}_new{of}", table.name).leak(),
+        table: table.name,
+        columns: kept(sent.of(table)),
+        constants: kept(constants(form)),
+        tail: format!("ON CONFLICT {by}DO NOTHING").leak(),
+        holds: (!matches!(table.law, Law::Keep | Law::Note)).then_some("true"),
+        ..PLAIN
+    };
+    Part { insert, sent, turned: Chosen::default() }
 }
 
-impl<P: Put> Put for BelowZero<'_, P> {
-    fn give(&mut self, value: Given<'_>) {
-        let column = self.table.columns.get(self.next).map(|column| column.name);
-        self.next += 1;
-        self.to.give(match value {
-            Given::Number(revision) if column == Some(REVISION) => Given::Number(-revision),
-            value => value,
-        });
+/// Moves rows on by exactly one revision, by way of rows that are never meant to be inserted: that is the one form
+/// of an update whose plan cannot go wrong, for the conflict is found by the key. The revision comes with its sign
+/// turned; should there be no row to move on, the one that was made up shows it, and the statement aborts.
+fn moved(table: &'static Table, form: Form, of: &str) -> Part {
+    let stays = |column: &Column| column.fixed && !table.tells(column.name);
+    let sent = table.choose(|column| !stays(column) && form.iter().all(|(name, _)| *name != column.name));
+    let blanks = table.columns.iter().filter(|column| stays(column)).map(blank);
+    let changing = constants(form)
+        .filter(|(name, _)| table.columns.iter().any(|column| column.name == *name && !stays(column)));
+    let (name, changed) = (table.name, table.changed());
+    let (tenant, others): (Vec<&str>, Vec<&str>) = table.with.iter().partition(|name| **name == "tenant");
+    let unique = tenant.iter().chain(table.key).copied().collect::<Vec<_>>().join(", ");
+    let same: Vec<_> = others.iter().map(|other| format!(" AND {name}.{other} = excluded.{other}")).collect();
+    let same = same.concat();
+    let tail = format!(
+        "ON CONFLICT ({unique}) DO UPDATE SET {changed}, {REVISION} = -excluded.{REVISION} \
+         WHERE {name}.{REVISION} = -excluded.{REVISION} - 1{same}"
+    );
+    let insert = Insert {
+        name: format!("{name}_moved{of}").leak(),
+        table: name,
+        columns: kept(sent.of(table)),
+        constants: kept(blanks.chain(changing)),
+        tail: tail.leak(),
+        holds: Some("revision > 0"),
+        ..PLAIN
+    };
+    Part { insert, sent, turned: table.choose(|column| column.name == REVISION) }
+}
+
+fn gone(table: &'static Table) -> Insert {
+    let told = || table.columns.iter().copied().filter(|column| table.tells(column.name));
+    let same = told().map(|Column { name, .. }| format!("{}.{name} = gone.{name}", table.name));
+    let before = format!("{}.{REVISION} = gone.{REVISION} - 1", table.name);
+    Insert {
+        name: format!("{}_gone", table.name).leak(),
+        table: table.name,
+        columns: kept(told().chain([number(REVISION)])),
+        tail: same.chain([before]).collect::<Vec<_>>().join(" AND ").leak(),
+        deletes: true,
+        ..PLAIN
     }
-}
-
-/// The row stands, or is gone, as this change would have left it (see `record::is_written`).
-pub(super) async fn is_written<R: Row>(connection: &mut PgConnection, row: &R) -> Result<bool, sqlx::Error> {
-    Ok(match stored(connection, row).await? {
-        Some(stored) => read::<R>(&stored).is_ok_and(|stored| stored == *row),
-        None => row.is_gone(),
-    })
-}
-
-/// The stored row with this one's key.
-pub(super) async fn stored<R: Row>(
-    connection: &mut PgConnection,
-    row: &R,
-) -> Result<Option<PgRow>, sqlx::Error> {
-    let mut key = Bound::default();
-    row.put(&mut KeyOnly::of(R::TABLE, &mut key));
-    let query = sqlx::query_with(AssertSqlSafe(R::TABLE.select_one()), key.0).persistent(false);
-    query.fetch_optional(connection).await
-}
-
-pub(super) fn read<R: Readable>(row: &PgRow) -> Result<R, StoreError> {
-    R::take(&mut Columns::of(R::TABLE.name, row))
 }
 
 impl Reader for Pool {
@@ -137,13 +191,8 @@ impl Reader for Pool {
         self.all(|| asking(&sql, arguments)).await
     }
 
-    fn read<R: Readable>(row: &PgRow) -> Result<R, StoreError> {
-        read(row)
-    }
-
-    fn id(row: &PgRow) -> Result<Option<i64>, StoreError> {
-        use sqlx::Row as _;
-        row.try_get_unchecked(0).map_err(|e| failure(&e))
+    fn values<'r>(table: &'static str, row: &'r PgRow) -> impl Take + use<'r> {
+        Columns::of(table, row)
     }
 }
 
@@ -155,9 +204,26 @@ fn asking(sql: &Arc<str>, arguments: &[Given<'_>]) -> Statement {
     sqlx::query_with(AssertSqlSafe(sql.clone()), bound.0)
 }
 
+impl Session for PgConnection {
+    type Fetched = PgRow;
+    type Arguments = Bound;
+
+    fn either<'w>(_: &'w str, postgres: &'w str) -> &'w str {
+        postgres
+    }
+
+    async fn ask(&mut self, sql: String, arguments: Bound) -> Result<Vec<PgRow>, sqlx::Error> {
+        sqlx::query_with(AssertSqlSafe(sql), arguments.0).persistent(false).fetch_all(self).await
+    }
+
+    fn read<R: Readable>(row: &PgRow) -> Result<R, StoreError> {
+        R::take(&mut Columns::of(R::TABLE.name, row))
+    }
+}
+
 /// The arguments of a query.
 #[derive(Default)]
-struct Bound(PgArguments);
+pub(in crate::store) struct Bound(PgArguments);
 
 impl Bound {
     fn add<'v>(&mut self, value: impl Encode<'v, sqlx::Postgres> + Type<sqlx::Postgres> + 'v) {
@@ -185,8 +251,14 @@ impl Put for Bound {
 }
 
 impl Take for Columns<'_> {
-    fn some_text(&mut self) -> Result<Option<String>, StoreError> {
-        Columns::some_text(self)
+    fn with_text<T>(&mut self, read: impl FnOnce(Option<&str>) -> T) -> Result<T, StoreError> {
+        let Some(text) = self.take::<Option<&str>>()? else { return Ok(read(None)) };
+        let text = unescaped(text).ok_or_else(|| self.unknown())?;
+        Ok(read(Some(&text)))
+    }
+
+    fn with_bytes<T>(&mut self, read: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StoreError> {
+        self.take().map(read)
     }
 
     fn some_number(&mut self) -> Result<Option<i64>, StoreError> {
@@ -194,10 +266,6 @@ impl Take for Columns<'_> {
     }
 
     fn flag(&mut self) -> Result<bool, StoreError> {
-        self.take()
-    }
-
-    fn some_bytes(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         self.take()
     }
 

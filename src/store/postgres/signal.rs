@@ -1,20 +1,15 @@
 //! Table `signal`: what was said to runs.
 
-use sqlx::postgres::PgConnection;
-
+use super::StoreError;
 use super::pool::Pool;
 use super::statement::{Batch, Insert, PLAIN};
-use super::{StoreError, escaped, row};
 use crate::id::{RunId, Tenant};
-use crate::store::row::{Put as _, Readable as _, Row as _};
+use crate::store::ask::Reader as _;
+use crate::store::row::{Put as _, Row as _};
 use crate::store::table::{number, text};
 use crate::store::{Change, Signal};
 
-/// A new one.
-pub(super) static INSERT: Insert =
-    Insert { name: "signal_new", table: "signal", columns: Signal::TABLE.columns, ..PLAIN };
-
-/// One that its run has received. By way of a row that is never inserted, with a place below zero: see `record`.
+/// One that its run has received. By way of a row that is never inserted, with a place below zero: see `row`.
 pub(super) static RECEIVE: Insert = Insert {
     name: "signal_received",
     table: "signal",
@@ -25,10 +20,7 @@ pub(super) static RECEIVE: Insert = Insert {
     ..PLAIN
 };
 
-pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    let mut new: Vec<_> = changes.iter().filter_map(|change| change.signal.as_deref()).collect();
-    new.sort_by(|one, other| one.key().cmp(&other.key()));
-    batch.insert(&INSERT, &new, |signal, row| signal.put(row));
+pub(super) fn write_received(changes: &[&Change], batch: &mut Batch) {
     let mut received: Vec<_> = changes.iter().filter_map(|change| change.received.as_deref()).collect();
     received.sort_by(|one, other| one.key().cmp(&other.key()));
     batch.insert(&RECEIVE, &received, |signal, row| {
@@ -48,13 +40,5 @@ pub(super) async fn pending(pool: &Pool, runs: &[(Tenant, RunId)]) -> Result<Vec
         .bind(&tenants)
         .bind(&ids)
     };
-    pool.all(query).await?.iter().map(row::read).collect()
-}
-
-/// It is received.
-pub(super) async fn is_received(connection: &mut PgConnection, signal: &Signal) -> Result<bool, sqlx::Error> {
-    let sql = "SELECT 1 FROM signal WHERE tenant = $1 AND run = $2 AND name = $3 AND id = $4 AND received";
-    let query = sqlx::query(sql).persistent(false).bind(signal.tenant.as_str()).bind(signal.run.0);
-    let query = query.bind(escaped(&signal.name)).bind(escaped(&signal.id));
-    Ok(query.fetch_optional(connection).await?.is_some())
+    pool.all(query).await?.iter().map(Pool::read).collect()
 }

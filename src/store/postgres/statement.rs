@@ -350,19 +350,33 @@ fn text(shape: &Shape) -> String {
     }
 }
 
+/// The value of a column, as an argument.
+fn argument(column: Column, number: usize) -> String {
+    let kind = match column.kind {
+        Kind::Text => "text",
+        Kind::Number => "bigint",
+        Kind::Bytes => "bytea",
+        Kind::Flag => "boolean",
+    };
+    format!("${number}::{kind}")
+}
+
+/// All values of a column.
+pub(super) fn array(column: Column, number: usize) -> String {
+    argument(column, number) + "[]"
+}
+
 fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
     let names = insert.columns.iter().map(|column| column.name);
     let names: Vec<_> = names.chain(insert.constants.iter().map(|(name, _)| *name)).collect();
     let mut values = Vec::new();
     for column in insert.columns {
-        let kind = match column.kind {
-            Kind::Text => "text",
-            Kind::Number => "bigint",
-            Kind::Bytes => "bytea",
-            Kind::Flag => "boolean",
-        };
         // In the list of a SELECT, arrays are taken apart in step, and nothing is stored in between as behind FROM.
-        values.push(if single { format!("${next}::{kind}") } else { format!("unnest(${next}::{kind}[])") });
+        values.push(if single {
+            argument(*column, *next)
+        } else {
+            format!("unnest({})", array(*column, *next))
+        });
         *next += 1;
     }
     values.extend(insert.constants.iter().map(|(_, value)| (*value).to_owned()));

@@ -17,6 +17,7 @@ use super::statement::Statements;
 use super::{Fate, Postgres, StoreError, TransactionError, failure, fate, judge, step, worker};
 use crate::clock::Clock;
 use crate::payload::{Payload, Stored};
+use crate::store::ask::Session as _;
 use crate::store::{Change, Refusal, Step};
 
 impl Postgres {
@@ -206,7 +207,7 @@ async fn begin(
 async fn find_out(connection: &mut PgConnection, change: &Change, step: &Step) -> Result<bool, sqlx::Error> {
     connection.execute(BEGIN).await?;
     let free = judge::write_or_refuse(connection, &mut Statements::default(), change).await?.is_none();
-    let written = !free && step::is_written(connection, step).await?;
+    let written = !free && connection.is_written(step).await?;
     if written && let Some(fence) = change.fence {
         worker::is_alive(connection, fence).await?;
     }

@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, Executor as _};
 
 use super::connect::{Connector, Purpose};
 use super::open::{FILLING, Opening, prepare};
+use super::statement::array;
 use super::{Columns, Options, StoreError, escaped, failure};
 use crate::store::table::{Column, Kind, TABLES, Table};
 use crate::store::transfer::table::{Row, Rows, Value};
@@ -83,7 +84,7 @@ impl Target {
     /// All or none of them.
     pub(in crate::store) async fn insert(&mut self, table: &Table, rows: Vec<Row>) -> Result<(), StoreError> {
         let arrays: Vec<_> =
-            table.columns.iter().enumerate().map(|(at, column)| array(at + 1, *column)).collect();
+            table.columns.iter().zip(1..).map(|(column, number)| array(*column, number)).collect();
         let sql = format!(
             "INSERT INTO {} ({}) SELECT * FROM unnest({})",
             table.name,
@@ -123,16 +124,6 @@ impl Target {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
         self.connection.execute(sql).await.map(drop).map_err(|e| failure(&e))
     }
-}
-
-fn array(number: usize, column: Column) -> String {
-    let kind = match column.kind {
-        Kind::Number => "bigint",
-        Kind::Flag => "boolean",
-        Kind::Text => "text",
-        Kind::Bytes => "bytea",
-    };
-    format!("${number}::{kind}[]")
 }
 
 type Statement = Query<'static, sqlx::Postgres, PgArguments>;

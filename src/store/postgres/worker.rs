@@ -1,11 +1,12 @@
 //! Table `worker`: who may write.
 
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::postgres::PgConnection;
 
-use super::pool::{Pool, Statement};
+use super::pool::Pool;
 use super::{Columns, StoreError};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Tenant};
+use crate::store::row::Take as _;
 use crate::store::{LEDGER_ID, LEDGER_KIND, Pulse, Refusal, Worker, WorkerChange};
 
 /// Workers come and go rarely: each change is a statement of its own, inside the change's savepoint. Returns how many
@@ -103,73 +104,6 @@ pub(super) async fn may_write(connection: &mut PgConnection, fence: Fence) -> Re
         .map(|row| row.is_some())
 }
 
-/// A worker of this name enrolled at this very instant and is alive: its answer was lost.
-pub(super) async fn is_enrolled(
-    connection: &mut PgConnection,
-    name: &str,
-    at: Timestamp,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query("SELECT 1 FROM worker WHERE name = $1 AND enrolled_at = $2 AND ended_at IS NULL")
-        .bind(super::escaped(name).into_owned())
-        .bind(at.0)
-        .fetch_optional(connection)
-        .await
-        .map(|row| row.is_some())
-}
-
-/// The worker was ended at this very instant: the answer was lost.
-pub(super) async fn is_ended(
-    connection: &mut PgConnection,
-    fence: Fence,
-    at: Timestamp,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query("SELECT 1 FROM worker WHERE fence = $1 AND ended_at = $2")
-        .bind(fence.0)
-        .bind(at.0)
-        .fetch_optional(connection)
-        .await
-        .map(|row| row.is_some())
-}
-
-/// All queries read the same columns.
-macro_rules! select {
-    ($tail:literal) => {
-        concat!(
-            "SELECT fence, name, enrolled_at, lease_until, ended_at, retired, settled, publishes FROM worker ",
-            $tail
-        )
-    };
-}
-
-fn read(row: &PgRow) -> Result<Worker, StoreError> {
-    worker(&mut Columns::of("worker", row))
-}
-
-fn worker(c: &mut Columns<'_>) -> Result<Worker, StoreError> {
-    Ok(Worker {
-        fence: Fence(c.take()?),
-        name: c.text()?,
-        enrolled_at: Timestamp(c.take()?),
-        lease_until: c.take::<Option<i64>>()?.map(Timestamp),
-        ended_at: c.take::<Option<i64>>()?.map(Timestamp),
-        retired: c.take()?,
-        settled: c.take()?,
-        publishes: c.take()?,
-    })
-}
-
-pub(super) async fn find(pool: &Pool, name: &str) -> Result<Option<Worker>, StoreError> {
-    one(pool, || sqlx::query(select!("WHERE name = $1")).bind(super::escaped(name).into_owned())).await
-}
-
-pub(super) async fn at(pool: &Pool, fence: Fence) -> Result<Option<Worker>, StoreError> {
-    one(pool, || sqlx::query(select!("WHERE fence = $1")).bind(fence.0)).await
-}
-
-async fn one(pool: &Pool, query: impl Fn() -> Statement) -> Result<Option<Worker>, StoreError> {
-    pool.optional(query).await?.as_ref().map(read).transpose()
-}
-
 /// One query, for an idle worker asks this and nothing else: a row per worker, each with the time and what is due.
 /// Where there is no worker yet, one row of nobody.
 pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
@@ -200,14 +134,14 @@ pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
         restored: false,
     };
     for row in &rows {
-        let mut c = Columns::of("pulse", row);
-        pulse.time = Timestamp(c.take()?);
-        pulse.next_due = c.take::<Option<i64>>()?.map(Timestamp);
-        pulse.queued = c.take()?;
-        pulse.unpublished = c.take()?;
-        pulse.restored = c.take()?;
-        if c.is_some::<i64>() {
-            pulse.workers.push(worker(&mut c)?);
+        let mut values = Columns::of("pulse", row);
+        pulse.time = values.time()?;
+        pulse.next_due = values.some_time()?;
+        pulse.queued = values.flag()?;
+        pulse.unpublished = values.flag()?;
+        pulse.restored = values.flag()?;
+        if let Some(fence) = values.some_number()? {
+            pulse.workers.push(Worker::with(Fence(fence), &mut values)?);
         }
     }
     Ok(pulse)

@@ -1,28 +1,32 @@
 //! How runs stand in their table, and what is asked of it.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use super::{InQueue, Run, RunState, WaitsOn};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RunId, RunNumber, Tenant};
 use crate::payload::{Payload, Stored};
-use crate::store::row::{Readable, Reader, Take};
-use crate::store::table::{Table, bytes, flag, number, text};
+use crate::store::ask::{Queries, Reader};
+use crate::store::row::{Form, Put, Readable, Row, Take};
+use crate::store::table::{Law, Table, bytes, flag, number, text};
 use crate::store::{COMMAND, EscalationKind, StoreError};
 
 impl Readable for Run {
     const TABLE: &'static Table = &Table {
         name: "run",
         key: &["id"],
+        with: &["tenant"],
+        law: Law::Moves,
         columns: &[
             number("id"),
             text("tenant"),
-            text("workflow"),
+            text("workflow").fixed(),
             number("version"),
-            text("key"),
-            number("parent"),
-            text("input"),
-            bytes("input_hash"),
+            text("key").fixed(),
+            number("parent").fixed(),
+            text("input").fixed(),
+            bytes("input_hash").fixed(),
             number("state"),
             number("wake_at"),
             number("waits_on"),
@@ -30,15 +34,15 @@ impl Readable for Run {
             number("fence"),
             number("revision"),
             number("deaths"),
-            number("created_at"),
+            number("created_at").fixed(),
             number("updated_at"),
             flag("unsettled"),
-            number("number"),
+            number("number").fixed(),
             number("base"),
             number("turn"),
-            text("queue"),
-            text("queue_key"),
-            number("priority"),
+            text("queue").fixed(),
+            text("queue_key").fixed(),
+            number("priority").fixed(),
             number("admitted_at"),
         ],
     };
@@ -65,6 +69,63 @@ impl Readable for Run {
             turn: values.count()?,
             queue: queue(values)?,
         })
+    }
+}
+
+impl Row for Run {
+    /// One that has been in no loop and in no queue, and has not gone on as new. A turn's number only rises and a queue is for good, so
+    /// its row never had others in these columns.
+    const FORMS: &'static [Form] = &[&[
+        ("base", "0"),
+        ("turn", "1"),
+        ("queue", "NULL"),
+        ("queue_key", "NULL"),
+        ("priority", "NULL"),
+        ("admitted_at", "NULL"),
+    ]];
+
+    fn has(&self, _: usize) -> bool {
+        self.base == 0 && self.turn == 1 && self.queue.is_none()
+    }
+
+    /// A new one is told by its start key, the others by their places.
+    fn key(&self) -> impl Ord + Hash {
+        (&self.tenant, (self.revision == 1).then_some((self.workflow.as_str(), &self.key)), self.id)
+    }
+
+    fn revision(&self) -> u32 {
+        self.revision
+    }
+
+    fn put(&self, values: &mut impl Put) {
+        let (wake_at, waits_on, outcome) = self.state.columns();
+        let queue = self.queue.as_deref();
+        values
+            .number(self.id.0)
+            .shared(self.tenant.text())
+            .shared(self.workflow.text())
+            .number(self.version)
+            .some_text(self.key.as_deref())
+            .some_number(self.parent.map(|parent| parent.0))
+            .shared(self.input.column())
+            .bytes(&self.input_hash.column())
+            .number(self.state.code())
+            .some_number(wake_at)
+            .number(waits_on)
+            .some_shared(outcome)
+            .number(self.fence.0)
+            .number(self.revision)
+            .number(self.deaths)
+            .number(self.created_at.0)
+            .number(self.updated_at.0)
+            .flag(self.unsettled)
+            .number(self.number.0)
+            .number(self.base)
+            .number(self.turn)
+            .some_shared(queue.map(|queue| queue.name.text()))
+            .some_text(queue.and_then(|queue| queue.key.as_deref()))
+            .some_number(queue.map(|queue| queue.priority.into()))
+            .some_number(queue.and_then(|queue| queue.admitted_at).map(|at| at.0));
     }
 }
 
@@ -125,18 +186,10 @@ fn in_queue(
     Ok(Some(Box::new(InQueue { name, key, priority, admitted_at: admitted_at.map(Timestamp) })))
 }
 
-impl Run {
-    /// It has been in no loop and in no queue, and has not gone on as new. A turn's number only rises and a queue is for
-    /// good, so its row never had others than the defaults of these columns.
-    pub(in crate::store) const fn is_usual(&self) -> bool {
-        self.base == 0 && self.turn == 1 && self.queue.is_none()
-    }
-}
-
 type Runs = Result<Vec<Run>, StoreError>;
 
 pub(in crate::store) async fn find<D: Reader>(
-    on: &D,
+    on: &Queries<D>,
     tenant: &Tenant,
     id: RunId,
 ) -> Result<Option<Run>, StoreError> {
@@ -144,7 +197,7 @@ pub(in crate::store) async fn find<D: Reader>(
 }
 
 pub(in crate::store) async fn keyed<D: Reader>(
-    on: &D,
+    on: &Queries<D>,
     tenant: &Tenant,
     workflow: &str,
     key: &str,
@@ -153,13 +206,13 @@ pub(in crate::store) async fn keyed<D: Reader>(
     on.row(behind, &[tenant.into(), workflow.into(), key.into()]).await
 }
 
-pub(in crate::store) async fn orphans<D: Reader>(on: &D, after: RunId, limit: u32) -> Runs {
+pub(in crate::store) async fn orphans<D: Reader>(on: &Queries<D>, after: RunId, limit: u32) -> Runs {
     let behind = "WHERE state = 1 AND id > $1 AND EXISTS (SELECT 1 FROM worker w WHERE w.fence = run.fence \
                   AND w.ended_at IS NOT NULL) ORDER BY id LIMIT $2";
     on.page(behind, after.0, &[limit.into()]).await
 }
 
-pub(in crate::store) async fn answered<D: Reader>(on: &D, after: RunId, limit: u32) -> Runs {
+pub(in crate::store) async fn answered<D: Reader>(on: &Queries<D>, after: RunId, limit: u32) -> Runs {
     let index = D::either("INDEXED BY escalation_run ", "");
     let behind = format!(
         "WHERE waits_on IN (1, 3) AND id > $1 AND NOT EXISTS (SELECT 1 FROM escalation e {index}WHERE \
@@ -170,7 +223,7 @@ pub(in crate::store) async fn answered<D: Reader>(on: &D, after: RunId, limit: u
 }
 
 /// Found by the signals that nobody has received, which are few.
-pub(in crate::store) async fn signalled<D: Reader>(on: &D, after: RunId, limit: u32) -> Runs {
+pub(in crate::store) async fn signalled<D: Reader>(on: &Queries<D>, after: RunId, limit: u32) -> Runs {
     // A run's place is its id alone in SQLite.
     let few = D::either(
         "id IN (SELECT s.run FROM signal s INDEXED BY signal_pending WHERE NOT s.received)",
@@ -186,7 +239,7 @@ pub(in crate::store) async fn signalled<D: Reader>(on: &D, after: RunId, limit: 
 }
 
 pub(in crate::store) async fn children<D: Reader>(
-    on: &D,
+    on: &Queries<D>,
     tenant: &Tenant,
     parent: RunId,
     after: RunId,
@@ -196,12 +249,12 @@ pub(in crate::store) async fn children<D: Reader>(
     on.page(behind, after.0, &[tenant.into(), parent.0.into(), limit.into()]).await
 }
 
-pub(in crate::store) async fn due<D: Reader>(on: &D, until: Timestamp, limit: u32) -> Runs {
+pub(in crate::store) async fn due<D: Reader>(on: &Queries<D>, until: Timestamp, limit: u32) -> Runs {
     on.sound("WHERE wake_at <= $1 ORDER BY wake_at, id LIMIT $2", &[until.0.into(), limit.into()]).await
 }
 
 pub(in crate::store) async fn next_due<D: Reader>(
-    on: &D,
+    on: &Queries<D>,
     after: Timestamp,
 ) -> Result<Option<Timestamp>, StoreError> {
     let sql = "SELECT min(at) FROM (SELECT min(wake_at) AS at FROM run WHERE wake_at > $1 \
@@ -212,7 +265,7 @@ pub(in crate::store) async fn next_due<D: Reader>(
 }
 
 pub(in crate::store) async fn admitted<D: Reader>(
-    on: &D,
+    on: &Queries<D>,
     queue: &str,
     fence: Fence,
     since: Timestamp,
@@ -222,7 +275,12 @@ pub(in crate::store) async fn admitted<D: Reader>(
     on.sound(behind, &[queue.into(), since.0.into(), fence.0.into()]).await
 }
 
-pub(in crate::store) async fn list<D: Reader>(on: &D, tenant: &Tenant, after: RunId, limit: u32) -> Runs {
+pub(in crate::store) async fn list<D: Reader>(
+    on: &Queries<D>,
+    tenant: &Tenant,
+    after: RunId,
+    limit: u32,
+) -> Runs {
     let behind = "WHERE id > $1 AND tenant = $2 ORDER BY id LIMIT $3";
     on.page(behind, after.0, &[tenant.into(), limit.into()]).await
 }

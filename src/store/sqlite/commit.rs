@@ -12,10 +12,11 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
 use super::{
-    StoreError, Writer, erase, escalation, failure, outbox, payload, primary_code, queue, record, retention,
-    row, run, signal, step, worker,
+    StoreError, Writer, escalation, failure, outbox, payload, primary_code, queue, retention, row, signal,
+    step, worker,
 };
-use crate::store::{Change, Refusal, Verdict, WorkerChange};
+use crate::store::judge::{is_written, open_late};
+use crate::store::{Change, Refusal, Verdict, erase};
 
 pub(super) async fn commit(
     writer: &Mutex<Option<Writer>>,
@@ -41,13 +42,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
     let guarded = |fence| changes.iter().any(|other| other.fence == Some(fence) && other.needs_fence());
     changes.iter().any(|change| {
         let unguarded = change.fence.filter(|_| !change.needs_fence());
-        change.worker.is_some()
-            || change.admission.is_some()
-            || !change.forgotten.is_empty()
-            || !change.retired.is_empty()
-            || change.erased.is_some()
-            || change.compared().is_some()
-            || unguarded.is_some_and(|fence| !guarded(fence))
+        change.must_be_judged() || unguarded.is_some_and(|fence| !guarded(fence))
     })
 }
 
@@ -56,20 +51,19 @@ fn batch(changes: &[&Change]) -> Batch {
     let steps: usize = changes.iter().map(|change| change.steps.len()).sum();
     let mut batch = Batch::of(changes.len().max(steps)); // a fork's are many
     payload::write(changes, &mut batch);
-    let schedules = changes.iter().filter_map(|c| Some((c.schedule.as_deref()?, c.fence)));
-    row::write(&row::SCHEDULE, schedules, &mut batch);
-    let documents = changes.iter().flat_map(|c| c.documents.iter().map(|document| (document, c.fence)));
-    row::write(&row::DOCUMENT, documents, &mut batch);
-    run::write(changes, &mut batch);
-    record::write(changes, &mut batch);
-    let looks = changes.iter().filter_map(|c| Some((c.look.as_deref()?, c.fence)));
-    row::write(&row::LOOK, looks, &mut batch);
-    step::write(changes, &mut batch);
-    record::write_uses(changes, &mut batch);
+    row::SCHEDULE.write(changes.iter().filter_map(|c| Some((c.schedule.as_deref()?, c.fence))), &mut batch);
+    row::DOCUMENT
+        .write(changes.iter().flat_map(|c| c.documents.iter().map(|row| (row, c.fence))), &mut batch);
+    row::RUN.write(changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))), &mut batch);
+    row::RECORD.write(changes.iter().filter_map(|c| Some((c.record.as_deref()?, c.fence))), &mut batch);
+    row::LOOK.write(changes.iter().filter_map(|c| Some((c.look.as_deref()?, c.fence))), &mut batch);
+    row::STEP.write(changes.iter().flat_map(|c| c.steps.iter().map(|row| (row, c.fence))), &mut batch);
+    step::prune(changes, &mut batch);
+    row::USE.write(changes.iter().filter_map(|c| Some((c.used.as_deref()?, c.fence))), &mut batch);
     escalation::write(changes, &mut batch);
     signal::write(changes, &mut batch);
     outbox::write(changes, &mut batch);
-    record::write_evidence(changes, &mut batch);
+    row::EVIDENCE.write(changes.iter().filter_map(|c| Some((c.evidence.as_deref()?, None))), &mut batch);
     batch
 }
 
@@ -186,7 +180,7 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
         queue::admit(connection, admission, fence).await?;
     }
     for event in &change.forgotten {
-        outbox::forget(connection, event).await?;
+        event.forget(connection).await?;
     }
     for retired in &change.retired {
         retention::retire(connection, retired).await?;
@@ -197,91 +191,7 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     for part in batch(&[change]).into_parts() {
         execute(connection, inserts(&part).into(), part).await?;
     }
-    escalation::open_late(connection, change).await
-}
-
-/// All that can tell this change from another one's is there as this change would have written it: an
-/// earlier answer was lost, and the change stands.
-async fn is_written(connection: &mut SqliteConnection, change: &Change) -> Result<bool, sqlx::Error> {
-    let mut told_apart = false;
-    let worker = match &change.worker {
-        Some(WorkerChange::Enrol { name, at, .. }) => Some(worker::is_enrolled(connection, name, *at).await?),
-        Some(WorkerChange::End { fence, at }) => Some(worker::is_ended(connection, *fence, *at).await?),
-        _ => None,
-    };
-    if let Some(written) = worker {
-        told_apart = true;
-        if !written {
-            return Ok(false);
-        }
-    }
-    if let Some(schedule) = &change.schedule {
-        told_apart = true;
-        if !row::is_written(connection, &**schedule).await? {
-            return Ok(false);
-        }
-    }
-    for document in &change.documents {
-        told_apart = true;
-        if !row::is_written(connection, document).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(record) = &change.record {
-        told_apart = true;
-        if !record::is_written(connection, record).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(look) = &change.look {
-        told_apart = true;
-        if !row::is_written(connection, &**look).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(run) = &change.run {
-        told_apart = true;
-        if !run::is_written(connection, run).await? {
-            return Ok(false);
-        }
-    }
-    for step in &change.steps {
-        told_apart = true;
-        if !step::is_written(connection, step).await? {
-            return Ok(false);
-        }
-    }
-    for escalation in &change.escalations {
-        told_apart = true;
-        if !row::is_written(connection, escalation).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(signal) = &change.signal {
-        told_apart = true;
-        if !row::is_written(connection, &**signal).await? {
-            return Ok(false);
-        }
-    }
-    if let Some(signal) = &change.received {
-        told_apart = true;
-        if !signal::is_received(connection, signal).await? {
-            return Ok(false);
-        }
-    }
-    for event in &change.events {
-        told_apart = true;
-        if !outbox::is_written(connection, event).await? {
-            return Ok(false);
-        }
-    }
-    for mark in &change.aggregates {
-        told_apart = true;
-        if !outbox::is_marked(connection, mark).await? {
-            return Ok(false);
-        }
-    }
-    Ok(told_apart)
+    open_late(connection, change).await
 }
 
 /// The database refused the values, not the write: no such row, constraint, mismatch, too big, or a text with a NUL inside.

@@ -1,9 +1,6 @@
 //! Table `escalation`: open questions, and their answers.
 
-use sqlx::sqlite::SqliteConnection;
-
 use super::statement::{Batch, Insert};
-use super::{record, run};
 use crate::store::Change;
 use crate::store::row::Row as _;
 
@@ -26,31 +23,4 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
         escalation.put(row);
         row.value(writer.map(|fence| fence.0));
     });
-}
-
-/// Opens what follows from late answers, once all else of the change is written. A question that is there stands.
-pub(super) async fn open_late(connection: &mut SqliteConnection, change: &Change) -> Result<(), sqlx::Error> {
-    const OPEN: &str = "INSERT INTO escalation (tenant, id, record, run, kind, question, opened_at) \
-                        VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
-    let Some((tenant, id)) = change.compared() else { return Ok(()) };
-    let Some(record) = record::sound_at(connection, tenant, id).await? else { return Ok(()) };
-    let is_left = match record.awaited_by() {
-        Some(run) => run::is_over(connection, tenant, run).await?,
-        None => false,
-    };
-    for evidence in record::sound_evidence(connection, tenant, id).await? {
-        let Some(question) = change.late_question(&record, is_left, &evidence) else { continue };
-        let opening = sqlx::query(OPEN)
-            .bind(question.tenant.text())
-            .bind(question.id.0)
-            .bind(question.record.map(|id| id.0))
-            .bind(question.run.map(|id| id.0))
-            .bind(question.kind.code())
-            .bind(question.question)
-            .bind(question.opened_at.0);
-        opening.execute(&mut *connection).await?;
-        let open_again = sqlx::query("UPDATE worker SET settled = 0 WHERE fence = ?").bind(evidence.fence.0);
-        open_again.execute(&mut *connection).await?;
-    }
-    Ok(())
 }

@@ -6,7 +6,6 @@
 
 mod commit;
 mod continuity;
-mod erase;
 mod escalation;
 pub(crate) mod inbox;
 mod log;
@@ -16,7 +15,6 @@ mod outbox;
 mod payload;
 mod place;
 mod queue;
-mod record;
 mod retention;
 mod row;
 mod run;
@@ -33,20 +31,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
-use super::run::reads;
-use super::{
-    Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, OutboxEvent, Published, Pulse,
-    QueueLoad, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict, Worker,
-};
-use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
-use crate::ledger::{Look, OperationKey, Record};
-use crate::payload::{DigestKey, Payload, PayloadDigest};
+use super::ask::Queries;
+use super::{Asked, Change, History, Pulse, Signal, Store, StoreError, Turns, Verdict};
+use crate::id::{RunId, Tenant};
 
 pub use super::transaction::TransactionError;
 use continuity::Continuity;
@@ -69,8 +60,8 @@ pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
 /// The statements that are put together from parts. For tests that prepare and explain them.
 #[doc(hidden)]
 pub fn statements() -> Vec<String> {
-    let whole = retention::statements().chain(super::erase::statements()).map(ToOwned::to_owned);
-    whole.chain(row::statements()).collect()
+    let whole = retention::statements().map(ToOwned::to_owned).chain(super::erase::statements());
+    whole.chain(row::statements()).chain(super::retention::statements::<SqlitePool>()).collect()
 }
 
 /// The embedded store.
@@ -85,7 +76,7 @@ pub struct Sqlite {
     in_line: AtomicUsize,
     /// Writes what a crash may take back: the tries of messages, and retired records. Opened when it is first needed.
     aside: Mutex<Option<SqliteConnection>>,
-    readers: SqlitePool,
+    readers: Queries<SqlitePool>,
     continuity: Continuity,
 }
 
@@ -203,215 +194,12 @@ impl Store for Sqlite {
         })
     }
 
-    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
-        Box::pin(record::find(&self.readers, tenant, key))
-    }
-
-    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
-        Box::pin(record::at(&self.readers, tenant, id))
-    }
-
-    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>> {
-        Box::pin(record::orphans(&self.readers, after, limit))
-    }
-
-    fn record_committed<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        since: Timestamp,
-        after: &'a str,
-        limit: u32,
-    ) -> Asked<'a, Vec<Record>> {
-        Box::pin(record::committed(&self.readers, tenant, since, after, limit))
-    }
-
-    fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> Asked<'a, bool> {
-        Box::pin(record::is_removed(&self.readers, tenant, key, since))
-    }
-
-    fn look_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Look>> {
-        Box::pin(crate::store::look::due(&self.readers, until, limit))
-    }
-
-    fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>> {
-        Box::pin(crate::store::look::find(&self.readers, tenant, record))
-    }
-
-    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
-        Box::pin(retention::expired(&self.readers, after, until, limit))
-    }
-
-    fn record_expiring(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
-        Box::pin(retention::expiring(&self.readers, after))
-    }
-
-    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
-        Box::pin(record::uses(&self.readers, tenant, id))
-    }
-
-    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
-        Box::pin(record::evidence(&self.readers, tenant, id))
-    }
-
-    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
-        Box::pin(reads::find(&self.readers, tenant, id))
-    }
-
-    fn run_keyed<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        workflow: &'a str,
-        key: &'a str,
-    ) -> Asked<'a, Option<Run>> {
-        Box::pin(reads::keyed(&self.readers, tenant, workflow, key))
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&self.readers)
     }
 
     fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
         Box::pin(run::history(&self.readers, tenant, id, turns))
-    }
-
-    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        Box::pin(reads::orphans(&self.readers, after, limit))
-    }
-
-    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        Box::pin(reads::answered(&self.readers, after, limit))
-    }
-
-    fn run_signalled(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        Box::pin(reads::signalled(&self.readers, after, limit))
-    }
-
-    fn run_children<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        parent: RunId,
-        after: RunId,
-        limit: u32,
-    ) -> Asked<'a, Vec<Run>> {
-        Box::pin(reads::children(&self.readers, tenant, parent, after, limit))
-    }
-
-    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
-        Box::pin(reads::due(&self.readers, until, limit))
-    }
-
-    fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
-        Box::pin(reads::next_due(&self.readers, after))
-    }
-
-    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
-        Box::pin(reads::list(&self.readers, tenant, after, limit))
-    }
-
-    fn queue_waiting(&self) -> Asked<'_, Vec<String>> {
-        Box::pin(queue::waiting(&self.readers))
-    }
-
-    fn queue_admitted<'a>(&'a self, queue: &'a str, fence: Fence, since: Timestamp) -> Asked<'a, Vec<Run>> {
-        Box::pin(reads::admitted(&self.readers, queue, fence, since))
-    }
-
-    fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>> {
-        Box::pin(queue::load(&self.readers))
-    }
-
-    fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Schedule>> {
-        Box::pin(Schedule::find(&self.readers, tenant, name))
-    }
-
-    fn schedule_list<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        after: &'a str,
-        limit: u32,
-    ) -> Asked<'a, Vec<Schedule>> {
-        Box::pin(Schedule::list(&self.readers, tenant, after, limit))
-    }
-
-    fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>> {
-        Box::pin(Schedule::due(&self.readers, until, limit))
-    }
-
-    fn document_find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        kind: &'a str,
-        id: &'a str,
-    ) -> Asked<'a, Option<Document>> {
-        Box::pin(Document::find(&self.readers, tenant, kind, id))
-    }
-
-    fn document_list<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        kind: &'a str,
-        after: &'a str,
-        limit: u32,
-    ) -> Asked<'a, Vec<Document>> {
-        Box::pin(Document::list(&self.readers, tenant, kind, after, limit))
-    }
-
-    fn document_open<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        kind: &'a str,
-        after: &'a str,
-        limit: u32,
-    ) -> Asked<'a, Vec<Document>> {
-        Box::pin(Document::list_open(&self.readers, tenant, kind, after, limit))
-    }
-
-    fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>> {
-        Box::pin(outbox::due(&self.readers, until, limit))
-    }
-
-    fn outbox_next(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
-        Box::pin(outbox::next(&self.readers, after))
-    }
-
-    fn outbox_published(&self, after: Timestamp, limit: u32) -> Asked<'_, Vec<Published>> {
-        Box::pin(outbox::published(&self.readers, after, limit))
-    }
-
-    fn outbox_find<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Asked<'a, Option<OutboxEvent>> {
-        Box::pin(outbox::find(&self.readers, tenant, id))
-    }
-
-    fn outbox_aggregate<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Aggregate>> {
-        Box::pin(outbox::aggregate(&self.readers, tenant, name))
-    }
-
-    fn outbox_set_aside<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        question: EscalationId,
-    ) -> Asked<'a, Option<Aggregate>> {
-        Box::pin(outbox::set_aside(&self.readers, tenant, question))
-    }
-
-    fn signal_find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        run: RunId,
-        name: &'a str,
-        id: &'a str,
-    ) -> Asked<'a, Option<Signal>> {
-        Box::pin(Signal::find(&self.readers, tenant, run, name, id))
-    }
-
-    fn signal_unreceived<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        run: RunId,
-        name: &'a str,
-        id: &'a str,
-    ) -> Asked<'a, Option<Signal>> {
-        Box::pin(Signal::unreceived(&self.readers, tenant, run, name, id))
-    }
-
-    fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>> {
-        Box::pin(Signal::last(&self.readers, tenant, run))
     }
 
     fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
@@ -423,43 +211,6 @@ impl Store for Sqlite {
             }
             Ok(pending)
         })
-    }
-
-    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
-        Box::pin(Escalation::find(&self.readers, tenant, id))
-    }
-
-    fn escalation_open<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        after: EscalationId,
-        limit: u32,
-    ) -> Asked<'a, Vec<Escalation>> {
-        Box::pin(Escalation::open(&self.readers, tenant, after, limit))
-    }
-
-    fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {
-        Box::pin(Escalation::about(&self.readers, tenant, run))
-    }
-
-    fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>> {
-        Box::pin(Escalation::of(&self.readers, tenant, record))
-    }
-
-    fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
-        Box::pin(Escalation::unknown_workflow(&self.readers, after, limit))
-    }
-
-    fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
-        Box::pin(Escalation::duplicated(&self.readers, after, limit))
-    }
-
-    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
-        Box::pin(worker::find(&self.readers, name))
-    }
-
-    fn worker_at(&self, fence: Fence) -> Asked<'_, Option<Worker>> {
-        Box::pin(worker::at(&self.readers, fence))
     }
 
     fn pulse(&self) -> Asked<'_, Pulse> {
@@ -481,40 +232,6 @@ impl Store for Sqlite {
 
     fn woken(&self) -> Asked<'_, ()> {
         Box::pin(std::future::pending())
-    }
-
-    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
-        Box::pin(payload::tenant_key(&self.readers, tenant))
-    }
-
-    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
-        Box::pin(payload::find(&self.readers, tenant, digest))
-    }
-}
-
-/// A damaged row is named and passed over: it must not take the others of its list with it.
-fn sound<T>(rows: &[SqliteRow], read: impl Fn(&SqliteRow) -> Result<T, StoreError>) -> Vec<T> {
-    let sound = |row| read(row).inspect_err(|error| tracing::error!(%error, "left out of a list")).ok();
-    rows.iter().filter_map(sound).collect()
-}
-
-/// The next page of a list in the order of its first column. One of which all rows are damaged is passed over: an
-/// empty one would say that the list ends here.
-async fn next_sound<T>(
-    pool: &SqlitePool,
-    mut after: i64,
-    page: impl Fn(i64) -> Query<'static, sqlx::Sqlite, SqliteArguments>,
-    read: impl Fn(&SqliteRow) -> Result<T, StoreError>,
-) -> Result<Vec<T>, StoreError> {
-    use sqlx::Row as _;
-    loop {
-        let rows = page(after).fetch_all(pool).await.map_err(|e| failure(&e))?;
-        let Some(last) = rows.last() else { return Ok(Vec::new()) };
-        after = last.try_get_unchecked(0).map_err(|e| failure(&e))?;
-        let sound = sound(&rows, &read);
-        if !sound.is_empty() {
-            return Ok(sound);
-        }
     }
 }
 
@@ -559,26 +276,6 @@ impl<'r> Columns<'r> {
         self.next += 1;
         // STRICT tables have checked the types when the row was written.
         self.row.try_get_unchecked(index).map_err(|e| self.damaged(e))
-    }
-
-    fn parse<T, U>(&mut self, read: impl FnOnce(T) -> Option<U>) -> Result<U, StoreError>
-    where
-        T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
-    {
-        let value = self.take()?;
-        read(value).ok_or_else(|| self.damaged("a value that no version of this engine writes"))
-    }
-
-    fn parse_some<T, U>(&mut self, read: impl FnOnce(T) -> Option<U>) -> Result<Option<U>, StoreError>
-    where
-        T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
-    {
-        let value: Option<T> = self.take()?;
-        value
-            .map(|value| {
-                read(value).ok_or_else(|| self.damaged("a value that no version of this engine writes"))
-            })
-            .transpose()
     }
 
     fn damaged(&self, detail: impl std::fmt::Display) -> StoreError {

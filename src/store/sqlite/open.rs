@@ -18,6 +18,7 @@ use super::place::Place;
 use super::shared::Shared;
 use super::statement::Statements;
 use super::{Columns, Sqlite, Writer, failure, primary_code};
+use crate::store::ask::Queries;
 use crate::store::{OpenError, StoreError};
 
 /// "CFOI": marks the file as ours.
@@ -111,7 +112,7 @@ async fn open_unless(
     place.check()?; // SQLite opened it by its name
     let (file, inode) = place.file();
     let continuity = continuity::judge(file, inode, &mut writer).await?;
-    let readers = readers(&place, connect, options.readers);
+    let readers = Queries(readers(&place, connect, options.readers));
     let statements = Statements::default();
     let log = Log::of(&place, options.large_log);
     let (unfinished, shared) = (false, Shared::default());
@@ -149,7 +150,7 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
         let detail = format!("its schema version is {version}, and this engine reads {}", latest());
         return Err(OpenError::Unusable { path: path.display().to_string(), detail }.into());
     }
-    let readers = readers(&place, connect, options.readers);
+    let readers = Queries(readers(&place, connect, options.readers));
     let continuity = Continuity::Unknown; // and it is left so
     Ok(Sqlite {
         place,

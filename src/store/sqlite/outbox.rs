@@ -1,15 +1,15 @@
 //! Tables `outbox` and `outbox_aggregate`: events, and how far they are published.
 
-use sqlx::SqlitePool;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteConnection;
 
 use super::statement::{Batch, Insert};
-use super::{Columns, StoreError, failure, payload, sound};
-use crate::clock::Timestamp;
-use crate::id::{EscalationId, Tenant};
-use crate::payload::{Payload, Stored};
-use crate::store::outbox::{added, by_aggregate};
-use crate::store::{Aggregate, Change, Due, OutboxEvent, Published};
+use super::{StoreError, failure};
+use crate::payload::Payload;
+use crate::store::ask::Session as _;
+use crate::store::outbox::added;
+#[cfg(feature = "sim")]
+use crate::store::row::Readable as _;
+use crate::store::{Change, OutboxEvent, payload};
 
 /// So many more events of an aggregate. One that nothing was pending of is due from now on; otherwise it keeps its turn.
 static MORE: Insert = Insert {
@@ -72,179 +72,6 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     });
 }
 
-/// Published events go, up to this one. What is not published stays, whoever says so.
-pub(super) async fn forget(connection: &mut SqliteConnection, event: &Published) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "DELETE FROM outbox WHERE tenant = ?1 AND aggregate = ?2 AND seq <= min(?3, \
-         (SELECT published FROM outbox_aggregate WHERE tenant = ?1 AND name = ?2))",
-    )
-    .bind(event.tenant.text())
-    .bind(event.aggregate.clone())
-    .bind(event.seq)
-    .execute(connection)
-    .await
-    .map(drop)
-}
-
-/// All queries read the same columns.
-macro_rules! event {
-    ($tail:literal) => {
-        concat!("SELECT o.tenant, o.id, o.aggregate, o.seq, o.kind, o.payload, o.created_at FROM ", $tail)
-    };
-}
-
-macro_rules! aggregate {
-    ($tail:literal) => {
-        concat!(
-            "SELECT tenant, name, last, published, tries, refusals, due_at, escalation, revision \
-             FROM outbox_aggregate ",
-            $tail
-        )
-    };
-}
-
-fn read(row: &SqliteRow) -> Result<OutboxEvent, StoreError> {
-    event(&mut Columns::of("outbox", row))
-}
-
-fn event(c: &mut Columns<'_>) -> Result<OutboxEvent, StoreError> {
-    Ok(OutboxEvent {
-        tenant: c.parse(|text: String| Tenant::new(text).ok())?,
-        id: c.take()?,
-        aggregate: c.take()?,
-        seq: c.take()?,
-        kind: c.take()?,
-        payload: c.parse(Stored::from_column)?,
-        created_at: Timestamp(c.take()?),
-    })
-}
-
-fn read_aggregate(row: &SqliteRow) -> Result<Aggregate, StoreError> {
-    aggregate_of(&mut Columns::of("outbox_aggregate", row))
-}
-
-fn aggregate_of(c: &mut Columns<'_>) -> Result<Aggregate, StoreError> {
-    Ok(Aggregate {
-        tenant: c.parse(|text: String| Tenant::new(text).ok())?,
-        name: c.take()?,
-        last: c.take()?,
-        published: c.take()?,
-        tries: c.take()?,
-        refusals: c.take()?,
-        due_at: Timestamp(c.take()?),
-        escalation: c.take::<Option<i64>>()?.map(EscalationId),
-        revision: c.take()?,
-    })
-}
-
-/// An aggregate, and one of its events behind it.
-fn read_both(row: &SqliteRow) -> Result<(Aggregate, Result<OutboxEvent, StoreError>), StoreError> {
-    let mut c = Columns::of("outbox", row);
-    let aggregate = aggregate_of(&mut c)?;
-    Ok((aggregate, event(&mut c)))
-}
-
-pub(super) async fn due(pool: &SqlitePool, until: Timestamp, limit: u32) -> Result<Vec<Due>, StoreError> {
-    let query = sqlx::query(
-        "SELECT a.tenant, a.name, a.last, a.published, a.tries, a.refusals, a.due_at, a.escalation, a.revision, \
-         o.tenant, o.id, o.aggregate, o.seq, o.kind, o.payload, o.created_at FROM outbox_aggregate a \
-         CROSS JOIN outbox o ON o.tenant = a.tenant AND o.aggregate = a.name AND o.seq > a.published \
-         AND o.seq <= a.published + ?2 WHERE a.published < a.last AND a.escalation IS NULL AND a.due_at <= ?1 \
-         ORDER BY a.due_at, a.tenant, a.name, o.seq LIMIT ?2",
-    );
-    let rows = query.bind(until.0).bind(i64::from(limit)).fetch_all(pool).await.map_err(|e| failure(&e))?;
-    Ok(by_aggregate(rows.iter().map(read_both)))
-}
-
-pub(super) async fn next(pool: &SqlitePool, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    let query = sqlx::query(
-        "SELECT min(due_at) FROM outbox_aggregate WHERE published < last AND escalation IS NULL AND due_at > ?",
-    );
-    let row = query.bind(after.0).fetch_one(pool).await.map_err(|e| failure(&e))?;
-    Ok(Columns::of("outbox_aggregate", &row).take::<Option<i64>>()?.map(Timestamp))
-}
-
-pub(super) async fn published(
-    pool: &SqlitePool,
-    after: Timestamp,
-    limit: u32,
-) -> Result<Vec<Published>, StoreError> {
-    let query = sqlx::query(
-        "SELECT o.tenant, o.aggregate, o.seq, o.created_at FROM outbox o CROSS JOIN outbox_aggregate a \
-         ON a.tenant = o.tenant AND a.name = o.aggregate WHERE o.created_at >= ? AND o.seq <= a.published \
-         ORDER BY o.created_at, o.tenant, o.aggregate, o.seq LIMIT ?",
-    );
-    let rows = query.bind(after.0).bind(limit).fetch_all(pool).await.map_err(|e| failure(&e))?;
-    Ok(sound(&rows, |row| {
-        let mut c = Columns::of("outbox", row);
-        Ok(Published {
-            tenant: c.parse(|text: String| Tenant::new(text).ok())?,
-            aggregate: c.take()?,
-            seq: c.take()?,
-            created_at: Timestamp(c.take()?),
-        })
-    }))
-}
-
-const FIND: &str = event!("outbox o WHERE o.tenant = ? AND o.id = ?");
-const AGGREGATE: &str = aggregate!("WHERE tenant = ? AND name = ?");
-
-pub(super) async fn find(
-    pool: &SqlitePool,
-    tenant: &Tenant,
-    id: &str,
-) -> Result<Option<OutboxEvent>, StoreError> {
-    let query = sqlx::query(FIND).bind(tenant.text()).bind(id.to_owned());
-    query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read).transpose()
-}
-
-pub(super) async fn aggregate(
-    pool: &SqlitePool,
-    tenant: &Tenant,
-    name: &str,
-) -> Result<Option<Aggregate>, StoreError> {
-    let query = sqlx::query(AGGREGATE).bind(tenant.text()).bind(name.to_owned());
-    query.fetch_optional(pool).await.map_err(|e| failure(&e))?.as_ref().map(read_aggregate).transpose()
-}
-
-pub(super) async fn set_aside(
-    pool: &SqlitePool,
-    tenant: &Tenant,
-    question: EscalationId,
-) -> Result<Option<Aggregate>, StoreError> {
-    let query = sqlx::query(aggregate!("WHERE tenant = ? AND escalation = ?")).bind(tenant.text());
-    let row = query.bind(question.0).fetch_optional(pool).await.map_err(|e| failure(&e))?;
-    row.as_ref().map(read_aggregate).transpose()
-}
-
-/// Something is pending.
-pub(super) async fn is_pending(pool: &SqlitePool) -> Result<bool, StoreError> {
-    let query =
-        sqlx::query("SELECT 1 FROM outbox_aggregate WHERE published < last AND escalation IS NULL LIMIT 1");
-    Ok(query.fetch_optional(pool).await.map_err(|e| failure(&e))?.is_some())
-}
-
-/// The same event, wherever it was placed: it was written before, and its answer was lost.
-pub(super) async fn is_written(
-    connection: &mut SqliteConnection,
-    event: &OutboxEvent,
-) -> Result<bool, sqlx::Error> {
-    let query = sqlx::query(FIND).bind(event.tenant.text()).bind(event.id.clone());
-    let row = query.fetch_optional(connection).await?;
-    Ok(row
-        .is_some_and(|row| read(&row).is_ok_and(|stored| OutboxEvent { seq: event.seq, ..stored } == *event)))
-}
-
-/// The aggregate stands as this change would have left it.
-pub(super) async fn is_marked(
-    connection: &mut SqliteConnection,
-    mark: &Aggregate,
-) -> Result<bool, sqlx::Error> {
-    let query = sqlx::query(AGGREGATE).bind(mark.tenant.text()).bind(mark.name.clone());
-    let row = query.fetch_optional(connection).await?;
-    Ok(row.is_some_and(|row| read_aggregate(&row).is_ok_and(|stored| stored.same_change(mark))))
-}
-
 /// Adds an event inside a transaction of the user's own; the database tells when. False if another event has its id.
 pub(crate) async fn add_event(
     connection: &mut SqliteConnection,
@@ -259,9 +86,10 @@ async fn add(
     event: &OutboxEvent,
     large: Option<&Payload>,
 ) -> Result<bool, sqlx::Error> {
-    let find = sqlx::query(FIND).bind(event.tenant.text()).bind(event.id.clone());
-    if let Some(row) = find.fetch_optional(&mut *connection).await? {
-        return Ok(read(&row).is_ok_and(|stored| is_same(&stored, event)));
+    let place = [(&event.tenant).into(), event.id.as_str().into()];
+    if connection.finds("SELECT 1 FROM outbox WHERE tenant = $1 AND id = $2", &place).await? {
+        let stored: Option<OutboxEvent> = connection.row(OutboxEvent::FIND, &place).await?;
+        return Ok(stored.is_some_and(|stored| stored.is_same(event)));
     }
     if let Some(payload) = large {
         payload::add(connection, &event.tenant, payload).await?;
@@ -291,11 +119,6 @@ async fn add(
     .map(|_| true)
 }
 
-fn is_same(stored: &OutboxEvent, event: &OutboxEvent) -> bool {
-    let said = |e: &OutboxEvent| (e.aggregate.clone(), e.kind.clone(), e.payload.clone());
-    said(stored) == said(event)
-}
-
 /// Empty tables of an outbox and an inbox for a simulation, whose disk keeps the real outbox.
 #[cfg(feature = "sim")]
 pub(crate) async fn simulate(connection: &mut SqliteConnection) -> Result<(), StoreError> {
@@ -309,8 +132,9 @@ pub(crate) async fn simulate(connection: &mut SqliteConnection) -> Result<(), St
 /// Takes the events out that a closure has added there, in their order.
 #[cfg(feature = "sim")]
 pub(crate) async fn take_events(connection: &mut SqliteConnection) -> Result<Vec<OutboxEvent>, StoreError> {
-    let rows = sqlx::query(event!("outbox o ORDER BY rowid")).fetch_all(&mut *connection).await;
-    let events = rows.map_err(|e| failure(&e))?.iter().map(read).collect::<Result<_, _>>()?;
+    let sql = sqlx::AssertSqlSafe(OutboxEvent::TABLE.select("ORDER BY rowid"));
+    let rows = sqlx::query(sql).fetch_all(&mut *connection).await.map_err(|e| failure(&e))?;
+    let events = rows.iter().map(super::row::read).collect::<Result<_, _>>()?;
     let empty = sqlx::raw_sql("DELETE FROM outbox; DELETE FROM outbox_aggregate").execute(connection).await;
     empty.map(|_| events).map_err(|e| failure(&e))
 }

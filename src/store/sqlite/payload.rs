@@ -1,12 +1,10 @@
 //! Tables `payload` and `tenant`.
 
-use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteConnection;
 
 use super::statement::{Batch, Insert};
-use super::{Columns, StoreError, failure};
 use crate::id::Tenant;
-use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::payload::PayloadDigest;
 use crate::store::Change;
 
 /// Content-addressed: what is there already is the same, and has one use more.
@@ -32,48 +30,6 @@ pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
     batch.insert(&INSERT_TENANT, &rows, |(tenant, key), row| {
         row.value(tenant.text()).value(key.bytes().to_vec());
     });
-}
-
-pub(super) async fn find(
-    pool: &SqlitePool,
-    tenant: &Tenant,
-    digest: PayloadDigest,
-) -> Result<Option<Payload>, StoreError> {
-    let row = sqlx::query("SELECT body FROM payload WHERE tenant = ? AND digest = ?")
-        .bind(tenant.text())
-        .bind(digest.0.to_vec())
-        .fetch_optional(pool)
-        .await
-        .map_err(|e| failure(&e))?;
-    row.map(|row| Ok(Payload::stored(Columns::of("payload", &row).take::<String>()?))).transpose()
-}
-
-pub(super) async fn tenant_key(pool: &SqlitePool, tenant: &Tenant) -> Result<Option<DigestKey>, StoreError> {
-    let row = sqlx::query("SELECT digest_key FROM tenant WHERE tenant = ?")
-        .bind(tenant.text())
-        .fetch_optional(pool)
-        .await
-        .map_err(|e| failure(&e))?;
-    row.map(|row| Columns::of("tenant", &row).parse(|bytes: &[u8]| bytes.try_into().ok().map(DigestKey::new)))
-        .transpose()
-}
-
-/// Adds one in a transaction of the user's own.
-pub(super) async fn add(
-    connection: &mut SqliteConnection,
-    tenant: &Tenant,
-    payload: &Payload,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO payload (tenant, digest, body, uses) VALUES (?, ?, ?, 1) \
-         ON CONFLICT DO UPDATE SET uses = uses + 1",
-    )
-    .bind(tenant.text())
-    .bind(payload.digest().0.to_vec())
-    .bind(payload.text())
-    .execute(connection)
-    .await
-    .map(drop)
 }
 
 /// One use less; with the last one it goes.

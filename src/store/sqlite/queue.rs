@@ -1,12 +1,9 @@
 //! Table `queue`, and who of a queue begins next.
 
-use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::{Columns, StoreError, failure};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RunId, Tenant};
-use crate::store::QueueLoad;
 use crate::store::queue::{Admission, Bucket, Candidate, Chosen, Room, Taken};
 
 /// Inside an open transaction, and there is one writer: nobody else admits runs meanwhile.
@@ -161,33 +158,4 @@ fn tenant(row: &SqliteRow, column: usize) -> Result<Tenant, sqlx::Error> {
     use sqlx::Row as _;
     let name: String = row.try_get(column)?;
     Tenant::new(name).map_err(|error| sqlx::Error::Decode(error.into()))
-}
-
-pub(super) async fn waiting(pool: &SqlitePool) -> Result<Vec<String>, StoreError> {
-    let query = sqlx::query(
-        "WITH RECURSIVE q AS (SELECT min(queue) AS queue FROM run WHERE state = 0 \
-         UNION ALL SELECT (SELECT min(queue) FROM run WHERE state = 0 AND queue > q.queue) \
-         FROM q WHERE q.queue IS NOT NULL) SELECT queue FROM q WHERE queue IS NOT NULL",
-    );
-    let rows = query.fetch_all(pool).await.map_err(|e| failure(&e))?;
-    rows.iter().map(|row| Columns::of("queue", row).take()).collect()
-}
-
-pub(super) async fn load(pool: &SqlitePool) -> Result<Vec<QueueLoad>, StoreError> {
-    let query = sqlx::query(
-        "SELECT queue, sum(queued), sum(running) FROM (SELECT queue, count(*) AS queued, 0 AS running FROM run \
-         WHERE queue IS NOT NULL AND state = 0 GROUP BY queue UNION ALL SELECT queue, 0, count(*) FROM run \
-         WHERE queue IS NOT NULL AND admitted_at IS NOT NULL AND state IN (1, 2) GROUP BY queue) GROUP BY queue",
-    );
-    let rows = query.fetch_all(pool).await.map_err(|e| failure(&e))?;
-    rows.iter()
-        .map(|row| {
-            let mut c = Columns::of("queue", row);
-            Ok(QueueLoad { queue: c.take()?, queued: count(c.take()?), running: count(c.take()?) })
-        })
-        .collect()
-}
-
-fn count(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
 }

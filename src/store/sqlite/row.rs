@@ -8,93 +8,138 @@ use sqlx::{AssertSqlSafe, SqlitePool};
 use super::statement::{Batch, Insert, Values, text};
 use super::{Columns, StoreError, failure, signal};
 use crate::id::Fence;
-use crate::ledger::Look;
+use crate::ledger::{Look, Record};
+use crate::store::ask::{Reader, Session};
 use crate::store::change::follows;
-use crate::store::row::{Given, KeyOnly, Put, Readable, Reader, Revisioned, Row, Take};
-use crate::store::table::REVISION;
-use crate::store::{Document, Refusal, Schedule, Signal};
+use crate::store::row::{Form, Given, Only, Put, Readable, Row, Take};
+use crate::store::table::{Chosen, Law, REVISION, Table};
+use crate::store::{Document, Evidence, Refusal, Run, Schedule, Signal, Step, Use};
 
-pub(super) static DOCUMENT: LazyLock<Insert> = LazyLock::new(upsert::<Document>);
-pub(super) static LOOK: LazyLock<Insert> = LazyLock::new(upsert::<Look>);
-pub(super) static SCHEDULE: LazyLock<Insert> = LazyLock::new(upsert::<Schedule>);
-pub(super) static SIGNAL: LazyLock<Insert> = LazyLock::new(insert::<Signal>);
+pub(super) static DOCUMENT: LazyLock<Writes> = LazyLock::new(Writes::of::<Document>);
+pub(super) static EVIDENCE: LazyLock<Writes> = LazyLock::new(Writes::of::<Evidence>);
+pub(super) static LOOK: LazyLock<Writes> = LazyLock::new(Writes::of::<Look>);
+pub(super) static RECORD: LazyLock<Writes> = LazyLock::new(Writes::of::<Record>);
+pub(super) static RUN: LazyLock<Writes> = LazyLock::new(Writes::of::<Run>);
+pub(super) static SCHEDULE: LazyLock<Writes> = LazyLock::new(Writes::of::<Schedule>);
+pub(super) static SIGNAL: LazyLock<Writes> = LazyLock::new(Writes::of::<Signal>);
+pub(super) static STEP: LazyLock<Writes> = LazyLock::new(Writes::of::<Step>);
+pub(super) static USE: LazyLock<Writes> = LazyLock::new(Writes::of::<Use>);
 
-/// Inserts rows. The first column of a fenced worker's row becomes NULL, which aborts.
-fn insert<R: Row>() -> Insert {
-    let (table, writer) = (R::TABLE, R::TABLE.columns.len() + 1);
-    let alive = format!(
-        "(SELECT column1 FROM worker WHERE worker.fence = column{writer} AND worker.ended_at IS NULL)"
-    );
-    let values = std::iter::once(alive).chain((2..writer).map(|column| format!("column{column}")));
-    let values = values.collect::<Vec<_>>().join(", ");
-    let head = format!("INSERT INTO {} ({}) SELECT {values}", table.name, table.names());
-    // Once for each table: a statement is told apart by its place, and stays.
-    Insert { head: head.leak(), columns: writer, tail: "" }
+/// The statements that write the rows of a table.
+pub(super) struct Writes(Vec<Formed>);
+
+/// That for rows of one form.
+struct Formed {
+    form: Option<usize>,
+    insert: Insert,
+    sent: Chosen,
 }
 
-/// The same at revision 1, and moves others on by exactly one. A revision that does not follow becomes NULL; where there is no row to
-/// move on, a trigger objects.
-fn upsert<R: Revisioned>() -> Insert {
-    let table = R::TABLE;
-    let tail = format!(
-        "ON CONFLICT ({}) DO UPDATE SET {}, {REVISION} = CASE WHEN {}.{REVISION} = excluded.{REVISION} - 1 \
-         THEN excluded.{REVISION} END",
-        table.key.join(", "),
-        table.changed(),
-        table.name,
-    );
-    Insert { tail: tail.leak(), ..insert::<R>() }
+impl Writes {
+    /// One statement inserts rows and moves others on: forms that only a first revision has are none for it.
+    fn of<R: Row>() -> Self {
+        let forms = R::FORMS.iter().enumerate().map(|(form, constant)| (Some(form), *constant));
+        let both = forms.filter(|(_, constant)| constant.iter().all(|(name, _)| *name != REVISION));
+        let formed = |(form, constant)| {
+            let (insert, sent) = insert(R::TABLE, constant);
+            Formed { form, insert, sent }
+        };
+        Self(both.chain([(None, [].as_slice())]).map(formed).collect())
+    }
+
+    /// Adds rows, each with its writer.
+    pub(super) fn write<'c, R: Row + 'c>(
+        &'static self,
+        rows: impl Iterator<Item = (&'c R, Option<Fence>)>,
+        batch: &mut Batch,
+    ) {
+        let mut rows: Vec<_> = rows.collect();
+        for formed in &self.0 {
+            let of_form: Vec<_>;
+            (of_form, rows) =
+                rows.into_iter().partition(|(row, _)| formed.form.is_none_or(|form| row.has(form)));
+            batch.insert(&formed.insert, &of_form, |(row, writer), values| {
+                row.put(&mut Only::of(formed.sent, values));
+                if R::TABLE.law != Law::Note {
+                    values.value(writer.map(|fence| fence.0));
+                }
+            });
+        }
+    }
+
+    /// For the tests that explain and pin them.
+    fn texts(&'static self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|formed| text(&formed.insert, 2))
+    }
+}
+
+/// Inserts rows, or moves those on that count their changes: by exactly one revision.
+///
+/// A fenced worker's row gets a NULL, and so does a revision that does not follow, which aborts (see `statement`); where there is no
+/// row to move on, a trigger objects, and in the table that is written most a reference to the row's birth, which an upsert never
+/// changes.
+fn insert(table: &'static Table, form: Form) -> (Insert, Chosen) {
+    let sent = table.choose(|column| form.iter().all(|(name, _)| *name != column.name));
+    let columns = sent.of(table).count();
+    let guarded = if table.law == Law::Moves { REVISION } else { table.columns[0].name };
+    let (mut names, mut values, mut born) = (Vec::new(), Vec::new(), None);
+    for (column, place) in sent.of(table).zip(1..) {
+        names.push(column.name);
+        values.push(if column.name == guarded && table.law != Law::Note {
+            let writer = columns + 1;
+            format!(
+                "(SELECT column{place} FROM worker WHERE worker.fence = column{writer} AND worker.ended_at IS NULL)"
+            )
+        } else {
+            format!("column{place}")
+        });
+        if column.name == REVISION && table.name == Record::TABLE.name {
+            born = Some(("born", format!("column{place}")));
+        }
+    }
+    let constants = form.iter().filter(|(_, value)| *value != "NULL");
+    for (name, value) in constants.map(|(name, value)| (*name, (*value).to_owned())).chain(born) {
+        names.push(name);
+        values.push(value);
+    }
+    let head = format!("INSERT INTO {} ({}) SELECT {}", table.name, names.join(", "), values.join(", "));
+    let columns = if table.law == Law::Note { columns } else { columns + 1 };
+    // Once for each table: a statement is told apart by its place, and stays.
+    (Insert { head: head.leak(), columns, tail: tail(table).leak() }, sent)
+}
+
+fn tail(table: &Table) -> String {
+    match table.law {
+        Law::Keep | Law::Note => "ON CONFLICT DO NOTHING".to_owned(),
+        Law::Once | Law::Own => String::new(),
+        Law::Moves => {
+            let (name, key, set) = (table.name, table.key.join(", "), table.changed());
+            let same: Vec<_> =
+                table.with.iter().map(|with| format!(" AND {name}.{with} = excluded.{with}")).collect();
+            let same = same.concat();
+            format!(
+                "ON CONFLICT ({key}) DO UPDATE SET {set}, {REVISION} = CASE WHEN {name}.{REVISION} = \
+                 excluded.{REVISION} - 1{same} THEN excluded.{REVISION} END"
+            )
+        }
+    }
 }
 
 /// For the tests that explain and pin them.
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    let inserts = [&*DOCUMENT, &*LOOK, &*SCHEDULE, &*SIGNAL].into_iter().map(|insert| text(insert, 2));
-    inserts.chain([signal::PENDING.clone()])
-}
-
-/// Adds rows, each with its writer.
-pub(super) fn write<'c, R: Row + 'c>(
-    insert: &'static Insert,
-    rows: impl Iterator<Item = (&'c R, Option<Fence>)>,
-    batch: &mut Batch,
-) {
-    batch.insert(insert, &rows.collect::<Vec<_>>(), |(row, writer), values| {
-        row.put(values);
-        values.value(writer.map(|fence| fence.0));
-    });
-}
-
-/// The row stands, or is gone, as this change would have left it (see `record::is_written`).
-pub(super) async fn is_written<R: Row>(
-    connection: &mut SqliteConnection,
-    row: &R,
-) -> Result<bool, sqlx::Error> {
-    Ok(match stored(connection, row).await? {
-        Some(stored) => stored.is_ok_and(|stored| stored == *row),
-        None => row.is_gone(),
-    })
+    let tables = [&*DOCUMENT, &*EVIDENCE, &*LOOK, &*RECORD, &*RUN, &*SCHEDULE, &*SIGNAL, &*STEP, &*USE];
+    tables.into_iter().flat_map(Writes::texts).chain([signal::PENDING.clone()])
 }
 
 /// What stands against the row being written.
-pub(super) async fn objection<R: Revisioned>(
+pub(super) async fn objection<R: Row>(
     connection: &mut SqliteConnection,
     row: &R,
 ) -> Result<Option<Refusal>, sqlx::Error> {
-    Ok(match stored(connection, row).await?.transpose() {
+    Ok(match connection.stored(row).await?.transpose() {
         Ok(stored) => follows(stored.map(|stored| stored.revision()), row.revision()).err(),
         Err(_) => Some(Refusal::Stale), // it is damaged: what is computed from it is not of what is there
     })
-}
-
-/// The stored row with this one's key.
-async fn stored<R: Row>(
-    connection: &mut SqliteConnection,
-    row: &R,
-) -> Result<Option<Result<R, StoreError>>, sqlx::Error> {
-    let mut key = SqliteArguments::default();
-    row.put(&mut KeyOnly::of(R::TABLE, &mut Values::of(&mut key)));
-    let query = sqlx::query_with(AssertSqlSafe(R::TABLE.select_one()), key);
-    Ok(query.fetch_optional(connection).await?.as_ref().map(read))
 }
 
 pub(super) fn read<R: Readable>(row: &SqliteRow) -> Result<R, StoreError> {
@@ -109,26 +154,40 @@ impl Reader for SqlitePool {
     }
 
     async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Result<Vec<SqliteRow>, StoreError> {
-        let query = sqlx::query_with(AssertSqlSafe(sql), bound(arguments));
+        let mut bound = SqliteArguments::default();
+        for argument in arguments {
+            bound.give(argument.clone());
+        }
+        let query = sqlx::query_with(AssertSqlSafe(sql), bound);
         query.fetch_all(self).await.map_err(|e| failure(&e))
+    }
+
+    fn values<'r>(table: &'static str, row: &'r SqliteRow) -> impl Take + use<'r> {
+        Columns::of(table, row)
+    }
+}
+
+impl Session for SqliteConnection {
+    type Fetched = SqliteRow;
+    type Arguments = SqliteArguments;
+
+    fn either<'w>(sqlite: &'w str, _: &'w str) -> &'w str {
+        sqlite
+    }
+
+    async fn ask(&mut self, sql: String, arguments: SqliteArguments) -> Result<Vec<SqliteRow>, sqlx::Error> {
+        sqlx::query_with(AssertSqlSafe(sql), arguments).fetch_all(self).await
     }
 
     fn read<R: Readable>(row: &SqliteRow) -> Result<R, StoreError> {
         read(row)
     }
-
-    fn id(row: &SqliteRow) -> Result<Option<i64>, StoreError> {
-        use sqlx::Row as _;
-        row.try_get_unchecked(0).map_err(|e| failure(&e))
-    }
 }
 
-fn bound(arguments: &[Given<'_>]) -> SqliteArguments {
-    let mut bound = SqliteArguments::default();
-    for argument in arguments {
-        Values::of(&mut bound).give(argument.clone());
+impl Put for SqliteArguments {
+    fn give(&mut self, value: Given<'_>) {
+        Values::of(self).give(value);
     }
-    bound
 }
 
 impl Put for Values<'_> {
@@ -145,8 +204,12 @@ impl Put for Values<'_> {
 }
 
 impl Take for Columns<'_> {
-    fn some_text(&mut self) -> Result<Option<String>, StoreError> {
-        self.take()
+    fn with_text<T>(&mut self, read: impl FnOnce(Option<&str>) -> T) -> Result<T, StoreError> {
+        self.take().map(read)
+    }
+
+    fn with_bytes<T>(&mut self, read: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StoreError> {
+        self.take().map(read)
     }
 
     fn some_number(&mut self) -> Result<Option<i64>, StoreError> {
@@ -154,10 +217,6 @@ impl Take for Columns<'_> {
     }
 
     fn flag(&mut self) -> Result<bool, StoreError> {
-        self.take()
-    }
-
-    fn some_bytes(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         self.take()
     }
 

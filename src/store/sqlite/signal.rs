@@ -23,8 +23,7 @@ static RECEIVE: Insert = Insert {
 };
 
 pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    let new = changes.iter().filter_map(|c| Some((c.signal.as_deref()?, c.fence)));
-    row::write(&row::SIGNAL, new, batch);
+    row::SIGNAL.write(changes.iter().filter_map(|c| Some((c.signal.as_deref()?, c.fence))), batch);
     let received: Vec<_> = changes.iter().filter_map(|c| Some((c.received.as_deref()?, c.fence))).collect();
     batch.insert(&RECEIVE, &received, |(signal, writer), row| {
         row.value(signal.tenant.text())
@@ -49,14 +48,4 @@ pub(super) async fn pending(
 ) -> Result<Vec<Signal>, StoreError> {
     let query = sqlx::query(AssertSqlSafe(PENDING.as_str())).bind(tenant.text()).bind(run.0);
     query.fetch_all(connection).await.map_err(|e| failure(&e))?.iter().map(row::read).collect()
-}
-
-/// It is received.
-pub(super) async fn is_received(
-    connection: &mut SqliteConnection,
-    signal: &Signal,
-) -> Result<bool, sqlx::Error> {
-    let sql = "SELECT 1 FROM signal WHERE tenant = ? AND run = ? AND name = ? AND id = ? AND received";
-    let query = sqlx::query(sql).bind(signal.tenant.text()).bind(signal.run.0).bind(signal.name.clone());
-    Ok(query.bind(signal.id.clone()).fetch_optional(connection).await?.is_some())
 }

@@ -34,7 +34,7 @@ impl Source {
     /// random part, and each engine takes a new fence.
     pub(in crate::store) async fn identity(&self) -> Result<String, StoreError> {
         let first = sqlx::query("SELECT name FROM worker ORDER BY fence LIMIT 1");
-        let row = first.fetch_optional(&self.store.readers).await.map_err(|e| failure(&e))?;
+        let row = first.fetch_optional(&*self.store.readers).await.map_err(|e| failure(&e))?;
         let name: Option<String> = row.map(|row| Columns::of("worker", &row).take()).transpose()?;
         Ok(format!("{} up to {}", name.as_deref().unwrap_or("nobody"), self.last_fence().await?))
     }
@@ -59,10 +59,9 @@ impl Source {
         let key = table.key.join(", ");
         let places = vec!["?"; table.key.len()].join(", ");
         let behind = if after.is_some() { format!("WHERE ({key}) > ({places})") } else { String::new() };
-        let columns: Vec<_> = table.columns.iter().map(|column| expression(table, *column)).collect();
-        let sql = format!("SELECT {} FROM {} {behind} ORDER BY {key}", columns.join(", "), table.name);
+        let sql = table.select(&format!("{behind} ORDER BY {key}"));
         let query = after.unwrap_or_default().into_iter().fold(sqlx::query(AssertSqlSafe(sql)), bind);
-        let rows = query.fetch(&self.store.readers).map_err(|e| failure(&e));
+        let rows = query.fetch(&*self.store.readers).map_err(|e| failure(&e));
         rows.map(move |row| row.and_then(|row| read(table, &row))).boxed()
     }
 
@@ -78,7 +77,7 @@ impl Source {
 
     async fn number(&self, sql: String) -> Result<i64, StoreError> {
         let query = sqlx::query(AssertSqlSafe(sql));
-        let row = query.fetch_one(&self.store.readers).await.map_err(|e| failure(&e))?;
+        let row = query.fetch_one(&*self.store.readers).await.map_err(|e| failure(&e))?;
         Columns::of("number", &row).take()
     }
 
@@ -86,14 +85,6 @@ impl Source {
         let mut writer = self.store.writer.lock().await;
         let writer = writer.as_mut().ok_or(StoreError::Closed)?;
         write.execute(&mut writer.connection).await.map(drop).map_err(|e| failure(&e))
-    }
-}
-
-/// Where an index tells here what is open outside of runs, PostgreSQL has a column.
-fn expression(table: &Table, column: Column) -> &'static str {
-    match (table.name, column.name) {
-        ("record", "loose") => "CASE WHEN run IS NULL AND status = 1 THEN fence END",
-        (_, name) => name,
     }
 }
 

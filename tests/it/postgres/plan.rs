@@ -143,7 +143,7 @@ const HOT: [(&str, &[&str]); 54] = [
     ("UPDATE worker SET lease_until", &["worker_pkey on worker", "fence = $2"]),
     ("UPDATE run SET version", &["run_pkey on run r", "AND (id = u_2.id)", "run_pkey on run\n"]),
     (
-        "FOR KEY SHARE), record_moved_usual AS",
+        "FOR KEY SHARE), record_moved2 AS",
         &["Conflict Arbiter Indexes: record_pkey", "worker_pkey", "fence = "],
     ),
 ];
@@ -281,9 +281,9 @@ async fn fill(connection: &mut PgConnection) {
         ),
         format!(
             "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, declaration, run, step, \
-             fence, loose, revision, attempts, status, basis, outcome, created_at, updated_at, kept_until) \
+             fence, revision, attempts, status, basis, outcome, created_at, updated_at, kept_until) \
              SELECT i, {tenant}, 'pay:' || i, 'pay', 1, '{{}}', {hash}, 1, CASE WHEN i % 20 > 0 THEN 1 + (i / 10) END, 'pay/1', \
-             1 + i % 300, CASE WHEN i % 2000 = 0 THEN 1 + i % 300 END, 1, 1, CASE WHEN i % 2000 = 0 THEN 1 ELSE 2 END, 0, \
+             1 + i % 300, 1, 1, CASE WHEN i % 2000 = 0 THEN 1 ELSE 2 END, 0, \
              CASE WHEN i % 2000 > 0 THEN '{{}}' END, 0, 0, i FROM generate_series(1, {records}) i"
         ),
         format!(

@@ -9,23 +9,25 @@ use super::{Folder, plain, sources};
 use crate::source::{literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 62] = [
-    ("FROM record WHERE tenant = ? AND key = ?", "record USING INDEX record_key (tenant=? AND key=?)"),
-    ("FROM record WHERE id = ? AND tenant = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
-    ("FROM record WHERE id = ?", "record USING INTEGER PRIMARY KEY (rowid=?)"),
+const HOT: [(&str, &str); 61] = [
+    ("FROM record WHERE tenant = $1 AND key = $2", "record USING INDEX record_key (tenant=? AND key=?)"),
+    ("FROM record WHERE tenant = $1 AND id = $2", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "c USING INDEX record_run (run=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "e USING PRIMARY KEY (tenant=? AND id=?)"),
     ("FROM look WHERE due_at <= $1", "look USING INDEX look_due (due_at<?)"),
     ("FROM look WHERE tenant = $1 AND record = $2", "look USING PRIMARY KEY (tenant=? AND record=?)"),
-    ("AND status = 2 AND updated_at >= ?", "record USING INDEX record_key (tenant=? AND key>?)"),
+    ("AND status = 2 AND updated_at >= $3", "record USING INDEX record_key (tenant=? AND key>?)"),
     ("AND status NOT IN (3, 5)", "record USING INDEX record_key (tenant=? AND key>? AND key<?)"),
     (
         "INDEXED BY escalation_record WHERE tenant",
         "escalation USING INDEX escalation_record (tenant=? AND record=?)",
     ),
-    ("FROM record WHERE run = ?2", "record USING INDEX record_run (run=? AND turn=?)"),
-    ("FROM record WHERE run = ?2", "record USING INDEX record_run (run=? AND turn>? AND turn<?)"),
+    ("FROM record WHERE tenant = $1 AND run = $2", "record USING INDEX record_run (run=? AND turn=?)"),
+    (
+        "FROM record WHERE tenant = $1 AND run = $2",
+        "record USING INDEX record_run (run=? AND turn>? AND turn<?)",
+    ),
     ("INDEXED BY record_kept", "record USING INDEX record_kept (kept_until>? AND kept_until<?)"),
     ("INDEXED BY record_kept", "e USING INDEX escalation_record (tenant=? AND record=?)"),
     ("INDEXED BY record_kept", "rests USING COVERING INDEX use_record (tenant=? AND record=?)"),

@@ -1,10 +1,15 @@
-//! The rows beside records and runs: steps, uses, evidence, workers, and what a run's history is made of.
+//! Steps: a run's checkpoints.
 
-use super::signal::Signal;
 use crate::clock::Timestamp;
-use crate::id::{Fence, RecordId, RunId, Tenant};
-use crate::ledger::{OperationKey, RequestHash};
-use crate::payload::{Payload, Stored};
+use crate::id::{RunId, Tenant};
+use crate::ledger::RequestHash;
+use crate::payload::Stored;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use {
+    super::StoreError,
+    super::row::{Form, Put, Readable, Row, Take},
+    super::table::{Law, Table, bytes, number, text},
+};
 
 /// What a run's checkpoint is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -124,78 +129,62 @@ pub struct Step {
     pub at: Timestamp,
 }
 
-/// A run that was answered from a record which another run (or nobody's run) owns (SAGA-6).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Use {
-    /// Whose it is.
-    pub tenant: Tenant,
-    /// The record that answered.
-    pub record: RecordId,
-    /// The run that was answered.
-    pub run: RunId,
-    /// The turn in which it was answered first.
-    pub turn: u32,
-    /// The id of its call.
-    pub step: String,
-    /// When.
-    pub at: Timestamp,
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Readable for Step {
+    const TABLE: &'static Table = &Table {
+        name: "step",
+        key: &["tenant", "run", "turn", "kind", "name", "id"],
+        with: &[],
+        law: Law::Once,
+        columns: &[
+            text("tenant"),
+            number("run"),
+            number("turn"),
+            number("kind"),
+            text("name"),
+            text("id"),
+            bytes("input_hash"),
+            text("value"),
+            number("at"),
+        ],
+    };
+
+    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
+        let (tenant, run) = (values.tenant()?, RunId(values.number()?));
+        let PastStep { turn, kind, name, id, input_hash, value, at } = PastStep::take(values)?;
+        Ok(Self { tenant, run, turn, kind, name, id, input_hash, value, at })
+    }
 }
 
-/// What a fenced worker learned too late. Appended, never a change of the record (REC-9).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evidence {
-    /// Whose it is.
-    pub tenant: Tenant,
-    /// The record it is about.
-    pub record: RecordId,
-    /// The worker that learned it.
-    pub fence: Fence,
-    /// The attempt it belongs to.
-    pub attempt: u32,
-    /// The response.
-    pub response: Payload,
-    /// The provider's id.
-    pub external_ref: Option<String>,
-    /// When it was learned.
-    pub at: Timestamp,
-}
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Row for Step {
+    const FORMS: &'static [Form] = &[&[("turn", "0")]];
 
-/// One engine process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Worker {
-    /// Its number.
-    pub fence: Fence,
-    /// Its name, with a random part: a process that restarts under the same pid is another worker.
-    pub name: String,
-    /// When it enrolled.
-    pub enrolled_at: Timestamp,
-    /// Until when it is alive, by the store's clock, if it has a lease.
-    pub lease_until: Option<Timestamp>,
-    /// Since when its writes are void.
-    pub ended_at: Option<Timestamp>,
-    /// It ended in order: it was not killed by what it left.
-    pub retired: bool,
-    /// Nothing of it is left to be taken over.
-    pub settled: bool,
-    /// It publishes what is in the outbox.
-    pub publishes: bool,
-}
+    fn has(&self, _: usize) -> bool {
+        self.turn == 0
+    }
 
-/// What a worker that shares its store looks at from time to time, read in one query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pulse {
-    /// What time it is by the store's clock, which alone measures leases.
-    pub time: Timestamp,
-    /// The workers that have not ended, and those that have and are not yet settled, in the order of their fences.
-    pub workers: Vec<Worker>,
-    /// The earliest instant that any waiting run, schedule, queue or confirming lookup waits for.
-    pub next_due: Option<Timestamp>,
-    /// Some run waits in a queue.
-    pub queued: bool,
-    /// Some event waits to be published.
-    pub unpublished: bool,
-    /// The ledger is taken for older than the world.
-    pub restored: bool,
+    fn key(&self) -> impl Ord + std::hash::Hash {
+        (&self.tenant, self.run, self.turn, self.kind.code(), &self.name, &self.id)
+    }
+
+    fn put(&self, values: &mut impl Put) {
+        values
+            .shared(self.tenant.text())
+            .number(self.run.0)
+            .number(self.turn)
+            .number(self.kind.code())
+            .text(&self.name)
+            .text(&self.id)
+            .some_bytes(self.input_hash.map(|hash| hash.column()).as_deref())
+            .some_shared(self.value.as_ref().map(Stored::column))
+            .number(self.at.0);
+    }
+
+    /// With the same value, whenever it was.
+    fn is_as_written(&self, written: &Self) -> bool {
+        *self == Self { at: self.at, ..written.clone() }
+    }
 }
 
 /// Whose history is read: what was recorded under one number, and under a range of others.
@@ -224,19 +213,6 @@ impl Turns {
     }
 }
 
-/// What a run has recorded, read in few queries and not one per step.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History {
-    /// Its checkpoints.
-    pub steps: Vec<PastStep>,
-    /// The operations it owns.
-    pub calls: Vec<PastCall>,
-    /// The operations of others that answered it.
-    pub uses: Vec<PastUse>,
-    /// The signals that it has not received, in the order in which it is to receive them.
-    pub signals: Vec<Signal>,
-}
-
 /// A checkpoint as resume needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastStep {
@@ -256,38 +232,17 @@ pub struct PastStep {
     pub at: Timestamp,
 }
 
-/// An operation as resume needs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PastCall {
-    /// Its record.
-    pub record: RecordId,
-    /// Its key.
-    pub key: OperationKey,
-    /// The tool.
-    pub operation: String,
-    /// The turn in which it was asked for first.
-    pub turn: u32,
-    /// The id of the call in the run.
-    pub step: String,
-    /// What the key is bound to.
-    pub request_hash: RequestHash,
-    /// How often it was attempted.
-    pub attempts: u32,
-    /// The result, if it is committed.
-    pub response: Option<Stored>,
-}
-
-/// An operation of another run that answered this one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PastUse {
-    /// Its record.
-    pub record: RecordId,
-    /// Its key.
-    pub key: OperationKey,
-    /// The tool.
-    pub operation: String,
-    /// The turn in which it was answered first.
-    pub turn: u32,
-    /// The id of the call in this run.
-    pub step: String,
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl PastStep {
+    pub(super) fn take(values: &mut impl Take) -> Result<Self, StoreError> {
+        Ok(Self {
+            turn: values.count()?,
+            kind: values.parsed(StepKind::from_code)?,
+            name: values.text()?,
+            id: values.text()?,
+            input_hash: values.some_hash()?,
+            value: values.some_parsed_text(Stored::from_column)?,
+            at: values.time()?,
+        })
+    }
 }

@@ -1,0 +1,104 @@
+//! What is asked within a transaction about one change: whether it stands already, and what follows from it.
+
+use super::ask::Session;
+use super::escalation::Escalation;
+use super::row::{Readable as _, Row as _};
+use super::written::Written;
+use super::{Aggregate, Change, Evidence, OutboxEvent, WorkerChange};
+use crate::ledger::Record;
+
+/// All that can tell this change from another one's is there as this change would have written it: an
+/// earlier answer was lost, and the change stands.
+pub(super) async fn is_written<S: Session>(session: &mut S, change: &Change) -> Result<bool, sqlx::Error> {
+    let mut told_apart = false;
+    for row in change.written() {
+        let Some(is_there) = is_there(session, row).await? else { continue };
+        told_apart = true;
+        if !is_there {
+            return Ok(false);
+        }
+    }
+    Ok(told_apart)
+}
+
+/// Nothing, of what another change may have written alike.
+async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Option<bool>, sqlx::Error> {
+    Ok(Some(match row {
+        Written::Record(row) => session.is_written(row).await?,
+        Written::Look(row) => session.is_written(row).await?,
+        Written::Run(row) => session.is_written(row).await?,
+        Written::Step(row) => session.is_written(row).await?,
+        Written::Question(row) => session.is_written(row).await?,
+        Written::Signal(row) => session.is_written(row).await?,
+        Written::Schedule(row) => session.is_written(row).await?,
+        Written::Document(row) => session.is_written(row).await?,
+        Written::Received(row) => {
+            let sql =
+                "SELECT 1 FROM signal WHERE tenant = $1 AND run = $2 AND name = $3 AND id = $4 AND received";
+            let place = [(&row.tenant).into(), row.run.0.into(), (&*row.name).into(), (&*row.id).into()];
+            session.finds(sql, &place).await?
+        }
+        Written::Event(row) => {
+            let stored = session.row(OutboxEvent::FIND, &[(&row.tenant).into(), (&*row.id).into()]).await?;
+            // Wherever it was placed.
+            stored.is_some_and(|stored: OutboxEvent| OutboxEvent { seq: row.seq, ..stored } == *row)
+        }
+        Written::Mark(row) => {
+            let stored = session.row(Aggregate::FIND, &[(&row.tenant).into(), (&*row.name).into()]).await?;
+            stored.is_some_and(|stored: Aggregate| stored.same_change(row))
+        }
+        Written::Worker(WorkerChange::Enrol { name, at, .. }) => {
+            let sql = "SELECT 1 FROM worker WHERE name = $1 AND enrolled_at = $2 AND ended_at IS NULL";
+            session.finds(sql, &[(&**name).into(), at.0.into()]).await?
+        }
+        Written::Worker(WorkerChange::End { fence, at }) => {
+            let sql = "SELECT 1 FROM worker WHERE fence = $1 AND ended_at = $2";
+            session.finds(sql, &[fence.0.into(), at.0.into()]).await?
+        }
+        Written::Worker(_)
+        | Written::Prune
+        | Written::Use(_)
+        | Written::Evidence(_)
+        | Written::Payload(_)
+        | Written::Key(_)
+        | Written::Admission
+        | Written::Retired(_)
+        | Written::Forgotten(_)
+        | Written::Erased(_) => return Ok(None),
+    }))
+}
+
+/// Opens what follows from late answers, once all else of the change is written. A question that is there stands.
+///
+/// Where several write at once, the record is held meanwhile: of a late answer and a seal that are written at the same time, one
+/// transaction waits for the other here or at the seal's own update, and then sees what that one wrote, for each reads in a statement
+/// after it.
+pub(super) async fn open_late<S: Session>(session: &mut S, change: &Change) -> Result<(), sqlx::Error> {
+    let Some((tenant, id)) = change.compared() else { return Ok(()) };
+    let held = S::either("WHERE tenant = $1 AND id = $2", "WHERE tenant = $1 AND id = $2 FOR NO KEY UPDATE");
+    let place = [tenant.into(), id.0.into()];
+    let Some(record) = session.row::<Record>(held, &place).await? else { return Ok(()) };
+    let is_left = match record.awaited_by() {
+        Some(run) => {
+            let over = "SELECT 1 FROM run WHERE tenant = $1 AND id = $2 AND state IN (3, 4)";
+            session.finds(over, &[tenant.into(), run.0.into()]).await?
+        }
+        None => false,
+    };
+    for evidence in session.sound::<Evidence>(Evidence::OF, &place).await? {
+        let Some(question) = change.late_question(&record, is_left, &evidence) else { continue };
+        let mut values = S::Arguments::default();
+        question.put(&mut values);
+        session.ask(open(), values).await?;
+        let open_again = "UPDATE worker SET settled = false WHERE fence = $1 AND settled";
+        session.finds(open_again, &[evidence.fence.0.into()]).await?;
+    }
+    Ok(())
+}
+
+fn open() -> String {
+    let table = Escalation::TABLE;
+    let places: Vec<_> = (1..=table.columns.len()).map(|number| format!("${number}")).collect();
+    let (names, places) = (table.names(), places.join(", "));
+    format!("INSERT INTO {} ({names}) VALUES ({places}) ON CONFLICT DO NOTHING", table.name)
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::child::farewell;
+use super::child::farewell::farewell;
 use super::engine::{CLAIM, Inner};
 use super::failure::{Failure, FailureCode};
 use super::resume;

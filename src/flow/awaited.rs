@@ -1,13 +1,14 @@
 //! Who waits for the ends of runs: in this process, or in a shared store for what another worker carries out.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::child::lineage::ENDED;
 use super::engine::Inner;
 use crate::id::{Ids, RunId, Tenant};
-use crate::store::{RunState, Store as _, StoreError};
+use crate::store::{Run, RunState, Store as _, StoreError};
 
 /// Who waits for a run's end.
 pub(super) struct Awaited {
@@ -81,5 +82,18 @@ impl Inner {
     /// Nothing is heard of any run from here any more: whoever waits is told.
     pub(super) fn forget_all_results(&self) {
         self.results().clear();
+    }
+}
+
+impl Inner {
+    /// A child has ended, durably, and whoever was to tell its parent may not have: only a hint, like any other.
+    pub(super) async fn tell_parent(self: &Arc<Self>, child: &Run) {
+        let Some(parent) = child.parent else { return };
+        let id = child.id.to_string();
+        match self.core.group.signal_find(&child.tenant, parent, ENDED, &id).await {
+            Ok(Some(signal)) => self.delivered(signal).await,
+            Ok(None) => {}
+            Err(error) => tracing::error!(run = %parent, %error, "cannot be told of its child's end"),
+        }
     }
 }

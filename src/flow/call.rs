@@ -11,8 +11,9 @@ use futures_util::future::BoxFuture;
 use super::check::undecided;
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
+use super::identity::Kind;
 use super::live::{self, HeldCall, Live, Open, Stop, misuse};
-use super::replay::{Kind, Recorded};
+use super::replay::Recorded;
 use crate::exec::{
     Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
 };

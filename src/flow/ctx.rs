@@ -8,8 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::failure::Failure;
+use super::identity::{Identity, Kind};
+use super::label::Label;
 use super::live::{Live, Open, Stop, Wait};
-use super::replay::{Identity, Kind};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::ledger::RequestHash;
@@ -34,32 +35,6 @@ pub struct Ctx {
 impl std::fmt::Debug for Ctx {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ctx").field("run", &self.live.id).finish_non_exhaustive()
-    }
-}
-
-/// The name of a step, with an id where several of one name are open at once. A use with an id is never the same as a
-/// use without one.
-#[derive(Clone, Debug)]
-pub struct Label {
-    pub(super) name: String,
-    pub(super) id: Option<String>,
-}
-
-impl From<&str> for Label {
-    fn from(name: &str) -> Self {
-        Self { name: name.to_owned(), id: None }
-    }
-}
-
-impl From<String> for Label {
-    fn from(name: String) -> Self {
-        Self { name, id: None }
-    }
-}
-
-impl<T: ToString> From<(&str, T)> for Label {
-    fn from((name, id): (&str, T)) -> Self {
-        Self { name: name.to_owned(), id: Some(id.to_string()) }
     }
 }
 

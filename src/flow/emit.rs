@@ -3,10 +3,11 @@
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
+use super::identity::Kind;
+use super::label::Label;
 use super::live::{Live, Open};
-use super::replay::Kind;
 use crate::id::{IdError, checked};
 use crate::ledger::RequestHash;
 use crate::payload::Payload;

@@ -7,11 +7,12 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::failure::{Failure, Meaning, meaning};
 use super::handle::ForTenant;
+use super::identity::Kind;
+use super::label::Label;
 use super::live::{Live, Open};
-use super::replay::Kind;
 use crate::exec::{Core, ExecError, to_the_end};
 use crate::id::Tenant;
 use crate::ledger::RequestHash;
@@ -203,13 +204,6 @@ impl Live {
             carry_out(core, &live.tenant, &guarded, &key, with).await
         })
         .await
-    }
-}
-
-impl Label {
-    /// A name in a run, with an id where there may be several at once.
-    pub(crate) fn of(name: &str, id: Option<String>) -> Self {
-        Self { name: name.to_owned(), id }
     }
 }
 

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use super::again::{self, Again, Mark};
 use super::budget;
-use super::child::farewell;
+use super::child::farewell::farewell;
 use super::command::{Command, Verb};
 use super::ctx::Ctx;
 use super::engine::Inner;
 use super::failure::Failure;
+use super::identity::{Identity, Kind};
 use super::live::{Live, Rest, Stop};
 use super::queue::without_place;
-use super::replay::{Identity, Kind, Replay};
+use super::replay::Replay;
 use super::resume::{self, Asked};
 use super::saga;
 use super::workflow::Body;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::call::call;
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::failure::Failure;
+use super::identity::Kind;
+use super::label::Label;
 use super::live::Open;
-use super::replay::Kind;
 use crate::ledger::{Approval, Key};
 use crate::payload::Payload;
 use crate::tool::{Prepared, Registry};

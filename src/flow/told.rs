@@ -4,12 +4,13 @@ use futures_util::future::Either;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::error::RunError;
 use super::failure::Failure;
 use super::handle::ForTenant;
+use super::identity::{Identity, Kind};
 use super::inbox::Wanted;
-use super::replay::{Identity, Kind};
+use super::label::Label;
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, to_the_end};
 use crate::id::RunId;

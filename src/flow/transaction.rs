@@ -7,10 +7,11 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
+use super::identity::{Identity, Kind};
+use super::label::Label;
 use super::live::Stop;
-use super::replay::{Identity, Kind};
 use crate::exec::{ExecError, OwnConnection, Shared};
 use crate::payload::Payload;
 use crate::store::{EscalationKind, TransactionError};

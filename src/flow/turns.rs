@@ -9,10 +9,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::call::settle_dropped;
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::failure::Failure;
+use super::identity::{Identity, Kind};
+use super::label::Label;
 use super::live::{Entered, Live, Open, Stop, misuse};
-use super::replay::{Identity, Kind};
 use super::resume;
 use crate::payload::Payload;
 use crate::store::{Change, Escalation};

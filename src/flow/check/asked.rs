@@ -3,8 +3,8 @@
 use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::super::identity::{Identity, Kind};
 use super::super::live::{Live, Open};
-use super::super::replay::{Identity, Kind};
 use super::report::{Anew, Changed, ReplayReport};
 use crate::exec::{Answer, Operation};
 use crate::ledger::Decision;

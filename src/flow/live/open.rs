@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{Counter, Live, Wait, misuse};
 use crate::flow::again::AGAIN;
 use crate::flow::failure::{Failure, FailureCode};
-use crate::flow::replay::{Identity, Kind};
+use crate::flow::identity::{Identity, Kind};
 use crate::id::{IdError, Name, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, Stored};

@@ -2,7 +2,7 @@
 
 use super::{InTurn, Live, misuse};
 use crate::flow::failure::Failure;
-use crate::flow::replay::Identity;
+use crate::flow::identity::Identity;
 
 impl Live {
     /// A loop begins or resumes its turn of this number, for as long as the guard lives.

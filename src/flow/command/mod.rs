@@ -1,84 +1,34 @@
 //! Commands to a run: cancel it, pause it, let it go on. Each is a signal of the engine's own, with its idempotency key, who
 //! gave it and why: durable before anything comes of it, and kept as long as the run's row.
 
+mod word;
+
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
 
-use super::ctx::{Ctx, Label};
+pub use self::word::Command;
+pub(super) use self::word::{Verb, is_command};
+use super::ctx::Ctx;
 use super::engine::Inner;
 use super::error::RunError;
-use super::failure::{Failure, FailureCode};
+use super::failure::Failure;
 use super::handle::RunHandle;
 use super::inbox::Wanted;
+use super::label::Label;
 use super::signal::Sent;
-use crate::clock::Timestamp;
 use crate::exec::{Answers as _, ExecError, Said, to_the_end};
 use crate::id::{EscalationId, RunId, Tenant, checked};
 use crate::ledger::Key;
-use crate::payload::{Payload, PayloadError};
-use crate::store::{COMMAND, EscalationKind, Resolution, RunState, Signal, Store as _};
+use crate::payload::Payload;
+use crate::store::{EscalationKind, Resolution, RunState, Store as _};
 
 /// Who gives up at once leaves a run that listens so long to end by itself.
 const GRACE: Duration = Duration::from_secs(30);
 /// So many children are read at once.
 const PAGE: u32 = 256;
-
-/// What a run is told to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Cancel,
-    Pause,
-}
-
-impl Verb {
-    /// The name of its signal.
-    pub(super) fn signal(self) -> String {
-        let verb = match self {
-            Self::Cancel => "cancel",
-            Self::Pause => "pause",
-        };
-        format!("{COMMAND}{verb}")
-    }
-}
-
-/// Who told a run to do something, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Command {
-    /// Who.
-    pub by: String,
-    /// Why.
-    pub reason: String,
-    /// When a run that is cancelled is ended by force, if it has not ended by itself (UTC).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
-}
-
-impl Command {
-    pub(super) fn of(body: &Payload) -> Result<Self, PayloadError> {
-        body.decode()
-    }
-
-    /// One whose text is damaged. It still says what to do.
-    pub(super) fn unreadable() -> Self {
-        Self { by: "somebody".into(), reason: "for a reason that cannot be read".into(), until: None }
-    }
-
-    /// How a run fails that was cancelled.
-    pub(super) fn failure(&self) -> Failure {
-        let Self { by, reason, .. } = self;
-        Failure::coded(FailureCode::Cancelled, format!("{by} cancelled the run: {reason}"))
-    }
-
-    /// What is asked about a run that was paused.
-    pub(super) fn question(&self, run: RunId) -> String {
-        let Self { by, reason, .. } = self;
-        format!("run {run}: {by} paused it: {reason}. Let it go on, or abandon it?")
-    }
-}
 
 impl Ctx {
     /// Resolves when somebody cancels the run: a chance to tidy up and end, before the run is ended by force. Wait for it
@@ -284,9 +234,4 @@ impl Inner {
             }
         }
     }
-}
-
-/// A signal is a command, which wakes its run whatever that waits for.
-pub(super) fn is_command(signal: &Signal) -> bool {
-    signal.name.starts_with(COMMAND)
 }

@@ -15,7 +15,7 @@ use crate::tool::{Prepared, Registry};
 impl Ctx {
     /// The tools that the engine knows.
     pub(crate) fn registry(&self) -> &Registry {
-        &self.live.engine.core.registry
+        &self.live.core.registry
     }
 
     /// Calls a tool that was put together at run time, and gives its response as it is recorded.

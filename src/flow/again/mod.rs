@@ -23,10 +23,10 @@ pub(super) use marks::{checkpoint, marks};
 use past::Past;
 
 use super::child::lineage::begun;
-use super::engine::Inner;
 use super::error::RunError;
 use super::family;
 use super::handle::RunHandle;
+use super::inner::Inner;
 use super::label::Label;
 use super::signal::Sent;
 use crate::clock::Timestamp;

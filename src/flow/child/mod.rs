@@ -14,14 +14,14 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::begin::NewChild;
 use self::farewell::Ended;
 use self::lineage::ENDED;
 use super::ctx::Ctx;
-use super::failure::{Failure, FailureCode};
+use super::failure::{Failure, FailureCode, misuse};
 use super::identity::Kind;
 use super::inbox::Wanted;
 use super::label::Label;
-use super::live::misuse;
 use super::queue::Choice;
 use super::start::Canonical;
 use super::workflow::{Registered, Workflow};
@@ -52,7 +52,7 @@ impl Ctx {
     {
         ChildRun {
             ctx: self.clone(),
-            workflow: self.live.engine.workflows.of_function::<W>().cloned(),
+            workflow: self.engine.workflows.of_function::<W>().cloned(),
             input: Box::new(move |key| canonical(&input, key)),
             id: None,
             choice: Choice::default(),
@@ -173,7 +173,11 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
                 "this workflow is not registered with the engine: add `.workflow(name, version, function)`",
             ));
         };
-        let queue = live.engine.in_queue(&workflow, choice).map_err(|error| misuse(error.to_string()))?;
+        let queue = ctx
+            .engine
+            .queues
+            .place(workflow.queue.as_ref(), choice)
+            .map_err(|error| misuse(error.to_string()))?;
         let open = live.open(ctx.turn, Kind::Child, workflow.name.as_str(), id)?;
         let past = live.recorded(&open).await?;
         let (open, payload) = live.fitting(open, past.is_some(), &*input).await?;
@@ -184,7 +188,8 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
         live.released(&open, None).await;
         let begun = {
             let _resting = open.rest();
-            live.begin_child(&open, &workflow, payload, hash, attached.then_some(live.id), queue).await
+            let child = NewChild { workflow, input: payload, input_hash: hash, attached, queue };
+            ctx.begin_child(&open, child).await
         };
         match begun {
             Ok(id) => {

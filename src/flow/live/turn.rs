@@ -1,7 +1,8 @@
 //! A run in a turn of one of its loops: one at a time, and forgotten when it is over.
 
-use super::{InTurn, Live, misuse};
-use crate::flow::failure::Failure;
+use super::Live;
+use super::state::InTurn;
+use crate::flow::failure::{Failure, misuse};
 use crate::flow::identity::Identity;
 
 impl Live {

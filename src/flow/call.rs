@@ -87,7 +87,7 @@ impl<T: Tool, A> ToolCall<T, A> {
                 return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
             };
             let key = given_or_stable(key, &*tool).map_err(|error| misuse(error.to_string()))?;
-            let answer = call(&ctx, tool, key, id, approval).await?;
+            let answer = call(&ctx, Asked { tool, key, id, approval }).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
     }
@@ -127,14 +127,18 @@ impl<T: Tool, A: MayGoOut<T>> Future for ToolCall<T, A> {
     }
 }
 
+/// A call that the run's code asks for.
+pub(super) struct Asked {
+    pub(super) tool: Arc<dyn Prepared>,
+    /// What identifies the call; one without a key is identified by its place in the run.
+    pub(super) key: Option<Key>,
+    pub(super) id: Option<String>,
+    pub(super) approval: Option<Box<Approval>>,
+}
+
 /// One call of the run: from its record, or carried out.
-pub(super) async fn call(
-    ctx: &Ctx,
-    tool: Arc<dyn Prepared>,
-    key: Option<Key>,
-    id: Option<String>,
-    approval: Option<Box<Approval>>,
-) -> Result<Answer, Failure> {
+pub(super) async fn call(ctx: &Ctx, asked: Asked) -> Result<Answer, Failure> {
+    let Asked { tool, key, id, approval } = asked;
     let live = &ctx.live;
     let name = tool.spec().name.clone();
     if !may_call(ctx, name.as_str()) {

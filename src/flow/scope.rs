@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::call::call;
+use super::call::{Asked, call};
 use super::ctx::Ctx;
 use super::failure::Failure;
 use super::identity::Kind;
@@ -25,7 +25,8 @@ impl Ctx {
         key: Key,
         approval: Option<Approval>,
     ) -> Result<Payload, Failure> {
-        call(self, tool, Some(key), None, approval.map(Box::new)).await.map(|answer| answer.response)
+        let asked = Asked { tool, key: Some(key), id: None, approval: approval.map(Box::new) };
+        call(self, asked).await.map(|answer| answer.response)
     }
 
     /// Does work whose parts are to have a name in common, the same on every resume: that of the label, with the

@@ -137,8 +137,7 @@ pub(super) struct Asked {
 }
 
 /// One call of the run: from its record, or carried out.
-pub(super) async fn call(ctx: &Ctx, asked: Asked) -> Result<Answer, Failure> {
-    let Asked { tool, key, id, approval } = asked;
+pub(super) async fn call(ctx: &Ctx, Asked { tool, key, id, approval }: Asked) -> Result<Answer, Failure> {
     let live = &ctx.live;
     let name = tool.spec().name.clone();
     if !may_call(ctx, name.as_str()) {

@@ -28,7 +28,7 @@ use crate::tool::canonical;
 /// Outside the context a workflow body does no I/O and waits for nothing.
 #[derive(Clone)]
 pub struct Ctx {
-    /// What its run may start and tell: other runs.
+    /// The engine that carries the run out, for the other runs that it starts and tells.
     pub(super) engine: Arc<Inner>,
     pub(super) live: Arc<Live>,
     /// What is done through it is recorded under this number: a turn's, or the run's base.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::inner::{Inner, RETRY};
 use super::live::Live;
-use super::replay::Replay;
 use super::resume;
 use super::run::{End, activate, unreadable};
 use crate::exec::{ExecError, last};
@@ -177,8 +176,7 @@ impl Task {
             "run {}: its process died {} times without the run getting anywhere. Mend the cause and go on, or abandon?",
             run.id, run.deaths
         );
-        let core = &self.engine.core;
-        let live = Live::new(core.clone(), *run, core.new_lane(), Replay::default());
+        let live = Live::unread(&self.engine.core, *run);
         resume::halt(&live, EscalationKind::Quarantined, question).await
     }
 }

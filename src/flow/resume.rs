@@ -9,8 +9,7 @@ use super::failure::Failure;
 use super::family;
 use super::identity::{Identity, Kind};
 use super::live::{Live, Stop};
-use super::replay::Replay;
-use super::run::{End, written};
+use super::run::End;
 use crate::exec::{Compensated, Core, ExecError, due_for, escalation_of_orphan, look_only, undo};
 use crate::id::{EscalationId, RecordId};
 use crate::ledger::{Divergence, Due, Record, State};
@@ -255,7 +254,7 @@ pub(super) async fn halt_on(live: &Arc<Live>, asked: Asked) -> End {
     let mut change = core.change(Some(live.lane)).run(run).escalation(escalation);
     change.steps = kept.into_iter().map(|id| kept_mark(live, id)).collect();
     change.received = command.map(Box::new);
-    match written(live, core.group.commit_one(change).await) {
+    match live.written(core.group.commit_one(change).await) {
         Ok(()) => End::Over(state),
         Err(error) => End::Failed(error),
     }
@@ -288,7 +287,7 @@ pub(super) async fn abandoned(
     run: Run,
     failure: &mut Failure,
 ) -> Result<(Run, Vec<Escalation>), ExecError> {
-    let live = Live::new(core.clone(), run, core.new_lane(), Replay::default());
+    let live = Live::unread(core, run);
     live.end();
     let left = left_by_failed(&live, failure, &HashMap::new()).await;
     core.group.end_lane(live.lane);

@@ -12,9 +12,8 @@ use super::failure::{Became, EffectEnd, Failure, FailureCode};
 use super::family::{self, Family};
 use super::identity::{Identity, Kind};
 use super::live::Live;
-use super::replay::Replay;
 use super::resume::settled;
-use super::run::{Activation, End, written};
+use super::run::{Activation, End};
 use crate::exec::{Compensated, Core, ExecError, due_for, may_undo, undo};
 use crate::id::{EscalationId, RecordId, RunId};
 use crate::ledger::{Due, Record, State, Undone};
@@ -51,7 +50,7 @@ async fn is_due(live: &Arc<Live>) -> Result<bool, ExecError> {
 async fn begin(live: &Arc<Live>, failure: &Failure) -> End {
     tracing::info!(tenant = %live.tenant, run = %live.id, code = ?failure.code, "undoing");
     let change = live.core.change(Some(live.lane)).step(begun(live, failure));
-    match written(live, live.core.group.commit_one(change).await) {
+    match live.written(live.core.group.commit_one(change).await) {
         Ok(()) => End::Again,
         Err(error) => End::Failed(error),
     }
@@ -70,7 +69,7 @@ pub(super) async fn of_abandoned(
     run: &Run,
     failure: &Failure,
 ) -> Result<Option<Step>, ExecError> {
-    let live = Live::new(core.clone(), run.clone(), core.new_lane(), Replay::default());
+    let live = Live::unread(core, run.clone());
     live.end();
     let due = is_due(&live).await;
     core.group.end_lane(live.lane);
@@ -198,7 +197,7 @@ impl<'a> Saga<'a> {
         while let Some(command) = self.live.take_command() {
             let core = &self.live.core;
             let change = Change { received: Some(Box::new(command)), ..core.change(Some(self.live.lane)) };
-            written(self.live, core.group.commit_one(change).await)?;
+            self.live.written(core.group.commit_one(change).await)?;
         }
         Ok(())
     }
@@ -315,7 +314,7 @@ impl<'a> Saga<'a> {
         self.asked.insert(record.id, question.id);
         let step = live.step(&identity, StepKind::Undoing, None, Stored::Inline(asked));
         let change = core.change(Some(live.lane)).step(step).escalation(question);
-        written(live, core.group.commit_one(change).await)?;
+        live.written(core.group.commit_one(change).await)?;
         Ok(Stands::Asked)
     }
 }

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::Serialize;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 use serde::de::DeserializeOwned;
 
 use super::error::RunError;
@@ -16,8 +17,7 @@ use super::workflow::Workflow;
 use crate::exec::{OwnConnection, inbox};
 use crate::exec::{Questions, Resolve, Said};
 use crate::id::{EscalationId, RunId, Tenant};
-use crate::payload::Payload;
-use crate::store::{Escalation, Resolution, Run, Store as _, Turns};
+use crate::store::{Escalation, Resolution, Run, Store as _};
 use crate::tool::canonical;
 
 /// The engine as one tenant sees it.
@@ -112,26 +112,6 @@ impl ForTenant {
     /// The runs of this tenant, from behind `after` on: a page of at most a thousand. An empty page is the end.
     pub async fn runs(&self, after: Option<RunId>) -> Result<Vec<Run>, RunError> {
         Ok(self.inner.core.group.run_list(&self.tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
-    }
-
-    /// What the operations of a run came to whose type is one of these.
-    #[cfg(feature = "agent")]
-    pub(crate) async fn responses(
-        &self,
-        run: RunId,
-        wanted: impl Fn(&str) -> bool,
-    ) -> Result<Vec<Payload>, RunError> {
-        let core = &self.inner.core;
-        if core.group.run_find(&self.tenant, run).await?.is_none() {
-            return Err(RunError::Unknown { run });
-        }
-        let mut responses = Vec::new();
-        for call in core.group.run_history(&self.tenant, run, Turns::ALL).await?.calls {
-            if let Some(response) = call.response.filter(|_| wanted(&call.operation)) {
-                responses.push(core.load(&self.tenant, &response).await?);
-            }
-        }
-        Ok(responses)
     }
 
     /// The open questions, the oldest first: all of them, or a [page](Questions::limit).

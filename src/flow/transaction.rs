@@ -24,9 +24,9 @@ const NO_DATABASE: &str =
 impl Ctx {
     /// Runs a closure on the ledger's own database, in one transaction with the record of its result.
     ///
-    /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` as the engine's store is, and must leave the transaction open: no COMMIT, no ROLLBACK. It has five
-    /// seconds, and no context. An error it returns rolls its changes back, and is recorded. A connection of another kind of
-    /// database halts the run with a question.
+    /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` as the engine's store is, and must leave the
+    /// transaction open: no COMMIT, no ROLLBACK. It has five seconds, and no context. An error it returns rolls its changes
+    /// back, and is recorded. A connection of another kind of database halts the run with a question.
     ///
     /// # Crash
     /// Changes and record are both there, or neither.

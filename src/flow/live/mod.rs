@@ -58,6 +58,11 @@ impl Live {
         Arc::new(Self::of(core, run, lane, replay))
     }
 
+    /// An activation whose history is not read, because its code is not to run.
+    pub(super) fn unread(core: &Arc<Core>, run: Run) -> Arc<Self> {
+        Self::new(core.clone(), run, core.new_lane(), Replay::default())
+    }
+
     /// An activation that is only looked at.
     pub(super) fn checking(core: Arc<Core>, run: Run, replay: Replay, check: Check) -> Arc<Self> {
         let lane = core.new_lane();
@@ -131,7 +136,8 @@ impl Live {
         }
     }
 
-    /// The identity under which a checkpoint is recorded. It is another one if the same was recorded before the run was begun again.
+    /// The identity under which a checkpoint is recorded. It is another one if the same was recorded before the run was begun
+    /// again.
     pub(super) fn recorded_as(&self, identity: &Identity) -> Identity {
         let Identity { turn, kind, name, id } = identity;
         let id = self.state().replay.again.recorded_id(*turn, kind.checkpoint(), name, id);

@@ -5,7 +5,7 @@ use crate::exec::ExecError;
 use crate::flow::identity::Identity;
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, Run, Step, StepKind, Ticket, Verdict};
+use crate::store::{Change, Run, Step, StepKind, StoreError, Ticket, Verdict};
 
 impl Live {
     /// Queues a checkpoint. If the write is refused later, its lane stops the run.
@@ -82,11 +82,16 @@ impl Live {
     /// Waits until everything that the run has queued is durable. It costs nothing if nothing is queued.
     pub(in crate::flow) async fn flushed(&self) -> Result<(), ExecError> {
         let barrier = self.core.change(Some(self.lane));
-        let verdict = self.core.group.commit_one(barrier).await;
+        self.written(self.core.group.commit_one(barrier).await)
+    }
+
+    /// What has come of a write of this run.
+    pub(in crate::flow) fn written(&self, verdict: Result<Verdict, StoreError>) -> Result<(), ExecError> {
+        let key = || self.id.to_string();
         match verdict {
             Ok(Verdict::Admitted) => Ok(()),
-            Ok(Verdict::Refused(refusal)) => Err(ExecError::Refused { key: self.id.to_string(), refusal }),
-            Err(source) => Err(ExecError::Store { key: self.id.to_string(), source }),
+            Ok(Verdict::Refused(refusal)) => Err(ExecError::Refused { key: key(), refusal }),
+            Err(source) => Err(ExecError::Store { key: key(), source }),
         }
     }
 }

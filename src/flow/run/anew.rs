@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::end::{End, written};
+use super::end::End;
 use crate::exec::ExecError;
 use crate::flow::again::Mark;
 use crate::flow::identity::{Identity, Kind};
@@ -50,7 +50,7 @@ pub(super) async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> E
         (run.base, run.turn, run.deaths) = (base, base + 1, 0);
         run.unsettled |= dropped;
     });
-    match written(live, ticket.durable().await) {
+    match live.written(ticket.durable().await) {
         Ok(()) => End::Again,
         Err(error) => End::Failed(error),
     }

@@ -32,7 +32,7 @@ pub(in crate::flow) async fn unreadable(core: &Arc<Core>, run: Box<Run>, error: 
         return End::Failed(ExecError::Store { key: run.id.to_string(), source: error });
     };
     let question = format!("run {}: {error}. Repair it and go on, or abandon the run?", run.id);
-    let live = Live::new(core.clone(), *run, core.new_lane(), Replay::default());
+    let live = Live::unread(core, *run);
     resume::halt(&live, EscalationKind::Damaged, question).await
 }
 

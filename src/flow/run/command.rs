@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::activation::Activation;
-use super::end::{End, written};
+use super::end::End;
 use crate::exec::ExecError;
 use crate::flow::command::{Command, Verb};
 use crate::flow::live::Live;
@@ -59,7 +59,7 @@ impl Activation<'_> {
             return self.cancel().await;
         }
         let queue = live.run().queue;
-        match written(live, live.change_run(|run| run.state = RunState::Queued).durable().await) {
+        match live.written(live.change_run(|run| run.state = RunState::Queued).durable().await) {
             Ok(()) => {
                 if let Some(queue) = queue {
                     self.engine.admit_soon(queue.name.as_str());

@@ -1,8 +1,7 @@
 //! How an activation ends.
 
 use crate::exec::ExecError;
-use crate::flow::live::Live;
-use crate::store::{RunState, StoreError, Verdict};
+use crate::store::RunState;
 
 /// How an activation ended.
 pub(in crate::flow) enum End {
@@ -14,14 +13,4 @@ pub(in crate::flow) enum End {
     Again,
     /// A write failed or was refused.
     Failed(ExecError),
-}
-
-/// What a write of the run has come to.
-pub(in crate::flow) fn written(live: &Live, verdict: Result<Verdict, StoreError>) -> Result<(), ExecError> {
-    let key = live.id.to_string();
-    match verdict {
-        Ok(Verdict::Admitted) => Ok(()),
-        Ok(Verdict::Refused(refusal)) => Err(ExecError::Refused { key, refusal }),
-        Err(source) => Err(ExecError::Store { key, source }),
-    }
 }

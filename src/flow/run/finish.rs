@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::activation::Activation;
-use super::end::{End, written};
+use super::end::End;
 use crate::clock::Timestamp;
 use crate::flow::child::farewell::farewell;
 use crate::flow::failure::Failure;
@@ -27,7 +27,7 @@ impl Activation<'_> {
                 run.give_place_free();
             }
         });
-        match written(live, ticket.durable().await) {
+        match live.written(ticket.durable().await) {
             Ok(()) => {
                 if let Some(at) = until {
                     live.core.agenda.note(at);
@@ -78,7 +78,7 @@ impl Activation<'_> {
         change.signal = signal.clone().map(Box::new);
         let large = large.into_iter().chain(said.flatten());
         change.payloads.extend(large.map(|payload: Payload| (live.tenant.clone(), payload)));
-        match written(live, core.group.commit_one(change).await) {
+        match live.written(core.group.commit_one(change).await) {
             Ok(()) => {
                 if let Some(signal) = signal {
                     self.engine.delivered(signal).await;

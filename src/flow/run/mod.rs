@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(super) use self::activation::Activation;
 pub(super) use self::begin::unreadable;
 use self::begin::{body, resumed};
-pub(super) use self::end::{End, written};
+pub(super) use self::end::End;
 use self::poll::{Polled, poll};
 use super::budget;
 use super::inner::Inner;

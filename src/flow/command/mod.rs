@@ -76,7 +76,8 @@ pub struct GiveCommand {
 
 impl<O> RunHandle<O> {
     /// Cancels the run. One that waits for [`Ctx::cancelled`] is told, and ended by force after the
-    /// [grace](GiveCommand::grace); any other is ended where it is. It ends as failed, with [`FailureCode::Cancelled`];
+    /// [grace](GiveCommand::grace); any other is ended where it is. It ends as failed, with
+    /// [`FailureCode::Cancelled`](super::FailureCode::Cancelled);
     /// effects it leaves are open questions, and its children are cancelled too.
     ///
     /// # Crash

@@ -30,7 +30,7 @@ pub enum Sent {
 }
 
 impl<O> RunHandle<O> {
-    /// Says something to the run: it receives it by [`Ctx::signal`], once, now or when it waits for it.
+    /// Says something to the run: it receives it by [`Ctx::signal`](crate::Ctx::signal), once, now or when it waits for it.
     ///
     /// ```no_run
     /// # async fn paid(run: &counterfoil::flow::RunHandle<()>) -> Result<(), counterfoil::flow::RunError> {

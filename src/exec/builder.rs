@@ -178,14 +178,6 @@ impl ExecutorBuilder {
         Self { database: Some(database), ..self }
     }
 
-    #[cfg(feature = "sim")]
-    pub(crate) fn watch_tools(self, watch: Arc<dyn crate::sim::Watch>) -> Self {
-        self.register(|registry| {
-            registry.watch(watch);
-            Ok(())
-        })
-    }
-
     /// Another clock than the machine's. In a shared store the database's wall time counts instead of this clock's.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);

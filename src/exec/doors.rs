@@ -7,6 +7,8 @@ use super::Executor;
 #[cfg(feature = "_sealed")]
 use super::database::Database;
 use crate::clock::SharedClock;
+#[cfg(feature = "_sealed")]
+use crate::crash::CrashPoint;
 #[cfg(any(feature = "nonce", feature = "fence", feature = "_queue"))]
 use crate::id::Entropy;
 #[cfg(feature = "_sealed")]
@@ -45,9 +47,9 @@ impl Executor {
     }
 
     /// A simulation may crash here.
-    #[cfg(all(feature = "sim", feature = "_doors"))]
-    pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
-        self.core.registry.at(point);
+    #[cfg(feature = "_sealed")]
+    pub(crate) fn at(&self, point: CrashPoint) {
+        self.core.registry.probe().at(point);
     }
 
     /// Where chance comes from.

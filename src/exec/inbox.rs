@@ -39,6 +39,7 @@ use super::database::OwnConnection;
 #[cfg(feature = "_messages")]
 use super::inflight::Slot;
 use super::{ExecError, Executor};
+use crate::crash::CrashPoint;
 use crate::id::{EscalationId, IdError, Tenant, checked};
 #[cfg(feature = "_messages")]
 use crate::ledger::OperationKey;
@@ -279,8 +280,7 @@ where
                 let Some(running) = running else { return std::future::pending().await }; // it is run once
                 let value = running.await.map_err(Work::Failed)?;
                 let payload = Payload::of(&value).and_then(|payload| payload.within(&inner.limits));
-                #[cfg(feature = "sim")]
-                inner.registry.at(crate::sim::CrashPoint::BeforeProcessed);
+                inner.registry.probe().at(CrashPoint::BeforeProcessed);
                 Ok((value, payload.map_err(Work::Unstorable)?))
             })
         })
@@ -288,8 +288,7 @@ where
         .ok_or(InboxError::NoDatabase)?;
         let known = match processed {
             Ok(Ok(value)) => {
-                #[cfg(feature = "sim")]
-                core.registry.cross(crate::sim::CrashPoint::AfterProcessed).await;
+                core.registry.probe().cross(CrashPoint::AfterProcessed).await;
                 return Ok(Processed::Now(value));
             }
             Ok(Err(known)) => known,

@@ -11,6 +11,7 @@ use super::ctx::{Ctx, Label};
 use super::failure::{Failure, FailureCode};
 use super::live::Stop;
 use super::replay::{Identity, Kind};
+use crate::crash::CrashPoint;
 use crate::exec::{ExecError, OwnConnection, Shared};
 use crate::payload::Payload;
 use crate::store::{EscalationKind, TransactionError};
@@ -60,7 +61,6 @@ impl Ctx {
                     let _inside = live.inside();
                     work(connection)
                 };
-                #[cfg(feature = "sim")]
                 let core = core.clone();
                 Box::pin(async move {
                     let output = poll_fn(|cx| {
@@ -69,8 +69,7 @@ impl Ctx {
                     })
                     .await?;
                     let payload = Payload::of(&Ok::<_, Failure>(&output))?;
-                    #[cfg(feature = "sim")]
-                    core.registry.at(crate::sim::CrashPoint::BeforeTransaction);
+                    core.registry.probe().at(CrashPoint::BeforeTransaction);
                     Ok((output, payload))
                 })
             })
@@ -79,8 +78,7 @@ impl Ctx {
         let Some(committed) = committed else { return self.misused(&open.identity).await };
         let failure = match committed {
             Ok(output) => {
-                #[cfg(feature = "sim")]
-                core.registry.at(crate::sim::CrashPoint::AfterTransaction);
+                core.registry.probe().at(CrashPoint::AfterTransaction);
                 if core.publishing.is_able() {
                     core.group.events().notify_one(); // the closure may have added some
                 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use crate::crash::CrashPoint;
 use crate::exec::{Executor, OwnConnection};
 use crate::ledger::ErrorKind;
 use crate::payload::Payload;
@@ -48,7 +49,6 @@ where
     let over = || Unsealed::RolledBack("the attempt is over, or the ledger has no such database".to_owned());
     let (Some(seals), Some(database)) = (call.seals(), executor.database()) else { return Err(over()) };
     let mark = seals.mark();
-    #[cfg(feature = "sim")]
     let crashes = executor.clone();
     let transaction = C::sealed::<_, Option<E>, _>(
         database,
@@ -60,16 +60,14 @@ where
             Box::pin(async move {
                 let (value, response) = working.await.map_err(Some)?;
                 let seal = seals.seal(&response).ok_or(None)?;
-                #[cfg(feature = "sim")]
-                crashes.at(crate::sim::CrashPoint::BeforeTransaction);
+                crashes.at(CrashPoint::BeforeTransaction);
                 Ok(((value, seals), seal))
             })
         },
     );
     match transaction.await.ok_or_else(over)? {
         Ok(((value, seals), seal)) => {
-            #[cfg(feature = "sim")]
-            executor.at(crate::sim::CrashPoint::AfterTransaction);
+            executor.at(CrashPoint::AfterTransaction);
             seals.took_place(seal);
             Ok(value)
         }

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::crash::cross;
-use super::{CrashPoint, Watch};
+use crate::crash::{CrashPoint, Probe};
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::store::{Asked, Change, DECLARATION_KIND, RunState, StepKind, Store, Verdict, WorkerChange};
@@ -13,7 +12,7 @@ use crate::store::{Asked, Change, DECLARATION_KIND, RunState, StepKind, Store, V
 /// A store, watched. It changes nothing, and passes the suite of the store behind it.
 pub(super) struct Watched {
     store: Arc<dyn Store>,
-    watch: Arc<dyn Watch>,
+    probe: Probe,
     /// The records that were read or written, as far as needed to tell what the next write makes of them.
     seen: Mutex<HashMap<RecordId, Seen>>,
 }
@@ -40,8 +39,8 @@ macro_rules! boundary {
 }
 
 impl Watched {
-    pub(super) fn new(store: Arc<dyn Store>, watch: Arc<dyn Watch>) -> Self {
-        Self { store, watch, seen: Mutex::default() }
+    pub(super) fn new(store: Arc<dyn Store>, probe: Probe) -> Self {
+        Self { store, probe, seen: Mutex::default() }
     }
 
     /// What a change makes durable. Where several things become durable together, the one that says why.
@@ -184,12 +183,12 @@ impl Store for Watched {
                 }
             }
             for (before, _) in boundaries.iter().flatten() {
-                cross(&*self.watch, *before).await;
+                self.probe.cross(*before).await;
             }
             let verdicts = self.store.commit(changes).await?;
             for (boundary, verdict) in boundaries.iter().zip(&verdicts) {
                 if let (Some((_, after)), Verdict::Admitted) = (boundary, verdict) {
-                    cross(&*self.watch, *after).await;
+                    self.probe.cross(*after).await;
                 }
             }
             Ok(verdicts)

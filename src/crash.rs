@@ -1,12 +1,12 @@
 //! The names of the moments at which a process can die, as far as it makes a difference to the world or to
-//! the records. Pure: what crosses them is seen by the wrappers of store and tools.
+//! the records, and who is told when one is crossed. The engine crosses them where it writes and where it sends; without a
+//! watch a crossing does nothing.
 
 use std::fmt;
 use std::future::poll_fn;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::task::Poll;
-
-use crate::tool::{Call, ToolSpec};
 
 /// Is told of every crash point that is crossed, on the thread that crosses it and before it goes on.
 ///
@@ -34,42 +34,47 @@ pub trait Watch: Send + Sync {
     fn is_paused(&self) -> bool {
         false
     }
-
-    /// A tool is being called, or looks something up; the attempt and its key are the call's.
-    fn touches(&self, touch: Touch, call: &Call, tool: &ToolSpec) {
-        let _ = (touch, call, tool);
-    }
-}
-
-/// How a tool touches the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Touch {
-    /// It is being called.
-    Call,
-    /// The call came back and says that nothing happened.
-    NothingHappened,
-    /// It was asked what became of a call, and found nothing.
-    FoundNothing,
-    /// It was asked what became of a call, and found it, or could not tell.
-    Looked,
 }
 
 // A watch is handed around as `dyn`.
 const _: Option<&dyn Watch> = None;
 
-/// Crosses a point; in a dead process nobody comes back from it, in a paused one not before it goes on.
-pub(crate) async fn cross(watch: &dyn Watch, point: CrashPoint) {
-    watch.at(point);
-    poll_fn(|cx| {
-        if watch.is_paused() {
-            cx.waker().wake_by_ref(); // it is not polled while it is paused
-            return Poll::Pending;
+/// Where crossings are told. Nobody is told unless a [watch](Watch) was given.
+#[derive(Clone, Default)]
+pub(crate) struct Probe(Option<Arc<dyn Watch>>);
+
+impl Probe {
+    #[cfg(feature = "sim")]
+    pub(crate) fn of(watch: Arc<dyn Watch>) -> Self {
+        Self(Some(watch))
+    }
+
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Tells of a point where nothing else may happen: inside a transaction, say.
+    pub(crate) fn at(&self, point: CrashPoint) {
+        if let Some(watch) = &self.0 {
+            watch.at(point);
         }
-        Poll::Ready(())
-    })
-    .await;
-    if watch.is_dead() {
-        std::future::pending::<()>().await;
+    }
+
+    /// Crosses a point. In a dead process nobody comes back from it; in a paused process nobody does before it goes on.
+    pub(crate) async fn cross(&self, point: CrashPoint) {
+        let Some(watch) = &self.0 else { return };
+        watch.at(point);
+        poll_fn(|cx| {
+            if watch.is_paused() {
+                cx.waker().wake_by_ref(); // it is not polled while it is paused
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+        if watch.is_dead() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -1,25 +1,62 @@
-//! The seam to the world: a tool that tells when it is touched.
+//! A tool that tells when it touches the world: the seam between the engine and everything outside.
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::crash::cross;
-use super::{CrashPoint, Touch, Watch};
+use super::{Call, Done, Prepared, ToolError, ToolSpec};
 use crate::clock::Timestamp;
+use crate::crash::{CrashPoint, Probe};
 use crate::ledger::{Finding, Key, Package, Record, RequestHash, RetryDecision};
 use crate::payload::{DigestKey, Payload, PayloadError};
-use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec};
+
+/// How a tool touches the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touch {
+    /// It is being called.
+    Call,
+    /// The call came back and says that nothing happened.
+    NothingHappened,
+    /// It was asked what became of a call, and found nothing.
+    FoundNothing,
+    /// It was asked what became of a call, and found it, or could not tell.
+    Looked,
+}
+
+/// Is told how tools touch the world: a simulation checks that nothing is sent blindly. The attempt and its key are the call's.
+pub(crate) trait Witness: Send + Sync {
+    fn touches(&self, touch: Touch, call: &Call, tool: &ToolSpec);
+}
+
+/// Who sees tools at work.
+#[derive(Clone, Default)]
+pub(crate) struct Watching {
+    pub(crate) probe: Probe,
+    witness: Option<Arc<dyn Witness>>,
+}
+
+impl Watching {
+    #[cfg(feature = "sim")]
+    pub(super) fn witnessed_by(&mut self, witness: Arc<dyn Witness>) {
+        self.witness = Some(witness);
+    }
+
+    fn touches(&self, touch: Touch, call: &Call, tool: &ToolSpec) {
+        if let Some(witness) = &self.witness {
+            witness.touches(touch, call, tool);
+        }
+    }
+}
 
 /// A tool with its input, watched.
-pub(crate) struct Watched {
+pub(super) struct Watched {
     tool: Arc<dyn Prepared>,
-    watch: Arc<dyn Watch>,
+    by: Watching,
 }
 
 impl Watched {
-    pub(crate) const fn new(tool: Arc<dyn Prepared>, watch: Arc<dyn Watch>) -> Self {
-        Self { tool, watch }
+    pub(super) const fn new(tool: Arc<dyn Prepared>, by: Watching) -> Self {
+        Self { tool, by }
     }
 
     fn says_nothing_happened(&self, error: &ToolError) -> bool {
@@ -48,15 +85,15 @@ impl Prepared for Watched {
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
         Box::pin(async move {
-            cross(&*self.watch, CrashPoint::BeforeCall).await;
-            self.watch.touches(Touch::Call, call, self.spec());
+            self.by.probe.cross(CrashPoint::BeforeCall).await;
+            self.by.touches(Touch::Call, call, self.spec());
             let result = self.tool.call(call).await;
             if let Err(error) = &result
                 && self.says_nothing_happened(error)
             {
-                self.watch.touches(Touch::NothingHappened, call, self.spec());
+                self.by.touches(Touch::NothingHappened, call, self.spec());
             }
-            cross(&*self.watch, CrashPoint::AfterCall).await;
+            self.by.probe.cross(CrashPoint::AfterCall).await;
             result
         })
     }
@@ -64,12 +101,12 @@ impl Prepared for Watched {
     fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
         let finding = self.tool.reconcile(call)?;
         Some(Box::pin(async move {
-            cross(&*self.watch, CrashPoint::BeforeLookup).await;
+            self.by.probe.cross(CrashPoint::BeforeLookup).await;
             let found = finding.await;
             let nothing = matches!(found, Ok(Finding::NotFound));
             let touch = if nothing { Touch::FoundNothing } else { Touch::Looked };
-            self.watch.touches(touch, call, self.spec());
-            cross(&*self.watch, CrashPoint::AfterLookup).await;
+            self.by.touches(touch, call, self.spec());
+            self.by.probe.cross(CrashPoint::AfterLookup).await;
             found
         }))
     }

@@ -7,7 +7,6 @@ use super::Executor;
 use super::agenda::run;
 use super::approval::{Named, Reviewers, SharedReviewers};
 use super::core::{Core, Parts};
-use super::database::Database;
 use super::orphans::take_up_orphans;
 use super::outbox::{Publisher, announce, publish};
 use super::peers::Peers;
@@ -16,6 +15,7 @@ use super::restored::Declared;
 use crate::clock::{Clock, SharedClock, SystemClock, Timestamp};
 use crate::id::{Entropy, SystemEntropy};
 use crate::payload::Limits;
+use crate::store::own::OwnDatabase;
 use crate::store::{Group, Store, StoreError};
 use crate::tool::{Compensate, DynamicTool, RegisterError, Registry, Tool};
 
@@ -68,7 +68,7 @@ type Wrap = Box<dyn FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send>;
 #[must_use]
 pub struct ExecutorBuilder {
     place: Place,
-    database: Option<Database>,
+    database: Option<Arc<dyn OwnDatabase>>,
     wrap: Option<Wrap>,
     registry: Result<Registry, RegisterError>,
     clock: SharedClock,
@@ -174,7 +174,7 @@ impl ExecutorBuilder {
 
     /// Where the user's own tables are, if the store does not hold them itself.
     #[cfg(all(feature = "sim", feature = "sqlite"))]
-    pub(crate) fn database(self, database: Database) -> Self {
+    pub(crate) fn database(self, database: Arc<dyn OwnDatabase>) -> Self {
         Self { database: Some(database), ..self }
     }
 
@@ -307,12 +307,12 @@ impl ExecutorBuilder {
     )]
     pub(crate) async fn open_store(self) -> Result<Parts, StartError> {
         let registry = self.registry?;
-        let (store, database): (Arc<dyn Store>, _) = match self.place {
+        let (store, database): (Arc<dyn Store>, Option<Arc<dyn OwnDatabase>>) = match self.place {
             Place::Store(store) => (store, self.database),
             #[cfg(feature = "sqlite")]
             Place::Sqlite(path) => {
                 let sqlite = Arc::new(crate::store::sqlite::Sqlite::open(path).await?);
-                (sqlite.clone(), Some(Database::Sqlite(sqlite)))
+                (sqlite.clone(), Some(sqlite))
             }
             #[cfg(feature = "sqlite")]
             Place::SqliteToRead(path) => {
@@ -322,7 +322,7 @@ impl ExecutorBuilder {
             Place::Postgres(url, options) => {
                 let postgres = crate::store::postgres::Postgres::open_with(&url, *options).await?;
                 let postgres = Arc::new(postgres);
-                (postgres.clone(), Some(Database::Postgres(postgres)))
+                (postgres.clone(), Some(postgres))
             }
         };
         let store = match self.wrap {
@@ -338,7 +338,7 @@ impl ExecutorBuilder {
             limits: self.limits,
             namespace: self.namespace.into(),
             lease: self.lease,
-            database: database.map(Arc::new),
+            database,
             reviewers: self.reviewers,
             restored: self.restored,
         })

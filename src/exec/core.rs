@@ -13,7 +13,6 @@ use super::approval::SharedReviewers;
 use super::asked::Quiet;
 use super::attendance::Attendance;
 use super::ceased::Ceased;
-use super::database::Database;
 use super::declared::Declarations;
 use super::inflight::InFlight;
 use super::lease::{Lease, Moment};
@@ -27,6 +26,7 @@ use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Limits, Payload, PayloadError, Stored};
+use crate::store::own::OwnDatabase;
 use crate::store::{Change, Escalation, Group, Lane, Refusal, Store as _, StoreError, Verdict, WorkerChange};
 use crate::tool::Registry;
 
@@ -62,7 +62,7 @@ pub(crate) struct Core {
     closing: AtomicBool,
     tenant_keys: Mutex<HashMap<Tenant, DigestKey>>,
     /// What can be shared with the user's own tables.
-    pub(crate) database: Option<Arc<Database>>,
+    pub(crate) database: Option<Arc<dyn OwnDatabase>>,
     pub(crate) reviewers: SharedReviewers,
     /// Whether the ledger may be older than the world.
     pub(super) restores: Restores,
@@ -102,7 +102,7 @@ pub(crate) struct Parts {
     pub(crate) namespace: Arc<str>,
     /// In a shared store: how long a worker that says nothing is taken for alive.
     pub(crate) lease: Duration,
-    pub(crate) database: Option<Arc<Database>>,
+    pub(crate) database: Option<Arc<dyn OwnDatabase>>,
     pub(crate) reviewers: SharedReviewers,
     /// What was said of the ledger from outside.
     pub(crate) restored: Option<Declared>,

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use super::Executor;
-#[cfg(feature = "_sealed")]
-use super::database::Database;
 use crate::clock::SharedClock;
 #[cfg(feature = "_sealed")]
 use crate::crash::CrashPoint;
 #[cfg(any(feature = "nonce", feature = "fence", feature = "_queue"))]
 use crate::id::Entropy;
+#[cfg(feature = "_sealed")]
+use crate::store::own::OwnDatabase;
 #[cfg(feature = "_sealed")]
 use crate::tool::{RegisterError, Unprepared};
 #[cfg(feature = "http")]
@@ -42,7 +42,7 @@ impl Executor {
 
     /// The database that the ledger shares with its host, if it does.
     #[cfg(feature = "_sealed")]
-    pub(crate) fn database(&self) -> Option<&Database> {
+    pub(crate) fn database(&self) -> Option<&dyn OwnDatabase> {
         self.core.database.as_deref()
     }
 

@@ -11,13 +11,11 @@ mod attendance;
 mod builder;
 mod ceased;
 mod core;
-mod database;
 mod declared;
 #[cfg(feature = "_doors")]
 mod doors;
 mod erase;
 mod escalate;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub mod inbox;
 mod inflight;
 mod lasting;
@@ -63,9 +61,6 @@ use shield::{Shield, Work};
 
 pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, More, run as run_agenda};
-#[cfg(all(feature = "sim", feature = "sqlite"))]
-pub(crate) use database::Database;
-pub(crate) use database::Shared;
 pub(crate) use escalate::{
     Said, answer as answer_escalation, may_undo, note_use, orphaned as escalation_of_orphan, withdrawn,
 };
@@ -74,9 +69,9 @@ pub(crate) use operation::{Asker, Operation};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
 pub(crate) use pulse::beat;
 
+pub use crate::store::own::OwnConnection;
 pub use approval::Reviewers;
 pub use builder::{ExecutorBuilder, StartError};
-pub use database::OwnConnection;
 pub use erase::EraseError;
 pub use inflight::Wait;
 pub use looks::Audit;

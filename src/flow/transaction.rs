@@ -12,8 +12,9 @@ use super::failure::{Failure, FailureCode};
 use super::live::Stop;
 use super::replay::{Identity, Kind};
 use crate::crash::CrashPoint;
-use crate::exec::{ExecError, OwnConnection, Shared};
+use crate::exec::{ExecError, OwnConnection};
 use crate::payload::Payload;
+use crate::store::own::Within;
 use crate::store::{EscalationKind, TransactionError};
 
 /// Other writers wait while a transaction runs.
@@ -55,25 +56,26 @@ impl Ctx {
             let _resting = open.rest();
             let change = core.change(Some(self.live.lane));
             let live = self.live.clone();
-            let shared = Shared { change, step: mark, limit: LIMIT, clock: &*core.clock };
-            C::transaction(database, shared, |connection: &mut C| {
-                let mut work = {
-                    let _inside = live.inside();
-                    work(connection)
-                };
-                let core = core.clone();
-                Box::pin(async move {
-                    let output = poll_fn(|cx| {
+            let within = Within { limit: LIMIT, clock: &*core.clock };
+            database
+                .transaction(change, mark, within, |connection: &mut C| {
+                    let mut work = {
                         let _inside = live.inside();
-                        work.as_mut().poll(cx)
+                        work(connection)
+                    };
+                    let core = core.clone();
+                    Box::pin(async move {
+                        let output = poll_fn(|cx| {
+                            let _inside = live.inside();
+                            work.as_mut().poll(cx)
+                        })
+                        .await?;
+                        let payload = Payload::of(&Ok::<_, Failure>(&output))?;
+                        core.registry.probe().at(CrashPoint::BeforeTransaction);
+                        Ok((output, payload))
                     })
-                    .await?;
-                    let payload = Payload::of(&Ok::<_, Failure>(&output))?;
-                    core.registry.probe().at(CrashPoint::BeforeTransaction);
-                    Ok((output, payload))
                 })
-            })
-            .await
+                .await
         };
         let Some(committed) = committed else { return self.misused(&open.identity).await };
         let failure = match committed {

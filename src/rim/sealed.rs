@@ -9,6 +9,7 @@ use crate::exec::{Executor, OwnConnection};
 use crate::ledger::ErrorKind;
 use crate::payload::Payload;
 use crate::store::TransactionError;
+use crate::store::own::Within;
 use crate::tool::{Call, ToolError};
 
 /// Other writers wait while a transaction runs.
@@ -50,21 +51,16 @@ where
     let (Some(seals), Some(database)) = (call.seals(), executor.database()) else { return Err(over()) };
     let mark = seals.mark();
     let crashes = executor.clone();
-    let transaction = C::sealed::<_, Option<E>, _>(
-        database,
-        &mark,
-        LIMIT,
-        &**executor.clock(),
-        move |connection: &mut C| {
-            let working = work(connection);
-            Box::pin(async move {
-                let (value, response) = working.await.map_err(Some)?;
-                let seal = seals.seal(&response).ok_or(None)?;
-                crashes.at(CrashPoint::BeforeTransaction);
-                Ok(((value, seals), seal))
-            })
-        },
-    );
+    let within = Within { limit: LIMIT, clock: &**executor.clock() };
+    let transaction = database.sealed::<_, _, Option<E>, _>(&mark, within, move |connection: &mut C| {
+        let working = work(connection);
+        Box::pin(async move {
+            let (value, response) = working.await.map_err(Some)?;
+            let seal = seals.seal(&response).ok_or(None)?;
+            crashes.at(CrashPoint::BeforeTransaction);
+            Ok(((value, seals), seal))
+        })
+    });
     match transaction.await.ok_or_else(over)? {
         Ok(((value, seals), seal)) => {
             executor.at(CrashPoint::AfterTransaction);

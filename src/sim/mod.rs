@@ -59,7 +59,7 @@ pub use wire::Request;
 pub use world::{Effect, World};
 
 #[cfg(feature = "sqlite")]
-pub(crate) use database::Database;
+use database::Database;
 
 use crate::crash::Probe;
 use crate::exec::ExecutorBuilder;
@@ -97,6 +97,6 @@ impl EngineBuilder {
     /// Where the user's own tables are.
     #[cfg(feature = "sqlite")]
     fn database(self, database: Database) -> Self {
-        self.with(|executor| executor.database(crate::exec::Database::Simulated(database)))
+        self.with(|executor| executor.database(Arc::new(database)))
     }
 }

@@ -16,7 +16,6 @@ mod escalation;
 mod evidence;
 mod group;
 mod history;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod inbox;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod judge;
@@ -25,6 +24,7 @@ mod late;
 mod look;
 mod model;
 mod outbox;
+pub(crate) mod own;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod payload;
 #[cfg(feature = "postgres")]
@@ -76,7 +76,6 @@ pub use evidence::Evidence;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use history::{History, PastCall, PastUse};
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub use model::Model;

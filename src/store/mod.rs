@@ -33,7 +33,6 @@ pub mod postgres;
 mod queried;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod queries;
-mod queue;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod queued;
 mod read_only;
@@ -82,7 +81,6 @@ pub use model::Model;
 pub use outbox::{Due, OutboxEvent, Published};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use queried::Queried;
-pub use queue::{Admission, Queue, QueueLoad};
 pub(crate) use read_only::ReadOnly;
 pub use run::{InQueue, Run, RunState, WaitsOn};
 pub use schedule::{Schedule, ScheduleState};
@@ -93,6 +91,8 @@ pub use step::{PastStep, Step, StepKind, Turns};
 pub use transaction::TransactionError;
 pub use used::Use;
 pub use worker::{Pulse, Worker};
+
+pub use crate::ledger::{Admission, Queue, QueueLoad};
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};

@@ -3,7 +3,7 @@
 #[cfg(feature = "_sealed")]
 use std::sync::Arc;
 
-use super::Executor;
+use super::executor::Executor;
 use crate::clock::SharedClock;
 #[cfg(feature = "_sealed")]
 use crate::crash::CrashPoint;
@@ -15,7 +15,8 @@ use crate::store::own::OwnDatabase;
 use crate::tool::{RegisterError, Unprepared};
 #[cfg(feature = "http")]
 use {
-    super::{ExecError, Outcome, recorded_outcome},
+    super::carry::recorded_outcome,
+    super::outcome::{ExecError, Outcome},
     crate::id::Tenant,
     crate::ledger::{Facts, OperationKey, Request, State, decide},
     crate::payload::Limits,
@@ -24,7 +25,7 @@ use {
 impl Executor {
     /// What the executor works with, for a door that has rows of its own.
     #[cfg(any(feature = "fence", all(feature = "_messages", any(feature = "sqlite", feature = "postgres"))))]
-    pub(crate) fn core(&self) -> &std::sync::Arc<super::Core> {
+    pub(crate) fn core(&self) -> &std::sync::Arc<super::core::Core> {
         &self.core
     }
 

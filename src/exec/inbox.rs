@@ -35,9 +35,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::core::Core;
+use super::executor::Executor;
 #[cfg(feature = "_messages")]
 use super::inflight::Slot;
-use super::{ExecError, Executor};
+use super::outcome::ExecError;
 use crate::crash::CrashPoint;
 use crate::id::{EscalationId, IdError, Tenant, checked};
 #[cfg(feature = "_messages")]

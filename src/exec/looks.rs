@@ -3,6 +3,7 @@
 //! A look that is due is postponed before it is made, so that one that hangs is made again later and holds up nothing else.
 //! What is as it should be is taken off together; the records are not written again.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,18 +11,17 @@ use futures_util::future::join_all;
 
 use super::agenda::More;
 use super::asked;
-use super::core::{Core, failed};
+use super::core::Core;
 use super::escalate;
+use super::lookup::{Seen, see};
 use super::operation::Operation;
-use super::outcome::ExecError;
-use super::reconcile::{Seen, see, undo_surplus};
+use super::outcome::{ExecError, failed};
 use super::recorded::recorded;
+use super::surplus;
 use super::undo;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
-use crate::ledger::{
-    Contract, ContractClass, Look, LookupOffer, Missing, Record, may_be_missing, removal_key,
-};
+use crate::ledger::{Contract, Look, LookupOffer, Missing, Record, may_be_missing, removal_key};
 use crate::store::{Escalation, EscalationKind, Store as _, StoreError};
 
 /// So many looks are made at once.
@@ -97,7 +97,7 @@ pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
 /// clocks tell when the settle time is over.
 async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>, StoreError> {
     let Some(record) = core.group.record_at(&look.tenant, look.record).await? else { return Ok(None) };
-    let contract = contract_of(core, &record).await?;
+    let contract = core.contract_of(&record).await?;
     let early = if look.reason.is_beside_question() {
         // Nobody sends what a person is asked about: whoever has the tool may look.
         if core.is_shared() && core.registry.known(record.operation.as_str()).is_none() {
@@ -111,16 +111,6 @@ async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>,
     };
     let look = look.taken_up(&contract, now);
     Ok(Some(Taken { look, record: Box::new(record), contract, early }))
-}
-
-/// What binds the tool: what it declared when the call went out, and what it declares now. The usual stands in for the latter if
-/// it is not registered.
-pub(super) async fn contract_of(core: &Core, record: &Record) -> Result<Contract, StoreError> {
-    let declaration = core.declaration(record).await?;
-    Ok(match core.registry.known(record.operation.as_str()) {
-        Some(tool) => declaration.binding(&tool.spec().contract),
-        None => declaration.binding(&Contract::new(ContractClass::Lookup)),
-    })
 }
 
 /// An earlier process has written the instant by the wall clock, which may have been set forward since: what is certain is
@@ -210,12 +200,39 @@ async fn more_than_one(
     question: Escalation,
     surplus: &[String],
 ) -> Result<(), ExecError> {
-    if undo::undoes_surplus(core, record) && !surplus.is_empty() {
+    if surplus::undoes_surplus(core, record) && !surplus.is_empty() {
         return undo_surplus(core, op, record, done, question, surplus).await;
     }
     let mut change = core.change(None).escalation(question);
     change.look = done.map(Box::new);
     core.commit(&op.key, change).await
+}
+
+/// Undoes what is beyond the first effect. The question whether there is more than one is opened all the same, and answered:
+/// a duplicate is never settled in silence.
+///
+/// # Crash
+/// The look is due until all of it is undone: it finds them again, and each compensation has a record.
+async fn undo_surplus(
+    core: &Arc<Core>,
+    op: &Operation,
+    record: &Record,
+    done: Option<Look>,
+    mut question: Escalation,
+    surplus: &[String],
+) -> Result<(), ExecError> {
+    let left = undo::undo_surplus(core, record, surplus).await?;
+    if !left.is_empty() {
+        let _ = write!(question.question, " What is beyond the first was to be undone: {}.", left.join("; "));
+    }
+    let mut change = core.change(None).escalation(question.clone());
+    change.look = done.map(Box::new);
+    core.commit(&op.key, change).await?;
+    if left.is_empty() {
+        let answered = escalate::settled(core, question, serde_json::json!({ "undone": surplus }));
+        core.commit(&op.key, core.change(None).escalation(answered)).await?;
+    }
+    Ok(())
 }
 
 /// The lookup need not show the effect.
@@ -258,7 +275,7 @@ pub(super) async fn audit(core: &Arc<Core>, tenant: &Tenant, since: Timestamp) -
 
 async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Result<(), ExecError> {
     let Ok(op) = recorded(core, record).await? else { return Ok(()) };
-    let contract = contract_of(core, record).await.map_err(|source| failed(&record.key, source))?;
+    let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
     if contract.lookup == LookupOffer::None || !record.class.leaves_mark() {
         return Ok(());
     }
@@ -272,14 +289,14 @@ async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Resu
         Seen::Unanswered => audit.unanswered += 1,
         Seen::More { question, surplus } => {
             audit.duplicated += 1;
-            let done = asked::to_come(core, record).await?.map(|look| look.done());
+            let done = escalate::to_come(core, record).await?.map(|look| look.done());
             more_than_one(core, &op, record, done, *question, &surplus).await?;
         }
         Seen::Nothing if may_miss(core, record, &contract, record.updated_at).await? => {}
         Seen::Nothing => {
             audit.missing += 1;
             let now = core.now();
-            let look = asked::to_come(core, record).await?;
+            let look = escalate::to_come(core, record).await?;
             let again = match look.map(|look| look.missed(&contract, now)) {
                 None => Look::after_audit(record, &contract, now),
                 Some(Missing::LookAgain(again)) => again,

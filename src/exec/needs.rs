@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::attempt::{Ambiguous, Ended, Permit, fail, give_up};
-use super::core::{Core, refused};
+use super::attempt::{Ambiguous, Ended, Permit};
+use super::core::Core;
 use super::declared::Bound;
 use super::operation::Operation;
-use super::outcome::ExecError;
+use super::outcome::{ExecError, refused};
+use super::seal::{fail, give_up};
 use crate::clock::Boot;
 use crate::ledger::{ErrorKind, Need, Needs, Record, UsedUp};
 use crate::store::Refusal;

@@ -3,17 +3,18 @@
 //!
 //! Note and question belong to a tenant of their own, [`Tenant::ledger`]: they are the whole ledger's.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Executor;
 use super::core::Core;
+use super::executor::Executor;
 use super::operation::Operation;
 use super::outcome::ExecError;
 use super::peers::Peers;
+use super::restores::Declared;
 use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Fence, Name, Tenant};
 use crate::ledger::{Origin, Record, Restored, first_sent, looks_first};
@@ -62,27 +63,6 @@ impl Read {
     fn in_force(&self) -> Option<Noted> {
         self.note.restored.filter(|_| self.row.as_ref().is_some_and(|row| row.open))
     }
-}
-
-/// What is said from outside of the ledger that is opened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Declared {
-    /// It was restored. Its rows are of this instant, if that is known.
-    Restored { as_of: Option<Timestamp> },
-    /// A simulated disk is in doubt about it, for this reason, as a database is that tells by itself.
-    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "only a simulated disk says it"))]
-    Doubtful(&'static str),
-}
-
-/// What this worker knows of it.
-#[derive(Debug, Default)]
-pub(crate) struct Restores {
-    /// Until it is lifted. Read before each first send, so it must cost nothing.
-    is_on: AtomicBool,
-    /// When this worker learned of it.
-    since: Mutex<Option<Boot>>,
-    /// When an effect last raised the ledger's count.
-    raised: Mutex<Option<Boot>>,
 }
 
 impl Core {

@@ -103,7 +103,10 @@ pub(super) fn named(text: &str, module: &[String]) -> Named {
                     path.push(tokens[reader.at].clone());
                 }
                 named.words.insert(path[0].clone());
-                named.written.push(rooted(&path, &here));
+                // A macro has no module.
+                if !reader.is(1, "!") {
+                    named.written.push(rooted(&path, &here));
+                }
             }
             word => drop(named.words.insert(word.to_owned())),
         }

@@ -3,17 +3,18 @@
 
 use std::time::Duration;
 
-use super::{Pass, Turn};
-use crate::exec::attempt::{give_up, unsent};
-use crate::exec::{Answered, Carrier, ExecError, LONG_WAIT, Outcome, Step, Wait};
+use super::{Answered, Carrier, Step};
+use crate::exec::attempt::unsent;
+use crate::exec::operation::LONG_WAIT;
+use crate::exec::outcome::{ExecError, Outcome};
+use crate::exec::request::Wait;
+use crate::exec::seal::give_up;
+use crate::exec::throttle::{Pass, Turn};
 use crate::ledger::{ErrorKind, Record, RecordedFailure, UsedUp};
 
 impl Carrier {
     /// Waits for the turn of an attempt. If it does not come: what is to be done instead.
-    pub(in crate::exec) async fn turn(
-        &self,
-        found: Option<&Record>,
-    ) -> Result<Result<Pass, Step>, ExecError> {
+    pub(super) async fn turn(&self, found: Option<&Record>) -> Result<Result<Pass, Step>, ExecError> {
         if self.op.is_unlimited() {
             return Ok(Ok(None));
         }

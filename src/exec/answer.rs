@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::asked;
 use super::core::Core;
 use super::decided::{MEANWHILE, Said, decided};
+use super::operation::Operation;
 use super::outbox::answered;
 use super::outcome::ExecError;
 use super::resend;
@@ -55,52 +56,16 @@ pub(crate) async fn answer(
     if *resolution == Resolution::Withdrawn {
         return Err(unanswerable("only the engine withdraws a question; answer `abandon` to leave it"));
     }
-    let (mut change, mut again) = (core.change(None), None);
     let record = match escalation.record {
         Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,
         None => None,
     };
-    match (escalation.kind, record) {
-        (EscalationKind::Ambiguous | EscalationKind::UnknownTool, Some(record)) => {
-            return about_call(core, escalation, record, said).await;
-        }
-        _ if asked::is_about_calls(resolution) => {
-            return Err(unanswerable(
-                "it does not ask what became of a call: there is nothing to be looked up or sent",
-            ));
-        }
-        // Somebody has undone it, or the rest of it, by hand.
-        (EscalationKind::Orphaned | EscalationKind::Compensation, Some(record))
-            if matches!(resolution, Resolution::Committed(_)) =>
-        {
-            let Resolution::Committed(result) = resolution else { unreachable!("it was just looked at") };
-            let payload = Payload::of(result)?.within(&core.limits)?;
-            let (compensation, large) = core.storable(payload);
-            change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
-            let event = Event::Compensate { compensation, whole: true };
-            let undone = apply(&record, event, core.fence, core.now()).map_err(|_| {
-                unanswerable("there is nothing to be undone; answer `not_committed` or `abandon`")
-            })?;
-            change = change.record(undone);
-        }
-        (EscalationKind::Unpublished, _) => {
-            let held = core.group.outbox_set_aside(tenant, id).await.map_err(store_failed)?;
-            let held = held.ok_or_else(|| unanswerable("its aggregate goes on already"))?;
-            change.aggregates.push(answered(&held, resolution, core.now()));
-        }
-        (EscalationKind::Restored, _) if !matches!(resolution, Resolution::Committed(_)) => {
-            core.lifted(&mut change).await.map_err(store_failed)?;
-        }
-        // The record stays as it is, whatever the answer: what is sent again has one of its own.
-        (EscalationKind::Missing, Some(record)) if *resolution == Resolution::NotCommitted => {
-            again = Some(resend::prepare(core, &record, &mut change).await?.map_err(unanswerable)?);
-        }
-        (EscalationKind::Missing, _) => {}
-        (_, _) if matches!(resolution, Resolution::Committed(_)) => {
-            return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));
-        }
-        _ => {}
+    if matches!(escalation.kind, EscalationKind::Ambiguous | EscalationKind::UnknownTool)
+        && let Some(record) = record
+    {
+        return about_call(core, escalation, record, said).await;
     }
+    let (mut change, again) = consequences(core, &escalation, record, resolution).await?;
     escalation.answer = Some(said.at(core.now()));
     change = change.escalation(escalation.clone());
     also(&mut change, &escalation);
@@ -117,6 +82,57 @@ pub(crate) async fn answer(
         Verdict::Refused(Refusal::Stale) => Err(unanswerable(MEANWHILE)),
         Verdict::Refused(refusal) => Err(unanswerable(&refusal.to_string())),
     }
+}
+
+/// What is written with an answer that is not about a call of unknown outcome; and the operation that is to be sent again then.
+async fn consequences(
+    core: &Arc<Core>,
+    asked: &Escalation,
+    record: Option<Record>,
+    resolution: &Resolution,
+) -> Result<(Change, Option<Operation>), ExecError> {
+    let (id, tenant) = (asked.id, &asked.tenant);
+    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
+    let mut change = core.change(None);
+    match (asked.kind, record, resolution) {
+        _ if asked::is_about_calls(resolution) => {
+            let reason = "it does not ask what became of a call: there is nothing to be looked up or sent";
+            return Err(unanswerable(reason));
+        }
+        // Somebody has undone it, or the rest of it, by hand.
+        (
+            EscalationKind::Orphaned | EscalationKind::Compensation,
+            Some(record),
+            Resolution::Committed(result),
+        ) => {
+            let payload = Payload::of(result)?.within(&core.limits)?;
+            let (compensation, large) = core.storable(payload);
+            change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+            let event = Event::Compensate { compensation, whole: true };
+            let undone = apply(&record, event, core.fence, core.now()).map_err(|_| {
+                unanswerable("there is nothing to be undone; answer `not_committed` or `abandon`")
+            })?;
+            change = change.record(undone);
+        }
+        (EscalationKind::Unpublished, ..) => {
+            let held = core.group.outbox_set_aside(tenant, id).await.map_err(store_failed)?;
+            let held = held.ok_or_else(|| unanswerable("its aggregate goes on already"))?;
+            change.aggregates.push(answered(&held, resolution, core.now()));
+        }
+        // The record stays as it is, whatever the answer: what is sent again has one of its own.
+        (EscalationKind::Missing, Some(record), Resolution::NotCommitted) => {
+            let again = resend::prepare(core, &record, &mut change).await?.map_err(unanswerable)?;
+            return Ok((change, Some(again)));
+        }
+        (EscalationKind::Missing, ..) => {}
+        (_, _, Resolution::Committed(_)) => {
+            return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));
+        }
+        (EscalationKind::Restored, ..) => core.lifted(&mut change).await.map_err(store_failed)?,
+        _ => {}
+    }
+    Ok((change, None))
 }
 
 /// Answers what became of a call.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::decided::decided;
-use super::declared::Bound;
+use super::declared::{Bound, Settling};
 use super::escalate;
 use super::lookup::{self, Shown};
 use super::operation::{LONG_WAIT, Operation};
@@ -42,6 +42,15 @@ pub(super) async fn lookable(core: &Arc<Core>, record: &Record) -> Result<Option
     Ok(escalate::can_look(&op, &bound).then_some(Lookable { op, bound }))
 }
 
+/// A look beside a question, as it is made.
+struct Made<'a> {
+    core: &'a Arc<Core>,
+    lookable: &'a Lookable,
+    record: &'a Record,
+    look: Look,
+    asked: Escalation,
+}
+
 /// Makes a look that is due and was postponed. What becomes of its row, if it is to be written here.
 pub(super) async fn follow(
     core: &Arc<Core>,
@@ -53,7 +62,9 @@ pub(super) async fn follow(
         None => None,
     };
     match (asked, lookable(core, record).await?) {
-        (Some(asked), Some(lookable)) => look_up(core, &lookable, record, look, asked, None).await,
+        (Some(asked), Some(lookable)) => {
+            Made { core, lookable: &lookable, record, look: look.clone(), asked }.look_up(None).await
+        }
         (Some(_), None) => {
             let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
             Ok(given_up(&contract, record, look))
@@ -79,7 +90,8 @@ pub(super) async fn deny(
     asked.question = waits(&asked.question, &answer);
     asked.waiting = Some(answer);
     let change = core.change(None).record(record.clone()).escalation(asked.clone());
-    look_at_once(core, lookable, &record, &look, asked, change.look(look.clone())).await
+    let change = change.look(look.clone());
+    Made { core, lookable, record: &record, look, asked }.at_once(change).await
 }
 
 /// Somebody wants it looked up now. `None` if a row has changed meanwhile.
@@ -95,12 +107,13 @@ pub(super) async fn look_now(
             return deny(core, lookable, record, asked, answer).await; // the look that it waits for was given up
         }
         let look = at_once(core, lookable, record, None);
-        look_up(core, lookable, record, &look, asked.clone(), Some(LONG_WAIT)).await?;
-        return Ok(Some(asked));
+        let made = Made { core, lookable, record, look, asked };
+        made.look_up(Some(LONG_WAIT)).await?;
+        return Ok(Some(made.asked));
     }
     let look = at_once(core, lookable, record, there);
     let change = core.change(None).look(look.clone());
-    look_at_once(core, lookable, record, &look, asked, change).await
+    Made { core, lookable, record, look, asked }.at_once(change).await
 }
 
 /// The look that is made now, postponed as one that was due. Without an answer, the pauses begin anew.
@@ -111,66 +124,56 @@ fn at_once(core: &Core, lookable: &Lookable, record: &Record, there: Option<Look
     Look { revision: revision + 1, ..first.taken_up(lookable.contract(), core.now()) }
 }
 
-/// Looks once the change with the postponed look is durable.
-async fn look_at_once(
-    core: &Arc<Core>,
-    lookable: &Lookable,
-    record: &Record,
-    look: &Look,
-    asked: Escalation,
-    change: Change,
-) -> Result<Option<Escalation>, ExecError> {
-    let written = core.group.commit_one(change).await;
-    if let Ok(Verdict::Refused(Refusal::Stale)) = written {
-        return Ok(None);
-    }
-    note(core, look); // also if the write has failed: it may be there all the same
-    admitted(&record.key, written)?;
-    if let Some(next) = look_up(core, lookable, record, look, asked.clone(), Some(LONG_WAIT)).await? {
-        match core.group.commit_one(core.change(None).look(next.clone())).await {
-            Ok(Verdict::Refused(Refusal::Stale)) => {} // somebody else has looked
-            verdict => admitted(&record.key, verdict)?,
+impl Made<'_> {
+    /// Looks once the change with the postponed look is durable.
+    async fn at_once(self, change: Change) -> Result<Option<Escalation>, ExecError> {
+        let core = self.core;
+        let written = core.group.commit_one(change).await;
+        if let Ok(Verdict::Refused(Refusal::Stale)) = written {
+            return Ok(None);
         }
-        note(core, &next);
+        note(core, &self.look); // also if the write has failed: it may be there all the same
+        admitted(&self.record.key, written)?;
+        if let Some(next) = self.look_up(Some(LONG_WAIT)).await? {
+            match core.group.commit_one(core.change(None).look(next.clone())).await {
+                Ok(Verdict::Refused(Refusal::Stale)) => {} // somebody else has looked
+                verdict => admitted(&self.record.key, verdict)?,
+            }
+            note(core, &next);
+        }
+        Ok(Some(self.asked))
     }
-    Ok(Some(asked))
+
+    /// Looks, and does what follows. The next look, if it is not the one that is due already.
+    async fn look_up(&self, patience: Option<Duration>) -> Result<Option<Look>, ExecError> {
+        let Self { core, lookable, record, look, asked } = self;
+        let Lookable { op, bound } = lookable;
+        let shown = lookup::show(Settling { core, op, bound }, record, patience).await?;
+        tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, ?shown, "looked up beside its question");
+        let believed = lookup::is_same_scope(op, bound);
+        match (shown, asked.waiting.clone()) {
+            (Shown::Effect, _) => withdraw(core, op, record, asked.clone()).await.map(|()| None),
+            (Shown::Nothing, Some(answer)) => {
+                let left = unsettled(core, lookable.contract(), record, asked.id).await?;
+                if !left.is_zero() {
+                    return Ok(Some(look.too_early(left, core.now())));
+                }
+                if let Some(answered) = decided(core, asked.clone(), record, answer).await? {
+                    core.tell_answered(answered).await;
+                }
+                Ok(None)
+            }
+            (Shown::Nothing, None) if believed && look.reason == Reason::Unanswered => {
+                withdraw(core, op, record, asked.clone()).await.map(|()| None)
+            }
+            _ => Ok(given_up(lookable.contract(), record, look)),
+        }
+    }
 }
 
 fn note(core: &Core, look: &Look) {
     if let Some(at) = look.due_at {
         core.agenda.note(at);
-    }
-}
-
-/// Looks, and does what follows. The next look, if it is not the one that is due already.
-async fn look_up(
-    core: &Arc<Core>,
-    lookable: &Lookable,
-    record: &Record,
-    look: &Look,
-    asked: Escalation,
-    patience: Option<Duration>,
-) -> Result<Option<Look>, ExecError> {
-    let Lookable { op, bound } = lookable;
-    let shown = lookup::show(core, op, bound, record, patience).await?;
-    tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, ?shown, "looked up beside its question");
-    let believed = lookup::is_same_scope(op, bound);
-    match (shown, asked.waiting.clone()) {
-        (Shown::Effect, _) => withdraw(core, op, record, asked).await.map(|()| None),
-        (Shown::Nothing, Some(answer)) => {
-            let left = unsettled(core, lookable.contract(), record, asked.id).await?;
-            if !left.is_zero() {
-                return Ok(Some(look.too_early(left, core.now())));
-            }
-            if let Some(answered) = decided(core, asked, record, answer).await? {
-                core.tell_answered(answered).await;
-            }
-            Ok(None)
-        }
-        (Shown::Nothing, None) if believed && look.reason == Reason::Unanswered => {
-            withdraw(core, op, record, asked).await.map(|()| None)
-        }
-        _ => Ok(given_up(lookable.contract(), record, look)),
     }
 }
 

@@ -209,15 +209,22 @@ pub(super) fn intent(core: &Core, op: &Operation, declaration: DeclarationId) ->
     (intent, large)
 }
 
+/// What another attempt goes out with.
+pub(super) struct Again {
+    /// What its answer will rest on.
+    pub(super) basis: Basis,
+    /// When the sender of an attempt of unknown outcome ceased to send, if there is one.
+    pub(super) unsettled: Option<Boot>,
+    pub(super) pass: Pass,
+}
+
 /// Makes another attempt of a known operation durable, with what its answer will rest on: a crash must not
 /// forget that. `None` if the record has changed meanwhile.
 pub(super) async fn again(
     core: &Core,
     op: &Operation,
     record: &Record,
-    basis: Basis,
-    unsettled: Option<Boot>,
-    pass: Pass,
+    Again { basis, unsettled, pass }: Again,
 ) -> Result<Option<Permit>, ExecError> {
     let bound =
         if record.state == State::Started { core.bound(op, record).await? } else { core.declare(op).await? };

@@ -49,6 +49,24 @@ impl Bound {
     }
 }
 
+/// A call that is being carried out or looked up, and by what it is settled.
+#[derive(Clone, Copy)]
+pub(super) struct Settling<'a> {
+    pub(super) core: &'a Arc<Core>,
+    pub(super) op: &'a Operation,
+    pub(super) bound: &'a Bound,
+}
+
+impl<'a> Settling<'a> {
+    pub(super) fn contract(&self) -> &'a Contract {
+        self.bound.contract(self.op)
+    }
+
+    pub(super) fn effect(&self) -> EffectClass {
+        self.bound.effect(self.op)
+    }
+}
+
 impl Core {
     /// What the operation's tool declares now.
     ///

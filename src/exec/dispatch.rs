@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 use super::approval::approved;
 use super::attempt::{Ambiguous, Ended, Permit};
 use super::core::Core;
-use super::declared::Bound;
+use super::declared::Settling;
 use super::needs::{needs, withheld};
 use super::noting::Note;
 use super::operation::Operation;
@@ -54,11 +54,11 @@ pub(super) async fn dispatch(
         && let Some(need) = lapsed
     {
         // Boxed because it is rare: every call would have to carry the room for it.
-        return Box::pin(withheld(core, op, &bound, record, need, unsettled)).await;
+        return Box::pin(withheld(Settling { core, op, bound: &bound }, record, need, unsettled)).await;
     }
     let (record, result) = match may_go {
         Ok(()) => {
-            let (record, result) = send(core, op, &bound, record, now, cut_off).await;
+            let (record, result) = send(Settling { core, op, bound: &bound }, record, now, cut_off).await;
             if let Some(passed) = pass {
                 passed.tell(health(&result), core.clock.boot());
             }
@@ -77,24 +77,25 @@ pub(super) async fn dispatch(
         Ok(done) if matches!(record.state, State::Committed { .. }) => {
             Ok(Ended::Committed(Answer::first(done.output, &record), None))
         }
-        Ok(done) => committed(core, op, &bound, &record, done).await,
+        Ok(done) => committed(Settling { core, op, bound: &bound }, &record, done).await,
         // Boxed because it is rare: every call would have to carry the room for it.
-        Err(error) => Box::pin(failed_attempt(core, op, &bound, record, error, unsettled)).await,
+        Err(error) => {
+            Box::pin(failed_attempt(Settling { core, op, bound: &bound }, record, error, unsettled)).await
+        }
     }
 }
 
 /// Calls the tool, for as long as an attempt may last and has what it needs.
 async fn send(
-    core: &Arc<Core>,
-    op: &Operation,
-    bound: &Bound,
+    settling: Settling<'_>,
     record: Box<Record>,
     now: Timestamp,
     needed: Option<(Timestamp, Need)>,
 ) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
+    let Settling { core, op, .. } = settling;
     let timeout = op.tool.spec().retry.attempt_timeout;
     let until = needed.map_or(now.after(timeout), |(at, _)| at.min(now.after(timeout)));
-    let (note, call) = Note::begun(core, op, bound, record, until);
+    let (note, call) = Note::begun(settling, record, until);
     tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
     let result = {
         let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
@@ -144,24 +145,22 @@ async fn woke_fenced(core: &Core, since: Boot, limit: Duration) -> bool {
 /// What follows from an attempt's error. That this attempt did nothing says nothing about an earlier one whose
 /// outcome is unknown: as long as there is one, the operation is not failed but ambiguous.
 async fn failed_attempt(
-    core: &Core,
-    op: &Operation,
-    bound: &Bound,
+    settling: Settling<'_>,
     record: Box<Record>,
     error: ToolError,
     unsettled: Option<Boot>,
 ) -> Result<Ended, ExecError> {
-    let effect = bound.effect(op);
-    let decision = error.kind.decision(effect, bound.contract(op).class);
+    let effect = settling.effect();
+    let decision = error.kind.decision(effect, settling.contract().class);
     // That the first one is still being worked on is no proof that it will not happen.
     let uncertain = error.kind == ErrorKind::InProgress && effect.leaves_mark();
     let nothing_happened = decision != RetryDecision::Reconcile && !uncertain;
     let hopeless = nothing_happened && decision != RetryDecision::Retry;
     if nothing_happened && !record.in_doubt {
-        return fail(core, op, bound, &record, error).await;
+        return fail(settling, &record, error).await;
     }
     let earlier = unsettled.filter(|_| nothing_happened);
-    let cut = earlier.unwrap_or_else(|| core.clock.boot());
+    let cut = earlier.unwrap_or_else(|| settling.core.clock.boot());
     Ok(Ended::Ambiguous(Ambiguous {
         refused_as_duplicate: error.kind == ErrorKind::Duplicate,
         hopeless,

@@ -24,10 +24,6 @@ pub(super) async fn park(
     record: &Record,
     why: Why,
 ) -> Result<Option<EscalationId>, ExecError> {
-    let id = EscalationId(core.ids.next());
-    let Ok(parked) = apply(record, Event::Park { escalation: id }, core.fence, core.now()) else {
-        return Ok(None);
-    };
     let spec = op.tool.spec();
     let (kind, asked) = match &op.gone {
         Some(gone) => (EscalationKind::UnknownTool, gone.question(spec.name.as_str())),
@@ -40,8 +36,12 @@ pub(super) async fn park(
     if let Some(changes) = changes {
         let _ = write!(question, " Since it went out, its tool has changed what it declares: {changes}.");
     }
+    let escalation = about(core, record, kind, question);
+    let id = escalation.id;
+    let Ok(parked) = apply(record, Event::Park { escalation: id }, core.fence, core.now()) else {
+        return Ok(None);
+    };
     tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, gone = ?op.gone, "escalated");
-    let escalation = about(core, record, id, kind, question);
     let look = reason(op, &bound, why).map(|reason| Look::beside_question(&parked, reason, core.now()));
     let due_at = look.as_ref().and_then(|look| look.due_at);
     core.quiet.since(id, core.clock.boot());
@@ -95,25 +95,25 @@ pub(super) fn duplicated(
     record: &Record,
     external_refs: &[String],
 ) -> Escalation {
-    let id = EscalationId(core.ids.next());
     let (times, ids) = match external_refs {
         [] => ("more than once".to_owned(), "the lookup names none of them".to_owned()),
         ids => (format!("{} times", ids.len()), ids.join(", ")),
     };
     let question = format!("{} happened {times} ({ids}). The first is kept. What about the others?", op.key);
-    tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %id, count = external_refs.len(), "duplicated");
-    about(core, record, id, EscalationKind::Duplicated, question)
+    let asked = about(core, record, EscalationKind::Duplicated, question);
+    tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, count = external_refs.len(), "duplicated");
+    asked
 }
 
 /// The question that is opened when an effect arrives after it was undone.
 pub(super) fn late(core: &Core, record: &Record, external_ref: &str) -> Escalation {
-    let id = EscalationId(core.ids.next());
     let question = format!(
         "{} was undone, and its first request has arrived after that ({external_ref}). It stands. What about it?",
         record.key
     );
-    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %id, external_ref, "late effect");
-    about(core, record, id, EscalationKind::Duplicated, question)
+    let asked = about(core, record, EscalationKind::Duplicated, question);
+    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, external_ref, "late effect");
+    asked
 }
 
 /// A question that the engine's own deeds have answered.
@@ -127,7 +127,6 @@ pub(super) fn settled(core: &Core, mut asked: Escalation, how: serde_json::Value
 /// # Crash
 /// The question, and that the lookup is no longer due, are one transaction.
 pub(super) async fn unconfirmed(core: &Core, record: &Record, given_up: Look) -> Result<(), ExecError> {
-    let id = EscalationId(core.ids.next());
     let question = format!(
         "{} ({}) happened and is committed. An earlier request for it, of unknown outcome, may have arrived as \
          well; the lookup that would tell does not answer, and is not made again. Look by hand whether it \
@@ -135,9 +134,9 @@ pub(super) async fn unconfirmed(core: &Core, record: &Record, given_up: Look) ->
         record.key,
         record.class.name()
     );
-    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %id, "not confirmed");
-    let question = about(core, record, id, EscalationKind::Unconfirmed, question);
-    core.commit(&record.key, core.change(None).look(given_up).escalation(question)).await
+    let asked = about(core, record, EscalationKind::Unconfirmed, question);
+    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, "not confirmed");
+    core.commit(&record.key, core.change(None).look(given_up).escalation(asked)).await
 }
 
 /// Asks what became of an effect that is recorded as done and that the lookup does not show.
@@ -145,7 +144,6 @@ pub(super) async fn unconfirmed(core: &Core, record: &Record, given_up: Look) ->
 /// # Crash
 /// The question, and that the lookup is no longer due, are one transaction.
 pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<(), ExecError> {
-    let id = EscalationId(core.ids.next());
     let question = format!(
         "{} ({}) is recorded as done, and the provider's lookup does not show it: it was asked twice. \
          `committed`: it is there all the same. `not_committed`: it is not there, and is sent again under the \
@@ -154,9 +152,9 @@ pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<
         record.key,
         record.class.name()
     );
-    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %id, "recorded as done, and missing");
-    let question = about(core, record, id, EscalationKind::Missing, question);
-    core.commit(&record.key, core.change(None).look(done).escalation(question)).await
+    let asked = about(core, record, EscalationKind::Missing, question);
+    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, "recorded as done, and missing");
+    core.commit(&record.key, core.change(None).look(done).escalation(asked)).await
 }
 
 /// Why a record is looked up beside the question; nothing if it cannot be.
@@ -177,15 +175,10 @@ pub(super) async fn to_come(core: &Core, record: &Record) -> Result<Option<Look>
     look.map_err(|source| failed(&record.key, source))
 }
 
-fn about(
-    core: &Core,
-    record: &Record,
-    id: EscalationId,
-    kind: EscalationKind,
-    question: String,
-) -> Escalation {
+/// A question about a record, under a new number.
+fn about(core: &Core, record: &Record, kind: EscalationKind, question: String) -> Escalation {
     Escalation {
-        id,
+        id: EscalationId(core.ids.next()),
         tenant: record.tenant.clone(),
         record: Some(record.id),
         run: record.owner.run,
@@ -225,18 +218,18 @@ pub(crate) fn orphaned(core: &Core, record: &Record, why: &str) -> Escalation {
 /// Lists what an effect has left in the world.
 pub(crate) fn left(core: &Core, record: &Record, what: &str) -> Escalation {
     let question = format!("{} ({}) {what}. Keep it, or undo it by hand?", record.key, record.class.name());
-    about(core, record, EscalationId(core.ids.next()), EscalationKind::Orphaned, question)
+    about(core, record, EscalationKind::Orphaned, question)
 }
 
 /// Asks whether an effect may be undone.
 pub(crate) fn may_undo(core: &Core, record: &Record) -> Escalation {
-    let id = EscalationId(core.ids.next());
     let question = format!(
         "{} ({}) happened, and its run did not end well. Undo it? `not_committed`: undo it. `abandon`: it stays. \
          `committed` with a result: it was undone by hand.",
         record.key,
         record.class.name()
     );
-    tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %id, "may it be undone?");
-    about(core, record, id, EscalationKind::Compensation, question)
+    let asked = about(core, record, EscalationKind::Compensation, question);
+    tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, "may it be undone?");
+    asked
 }

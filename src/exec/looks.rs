@@ -13,8 +13,7 @@ use super::agenda::More;
 use super::asked;
 use super::core::Core;
 use super::escalate;
-use super::lookup::{Seen, see};
-use super::operation::Operation;
+use super::lookup::{Copies, Seen, see};
 use super::outcome::{ExecError, failed};
 use super::recorded::recorded;
 use super::surplus;
@@ -174,12 +173,12 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
             Missing::Ask(done) if was_asked(core, record).await? => Ok(Some(done)),
             Missing::Ask(done) => escalate::missing(core, record, done).await.map(|()| None),
         },
-        (Seen::More { question, surplus }, Ok(op)) => {
+        (Seen::More(copies), Ok(_)) => {
             // By itself: undoing takes its time, and the other looks must not wait for it.
             let (core, record, done) = (core.clone(), record.clone(), look.done());
             core.tracker.clone().spawn(async move {
-                if let Err(error) = more_than_one(&core, &op, &record, Some(done), *question, &surplus).await {
-                    tracing::error!(tenant = %op.tenant, key = %op.key, %error, "a duplicate could not be recorded");
+                if let Err(error) = more_than_one(&core, &record, Some(done), copies).await {
+                    tracing::error!(tenant = %record.tenant, key = %record.key, %error, "a duplicate could not be recorded");
                 }
             });
             Ok(None)
@@ -187,25 +186,23 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
         (Seen::Unanswered, _) if look.is_last_try(contract) => {
             escalate::unconfirmed(core, record, look.done()).await.map(|()| None)
         }
-        (Seen::Unanswered | Seen::More { .. }, _) => Ok(None), // it is due again
+        (Seen::Unanswered | Seen::More(_), _) => Ok(None), // it is due again
     }
 }
 
 /// Undoes what is beyond the first effect, or asks.
 async fn more_than_one(
     core: &Arc<Core>,
-    op: &Operation,
     record: &Record,
     done: Option<Look>,
-    question: Escalation,
-    surplus: &[String],
+    copies: Copies,
 ) -> Result<(), ExecError> {
-    if surplus::undoes_surplus(core, record) && !surplus.is_empty() {
-        return undo_surplus(core, op, record, done, question, surplus).await;
+    if surplus::undoes_surplus(core, record) && !copies.surplus.is_empty() {
+        return undo_surplus(core, record, done, copies).await;
     }
-    let mut change = core.change(None).escalation(question);
+    let mut change = core.change(None).escalation(*copies.question);
     change.look = done.map(Box::new);
-    core.commit(&op.key, change).await
+    core.commit(&record.key, change).await
 }
 
 /// Undoes what is beyond the first effect. The question whether there is more than one is opened all the same, and answered:
@@ -215,22 +212,20 @@ async fn more_than_one(
 /// The look is due until all of it is undone: it finds them again, and each compensation has a record.
 async fn undo_surplus(
     core: &Arc<Core>,
-    op: &Operation,
     record: &Record,
     done: Option<Look>,
-    mut question: Escalation,
-    surplus: &[String],
+    Copies { mut question, surplus }: Copies,
 ) -> Result<(), ExecError> {
-    let left = undo::undo_surplus(core, record, surplus).await?;
+    let left = undo::undo_surplus(core, record, &surplus).await?;
     if !left.is_empty() {
         let _ = write!(question.question, " What is beyond the first was to be undone: {}.", left.join("; "));
     }
-    let mut change = core.change(None).escalation(question.clone());
+    let mut change = core.change(None).escalation((*question).clone());
     change.look = done.map(Box::new);
-    core.commit(&op.key, change).await?;
+    core.commit(&record.key, change).await?;
     if left.is_empty() {
-        let answered = escalate::settled(core, question, serde_json::json!({ "undone": surplus }));
-        core.commit(&op.key, core.change(None).escalation(answered)).await?;
+        let answered = escalate::settled(core, *question, serde_json::json!({ "undone": surplus }));
+        core.commit(&record.key, core.change(None).escalation(answered)).await?;
     }
     Ok(())
 }
@@ -287,10 +282,10 @@ async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Resu
     match see(core, &op, record).await? {
         Seen::One => {}
         Seen::Unanswered => audit.unanswered += 1,
-        Seen::More { question, surplus } => {
+        Seen::More(copies) => {
             audit.duplicated += 1;
             let done = escalate::to_come(core, record).await?.map(|look| look.done());
-            more_than_one(core, &op, record, done, *question, &surplus).await?;
+            more_than_one(core, record, done, copies).await?;
         }
         Seen::Nothing if may_miss(core, record, &contract, record.updated_at).await? => {}
         Seen::Nothing => {

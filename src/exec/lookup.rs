@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 
 use super::core::Core;
-use super::declared::Bound;
+use super::declared::{Bound, Settling};
 use super::escalate;
 use super::noting::{call, unsent};
 use super::operation::Operation;
@@ -82,9 +82,7 @@ pub(super) enum Shown {
 
 /// Looks a record up whose fate is an open question.
 pub(super) async fn show(
-    core: &Arc<Core>,
-    op: &Operation,
-    bound: &Bound,
+    Settling { core, op, bound }: Settling<'_>,
     record: &Record,
     patience: Option<Duration>,
 ) -> Result<Shown, ExecError> {
@@ -124,14 +122,17 @@ pub(super) enum Seen {
     /// Nothing.
     Nothing,
     /// More than one effect, or another one after it was undone.
-    More {
-        /// The question about it.
-        question: Box<Escalation>,
-        /// The effects that are not the one that its record is of.
-        surplus: Vec<String>,
-    },
+    More(Copies),
     /// It had no answer, or could not be made.
     Unanswered,
+}
+
+/// More than one effect.
+pub(super) struct Copies {
+    /// The question about it.
+    pub(super) question: Box<Escalation>,
+    /// The effects that are not the one that its record is of.
+    pub(super) surplus: Vec<String>,
 }
 
 /// Looks a committed record up.
@@ -139,15 +140,16 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
     let bound = core.bound(op, record).await?;
     let call = call(op, &bound.declaration, record);
     Ok(match look_once(core, op, &call, None).await? {
-        Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More {
+        Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More(Copies {
             question: Box::new(escalate::duplicated(core, op, record, &external_refs)),
             surplus: surplus::surplus(record, external_refs),
-        },
+        }),
         // It was undone, and there is one of another id: the first request has arrived after that.
         Some(Ok(Finding::Committed { external_ref: Some(late), .. }))
             if is_same_scope(op, &bound) && surplus::is_late(record, &late) =>
         {
-            Seen::More { question: Box::new(escalate::late(core, record, &late)), surplus: vec![late] }
+            let question = Box::new(escalate::late(core, record, &late));
+            Seen::More(Copies { question, surplus: vec![late] })
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
         Some(Ok(Finding::Committed { .. })) if is_same_scope(op, &bound) => Seen::One,

@@ -30,6 +30,7 @@ mod inflight;
 mod lasting;
 mod late;
 mod lease;
+mod lift;
 mod looks;
 mod lookup;
 mod needs;

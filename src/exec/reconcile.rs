@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Ambiguous, Permit, again};
+use super::attempt::{Again, Ambiguous, Permit, again};
 use super::core::Core;
-use super::declared::Bound;
+use super::declared::{Bound, Settling};
 use super::escalate;
 use super::lookup::{ask, is_same_scope, unsettled};
 use super::noting::call;
@@ -227,6 +227,10 @@ impl<'a> Search<'a> {
         Ok(search)
     }
 
+    const fn settling(&self) -> Settling<'_> {
+        Settling { core: self.core, op: self.op, bound: &self.bound }
+    }
+
     fn contract(&self) -> &Contract {
         self.bound.contract(self.op)
     }
@@ -346,7 +350,7 @@ impl<'a> Search<'a> {
             }
         };
         self.core.group.room().await;
-        let (answer, ticket) = seal(self.core, self.op, &self.bound, &self.record, output, known)?;
+        let (answer, ticket) = seal(self.settling(), &self.record, output, known)?;
         Ok(Ok(Fate::Committed(answer, ticket)))
     }
 
@@ -369,7 +373,8 @@ impl<'a> Search<'a> {
 
     /// Makes the next attempt durable.
     async fn send(self, basis: Basis, pass: Pass) -> Result<Fate, ExecError> {
-        let permit = again(self.core, self.op, &self.record, basis, Some(self.cut), pass).await?;
+        let going = Again { basis, unsettled: Some(self.cut), pass };
+        let permit = again(self.core, self.op, &self.record, going).await?;
         let Some(mut permit) = permit else { return Ok(Fate::Changed) };
         if basis == Basis::Declaration {
             permit.key_since = self.first_sent;

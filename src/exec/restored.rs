@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::core::Core;
-use super::executor::Executor;
 use super::operation::Operation;
 use super::outcome::ExecError;
 use super::peers::Peers;
@@ -19,8 +18,7 @@ use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Fence, Name, Tenant};
 use crate::ledger::{Origin, Record, Restored, first_sent, looks_first};
 use crate::store::{
-    Change, Document, Escalation, EscalationKind, LEDGER_ID, LEDGER_KIND, Resolution, Store as _, StoreError,
-    Verdict,
+    Change, Document, Escalation, EscalationKind, LEDGER_ID, LEDGER_KIND, Store as _, StoreError, Verdict,
 };
 
 /// Effects mark the file at most this often.
@@ -205,11 +203,18 @@ impl Core {
     }
 
     /// Read anew each time: another worker may have lifted it.
-    async fn restored(&self) -> Result<Option<Restored>, ExecError> {
+    pub(super) async fn restored(&self) -> Result<Option<Restored>, ExecError> {
         let read = self.read_note().await;
         let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
         self.restores.is_on.store(read.in_force().is_some(), Ordering::Release);
         Ok(read.in_force().map(Noted::restored))
+    }
+
+    /// The question about it, while it is in force.
+    pub(super) async fn restored_question(&self) -> Result<Option<EscalationId>, ExecError> {
+        let read = self.read_note().await;
+        let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
+        Ok(read.in_force().map(|noted| EscalationId(noted.question)))
     }
 
     /// What is written with the answer to the question: that it is lifted.
@@ -238,34 +243,6 @@ impl Core {
                 tracing::warn!(%error, "the database could not be marked: an older state of it may not be recognised");
             }
         });
-    }
-}
-
-impl Executor {
-    /// Since when this ledger is taken for older than the world; `None` if it is not, or not any more.
-    pub async fn restored(&self) -> Result<Option<Restored>, ExecError> {
-        self.core.restored().await
-    }
-
-    /// Lifts what a restore has brought about: first sends are no longer preceded by a lookup. Answers the question, too.
-    ///
-    /// # Errors
-    /// [`ExecError::Unanswerable`] if it is not in force. Nothing was changed.
-    pub async fn lift_restored(&self, by: &str, because: &str) -> Result<(), ExecError> {
-        let read = self.core.read_note().await;
-        let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
-        let Some(noted) = read.in_force() else {
-            let reason = "this ledger is not taken for older than the world: there is nothing to be lifted";
-            return Err(ExecError::Unanswerable { escalation: EscalationId(0), reason: reason.to_owned() });
-        };
-        let answer =
-            self.resolve(&Tenant::ledger(), EscalationId(noted.question), Resolution::NotCommitted, by);
-        if because.is_empty() {
-            answer.await?;
-        } else {
-            answer.because(because).await?;
-        }
-        self.core.restored().await.map(drop)
     }
 }
 

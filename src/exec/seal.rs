@@ -6,7 +6,7 @@ use super::agenda::NoteWhenDropped;
 use super::attempt::Ended;
 use super::compare::{LookWhenDropped, compare};
 use super::core::Core;
-use super::declared::Bound;
+use super::declared::Settling;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError, admitted, refused};
 use crate::id::Fence;
@@ -18,15 +18,13 @@ use crate::store::{Escalation, Held, Refusal, Ticket};
 use crate::tool::{Done, ToolError};
 
 pub(super) async fn committed(
-    core: &Core,
-    op: &Operation,
-    bound: &Bound,
+    settling: Settling<'_>,
     record: &Record,
     done: Done<Payload>,
 ) -> Result<Ended, ExecError> {
-    core.group.room().await;
+    settling.core.group.room().await;
     let known = Known { external_ref: done.external_ref, ..Known::of(record.basis) };
-    let (answer, ticket) = seal(core, op, bound, record, done.output, known)?;
+    let (answer, ticket) = seal(settling, record, done.output, known)?;
     Ok(Ended::Committed(answer, Some(ticket)))
 }
 
@@ -52,13 +50,12 @@ impl Known {
 /// Queues the outcome; whoever calls this has waited for room. Whoever lets it leave the engine waits for the
 /// ticket first (invariant 2).
 pub(super) fn seal(
-    core: &Core,
-    op: &Operation,
-    bound: &Bound,
+    settling: Settling<'_>,
     record: &Record,
     response: Payload,
     known: Known,
 ) -> Result<(Answer, Ticket), ExecError> {
+    let Settling { core, op, .. } = settling;
     let response = if response.as_str().len() > core.limits.max_bytes {
         // It happened, and that must be recorded; the whole of the answer cannot be.
         Payload::of(&serde_json::json!({"$truncated": {"bytes": response.as_str().len()}}))?
@@ -67,7 +64,7 @@ pub(super) fn seal(
     };
     let (stored, large) = core.storable(response.clone());
     let Known { basis, external_ref, duplicated, surplus, evidence } = known;
-    let contract = bound.contract(op);
+    let contract = settling.contract();
     // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
     // it happened: a lookup after a crash may have seen the second one before the first has arrived.
     let is_doubtful = record.in_doubt || record.basis == Basis::Denial;
@@ -102,15 +99,14 @@ pub(super) fn seal(
 /// Records that it did not happen, and when it goes again. Durable before anyone waits for that instant, so
 /// that a crash during the wait neither loses nor shortens it.
 pub(super) async fn fail(
-    core: &Core,
-    op: &Operation,
-    bound: &Bound,
+    settling: Settling<'_>,
     record: &Record,
     error: ToolError,
 ) -> Result<Ended, ExecError> {
+    let Settling { core, op, .. } = settling;
     let spec = op.tool.spec();
-    let class = bound.contract(op).class;
-    let may_retry = error.kind.decision(bound.effect(op), class) == RetryDecision::Retry;
+    let class = settling.contract().class;
+    let may_retry = error.kind.decision(settling.effect(), class) == RetryDecision::Retry;
     let delay = may_retry
         .then(|| spec.retry.next_delay(record.tries(), error.kind, error.retry_after, core.entropy.bits()))
         .flatten();

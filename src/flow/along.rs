@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::engine::Inner;
 use super::error::RunError;
-use super::signal::{NewSignal, SendSignal};
+use super::inner::Inner;
+use super::signal::SendSignal;
 use super::start::{NewRun, StartRun};
 use crate::exec::Core;
 use crate::store::{Change, Refusal, Run, Signal};
@@ -36,10 +36,11 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
 impl SendSignal {
     /// The signal as part of another transaction. It has the id of its message, unless it has one of its own.
     pub(crate) async fn along(self, message: &str) -> Result<Along, RunError> {
-        let (inner, NewSignal { tenant, run, name, id, body }) = self.or_id(message).checked().await?;
+        let (inner, new) = self.or_id(message).checked().await?;
+        let (tenant, run) = (new.tenant.clone(), new.run);
         inner.core.group.room().await;
         let (found, last) = inner.addressed(&tenant, run).await?.ok_or(RunError::Unknown { run })?;
-        let (signal, large) = inner.behind(last, &tenant, run, name, id, body);
+        let (signal, large) = inner.behind(last, new);
         if found.state.is_final() && inner.sent_before(&signal).await?.is_none() {
             return Err(RunError::Over { run });
         }

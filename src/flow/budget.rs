@@ -2,40 +2,17 @@
 
 use std::sync::Arc;
 
-use super::builder::EngineBuilder;
-use super::engine::Inner;
-use super::live::Live;
+use super::inner::Inner;
 use crate::exec::{ExecError, Purse};
-use crate::ledger::{Budget, Spent};
+use crate::ledger::Spent;
 use crate::store::{Run, Store as _, Turns};
 
 /// So many turns are read at once.
 const TURNS: u32 = 256;
 
-impl EngineBuilder {
-    /// What each run of the workflow that was registered last may use up: attempts, time and cost, of all its calls together.
-    /// A call that it cannot afford is not made, and fails with [`FailureCode::BudgetExceeded`](super::FailureCode), which
-    /// names the budget. What a run has used up is counted by its records: a crash gives nothing back. Its children have
-    /// budgets of their own.
-    ///
-    /// ```
-    /// # use counterfoil::{Ctx, Engine, Failure};
-    /// use std::time::Duration;
-    /// use counterfoil::ledger::Budget;
-    ///
-    /// # async fn research(ctx: Ctx, question: String) -> Result<String, Failure> { Ok(question) }
-    /// let engine = Engine::sqlite("agents.db")
-    ///     .workflow("research", 1, research)
-    ///     .budget(Budget::default().attempts(200).cost("cent", 150).within(Duration::from_hours(2)));
-    /// ```
-    pub fn budget(self, budget: Budget) -> Self {
-        self.of_last(|workflows| workflows.budget(budget))
-    }
-}
-
 /// What is left of the budget of a run, if it has one. A fresh run has spent nothing.
 pub(super) async fn purse(
-    engine: &Arc<Inner>,
+    engine: &Inner,
     run: &Run,
     is_fresh: bool,
 ) -> Result<Option<Arc<Purse>>, ExecError> {
@@ -47,7 +24,7 @@ pub(super) async fn purse(
 }
 
 /// What the run has used up, in all its turns and under all its inputs.
-async fn spent(engine: &Arc<Inner>, run: &Run) -> Result<Spent, ExecError> {
+async fn spent(engine: &Inner, run: &Run) -> Result<Spent, ExecError> {
     let core = &engine.core;
     let (mut spent, mut first) = (Spent::default(), 0_u32);
     loop {
@@ -65,12 +42,5 @@ async fn spent(engine: &Arc<Inner>, run: &Run) -> Result<Spent, ExecError> {
             Some(next) => first = next,
             None => return Ok(spent),
         }
-    }
-}
-
-impl Live {
-    /// The budget of the run, if it has one.
-    pub(super) fn purse(&self) -> Option<Arc<Purse>> {
-        self.purse.get().cloned()
     }
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::engine::{Engine, Inner, MAX_DEATHS};
+use super::driver::carry_out;
+use super::engine::Engine;
 use super::guarantees::Guarantees;
+use super::inner::{Inner, MAX_DEATHS};
 use super::queue::Queues;
 use super::workflow::{Workflow, Workflows};
 use crate::clock::Clock;
@@ -15,6 +17,7 @@ use crate::exec::{
     Core, Due, ExecutorBuilder, StartError, beat, outbox::Publisher, run_agenda, take_up_orphans,
 };
 use crate::id::Entropy;
+use crate::ledger::Budget;
 use crate::payload::Limits;
 use crate::store::{Queue, Store};
 use crate::tool::{Compensate, DynamicTool, Registry, Tool};
@@ -29,8 +32,34 @@ pub struct EngineBuilder {
     max_deaths: u32,
 }
 
+impl Engine {
+    /// An engine on a SQLite file, to be given its workflows and tools.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(path: impl Into<std::path::PathBuf>) -> EngineBuilder {
+        EngineBuilder::on(ExecutorBuilder::sqlite(path))
+    }
+
+    /// An engine on a PostgreSQL database, beside other workers, to be given its workflows and tools. The URL may name
+    /// several hosts, of which one is the primary.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(url: impl Into<String>) -> EngineBuilder {
+        EngineBuilder::on(ExecutorBuilder::postgres(url))
+    }
+
+    /// The same with other than the default options.
+    #[cfg(feature = "postgres")]
+    pub fn postgres_with(url: impl Into<String>, options: crate::store::postgres::Options) -> EngineBuilder {
+        EngineBuilder::on(ExecutorBuilder::postgres_with(url, options))
+    }
+
+    /// An engine on any store. It has no `ctx.transaction`: that needs a store whose connection type is known.
+    pub fn store(store: Arc<dyn Store>) -> EngineBuilder {
+        EngineBuilder::on(ExecutorBuilder::store(store))
+    }
+}
+
 impl EngineBuilder {
-    pub(super) fn on(executor: ExecutorBuilder) -> Self {
+    fn on(executor: ExecutorBuilder) -> Self {
         #[cfg_attr(not(feature = "schedule"), allow(unused_mut, reason = "there is none of its own"))]
         let (workflows, mut queues) = (Workflows::default(), Queues::default());
         #[cfg(feature = "schedule")]
@@ -118,12 +147,23 @@ impl EngineBuilder {
         self.kept(said)
     }
 
-    /// Says more about the workflow that was registered last.
-    pub(super) fn of_last(
-        mut self,
-        say: impl FnOnce(&mut Workflows) -> Result<(), (String, String)>,
-    ) -> Self {
-        let said = say(&mut self.workflows);
+    /// What each run of the workflow that was registered last may use up: attempts, time and cost, of all its calls together.
+    /// A call that it cannot afford is not made, and fails with [`FailureCode::BudgetExceeded`](super::FailureCode), which
+    /// names the budget. What a run has used up is counted by its records: a crash gives nothing back. Its children have
+    /// budgets of their own.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Engine, Failure};
+    /// use std::time::Duration;
+    /// use counterfoil::ledger::Budget;
+    ///
+    /// # async fn research(ctx: Ctx, question: String) -> Result<String, Failure> { Ok(question) }
+    /// let engine = Engine::sqlite("agents.db")
+    ///     .workflow("research", 1, research)
+    ///     .budget(Budget::default().attempts(200).cost("cent", 150).within(Duration::from_hours(2)));
+    /// ```
+    pub fn budget(mut self, budget: Budget) -> Self {
+        let said = self.workflows.budget(budget);
         self.kept(said)
     }
 
@@ -254,7 +294,9 @@ impl EngineBuilder {
         self.checked()?;
         let (publisher, sweeps) = (self.executor.take_publisher(), self.executor.sweeps());
         let core = Core::enrol(self.executor.open_store().await?).await?;
-        let inner = Arc::new(Inner::of(core.clone(), self.workflows, self.queues, self.max_deaths));
+        let mut inner = Inner::of(core.clone(), self.workflows, self.queues, carry_out);
+        inner.max_deaths = self.max_deaths;
+        let inner = Arc::new(inner);
         inner.claim_orphans().await?;
         inner.tell_of_unknown_queues().await?;
         inner.admit_waiting().await?;

@@ -10,9 +10,10 @@ use futures_util::future::BoxFuture;
 
 use super::check::undecided;
 use super::ctx::Ctx;
-use super::failure::{Failure, FailureCode};
-use super::live::{self, HeldCall, Live, Open, Stop, misuse};
-use super::replay::{Kind, Recorded};
+use super::failure::{Failure, FailureCode, misuse};
+use super::identity::Kind;
+use super::live::{self, HeldCall, Live, Open, Stop};
+use super::replay::Recorded;
 use crate::exec::{
     Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
 };
@@ -82,11 +83,11 @@ impl<T: Tool, A> ToolCall<T, A> {
         let (key, approval) = (self.key.take(), self.approval.take().map(Box::new));
         Box::pin(async move {
             let Some(input) = input else { return Err(misuse("a call was polled after its end")) };
-            let Some(tool) = ctx.live.engine.core.registry.typed::<T>(input) else {
+            let Some(tool) = ctx.live.core.registry.typed::<T>(input) else {
                 return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
             };
             let key = given_or_stable(key, &*tool).map_err(|error| misuse(error.to_string()))?;
-            let answer = call(&ctx, tool, key, id, approval).await?;
+            let answer = call(&ctx, Asked { tool, key, id, approval }).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
     }
@@ -126,17 +127,20 @@ impl<T: Tool, A: MayGoOut<T>> Future for ToolCall<T, A> {
     }
 }
 
+/// A call that the run's code asks for.
+pub(super) struct Asked {
+    pub(super) tool: Arc<dyn Prepared>,
+    /// What identifies the call; one without a key is identified by its place in the run.
+    pub(super) key: Option<Key>,
+    pub(super) id: Option<String>,
+    pub(super) approval: Option<Box<Approval>>,
+}
+
 /// One call of the run: from its record, or carried out.
-pub(super) async fn call(
-    ctx: &Ctx,
-    tool: Arc<dyn Prepared>,
-    key: Option<Key>,
-    id: Option<String>,
-    approval: Option<Box<Approval>>,
-) -> Result<Answer, Failure> {
+pub(super) async fn call(ctx: &Ctx, Asked { tool, key, id, approval }: Asked) -> Result<Answer, Failure> {
     let live = &ctx.live;
     let name = tool.spec().name.clone();
-    if !live.may_call(name.as_str()) {
+    if !may_call(ctx, name.as_str()) {
         // The guarantee report would promise more than is kept.
         return Err(misuse(format!(
             "the tool {name:?} is not among those that this workflow was registered to call: add \
@@ -145,7 +149,7 @@ pub(super) async fn call(
         )));
     }
     let (open, key) = identify(ctx, name.as_str(), key, id)?;
-    let op = match Operation::request(&live.engine.core, &live.tenant, &*tool).await {
+    let op = match Operation::request(&live.core, &live.tenant, &*tool).await {
         Ok(request) => {
             let asker = asker(live, ctx.turn, &open, approval);
             Arc::new(Operation::of(&live.tenant, tool, key, request, asker))
@@ -165,7 +169,15 @@ pub(super) async fn call(
             return result;
         }
     };
-    Box::pin(carried_out(live, open, &op, expect)).await
+    Box::pin(carried_out(ctx, open, &op, expect)).await
+}
+
+/// The run's workflow may call this tool: it has named it, or has named none.
+fn may_call(ctx: &Ctx, tool: &str) -> bool {
+    ctx.live.with_run(|run| {
+        let workflow = ctx.engine.workflows.find(run.workflow.as_str(), run.version);
+        workflow.is_none_or(|workflow| workflow.may_call(tool))
+    })
 }
 
 /// The run as the one that asks.
@@ -214,7 +226,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
             return live.stop(Stop::Halt { kind, question, record: None, kept: Vec::new() }).await;
         }
         if let Some(stored) = past.value {
-            return match live.engine.core.load(&live.tenant, &stored).await {
+            return match live.core.load(&live.tenant, &stored).await {
                 Ok(failure) => Ok(Past::Over(Err(failure.decode().unwrap_or_else(Failure::from)))),
                 Err(error) => Err(live.failure(error).await),
             };
@@ -222,7 +234,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
     }
     match recorded {
         Some(Recorded::Own { record, request_hash, response: Some(response) }) if request_hash == op.hash => {
-            match live.engine.core.load(&live.tenant, &response).await {
+            match live.core.load(&live.tenant, &response).await {
                 Ok(response) => Ok(Past::Over(Ok(Answer::replayed(response, record)))),
                 Err(error) => Err(live.failure(error).await),
             }
@@ -241,7 +253,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
 /// quiescent, and what the run asked for behind this call for something that it does not ask for again.
 async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Result<Past, Failure> {
     let Recorded::Use = recorded else { return Ok(Past::Unsettled) };
-    let (core, key) = (&live.engine.core, &op.key);
+    let (core, key) = (&live.core, &op.key);
     let found = core.group.record_find(&live.tenant, key).await;
     let read = match found {
         Ok(Some(Record { id, state: State::Committed { response }, request_hash, .. }))
@@ -302,7 +314,7 @@ fn revised(ctx: &Ctx, key: Key) -> Result<OperationKey, Failure> {
 /// A call that was dropped, and whose process died before its outcome was recorded: nobody waits for it, but its
 /// effect must not be forgotten.
 pub(super) fn settle_dropped(live: &Live, id: crate::id::RecordId) {
-    let (core, tenant) = (live.engine.core.clone(), live.tenant.clone());
+    let (core, tenant) = (live.core.clone(), live.tenant.clone());
     core.tracker.clone().spawn(async move {
         let settled = match core.group.record_at(&tenant, id).await {
             Ok(Some(record)) if record.state == State::Started => look_only(&core, &record).await,
@@ -321,17 +333,18 @@ fn is_read_back(live: &Live, open: &Open, record: &Record) -> bool {
     owner.run == Some(live.id) && (owner.turn == open.identity.turn || owner.turn == live.base)
 }
 
+/// Carries a call out, until there is an answer for the run's code.
 async fn carried_out(
-    live: &Arc<Live>,
+    ctx: &Ctx,
     open: Open,
     op: &Arc<Operation>,
     mut expect: Expect,
 ) -> Result<Answer, Failure> {
-    let core = &live.engine.core;
+    let live = &ctx.live;
     loop {
         let carried = {
             let _resting = open.rest();
-            carry_out(core, op.clone(), expect, Wait::ForOutcome).await
+            carry_out(&live.core, op.clone(), expect, Wait::ForOutcome).await
         };
         let Answered { outcome, found, .. } = match carried {
             Ok(answered) => answered, // its ticket needs no waiting: whatever leaves the run comes behind it
@@ -341,7 +354,7 @@ async fn carried_out(
         let elsewhere = found
             .filter(|record| !is_read_back(live, &open, record) && !matches!(outcome, Outcome::Conflict(_)));
         if let Some(record) = &elsewhere {
-            Box::pin(note_use(core, op, record.id)).await;
+            Box::pin(note_use(&live.core, op, record.id)).await;
         }
         let failure = match outcome {
             Outcome::Done(answer) => {
@@ -351,12 +364,13 @@ async fn carried_out(
             }
             Outcome::Later { until } => {
                 let _waiting = open.wait(live::Wait::until(until));
-                live.waker.owning(core.clock.sleep(core.now().until(until))).await;
+                let left = live.core.now().until(until);
+                live.waker.owning(live.core.clock.sleep(left)).await;
                 expect = Expect::Anything;
                 continue;
             }
             Outcome::Parked { escalation } => {
-                live.engine.wait_for_answer(escalation, live.id);
+                ctx.engine.answers.wait(escalation, live.id);
                 let _waiting = open.wait(live::Wait { answer: true, ..Default::default() });
                 return std::future::pending().await; // the answer starts the run over, from its records
             }
@@ -369,30 +383,40 @@ async fn carried_out(
                 expect = Expect::Anything;
                 continue;
             }
-            Outcome::Failed(failure) => Failure::tool(op.tool.spec().name.as_str(), &failure),
-            Outcome::Conflict(diff) => Failure::conflict(op.key.as_str(), diff),
-            Outcome::Compensated { response, compensation } => Failure::coded(
-                FailureCode::Compensated,
-                format!("{} was done and undone; to do it again, give the key a revision", op.key),
-            )
-            .detail(serde_json::json!({"response": response, "compensation": compensation})),
-            Outcome::Abandoned { reason } => Failure::coded(
-                FailureCode::Abandoned,
-                format!("{}: nobody knows whether it happened, and {reason}", op.key),
-            ),
-            Outcome::Gone { was } => Failure::coded(
-                FailureCode::Gone,
-                format!(
-                    "{} is {} since long, and its answer is no longer kept; to do it again, give the key a revision",
-                    op.key,
-                    was.name()
-                ),
-            ),
+            over => failure_of(op, over),
         };
         if !live.has_ended() {
             Box::pin(live.checkpoint(&open.identity, Some(op.hash), failure.payload())).await;
         }
         open.close();
         return Err(failure);
+    }
+}
+
+/// What the run's code is told of an operation that came to no result.
+fn failure_of(op: &Operation, outcome: Outcome) -> Failure {
+    match outcome {
+        Outcome::Failed(failure) => Failure::tool(op.tool.spec().name.as_str(), &failure),
+        Outcome::Conflict(diff) => Failure::conflict(op.key.as_str(), diff),
+        Outcome::Compensated { response, compensation } => Failure::coded(
+            FailureCode::Compensated,
+            format!("{} was done and undone; to do it again, give the key a revision", op.key),
+        )
+        .detail(serde_json::json!({"response": response, "compensation": compensation})),
+        Outcome::Abandoned { reason } => Failure::coded(
+            FailureCode::Abandoned,
+            format!("{}: nobody knows whether it happened, and {reason}", op.key),
+        ),
+        Outcome::Gone { was } => Failure::coded(
+            FailureCode::Gone,
+            format!(
+                "{} is {} since long, and its answer is no longer kept; to do it again, give the key a revision",
+                op.key,
+                was.name()
+            ),
+        ),
+        Outcome::Done(_) | Outcome::Later { .. } | Outcome::Parked { .. } | Outcome::InProgress => {
+            unreachable!("it came to a result, or is not over")
+        }
     }
 }

@@ -8,8 +8,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::failure::Failure;
+use super::identity::{Identity, Kind};
+use super::inner::Inner;
+use super::label::Label;
 use super::live::{Live, Open, Stop, Wait};
-use super::replay::{Identity, Kind};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::ledger::RequestHash;
@@ -26,6 +28,8 @@ use crate::tool::canonical;
 /// Outside the context a workflow body does no I/O and waits for nothing.
 #[derive(Clone)]
 pub struct Ctx {
+    /// The engine that carries the run out, for the other runs that it starts and tells.
+    pub(super) engine: Arc<Inner>,
     pub(super) live: Arc<Live>,
     /// What is done through it is recorded under this number: a turn's, or the run's base.
     pub(super) turn: u32,
@@ -37,35 +41,9 @@ impl std::fmt::Debug for Ctx {
     }
 }
 
-/// The name of a step, with an id where several of one name are open at once. A use with an id is never the same as a
-/// use without one.
-#[derive(Clone, Debug)]
-pub struct Label {
-    pub(super) name: String,
-    pub(super) id: Option<String>,
-}
-
-impl From<&str> for Label {
-    fn from(name: &str) -> Self {
-        Self { name: name.to_owned(), id: None }
-    }
-}
-
-impl From<String> for Label {
-    fn from(name: String) -> Self {
-        Self { name, id: None }
-    }
-}
-
-impl<T: ToString> From<(&str, T)> for Label {
-    fn from((name, id): (&str, T)) -> Self {
-        Self { name: name.to_owned(), id: Some(id.to_string()) }
-    }
-}
-
 impl Ctx {
-    pub(super) fn new(live: Arc<Live>) -> Self {
-        Self { turn: live.base, live }
+    pub(super) fn new(engine: Arc<Inner>, live: Arc<Live>) -> Self {
+        Self { turn: live.base, engine, live }
     }
 
     /// The run.
@@ -159,7 +137,7 @@ impl Ctx {
 
     /// Waits, under a name: needed where several waits are open at once.
     pub async fn sleep_named(&self, label: impl Into<Label>, duration: Duration) -> Result<(), Failure> {
-        self.sleep_until(label, self.live.engine.core.now().after(duration)).await
+        self.sleep_until(label, self.live.core.now().after(duration)).await
     }
 
     /// Waits, durably, until this instant (UTC): a deadline that was computed elsewhere, or one that several waits share.
@@ -182,7 +160,7 @@ impl Ctx {
     }
 
     pub(super) async fn wait_until(&self, open: &Open, due: Timestamp) {
-        let core = &self.live.engine.core;
+        let core = &self.live.core;
         if due >= Timestamp::LAST {
             let _waiting = open.wait(Wait::default());
             return std::future::pending().await;
@@ -199,20 +177,20 @@ impl Ctx {
 
     /// The time, recorded: the same on every resume.
     pub async fn now(&self) -> Result<Timestamp, Failure> {
-        let now = self.live.engine.core.now();
+        let now = self.live.core.now();
         self.drawn("now", || now).await
     }
 
     /// A random UUID (version 4), recorded: the same on every resume.
     pub async fn uuid(&self) -> Result<uuid::Uuid, Failure> {
-        let entropy = self.live.engine.core.entropy.clone();
+        let entropy = self.live.core.entropy.clone();
         self.drawn("uuid", || uuid::Builder::from_random_bytes(entropy.wide_bits().to_be_bytes()).into_uuid())
             .await
     }
 
     /// Fifty-three random bits, recorded: the same on every resume.
     pub async fn random(&self) -> Result<u64, Failure> {
-        let entropy = self.live.engine.core.entropy.clone();
+        let entropy = self.live.core.entropy.clone();
         self.drawn("random", || entropy.bits() >> 11).await
     }
 
@@ -256,7 +234,7 @@ impl Ctx {
         output: &T,
     ) -> Result<T, Failure> {
         let recordable = || -> Result<(T, Payload), Failure> {
-            let payload = Payload::of(output)?.within(&self.live.engine.core.limits)?;
+            let payload = Payload::of(output)?.within(&self.live.core.limits)?;
             Ok((payload.decode()?, payload))
         };
         let (value, payload) = match recordable() {
@@ -308,7 +286,7 @@ impl Ctx {
         what: &str,
         stored: &Stored,
     ) -> Result<T, Failure> {
-        let payload = match self.live.engine.core.load(&self.live.tenant, stored).await {
+        let payload = match self.live.core.load(&self.live.tenant, stored).await {
             Ok(payload) => payload,
             Err(error) => return Err(self.live.failure(error).await),
         };

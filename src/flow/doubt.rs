@@ -1,28 +1,28 @@
-//! A write has failed, and may be there all the same: its answer was lost. Tried again by the queue, such a write is even
-//! refused, for its rows are there. Whoever asked for it is told so; what must follow the write follows all the same, in
-//! this process and not only in the next one.
+//! A write that failed may have taken place all the same, because only its answer was lost. When the queue tries it again it is
+//! even refused: its rows are there already. Whoever asked for the write is told that it failed. What must follow from it follows
+//! in this process all the same, and does not wait for the next one.
 
 use std::sync::Arc;
 
-use super::engine::{Inner, RETRY};
+use super::inner::{Inner, RETRY};
 use crate::id::{EscalationId, RunId, Tenant};
 use crate::store::{RunState, Signal, Store as _, StoreError};
 
 impl Inner {
-    /// It would have made this run active and this worker's: then somebody must carry it out.
+    /// The write would have made this run active and this worker's. If it did, the run is carried out.
     pub(super) fn perhaps_ours(self: &Arc<Self>, tenant: &Tenant, id: RunId) {
         let (inner, tenant) = (self.clone(), tenant.clone());
         self.find_out(async move {
             let run = inner.core.group.run_find(&tenant, id).await?;
             let ours = run.filter(|run| run.state == RunState::Active && run.fence == inner.core.fence);
-            if let Some(run) = ours.filter(|_| !inner.is_active(&tenant, id)) {
+            if let Some(run) = ours.filter(|_| !inner.runs.has_of(&tenant, id)) {
                 inner.spawn(Box::new(run), None);
             }
             Ok(())
         });
     }
 
-    /// It would have said this to a run: then the run must be told.
+    /// The write would have said this to a run. If it did, the run is told.
     pub(super) fn perhaps_sent(self: &Arc<Self>, signal: Signal) {
         let inner = self.clone();
         self.find_out(async move {
@@ -34,7 +34,7 @@ impl Inner {
         });
     }
 
-    /// It would have answered this question: then whoever waits for the answer must be woken.
+    /// The write would have answered this question. If it did, the runs that wait for the answer are woken.
     pub(super) fn perhaps_answered(self: &Arc<Self>, tenant: &Tenant, question: EscalationId) {
         let (inner, tenant) = (self.clone(), tenant.clone());
         self.find_out(async move {
@@ -46,8 +46,8 @@ impl Inner {
         });
     }
 
-    /// A moment later, when a write that is still on its way has arrived. Who closes waits for the look, and not for the
-    /// moment: after a crash whoever gives a command or a signal once more is here, and ends all the same.
+    /// Looks a moment later, when a write that was still on its way has arrived. An engine that shuts down waits for a look that
+    /// has begun, and not for that moment.
     fn find_out(self: &Arc<Self>, look: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
         let core = self.core.clone();
         tokio::spawn(async move {

@@ -3,10 +3,11 @@
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
+use super::identity::Kind;
+use super::label::Label;
 use super::live::{Live, Open};
-use super::replay::Kind;
 use crate::id::{IdError, checked};
 use crate::ledger::RequestHash;
 use crate::payload::Payload;
@@ -55,7 +56,7 @@ impl Ctx {
         }
         // Not while the run replays: what was emitted on another path is to be found first.
         self.live.released(&open, None).await;
-        self.live.engine.core.group.room().await;
+        self.live.core.group.room().await;
         self.live.put_event(&open, aggregate, hash, payload);
         open.close();
         self.live.progressed();
@@ -70,7 +71,7 @@ fn unfit(error: &IdError) -> Failure {
 impl Live {
     /// Queues the event with its checkpoint.
     fn put_event(&self, open: &Open, aggregate: String, hash: RequestHash, payload: Payload) {
-        let (core, identity) = (&self.engine.core, &open.identity);
+        let (core, identity) = (&self.core, &open.identity);
         let null = crate::payload::Stored::Inline(Payload::stored("null"));
         let step = self.step(identity, identity.kind.checkpoint(), Some(hash), null);
         // Made of everything that tells it from another event, wherever that comes from: two databases that have one

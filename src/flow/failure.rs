@@ -183,3 +183,8 @@ pub(super) fn meaning(error: ExecError) -> Meaning {
         error => Meaning::Failure(Failure::coded(FailureCode::Invalid, error.to_string())),
     }
 }
+
+/// The run's code does something with the context that no resume could repeat.
+pub(super) fn misuse(message: impl Into<String>) -> Failure {
+    Failure::coded(FailureCode::Misuse, message)
+}

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 
-use super::again::{begun, ended};
-use super::child::{PLACE, begun_in};
+use super::child::lineage::{PLACE, begun, begun_in, ended};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
 use crate::id::{RecordId, RunId};

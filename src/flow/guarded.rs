@@ -7,11 +7,12 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::failure::{Failure, Meaning, meaning};
-use super::handle::ForTenant;
+use super::identity::Kind;
+use super::label::Label;
 use super::live::{Live, Open};
-use super::replay::Kind;
+use super::tenant::ForTenant;
 use crate::exec::{Core, ExecError, to_the_end};
 use crate::id::Tenant;
 use crate::ledger::RequestHash;
@@ -54,30 +55,38 @@ pub(crate) struct Done<A> {
     before: bool,
 }
 
-/// Carries out what a guard does; `with` adds what is to become durable with it.
-async fn carry_out<G: Guarded>(
-    core: &Core,
-    tenant: &Tenant,
-    guarded: &G,
-    key: &str,
-    with: impl Fn(Change, &G::Answer) -> Result<Change, ExecError>,
-) -> Result<Done<G::Answer>, G::Error> {
-    for _ in 0..TRIES {
-        let (change, answer) = match guarded.propose(core, tenant, key).await? {
-            Proposal::Before(answer) => return Ok(Done { answer, before: true }),
-            Proposal::Write(change, answer) => (change, answer),
-        };
-        core.group.room().await;
-        let written = core.group.commit_one(with(*change, &answer)?).await;
-        match written.map_err(|source| ExecError::Store { key: key.to_owned(), source })? {
-            Verdict::Admitted => return Ok(Done { answer, before: false }),
-            Verdict::Refused(Refusal::Exists) => {} // another was first
-            Verdict::Refused(refusal) => {
-                return Err(ExecError::Refused { key: key.to_owned(), refusal }.into());
+/// What a guard does for one tenant, under one key.
+struct Doing<'a, G> {
+    core: &'a Core,
+    tenant: &'a Tenant,
+    guarded: &'a G,
+    key: &'a str,
+}
+
+impl<G: Guarded> Doing<'_, G> {
+    /// Carries it out; `with` adds what is to become durable with it.
+    async fn done(
+        self,
+        with: impl Fn(Change, &G::Answer) -> Result<Change, ExecError>,
+    ) -> Result<Done<G::Answer>, G::Error> {
+        let Self { core, tenant, guarded, key } = self;
+        for _ in 0..TRIES {
+            let (change, answer) = match guarded.propose(core, tenant, key).await? {
+                Proposal::Before(answer) => return Ok(Done { answer, before: true }),
+                Proposal::Write(change, answer) => (change, answer),
+            };
+            core.group.room().await;
+            let written = core.group.commit_one(with(*change, &answer)?).await;
+            match written.map_err(|source| ExecError::Store { key: key.to_owned(), source })? {
+                Verdict::Admitted => return Ok(Done { answer, before: false }),
+                Verdict::Refused(Refusal::Exists) => {} // another was first
+                Verdict::Refused(refusal) => {
+                    return Err(ExecError::Refused { key: key.to_owned(), refusal }.into());
+                }
             }
         }
+        Err(ExecError::Refused { key: key.to_owned(), refusal: Refusal::Exists }.into())
     }
-    Err(ExecError::Refused { key: key.to_owned(), refusal: Refusal::Exists }.into())
 }
 
 impl ForTenant {
@@ -86,7 +95,8 @@ impl ForTenant {
         let (core, tenant) = self.core();
         let tracker = core.tracker.clone();
         let done = to_the_end(&tracker, async move {
-            carry_out(&core, &tenant, &guarded, &key, |change, _| Ok(change)).await
+            let doing = Doing { core: &core, tenant: &tenant, guarded: &guarded, key: &key };
+            doing.done(|change, _| Ok(change)).await
         });
         done.await.map(|done| done.answer)
     }
@@ -95,7 +105,7 @@ impl ForTenant {
 impl Ctx {
     /// What the run carries out, and for whom.
     pub(crate) fn core(&self) -> (Arc<Core>, Tenant) {
-        (self.live.engine.core.clone(), self.live.tenant.clone())
+        (self.live.core.clone(), self.live.tenant.clone())
     }
 
     /// The run that it is, or was forked from.
@@ -190,8 +200,8 @@ impl Live {
         guarded: G,
     ) -> Result<Done<G::Answer>, G::Error> {
         let (live, identity) = (self.clone(), open.identity.clone());
-        to_the_end(&self.engine.core.tracker, async move {
-            let core = &live.engine.core;
+        to_the_end(&self.core.tracker, async move {
+            let core = &live.core;
             let with = |change: Change, answer: &G::Answer| {
                 let payload = Payload::of(answer)?.within(&core.limits)?;
                 let (value, large) = core.storable(payload);
@@ -200,16 +210,9 @@ impl Live {
                 change.payloads.extend(large.map(|payload| (live.tenant.clone(), payload)));
                 Ok(change)
             };
-            carry_out(core, &live.tenant, &guarded, &key, with).await
+            Doing { core, tenant: &live.tenant, guarded: &guarded, key: &key }.done(with).await
         })
         .await
-    }
-}
-
-impl Label {
-    /// A name in a run, with an id where there may be several at once.
-    pub(crate) fn of(name: &str, id: Option<String>) -> Self {
-        Self { name: name.to_owned(), id }
     }
 }
 

@@ -1,170 +1,17 @@
-//! What a caller holds: a tenant's view of the engine, and a run to be waited for.
+//! A run, as its callers hold it: to be looked at, and waited for.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::engine::Inner;
 use super::error::RunError;
 use super::failure::Failure;
-use super::queue::Choice;
-use super::run::output;
-use super::start::StartRun;
-use super::workflow::Workflow;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-use crate::exec::{OwnConnection, inbox};
-use crate::exec::{Questions, Resolve, Said};
-use crate::id::{EscalationId, RunId, Tenant};
+use super::inner::Inner;
+use crate::id::{RunId, Tenant};
 use crate::payload::{Payload, Stored};
-use crate::store::{
-    Escalation, History, PastCall, PastStep, PastUse, Resolution, Run, RunState, Store as _, Turns,
-};
-use crate::tool::canonical;
-
-/// The engine as one tenant sees it.
-#[derive(Clone)]
-pub struct ForTenant {
-    inner: Arc<Inner>,
-    tenant: Tenant,
-}
-
-/// The inbox.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl ForTenant {
-    /// Processes a message of this tenant once: see [`Executor::process_once`](crate::Executor::process_once).
-    ///
-    /// # Errors
-    /// Those after which the message is to be delivered again; it was not processed.
-    pub async fn process_once<C, T, E, F>(
-        &self,
-        consumer: &str,
-        message: impl Into<inbox::Message>,
-        work: F,
-    ) -> Result<inbox::Processed<T>, inbox::InboxError<E>>
-    where
-        C: OwnConnection,
-        T: Serialize + DeserializeOwned + Send + 'static,
-        E: std::fmt::Display + Send + 'static,
-        F: for<'c> FnOnce(&'c mut C) -> futures_util::future::BoxFuture<'c, Result<T, E>> + Send,
-    {
-        let core = &self.inner.core;
-        let delivery = inbox::delivery(core, &self.tenant, consumer, message.into())?;
-        inbox::process_once(core, delivery, work).await
-    }
-}
-
-impl ForTenant {
-    pub(super) const fn new(inner: Arc<Inner>, tenant: Tenant) -> Self {
-        Self { inner, tenant }
-    }
-
-    /// Starts a run of a registered workflow. Await it for its result, or [`StartRun::start`] it for a handle.
-    pub fn run<W, I, O>(&self, _workflow: W, input: I) -> StartRun<O>
-    where
-        W: Workflow<I, O>,
-        I: Serialize + Send + Sync + 'static,
-    {
-        let workflow = self.inner.workflows.of_function::<W>().cloned();
-        StartRun {
-            inner: self.inner.clone(),
-            tenant: self.tenant.clone(),
-            workflow,
-            input: Box::new(move |key| canonical(&input, key)),
-            key: None,
-            reject: false,
-            choice: Choice::default(),
-            _output: PhantomData,
-        }
-    }
-
-    pub(super) fn parts(&self) -> (Arc<Inner>, Tenant) {
-        (self.inner.clone(), self.tenant.clone())
-    }
-
-    /// What carries out, and for whom.
-    pub(crate) fn core(&self) -> (Arc<crate::exec::Core>, Tenant) {
-        (self.inner.core.clone(), self.tenant.clone())
-    }
-
-    /// A run that was started before.
-    pub fn handle<O>(&self, run: RunId) -> RunHandle<O> {
-        RunHandle::of(self.inner.clone(), self.tenant.clone(), run)
-    }
-
-    /// The run that was started under this [key](StartRun::key), if there is one.
-    ///
-    /// ```no_run
-    /// # async fn order(ctx: counterfoil::Ctx, order: String) -> Result<(), counterfoil::Failure> { Ok(()) }
-    /// # async fn paid(engine: counterfoil::Engine) -> Result<(), Box<dyn std::error::Error>> {
-    /// if let Some(run) = engine.tenant("acme")?.keyed(order, "order/9").await? {
-    ///     run.signal("paid", 4200).id("evt_1QzR").await?;
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub async fn keyed<W, I, O>(&self, _workflow: W, key: &str) -> Result<Option<RunHandle<O>>, RunError>
-    where
-        W: Workflow<I, O>,
-    {
-        let workflow = self.inner.workflows.of_function::<W>().ok_or(RunError::Unregistered)?;
-        let found = self.inner.core.group.run_keyed(&self.tenant, workflow.name.as_str(), key).await?;
-        Ok(found.map(|run| self.handle(run.id)))
-    }
-
-    /// The runs of this tenant, from behind `after` on: a page of at most a thousand. An empty page is the end.
-    pub async fn runs(&self, after: Option<RunId>) -> Result<Vec<Run>, RunError> {
-        Ok(self.inner.core.group.run_list(&self.tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
-    }
-
-    /// What the operations of a run came to whose type is one of these.
-    #[cfg(feature = "agent")]
-    pub(crate) async fn responses(
-        &self,
-        run: RunId,
-        wanted: impl Fn(&str) -> bool,
-    ) -> Result<Vec<Payload>, RunError> {
-        let core = &self.inner.core;
-        if core.group.run_find(&self.tenant, run).await?.is_none() {
-            return Err(RunError::Unknown { run });
-        }
-        let mut responses = Vec::new();
-        for call in core.group.run_history(&self.tenant, run, Turns::ALL).await?.calls {
-            if let Some(response) = call.response.filter(|_| wanted(&call.operation)) {
-                responses.push(core.load(&self.tenant, &response).await?);
-            }
-        }
-        Ok(responses)
-    }
-
-    /// The open questions, the oldest first: all of them, or a [page](Questions::limit).
-    pub fn questions(&self) -> Questions<RunError> {
-        Questions::of(self.inner.core.clone(), self.tenant.clone())
-    }
-
-    /// All open questions, the oldest first: what [`questions`](Self::questions) gives without a limit.
-    pub async fn escalations(&self) -> Result<Vec<Escalation>, RunError> {
-        self.questions().await
-    }
-
-    /// Answers an open question.
-    ///
-    /// About a call: [`Committed`](Resolution::Committed) with its result, [`NotCommitted`](Resolution::NotCommitted)
-    /// to try it again, [`Abandon`](Resolution::Abandon) to let it fail. About a halted run: `NotCommitted` to go
-    /// on, `Abandon` to let the run fail. About an effect that nobody owns: `Abandon` to keep it. About one that
-    /// happened twice, or perhaps did: `Abandon` when that is dealt with.
-    ///
-    /// About a call that can be looked up, `NotCommitted` takes effect once its lookup has answered and shows nothing. Until then
-    /// the question stays open and says that an answer [waits](Escalation::waiting).
-    ///
-    /// # Crash
-    /// The answer and what follows from it are one transaction.
-    pub fn resolve(&self, escalation: EscalationId, resolution: Resolution, by: &str) -> Resolve<RunError> {
-        let said = Said::new(resolution, by);
-        Resolve::by_engine(self.inner.clone(), self.tenant.clone(), escalation, said)
-    }
-}
+use crate::store::{History, PastCall, PastStep, PastUse, Run, RunState, Store as _, Turns};
 
 /// A run.
 #[derive(Clone)]
@@ -259,15 +106,15 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// [`RunError::Failed`] if it failed, [`RunError::Halted`] if it waits for a decision about itself.
     pub async fn result(&self) -> Result<O, RunError> {
         // Asked for before the row is read, so that an end in between is not missed.
-        let ended = self.inner.result_of(&self.tenant, self.id);
+        let ended = self.inner.ends.wait(&self.tenant, self.id);
         let state = match self.inner.ended_state(&self.tenant, self.id).await {
             // Once the engine is closing, only a run that still has its task is sure to be told about.
-            Ok(None) if !self.inner.core.is_closing() || self.inner.is_active(&self.tenant, self.id) => {
+            Ok(None) if !self.inner.core.is_closing() || self.inner.runs.has_of(&self.tenant, self.id) => {
                 Some(ended.await.map_err(|_| RunError::Closed { run: self.id })?)
             }
             known => {
                 drop(ended);
-                self.inner.forget_result(self.id);
+                self.inner.ends.forget_gone(self.id);
                 known?
             }
         };
@@ -276,7 +123,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
 
     async fn read(&self, state: Option<RunState>) -> Result<O, RunError> {
         let state = state.ok_or(RunError::Closed { run: self.id })?;
-        if let Some(stored) = output(&state) {
+        if let RunState::Succeeded { output: stored } = &state {
             return Ok(self.inner.core.load(&self.tenant, stored).await?.decode()?);
         }
         match state {
@@ -290,18 +137,5 @@ impl<O: DeserializeOwned> RunHandle<O> {
             }
             _ => Err(RunError::Closed { run: self.id }),
         }
-    }
-}
-
-impl Inner {
-    /// The state of a run that is over or halted. A run that this process is carrying out is not read: it
-    /// will say so itself.
-    async fn ended_state(&self, tenant: &Tenant, id: RunId) -> Result<Option<RunState>, RunError> {
-        if self.is_active(tenant, id) {
-            return Ok(None);
-        }
-        let run = self.core.group.run_find(tenant, id).await?.ok_or(RunError::Unknown { run: id })?;
-        let ended = run.state.is_final() || matches!(run.state, RunState::Halted { .. });
-        Ok(ended.then_some(run.state))
     }
 }

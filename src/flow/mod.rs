@@ -1,23 +1,29 @@
 //! ④ Durable workflows: plain `async fn`s over a context, resumed by key from what they recorded.
 //!
-//! The way of a run: `engine` (start, claim) → `run` (one activation: load the history, poll the body, end or
+//! The way of a run: `start` or `claim` → `driver` (its task) → `run` (one activation: load the history, poll the body, end or
 //! park) → `ctx`, `call`, `select`, `transaction` (what the body does) → `resume` (what it no longer asks for).
 //! Who acts on a run from outside: `signal`, `command` (cancel, pause), `answer`, `again` (retry, fork).
+//!
+//! `inner` is what all runs share, `live` what belongs to one activation. Neither imports what stands on it: `inner` is handed
+//! the driver, and `live` knows no engine.
 
 mod again;
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 mod along;
 mod answer;
-mod awaited;
 mod budget;
 mod builder;
 mod call;
 pub mod check;
 mod child;
+mod claim;
 mod command;
 mod ctx;
 mod doubt;
+mod driver;
+mod due;
 mod emit;
+mod ends;
 mod engine;
 mod error;
 mod failure;
@@ -25,12 +31,17 @@ mod family;
 mod guarantees;
 mod guarded;
 mod handle;
+mod identity;
 mod inbox;
+mod inner;
+mod label;
 mod live;
 mod queue;
 mod replay;
 mod resume;
+mod row;
 mod run;
+mod runs;
 mod saga;
 #[cfg(feature = "schedule")]
 mod schedule;
@@ -39,9 +50,12 @@ mod scope;
 mod select;
 mod signal;
 mod start;
+mod tenant;
 mod told;
 mod transaction;
 mod turns;
+mod waiters;
+mod wake;
 mod workflow;
 
 pub use again::{BeginAgain, Fork, Retry};
@@ -50,21 +64,23 @@ pub(crate) use along::Along;
 pub use builder::EngineBuilder;
 pub use call::{MayGoOut, ToolCall, With, Without};
 #[cfg(feature = "sim")]
-pub(crate) use child::begun_in;
+pub(crate) use child::lineage::begun_in;
 pub use child::{Child, ChildRun};
 pub use command::{Command, GiveCommand};
-pub use ctx::{Ctx, Label};
+pub use ctx::Ctx;
 pub use engine::Engine;
 pub use error::RunError;
 pub use failure::{Became, EffectEnd, Failure, FailureCode};
 pub use guarantees::{Guarantees, WorkflowGuarantees};
 pub(crate) use guarded::{Guarded, Proposal, exec_in_run};
-pub use handle::{ForTenant, PastTurn, RunHandle};
+pub use handle::{PastTurn, RunHandle};
+pub use label::Label;
 pub use queue::QueueStatus;
 #[cfg(feature = "schedule")]
 pub use schedule::{Overlap, ScheduleHandle, ScheduleStatus, SetSchedule, Tick};
 pub use select::Elapsed;
 pub use signal::{SendSignal, Sent};
 pub use start::StartRun;
+pub use tenant::ForTenant;
 pub use turns::{Loop, Turn};
 pub use workflow::Workflow;

@@ -5,13 +5,12 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::engine::Inner;
 use super::failure::Failure;
 use super::family;
+use super::identity::{Identity, Kind};
 use super::live::{Live, Stop};
-use super::replay::{Identity, Kind, Replay};
-use super::run::{End, written};
-use crate::exec::{Compensated, ExecError, due_for, escalation_of_orphan, look_only, undo};
+use super::run::End;
+use crate::exec::{Compensated, Core, ExecError, due_for, escalation_of_orphan, look_only, undo};
 use crate::id::{EscalationId, RecordId};
 use crate::ledger::{Divergence, Due, Record, State};
 use crate::payload::{Payload, Stored};
@@ -79,7 +78,7 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
 
 /// Undoes what the resumed path does not ask for, where that takes nobody's word.
 async fn undone(live: &Live, record: &Record) -> Result<bool, ExecError> {
-    let core = &live.engine.core;
+    let core = &live.core;
     let family = &[live.id];
     if due_for(core, record, family, false).await? != Due::Undo {
         return Ok(false);
@@ -115,7 +114,7 @@ pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Esc
         .collect();
     for past in unasked_calls(live, when) {
         if let Some(record) = settled(live, past.record).await? {
-            questions.push(escalation_of_orphan(&live.engine.core, &record, why));
+            questions.push(escalation_of_orphan(&live.core, &record, why));
         }
     }
     Ok(questions)
@@ -131,7 +130,7 @@ pub(super) async fn left_by_failed(
     stands: &HashMap<RecordId, String>,
 ) -> Result<Vec<Escalation>, ExecError> {
     live.flushed().await?; // everything that the run has queued must be there to be listed
-    let family = family::of(&live.engine.core, &live.run()).await?;
+    let family = family::of(&live.core, &live.run()).await?;
     let mut questions = Vec::new();
     for effect in &family.effects {
         if let Some(record) = settled(live, effect.id).await? {
@@ -143,7 +142,7 @@ pub(super) async fn left_by_failed(
             };
             let why = stands.get(&effect.id).map_or_else(|| why.clone(), |stands| format!("{why}: {stands}"));
             // It is the failed run that the answer is about, whoever did it: a retry withdraws the question.
-            let question = escalation_of_orphan(&live.engine.core, &record, &why);
+            let question = escalation_of_orphan(&live.core, &record, &why);
             questions.push(Escalation { run: Some(live.id), ..question });
         }
     }
@@ -170,7 +169,7 @@ fn unasked_deeds(live: &Live, when: When) -> Vec<Identity> {
 /// The record of an effect that stands in the world, or may; `None` if there is nothing to be kept or undone.
 /// A started one is looked up first, but not sent again: nobody has asked for it.
 pub(super) async fn settled(live: &Arc<Live>, id: RecordId) -> Result<Option<Record>, ExecError> {
-    let core = &live.engine.core;
+    let core = &live.core;
     let find = || async {
         core.group.record_at(&live.tenant, id).await.map_err(|source| store_failed(live, source))
     };
@@ -185,7 +184,7 @@ pub(super) async fn settled(live: &Arc<Live>, id: RecordId) -> Result<Option<Rec
 }
 
 fn policy(live: &Live, record: &Record) -> Divergence {
-    let registry = &live.engine.core.registry;
+    let registry = &live.core.registry;
     // A tool that is no longer registered cannot say.
     registry.find(record.operation.as_str()).map_or(Divergence::Escalate, |tool| tool.spec().divergence)
 }
@@ -241,7 +240,7 @@ pub(super) async fn halt(live: &Arc<Live>, kind: EscalationKind, question: Strin
 /// The run's row and the question are one transaction.
 pub(super) async fn halt_on(live: &Arc<Live>, asked: Asked) -> End {
     live.end();
-    let core = &live.engine.core;
+    let core = &live.core;
     let Asked { kind, question, record, kept, command } = asked;
     tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, %question, "halted");
     let failure = serde_json::json!({"kind": kind, "message": question});
@@ -255,14 +254,14 @@ pub(super) async fn halt_on(live: &Arc<Live>, asked: Asked) -> End {
     let mut change = core.change(Some(live.lane)).run(run).escalation(escalation);
     change.steps = kept.into_iter().map(|id| kept_mark(live, id)).collect();
     change.received = command.map(Box::new);
-    match written(live, core.group.commit_one(change).await) {
+    match live.written(core.group.commit_one(change).await) {
         Ok(()) => End::Over(state),
         Err(error) => End::Failed(error),
     }
 }
 
 fn about(live: &Live, kind: EscalationKind, question: String, record: Option<RecordId>) -> Escalation {
-    let core = &live.engine.core;
+    let core = &live.core;
     Escalation {
         id: EscalationId(core.ids.next()),
         tenant: live.tenant.clone(),
@@ -284,16 +283,16 @@ fn kept_mark(live: &Live, id: String) -> Step {
 /// A halted run that is not to go on: its failed row, and what it had done as open questions, to be written
 /// with the answer that ends it.
 pub(super) async fn abandoned(
-    engine: &Arc<Inner>,
+    core: &Arc<Core>,
     run: Run,
     failure: &mut Failure,
 ) -> Result<(Run, Vec<Escalation>), ExecError> {
-    let live = Live::new(engine.clone(), run, engine.core.new_lane(), Replay::default());
+    let live = Live::unread(core, run);
     live.end();
     let left = left_by_failed(&live, failure, &HashMap::new()).await;
-    engine.core.group.end_lane(live.lane);
+    core.group.end_lane(live.lane);
     let run = live.next_run(|run| {
-        run.fence = engine.core.fence;
+        run.fence = core.fence;
         run.deaths = 0;
         run.state = RunState::Failed { failure: failure.payload() };
     });

@@ -8,14 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::engine::Inner;
 use super::failure::{Became, EffectEnd, Failure, FailureCode};
 use super::family::{self, Family};
+use super::identity::{Identity, Kind};
 use super::live::Live;
-use super::replay::{Identity, Kind, Replay};
 use super::resume::settled;
-use super::run::{End, finish_leaving, park, written};
-use crate::exec::{Compensated, ExecError, due_for, may_undo, undo};
+use super::run::{Activation, End};
+use crate::exec::{Compensated, Core, ExecError, due_for, may_undo, undo};
 use crate::id::{EscalationId, RecordId, RunId};
 use crate::ledger::{Due, Record, State, Undone};
 use crate::payload::{Payload, Stored};
@@ -34,8 +33,8 @@ const MOMENT: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Something that this run or a child of it did can be undone, or a child has not ended.
-pub(super) async fn is_due(live: &Arc<Live>) -> Result<bool, ExecError> {
-    let core = &live.engine.core;
+async fn is_due(live: &Arc<Live>) -> Result<bool, ExecError> {
+    let core = &live.core;
     live.flushed().await?; // everything that the run has queued must be there to be found
     let stands = |record: &Record| matches!(record.state, State::Started | State::Committed { .. });
     let can_undo = |record: &Record| core.registry.policy_of(record.operation.as_str()).is_some();
@@ -48,10 +47,10 @@ pub(super) async fn is_due(live: &Arc<Live>) -> Result<bool, ExecError> {
 ///
 /// # Crash
 /// Before this is durable the run comes here again, from its records; after, its code is not run again.
-pub(super) async fn begin(live: &Arc<Live>, failure: &Failure) -> End {
+async fn begin(live: &Arc<Live>, failure: &Failure) -> End {
     tracing::info!(tenant = %live.tenant, run = %live.id, code = ?failure.code, "undoing");
-    let change = live.engine.core.change(Some(live.lane)).step(begun(live, failure));
-    match written(live, live.engine.core.group.commit_one(change).await) {
+    let change = live.core.change(Some(live.lane)).step(begun(live, failure));
+    match live.written(live.core.group.commit_one(change).await) {
         Ok(()) => End::Again,
         Err(error) => End::Failed(error),
     }
@@ -66,29 +65,46 @@ fn begun(live: &Live, failure: &Failure) -> Step {
 
 /// A halted run that is not to go on: with what it goes on to undo, if there is anything.
 pub(super) async fn of_abandoned(
-    engine: &Arc<Inner>,
+    core: &Arc<Core>,
     run: &Run,
     failure: &Failure,
 ) -> Result<Option<Step>, ExecError> {
-    let live = Live::new(engine.clone(), run.clone(), engine.core.new_lane(), Replay::default());
+    let live = Live::unread(core, run.clone());
     live.end();
     let due = is_due(&live).await;
-    engine.core.group.end_lane(live.lane);
+    core.group.end_lane(live.lane);
     Ok(due?.then(|| begun(&live, failure)))
 }
 
-/// Undoes what is left to be undone, and ends the run.
-///
-/// # Crash
-/// Each compensation has a record, and each record that is undone says so: whoever comes here again goes on with the rest.
-pub(super) async fn carry_on(live: &Arc<Live>, failure: &Stored) -> End {
-    match Box::pin(Saga::of(live).undo(failure)).await {
-        Ok(end) => end,
-        Err(error) => End::Failed(error),
+impl Activation<'_> {
+    /// The run is over: unless something that it did is to be undone first.
+    pub(super) async fn finish(self, result: Result<Payload, Failure>) -> End {
+        let live = self.live;
+        let result = result.and_then(|output| Ok(output.within(&live.core.limits)?));
+        if let Err(failure) = &result {
+            match is_due(live).await {
+                Ok(true) => return begin(live, failure).await,
+                Ok(false) => {}
+                Err(error) => return End::Failed(error),
+            }
+        }
+        self.finish_leaving(result, &HashMap::new()).await
+    }
+
+    /// Undoes what is left to be undone, and ends the run.
+    ///
+    /// # Crash
+    /// Each compensation has a record, and each record that is undone says so: whoever comes here again goes on with the rest.
+    pub(super) async fn undo(self, failure: &Stored) -> End {
+        match Box::pin(Saga::of(self).undo(failure)).await {
+            Ok(end) => end,
+            Err(error) => End::Failed(error),
+        }
     }
 }
 
 struct Saga<'a> {
+    activation: Activation<'a>,
     live: &'a Arc<Live>,
     /// Why effects stand that were to be undone. They are not tried again in this life.
     stands: HashMap<RecordId, String>,
@@ -110,13 +126,15 @@ enum Stands {
 }
 
 impl<'a> Saga<'a> {
-    fn of(live: &'a Arc<Live>) -> Self {
+    fn of(activation: Activation<'a>) -> Self {
+        let live = activation.live;
         let asked = live.with_replay(|replay| replay.undoing(live.base, ASKED));
         let asked = asked.iter().filter_map(|step| {
             let question = step.value.as_ref()?.inline()?.decode().ok()?;
             Some((RecordId(step.id.parse().ok()?), EscalationId(question)))
         });
         Self {
+            activation,
             live,
             stands: HashMap::new(),
             asked: asked.collect(),
@@ -126,7 +144,7 @@ impl<'a> Saga<'a> {
     }
 
     async fn undo(mut self, failure: &Stored) -> Result<End, ExecError> {
-        let core = &self.live.engine.core;
+        let core = &self.live.core;
         let failure = core.load(&self.live.tenant, failure).await?;
         let mut failure: Failure = failure.decode().unwrap_or_else(Failure::from);
         self.obeyed().await?;
@@ -165,21 +183,21 @@ impl<'a> Saga<'a> {
                 }
             }
             failure.effects = ends;
-            return Ok(finish_leaving(self.live, Err(failure), &self.stands).await);
+            return Ok(self.activation.finish_leaving(Err(failure), &self.stands).await);
         }
     }
 
     async fn family(&self) -> Result<Family, ExecError> {
-        family::of(&self.live.engine.core, &self.live.run()).await
+        family::of(&self.live.core, &self.live.run()).await
     }
 
     /// What the run was told to do before it failed, it has done: in a shared store a command that nobody has received would
     /// wake it as often as it waits.
     async fn obeyed(&self) -> Result<(), ExecError> {
         while let Some(command) = self.live.take_command() {
-            let core = &self.live.engine.core;
+            let core = &self.live.core;
             let change = Change { received: Some(Box::new(command)), ..core.change(Some(self.live.lane)) };
-            written(self.live, core.group.commit_one(change).await)?;
+            self.live.written(core.group.commit_one(change).await)?;
         }
         Ok(())
     }
@@ -193,7 +211,7 @@ impl<'a> Saga<'a> {
         for child in &family.unfinished {
             // Of a run that was cancelled, these were told by whom and why before it failed.
             if failure.code != FailureCode::Cancelled || child.parent != Some(live.id) {
-                live.engine.end_child(&live.tenant, live.id, child.id, failure).await;
+                self.activation.engine.end_child(live, child.id, failure).await;
             }
         }
         Ok(())
@@ -201,7 +219,7 @@ impl<'a> Saga<'a> {
 
     /// Waits for a child's end or an answer: for a moment in memory, then as a row. `None`: look again.
     async fn rest(&mut self, heard: usize, on: WaitsOn, family: &Family) -> Result<Option<End>, ExecError> {
-        let (live, core) = (self.live, &self.live.engine.core);
+        let (live, core) = (self.live, &self.live.core);
         if on.signal && live.hears_more(heard, MOMENT).await? {
             return Ok(None);
         }
@@ -214,11 +232,12 @@ impl<'a> Saga<'a> {
         let deaf = on.signal && heard > 0 && core.is_shared();
         let looks_again = self.asks_for_child || far || deaf;
         let until = looks_again.then(|| core.now().after(LOOK_AGAIN));
-        Ok(Some(park(live, until, WaitsOn { signal: on.signal && !deaf, ..on }).await))
+        let on = WaitsOn { signal: on.signal && !deaf, ..on };
+        Ok(Some(self.activation.park(until, on).await))
     }
 
     async fn one(&mut self, record: &Record, family: &[RunId]) -> Result<Stands, ExecError> {
-        let (live, core) = (self.live, &self.live.engine.core);
+        let (live, core) = (self.live, &self.live.core);
         let record = match record.state {
             State::Started => settled(live, record.id).await?.unwrap_or_else(|| record.clone()),
             _ => record.clone(),
@@ -249,7 +268,7 @@ impl<'a> Saga<'a> {
     fn waits_for(&mut self, record: &Record, question: EscalationId) -> Stands {
         if record.owner.run != Some(self.live.id) {
             self.asks_for_child = true;
-            self.live.engine.wait_for_answer(question, self.live.id);
+            self.activation.engine.answers.wait(question, self.live.id);
         }
         Stands::Asked
     }
@@ -260,7 +279,7 @@ impl<'a> Saga<'a> {
     }
 
     async fn undone(&mut self, record: &Record, family: &[RunId]) -> Result<Stands, ExecError> {
-        Ok(match undo(&self.live.engine.core, record, family).await? {
+        Ok(match undo(&self.live.core, record, family).await? {
             Compensated::Parked { escalation } => self.waits_for(record, escalation),
             Compensated::Stands(why) => self.stays(record, why),
             Compensated::Undone(_) | Compensated::Nothing => {
@@ -275,7 +294,7 @@ impl<'a> Saga<'a> {
     /// # Crash
     /// The question, and that it was asked, are one transaction.
     async fn ask(&mut self, record: &Record, family: &[RunId]) -> Result<Stands, ExecError> {
-        let (live, core) = (self.live, &self.live.engine.core);
+        let (live, core) = (self.live, &self.live.core);
         let store_failed = |source: StoreError| ExecError::Store { key: record.key.to_string(), source };
         if let Some(asked) = self.asked.get(&record.id) {
             let question = core.group.escalation_find(&live.tenant, *asked).await.map_err(store_failed)?;
@@ -295,7 +314,7 @@ impl<'a> Saga<'a> {
         self.asked.insert(record.id, question.id);
         let step = live.step(&identity, StepKind::Undoing, None, Stored::Inline(asked));
         let change = core.change(Some(live.lane)).step(step).escalation(question);
-        written(live, core.group.commit_one(change).await)?;
+        live.written(core.group.commit_one(change).await)?;
         Ok(Stands::Asked)
     }
 }

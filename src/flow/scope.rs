@@ -1,20 +1,26 @@
-//! What is built on a workflow's calls: tools that are put together at run time, under a name that is theirs together.
+//! What agents are built on: calls of tools that are put together at run time, a name that several parts have in common, and
+//! what a run's operations came to.
 
 use std::sync::Arc;
 
-use super::call::call;
-use super::ctx::{Ctx, Label};
+use super::call::{Asked, call};
+use super::ctx::Ctx;
+use super::error::RunError;
 use super::failure::Failure;
+use super::identity::Kind;
+use super::label::Label;
 use super::live::Open;
-use super::replay::Kind;
+use super::tenant::ForTenant;
+use crate::id::RunId;
 use crate::ledger::{Approval, Key};
 use crate::payload::Payload;
+use crate::store::{Store as _, Turns};
 use crate::tool::{Prepared, Registry};
 
 impl Ctx {
     /// The tools that the engine knows.
     pub(crate) fn registry(&self) -> &Registry {
-        &self.live.engine.core.registry
+        &self.live.core.registry
     }
 
     /// Calls a tool that was put together at run time, and gives its response as it is recorded.
@@ -24,7 +30,8 @@ impl Ctx {
         key: Key,
         approval: Option<Approval>,
     ) -> Result<Payload, Failure> {
-        call(self, tool, Some(key), None, approval.map(Box::new)).await.map(|answer| answer.response)
+        let asked = Asked { tool, key: Some(key), id: None, approval: approval.map(Box::new) };
+        call(self, asked).await.map(|answer| answer.response)
     }
 
     /// Does work whose parts are to have a name in common, the same on every resume: that of the label, with the
@@ -40,6 +47,27 @@ impl Ctx {
         // The first `#` ends the name.
         let name = open.identity.name.replace('%', "%25").replace('#', "%23");
         work(format!("{name}#{}", open.identity.id)).await
+    }
+}
+
+impl ForTenant {
+    /// What the operations of a run came to whose type is one of these.
+    pub(crate) async fn responses(
+        &self,
+        run: RunId,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Payload>, RunError> {
+        let (core, tenant) = self.core();
+        if core.group.run_find(&tenant, run).await?.is_none() {
+            return Err(RunError::Unknown { run });
+        }
+        let mut responses = Vec::new();
+        for call in core.group.run_history(&tenant, run, Turns::ALL).await?.calls {
+            if let Some(response) = call.response.filter(|_| wanted(&call.operation)) {
+                responses.push(core.load(&tenant, &response).await?);
+            }
+        }
+        Ok(responses)
     }
 }
 

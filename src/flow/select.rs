@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Either};
 
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::failure::Failure;
+use super::identity::Kind;
+use super::label::Label;
 use super::live::{Live, Wait};
-use super::replay::Kind;
 
 /// A wait was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,16 +7,17 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
-use super::engine::Inner;
 use super::error::RunError;
 use super::handle::RunHandle;
+use super::inner::Inner;
 use super::queue::Choice;
+use super::row::NewRow;
 use super::workflow::Registered;
 use crate::exec::{Core, to_the_end};
-use crate::id::{RunId, RunNumber, Tenant};
+use crate::id::{RunId, Tenant};
 use crate::ledger::{RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
-use crate::store::{Change, InQueue, Lane, Refusal, Run, RunState, Store as _, Ticket, Verdict};
+use crate::store::{Change, InQueue, Lane, Refusal, Run, Store as _, Ticket, Verdict};
 
 pub(super) type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> + Send + Sync;
 
@@ -127,7 +128,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
     pub(super) async fn checked(self) -> Result<(Arc<Inner>, NewRun), RunError> {
         let Self { inner, tenant, workflow, input, key, reject, choice, .. } = self;
         let workflow = workflow.ok_or(RunError::Unregistered)?;
-        let queue = inner.in_queue(&workflow, choice)?;
+        let queue = inner.queues.place(workflow.queue.as_ref(), choice)?;
         let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
         let input = input?.within(&inner.core.limits)?;
         let new = NewRun { tenant, workflow, queue, input, key, reject };
@@ -161,27 +162,17 @@ impl NewRun {
     pub(super) fn row(&self, core: &Core, lane: Option<Lane>) -> (Box<Run>, Change) {
         let now = core.now();
         let (stored, large) = core.storable(self.input.clone());
-        let run = Box::new(Run {
-            id: RunId(core.ids.next()),
-            tenant: self.tenant.clone(),
-            number: RunNumber::draw(&*core.entropy),
-            workflow: self.workflow.name.clone(),
-            version: self.workflow.version,
+        let row = NewRow {
+            tenant: &self.tenant,
+            workflow: &self.workflow,
+            number: None,
             key: self.key.clone(),
             parent: None,
+            queue: self.queue.clone(),
             input: stored,
             input_hash: RequestHash::of(self.workflow.name.as_str(), &self.input),
-            state: if self.queue.is_some() { RunState::Queued } else { RunState::Active },
-            queue: self.queue.clone(),
-            fence: core.fence,
-            revision: 1,
-            deaths: 0,
-            unsettled: false,
-            base: 0,
-            turn: 1,
-            created_at: now,
-            updated_at: now,
-        });
+        };
+        let run = Box::new(row.at(core, now));
         let mut change = core.change(lane).run(run.clone());
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
         (run, change)

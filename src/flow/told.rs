@@ -4,12 +4,14 @@ use futures_util::future::Either;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::error::RunError;
 use super::failure::Failure;
-use super::handle::ForTenant;
+use super::identity::{Identity, Kind};
 use super::inbox::Wanted;
-use super::replay::{Identity, Kind};
+use super::label::Label;
+use super::signal::NewSignal;
+use super::tenant::ForTenant;
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, to_the_end};
 use crate::id::RunId;
@@ -55,7 +57,8 @@ impl ForTenant {
         let (inner, tenant) = self.parts();
         let body = Payload::of(body).map_err(ExecError::from)?;
         let (_, last) = inner.addressed(&tenant, run).await?.ok_or(RunError::Unknown { run })?;
-        let (signal, large) = inner.behind(last, &tenant, run, name.to_owned(), id.to_owned(), body);
+        let new = NewSignal { tenant: tenant.clone(), run, name: name.to_owned(), id: id.to_owned(), body };
+        let (signal, large) = inner.behind(last, new);
         change.payloads.extend(large.map(|payload| (tenant, payload)));
         change.signal = Some(Box::new(signal.clone()));
         let tracker = inner.core.tracker.clone();
@@ -80,7 +83,7 @@ impl ForTenant {
     ) -> Result<bool, StoreError> {
         let (inner, tenant) = self.parts();
         let group = &inner.core.group;
-        if let Some(live) = inner.lives().into_iter().find(|live| live.id == run) {
+        if let Some(live) = inner.runs.live(run) {
             // What it has dropped a moment ago is on its way to the disk. If it cannot be written, the run begins anew.
             let _written = live.flushed().await;
         }

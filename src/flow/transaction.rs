@@ -7,10 +7,11 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ctx::{Ctx, Label};
+use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
-use super::live::Stop;
-use super::replay::{Identity, Kind};
+use super::identity::{Identity, Kind};
+use super::label::Label;
+use super::live::{Open, Stop};
 use crate::crash::CrashPoint;
 use crate::exec::{ExecError, OwnConnection};
 use crate::payload::Payload;
@@ -25,9 +26,9 @@ const NO_DATABASE: &str =
 impl Ctx {
     /// Runs a closure on the ledger's own database, in one transaction with the record of its result.
     ///
-    /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` as the engine's store is, and must leave the transaction open: no COMMIT, no ROLLBACK. It has five
-    /// seconds, and no context. An error it returns rolls its changes back, and is recorded. A connection of another kind of
-    /// database halts the run with a question.
+    /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` as the engine's store is, and must leave the
+    /// transaction open: no COMMIT, no ROLLBACK. It has five seconds, and no context. An error it returns rolls its changes
+    /// back, and is recorded. A connection of another kind of database halts the run with a question.
     ///
     /// # Crash
     /// Changes and record are both there, or neither.
@@ -43,66 +44,80 @@ impl Ctx {
             return outcome;
         }
         self.live.released(&open, None).await;
-        let Some(database) = &self.live.engine.core.database else {
+        if self.live.core.database.is_none() {
             return self.misused(&open.identity).await;
-        };
+        }
         if let Err(error) = self.live.flushed().await {
             return Err(self.live.failure(error).await);
         }
-        let core = &self.live.engine.core;
-        let identity = &open.identity;
-        let mark = self.live.step(identity, identity.kind.checkpoint(), None, None);
         let committed = {
             let _resting = open.rest();
-            let change = core.change(Some(self.live.lane));
-            let live = self.live.clone();
-            let within = Within { limit: LIMIT, clock: &*core.clock };
-            database
-                .transaction(change, mark, within, |connection: &mut C| {
-                    let mut work = {
-                        let _inside = live.inside();
-                        work(connection)
-                    };
-                    let core = core.clone();
-                    Box::pin(async move {
-                        let output = poll_fn(|cx| {
-                            let _inside = live.inside();
-                            work.as_mut().poll(cx)
-                        })
-                        .await?;
-                        let payload = Payload::of(&Ok::<_, Failure>(&output))?;
-                        core.registry.probe().at(CrashPoint::BeforeTransaction);
-                        Ok((output, payload))
-                    })
-                })
-                .await
+            self.commit(&open, work).await
         };
-        let Some(committed) = committed else { return self.misused(&open.identity).await };
-        let failure = match committed {
-            Ok(output) => {
-                core.registry.probe().at(CrashPoint::AfterTransaction);
-                if core.publishing.is_able() {
-                    core.group.events().notify_one(); // the closure may have added some
+        match committed {
+            None => self.misused(&open.identity).await,
+            Some(Ok(output)) => {
+                self.live.core.registry.probe().at(CrashPoint::AfterTransaction);
+                if self.live.core.publishing.is_able() {
+                    self.live.core.group.events().notify_one(); // the closure may have added some
                 }
                 self.live.progressed();
                 open.close();
-                return Ok(output);
+                Ok(output)
             }
-            Err(TransactionError::Closure(failure)) => failure,
-            Err(error @ (TransactionError::TooSlow { .. } | TransactionError::Spoilt { .. })) => {
+            Some(Err(error)) => self.rolled_back(open, error).await,
+        }
+    }
+
+    /// The closure's changes and the run's record of its result, in one transaction. `None` if the store is no such database.
+    async fn commit<C, T, F>(&self, open: &Open, work: F) -> Option<Result<T, TransactionError<Failure>>>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        C: OwnConnection,
+        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, Failure>> + Send,
+    {
+        let (live, core) = (self.live.clone(), &self.live.core);
+        let database = core.database.as_ref()?;
+        let identity = &open.identity;
+        let step = live.step(identity, identity.kind.checkpoint(), None, None);
+        let change = core.change(Some(live.lane));
+        let within = Within { limit: LIMIT, clock: &*core.clock };
+        let transaction = database.transaction(change, step, within, |connection: &mut C| {
+            let mut work = {
+                let _inside = live.inside();
+                work(connection)
+            };
+            Box::pin(async move {
+                let output = poll_fn(|cx| {
+                    let _inside = live.inside();
+                    work.as_mut().poll(cx)
+                })
+                .await?;
+                let payload = Payload::of(&Ok::<_, Failure>(&output))?;
+                live.core.registry.probe().at(CrashPoint::BeforeTransaction);
+                Ok((output, payload))
+            })
+        });
+        transaction.await
+    }
+
+    /// Nothing of it was committed: the run's code is told why, or the run is stopped.
+    async fn rolled_back<T>(&self, open: Open, error: TransactionError<Failure>) -> Result<T, Failure> {
+        let key = || open.identity.to_string();
+        let failure = match error {
+            TransactionError::Closure(failure) => failure,
+            TransactionError::TooSlow { .. } | TransactionError::Spoilt { .. } => {
                 Failure::coded(FailureCode::Transaction, error.to_string())
             }
-            Err(error @ TransactionError::EndedInside) => {
+            TransactionError::EndedInside => {
                 let question = format!("run {}: the {}: {error}", self.live.id, open.identity);
                 return self.halt(EscalationKind::Damaged, question).await;
             }
-            Err(TransactionError::Refused(refusal)) => {
-                let key = open.identity.to_string();
-                return self.live.stop(Stop::Failed(ExecError::Refused { key, refusal })).await;
+            TransactionError::Refused(refusal) => {
+                return self.live.stop(Stop::Failed(ExecError::Refused { key: key(), refusal })).await;
             }
-            Err(TransactionError::Store(source)) => {
-                let key = open.identity.to_string();
-                return self.live.stop(Stop::Failed(ExecError::Store { key, source })).await;
+            TransactionError::Store(source) => {
+                return self.live.stop(Stop::Failed(ExecError::Store { key: key(), source })).await;
             }
         };
         let Ok(payload) = Payload::of(&Err::<(), _>(&failure)) else {

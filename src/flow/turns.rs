@@ -9,10 +9,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::call::settle_dropped;
-use super::ctx::{Ctx, Label};
-use super::failure::Failure;
-use super::live::{Entered, Live, Open, Stop, misuse};
-use super::replay::{Identity, Kind};
+use super::ctx::Ctx;
+use super::failure::{Failure, misuse};
+use super::identity::{Identity, Kind};
+use super::label::Label;
+use super::live::{Entered, Live, Open, Stop};
 use super::resume;
 use crate::payload::Payload;
 use crate::store::{Change, Escalation};
@@ -117,9 +118,9 @@ impl Ctx {
         I: Serialize + ?Sized,
     {
         self.live.usable(self.turn)?;
-        let input = self.canonical(input).await?.within(&self.live.engine.core.limits)?;
+        let input = self.canonical(input).await?.within(&self.live.core.limits)?;
         let run = self.live.run();
-        if let Some(workflow) = self.live.engine.workflows.find(run.workflow.as_str(), run.version) {
+        if let Some(workflow) = self.engine.workflows.find(run.workflow.as_str(), run.version) {
             drop((workflow.start)(self.clone(), &input)?); // it takes the input; it is not begun before it is polled
         }
         self.live.stop(Stop::Continue(input)).await
@@ -178,7 +179,7 @@ where
             }
         };
         let outcome = loop {
-            let ended = present.carry_out(&mut turn, state).await;
+            let ended = present.carry_out(&ctx, &mut turn, state).await;
             present.check().await;
             let left = present.settle().await;
             match ended.and_then(|ended| Ended::of(ended, &live)).and_then(|ended| present.is_over(ended)) {
@@ -231,7 +232,7 @@ where
     O: Serialize + DeserializeOwned,
 {
     fn of(turn: Turn<S, O>, live: &Live) -> Result<Self, Failure> {
-        let limits = &live.engine.core.limits;
+        let limits = &live.core.limits;
         match turn {
             Turn::Next(state) => {
                 let payload = Payload::of(&state)?.within(limits)?;
@@ -290,25 +291,25 @@ impl<'a> Present<'a> {
             return ctx.decoded(&format!("turn {} of {:?}", self.number, mark.name), &stored).await;
         }
         self.check().await;
-        let payload = Payload::of(&state)?.within(&self.live.engine.core.limits)?;
+        let payload = Payload::of(&state)?.within(&self.live.core.limits)?;
         let state = payload.decode()?;
-        self.live.engine.core.group.room().await;
+        self.live.core.group.room().await;
         let change = self.change(&mark, payload);
         if self.behind_another {
             drop(self.live.change_run_with(change, |run| run.turn = self.number));
         } else {
-            drop(self.live.engine.core.group.submit(change));
+            drop(self.live.core.group.submit(change));
         }
         Ok(state)
     }
 
     async fn carry_out<'b, S: 'b, O: 'b>(
         &self,
+        ctx: &Ctx,
         turn: &mut Body<'b, S, O>,
         state: S,
     ) -> Result<Turn<S, O>, Failure> {
-        let ctx = Ctx { live: self.live.clone(), turn: self.number };
-        let mut work = turn(state, ctx);
+        let mut work = turn(state, Ctx { turn: self.number, ..ctx.clone() });
         let _behind = self.open.behind();
         poll_fn(|cx| {
             let _polling = self.live.polling_turn();
@@ -347,7 +348,7 @@ impl<'a> Present<'a> {
     /// The turn's number and the state that it begins with are one transaction, queued before whatever the turn does.
     async fn next(&mut self, state: Payload, left: Vec<Escalation>) {
         let next = self.number + 1;
-        self.live.engine.core.group.room().await;
+        self.live.core.group.room().await;
         let change = self.change(&self.mark(next), state);
         self.write_turn(next, change, left);
         self.number = next;
@@ -362,7 +363,7 @@ impl<'a> Present<'a> {
     /// # Crash
     /// The result of the loop and the end of its last turn are one transaction.
     async fn done(&self, output: Payload, left: Vec<Escalation>) {
-        self.live.engine.core.group.room().await;
+        self.live.core.group.room().await;
         let change = self.change(&self.open.identity, output);
         self.write_turn(self.number + 1, change, left);
         self.live.last_turn();
@@ -370,12 +371,12 @@ impl<'a> Present<'a> {
 
     /// The turn stays the run's present one: if the run fails as well, what the turn did is asked about like the rest.
     async fn failed(&self, failure: &Failure, left: Vec<Escalation>) {
-        self.live.engine.core.group.room().await;
+        self.live.core.group.room().await;
         let failure = serde_json::json!({ "Err": failure });
         let payload = Payload::of(&failure).unwrap_or_else(|_| Payload::stored("{\"Err\":{}}"));
         let mut change = self.change(&self.open.identity, payload);
         change.escalations = left;
-        drop(self.live.engine.core.group.submit(change));
+        drop(self.live.core.group.submit(change));
     }
 
     fn write_turn(&self, next: u32, mut change: Change, left: Vec<Escalation>) {
@@ -390,7 +391,7 @@ impl<'a> Present<'a> {
     }
 
     fn change(&self, identity: &Identity, value: Payload) -> Change {
-        let core = &self.live.engine.core;
+        let core = &self.live.core;
         let (value, large) = core.storable(value);
         let step = self.live.step(identity, identity.kind.checkpoint(), None, value);
         let mut change = core.change(Some(self.live.lane)).step(step);

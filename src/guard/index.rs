@@ -53,7 +53,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rows::{part, read, row};
+use super::rows::{Row, part, read};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
 use crate::flow::{Ctx, Failure, FailureCode, ForTenant, Guarded, Label, Proposal, exec_in_run};
@@ -277,7 +277,8 @@ impl Guarded for Commit {
             let Self { index, hash, output, run } = self;
             let (index, hash, output, at) = (index.clone(), hash.clone(), output.clone(), core.now());
             let built = Built { index, hash, output, run: *run, at };
-            let document = row(tenant, BUILD, id.to_owned(), 1, (at, at), &built);
+            let row = Row { tenant, kind: BUILD, id: id.to_owned(), revision: 1, since: at, at };
+            let document = row.holding(&built);
             let change = Change { documents: vec![document], ..core.change(None) };
             Ok(Proposal::Write(Box::new(change), built))
         })
@@ -343,7 +344,9 @@ impl Guarded for Swap {
                 at: core.now(),
             };
             let since = found.map_or(moved.at, |row| row.created_at);
-            let document = row(tenant, ALIAS, id.to_owned(), moved.swaps, (since, moved.at), &moved);
+            let (revision, at) = (moved.swaps, moved.at);
+            let document =
+                Row { tenant, kind: ALIAS, id: id.to_owned(), revision, since, at }.holding(&moved);
             let change = Change { documents: vec![document], ..core.change(None) };
             Ok(Proposal::Write(Box::new(change), Swapped::To(moved)))
         })

@@ -32,7 +32,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::rows::{part, read, row};
+use super::rows::{Row, part, read};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
 use crate::flow::{Ctx, Failure, FailureCode, ForTenant, Guarded, Label, Proposal, exec_in_run};
@@ -175,10 +175,9 @@ impl ForTenant {
             return Ok(None);
         };
         let all: Versions = read(&row)?;
-        let latest = all.versions.len();
-        let number = version.map_or(latest, |version| version as usize);
-        let Some(found) = number.checked_sub(1).and_then(|at| all.versions.get(at)) else { return Ok(None) };
-        Ok(Some(found.ingested(&tenant, collection, document, number, latest)))
+        let number = version.map_or(all.versions.len(), |version| version as usize);
+        let at = number.checked_sub(1).filter(|at| *at < all.versions.len());
+        Ok(at.map(|at| all.ingested(at, &tenant, collection, document)))
     }
 }
 
@@ -196,27 +195,22 @@ fn cut(snippets: &[impl AsRef<str>]) -> String {
     hex(&hasher.finalize())
 }
 
-impl Version {
-    fn ingested(
-        &self,
-        tenant: &Tenant,
-        collection: &str,
-        document: &str,
-        number: usize,
-        latest: usize,
-    ) -> Ingested {
+impl Versions {
+    /// The version at this place in the list of a document's versions.
+    fn ingested(&self, at: usize, tenant: &Tenant, collection: &str, document: &str) -> Ingested {
         let of_row = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let found = &self.versions[at];
         // In an index that tenants share, the same document of two of them is two.
-        let seed = format!("{}/{}/{}", part(tenant.as_str()), place(collection, document), self.digest);
+        let seed = format!("{}/{}/{}", part(tenant.as_str()), place(collection, document), found.digest);
         Ingested {
             collection: collection.to_owned(),
             document: document.to_owned(),
-            version: of_row(number),
-            latest: of_row(latest),
-            digest: self.digest.clone(),
-            snippets: self.snippets,
-            run: self.run,
-            at: self.at,
+            version: of_row(at + 1),
+            latest: of_row(self.versions.len()),
+            digest: found.digest.clone(),
+            snippets: found.snippets,
+            run: found.run,
+            at: found.at,
             seed: hex(&Sha256::digest(seed)),
         }
     }
@@ -248,10 +242,7 @@ impl Guarded for Wish {
             let mut all: Versions =
                 found.as_ref().map_or_else(|| Ok(Versions::default()), read).map_err(failed)?;
             let told = |all: &Versions, at: usize| {
-                let latest = all.versions.len();
-                let version =
-                    all.versions[at].ingested(tenant, &self.collection, &self.document, at + 1, latest);
-                Outcome::Ingested(version)
+                Outcome::Ingested(all.ingested(at, tenant, &self.collection, &self.document))
             };
             // Of all versions, not the last alone: a retry that comes late finds its own.
             if let Some(at) = all.versions.iter().position(|version| version.digest == self.digest) {
@@ -268,7 +259,8 @@ impl Guarded for Wish {
             let (digest, cut) = (self.digest.clone(), self.cut.clone());
             all.versions.push(Version { digest, cut, snippets: self.snippets, run: self.run, at: now });
             let (revision, since) = found.map_or((0, now), |row| (row.revision, row.created_at));
-            let document = row(tenant, KIND, id.to_owned(), revision + 1, (since, now), &all);
+            let (id, revision) = (id.to_owned(), revision + 1);
+            let document = Row { tenant, kind: KIND, id, revision, since, at: now }.holding(&all);
             let change = Change { documents: vec![document], ..core.change(None) };
             Ok(Proposal::Write(Box::new(change), told(&all, all.versions.len() - 1)))
         })

@@ -17,23 +17,29 @@ pub(super) fn read<T: DeserializeOwned>(row: &Document) -> Result<T, StoreError>
     serde_json::from_str(&row.body).map_err(|error| damaged(error.to_string()))
 }
 
-/// First written and last changed at these instants.
-pub(super) fn row<T: Serialize>(
-    tenant: &Tenant,
-    kind: &str,
-    id: String,
-    revision: u32,
-    (created_at, updated_at): (Timestamp, Timestamp),
-    body: &T,
-) -> Document {
-    Document {
-        tenant: tenant.clone(),
-        kind: Name::new(kind).unwrap_or_else(|_| unreachable!("a name like others")),
-        id,
-        revision,
-        open: false,
-        body: serde_json::to_string(body).unwrap_or_else(|_| unreachable!("text and numbers")),
-        created_at,
-        updated_at,
+/// Which row it is, how often it was written, and when.
+pub(super) struct Row<'a> {
+    pub(super) tenant: &'a Tenant,
+    pub(super) kind: &'a str,
+    pub(super) id: String,
+    /// One more than that of the row that was read; 1 if there was none.
+    pub(super) revision: u32,
+    /// When it was written first.
+    pub(super) since: Timestamp,
+    pub(super) at: Timestamp,
+}
+
+impl Row<'_> {
+    pub(super) fn holding<T: Serialize>(self, body: &T) -> Document {
+        Document {
+            tenant: self.tenant.clone(),
+            kind: Name::new(self.kind).unwrap_or_else(|_| unreachable!("a name like others")),
+            id: self.id,
+            revision: self.revision,
+            open: false,
+            body: serde_json::to_string(body).unwrap_or_else(|_| unreachable!("text and numbers")),
+            created_at: self.since,
+            updated_at: self.at,
+        }
     }
 }

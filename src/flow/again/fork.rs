@@ -1,9 +1,9 @@
 //! Fork: a new run goes on from a step of another one, and is given what stands of that.
 
 use super::mark::{Again, Mark};
-use super::past::{Past, begun, children, ended};
+use super::past::{Past, children};
 use super::{Plan, RunError};
-use crate::flow::child::ENDED;
+use crate::flow::child::lineage::{ENDED, begun, ended};
 use crate::id::RunId;
 use crate::store::{Change, PastStep, Refusal, Run, RunState, Signal, Step, StepKind, Store as _, Verdict};
 

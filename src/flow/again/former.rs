@@ -5,8 +5,10 @@
 use std::collections::HashSet;
 
 use super::mark::{Again, Anew, Mark, bare, next_revision};
-use super::past::{Past, begun, children};
-use super::{Core, ExecError, marks};
+use super::marks::marks;
+use super::past::{Past, children};
+use crate::exec::{Core, ExecError};
+use crate::flow::child::lineage::begun;
 use crate::id::{RunId, RunName, RunNumber, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::store::{History, Run, Store as _, StoreError, Turns};

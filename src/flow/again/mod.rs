@@ -5,6 +5,7 @@
 mod fork;
 mod former;
 mod mark;
+mod marks;
 mod past;
 mod retry;
 
@@ -18,21 +19,22 @@ use serde::de::DeserializeOwned;
 pub(super) use former::child_begun_again;
 pub(super) use mark::{AGAIN, Again, Mark, Place};
 use mark::{Anew, bare, next_revision};
+pub(super) use marks::{checkpoint, marks};
 use past::Past;
-pub(super) use past::{begun, ended};
 
-use super::ctx::Label;
-use super::engine::Inner;
+use super::child::lineage::begun;
 use super::error::RunError;
 use super::family;
 use super::handle::RunHandle;
+use super::inner::Inner;
+use super::label::Label;
 use super::signal::Sent;
 use crate::clock::Timestamp;
-use crate::exec::{Core, ExecError, to_the_end};
+use crate::exec::{Core, to_the_end};
 use crate::id::{RunId, Tenant, checked};
 use crate::ledger::{Key, OperationKey, Record, State};
-use crate::payload::{Payload, PayloadError};
-use crate::store::{Change, History, Run, RunState, Step, StepKind, Store as _, StoreError, Turns};
+use crate::payload::Payload;
+use crate::store::{Change, Run, RunState, Step, Store as _, Turns};
 
 /// A retry: the run itself goes on.
 #[derive(Debug)]
@@ -248,40 +250,4 @@ impl Plan {
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
         change
     }
-}
-
-/// A mark as a checkpoint of a run: of which tenant, which run, and under which base.
-pub(super) fn checkpoint(
-    core: &Core,
-    (tenant, run, base): (&Tenant, RunId, u32),
-    id: &str,
-    mark: &Mark,
-) -> Result<(Step, Option<Payload>), PayloadError> {
-    let (value, large) = core.storable(Payload::of(mark)?);
-    let step = Step {
-        tenant: tenant.clone(),
-        run,
-        turn: base,
-        kind: StepKind::Again,
-        name: "again".into(),
-        id: id.to_owned(),
-        input_hash: None,
-        value: Some(value),
-        at: core.now(),
-    };
-    Ok((step, large))
-}
-
-/// How a run was begun again, by its history.
-pub(super) async fn marks(core: &Core, tenant: &Tenant, history: &History) -> Result<Vec<Mark>, ExecError> {
-    let mut steps: Vec<_> = history.steps.iter().filter(|step| step.kind == StepKind::Again).collect();
-    steps.sort_by_key(|step| step.at);
-    let mut marks = Vec::new();
-    for stored in steps.into_iter().filter_map(|step| step.value.as_ref()) {
-        let mark = core.load(tenant, stored).await?.decode();
-        let damaged = |error| StoreError::Corrupt { row: "step (again)".into(), detail: format!("{error}") };
-        let failed = |source| ExecError::Store { key: tenant.to_string(), source };
-        marks.push(mark.map_err(|error| failed(damaged(error)))?);
-    }
-    Ok(marks)
 }

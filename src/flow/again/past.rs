@@ -7,9 +7,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::mark::{Again, Place};
 use crate::clock::Timestamp;
-use crate::flow::child::ENDED;
-use crate::flow::ctx::Label;
-use crate::flow::replay::Identity;
+use crate::flow::child::lineage::{begun, ended};
+use crate::flow::identity::Identity;
+use crate::flow::label::Label;
 use crate::id::RunId;
 use crate::ledger::{OperationKey, Record, State};
 use crate::store::{COMMAND, PastStep, Run, RunState, StepKind};
@@ -155,17 +155,4 @@ pub(super) fn place(step: &PastStep) -> Place {
 /// The children that these checkpoints tell of, each with its place.
 pub(super) fn children(steps: &[&PastStep]) -> Vec<(Place, RunId)> {
     steps.iter().filter_map(|step| Some((place(step), begun(step)?))).collect()
-}
-
-/// The child that was begun so.
-pub(in crate::flow) fn begun(step: &PastStep) -> Option<RunId> {
-    let value = step.value.as_ref().filter(|_| step.kind == StepKind::Child)?;
-    value.inline()?.decode().ok()
-}
-
-/// The child whose end was received so.
-pub(in crate::flow) fn ended(step: &PastStep) -> Option<RunId> {
-    let id = Some(&step.id).filter(|_| step.kind == StepKind::Signal && step.name == ENDED)?;
-    // A second wait for it has a number behind its name.
-    id.split(':').next()?.parse().ok()
 }

@@ -1,14 +1,10 @@
 //! What an activation in a check does differently: it notes where it would go on by itself, and stops there.
 
 use std::future::pending;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use super::super::live::{Live, Open};
-use super::super::replay::{Identity, Kind};
 use super::report::{Anew, Changed, ReplayReport};
-use crate::exec::{Answer, Operation};
-use crate::ledger::Decision;
-use crate::store::Store as _;
+use crate::flow::identity::{Identity, Kind};
 
 /// The notes of a check.
 #[derive(Debug)]
@@ -18,10 +14,10 @@ pub(crate) struct Check {
 }
 
 #[derive(Debug, Default)]
-struct Notes {
+pub(super) struct Notes {
     anew: Vec<Anew>,
-    changed: Vec<Changed>,
-    unsettled: Vec<String>,
+    pub(super) changed: Vec<Changed>,
+    pub(super) unsettled: Vec<String>,
 }
 
 impl Check {
@@ -29,7 +25,7 @@ impl Check {
         Self { run_new_steps, notes: Mutex::default() }
     }
 
-    fn note(&self, note: impl FnOnce(&mut Notes)) {
+    pub(super) fn note(&self, note: impl FnOnce(&mut Notes)) {
         note(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -65,30 +61,4 @@ impl Check {
             report.unsettled.append(&mut notes.unsettled);
         });
     }
-}
-
-/// A recorded call whose outcome this run has not got: answered from its record if that has it by now, and noted if the
-/// engine would have to do something about it.
-pub(crate) async fn undecided(live: &Arc<Live>, check: &Check, open: Open, op: &Operation) -> Answer {
-    let core = &live.engine.core;
-    let record = core.group.record_find(&live.tenant, &op.key).await;
-    let Ok(Some(record)) = record else { return check.held(&open.identity).await };
-    match op.decide(core, Some(&record)).await {
-        Ok(Decision::Duplicate { response }) => {
-            if let Ok(response) = core.load(&live.tenant, &response).await {
-                open.close();
-                return Answer::replayed(response, record.id);
-            }
-        }
-        Ok(Decision::Conflict) => check.note(|notes| {
-            let why = format!(
-                "{}: the same key was asked for with another request (then {:?}, now {:?})",
-                op.key, record.request_hash, op.hash
-            );
-            notes.changed.push(Changed { what: open.identity.to_string(), why });
-        }),
-        Ok(Decision::Retry { .. } | Decision::New) => return check.held(&open.identity).await,
-        _ => check.note(|notes| notes.unsettled.push(op.key.to_string())),
-    }
-    pending().await
 }

@@ -3,6 +3,7 @@
 
 mod asked;
 mod report;
+mod undecided;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -13,14 +14,16 @@ use std::task::{Context, Poll, Waker};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(super) use asked::{Check, undecided};
+pub(super) use asked::Check;
 pub use report::{Anew, Changed, LeftBehind, ReplayOutcome, ReplayReport};
+
+pub(super) use undecided::undecided;
 
 use super::again::{self, Again};
 use super::builder::EngineBuilder;
 use super::ctx::Ctx;
-use super::engine::Inner;
 use super::error::RunError;
+use super::inner::Inner;
 use super::live::{Live, Rest, Stop};
 use super::replay::Replay;
 use super::workflow::{Body, Workflow, erased};
@@ -134,8 +137,8 @@ impl Replayer {
         let mut report = ReplayReport::new(&row);
         row.deaths = 0; // nothing is got over here
         let check = Check::new(self.run_new_steps);
-        let live = Live::checking(self.inner.clone(), row, self.inner.core.new_lane(), replay, check);
-        match erased(code)(Ctx::new(live.clone()), &input) {
+        let live = Live::checking(self.inner.core.clone(), row, replay, check);
+        match erased(code)(Ctx::new(self.inner.clone(), live.clone()), &input) {
             Ok(body) => report.outcome = self.carry(&live, body, &mut report).await,
             Err(error) => report.changed.push(Changed { what: "input".into(), why: error.to_string() }),
         }

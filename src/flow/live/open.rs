@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Counter, Live, Wait, misuse};
+use super::Live;
+use super::state::{Counter, Wait};
 use crate::flow::again::AGAIN;
-use crate::flow::failure::{Failure, FailureCode};
-use crate::flow::replay::{Identity, Kind};
+use crate::flow::failure::{Failure, FailureCode, misuse};
+use crate::flow::identity::{Identity, Kind};
 use crate::id::{IdError, Name, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, Stored};
@@ -21,23 +22,23 @@ pub(in crate::flow) struct Open {
 }
 
 impl Open {
-    /// It has its result.
+    /// Closes a future that has its result.
     pub(in crate::flow) fn close(self) {
         self.settled();
     }
 
-    /// It has its result, and is closed by whoever holds it.
+    /// The same for a future that is held by somebody else, who closes it.
     pub(super) fn settled(&self) {
         self.done.store(true, Ordering::Relaxed);
     }
 
-    /// It ended with this error, and was not dropped: a resume comes to it again.
+    /// Closes a future that ended with this error. It was not dropped: a resume comes to it again.
     pub(in crate::flow) fn failed<E>(self, error: E) -> E {
         self.close();
         error
     }
 
-    /// It waits for something durable from now on, until the guard is dropped.
+    /// The future waits for something durable until the guard is dropped.
     pub(in crate::flow) fn wait(&self, wait: Wait) -> Waiting<'_> {
         let mut state = self.live.state();
         let number = state.next_wait;
@@ -47,7 +48,7 @@ impl Open {
         Waiting { live: &self.live, on: On::Durable(number) }
     }
 
-    /// It waits for other futures of the context, which say themselves what they wait for.
+    /// The future waits for others of the context, which say themselves what they wait for.
     pub(in crate::flow) fn behind(&self) -> Waiting<'_> {
         let mut state = self.live.state();
         state.behind += 1;
@@ -55,7 +56,7 @@ impl Open {
         Waiting { live: &self.live, on: On::Others }
     }
 
-    /// It waits for something that is not its own work: the replay, the world.
+    /// The future waits for something that is not its own work: the replay, or the world.
     pub(in crate::flow) fn rest(&self) -> Waiting<'_> {
         self.live.state().busy -= 1;
         Waiting { live: &self.live, on: On::World }
@@ -100,7 +101,7 @@ impl Live {
         name: &str,
         id: Option<String>,
     ) -> Result<Open, Failure> {
-        // A name that the store would refuse stops its run at the next write, long after whoever gave it.
+        // It is refused here: the store would refuse the name only when it is written, long after the code gave it.
         let unfit = |error: IdError| Failure::coded(FailureCode::Invalid, error.to_string());
         checked("name", name, Name::MAX_BYTES).map_err(unfit)?;
         if let Some(id) = &id {
@@ -140,7 +141,7 @@ impl Live {
         Ok(Open { live: self.clone(), identity, ordinal, done: AtomicBool::new(false) })
     }
 
-    /// User code dropped a pending future: on replay it must never become ready, or another branch would win.
+    /// Marks that user code dropped a pending future. On replay the future must never become ready, or another branch would win.
     fn abandon(&self, identity: &Identity) {
         if identity.kind == Kind::Call {
             self.state().dropped_calls += 1;
@@ -151,7 +152,7 @@ impl Live {
         let value = Stored::Inline(Payload::stored("null"));
         let mark = Identity { name: identity.abandoned_name(), ..identity.clone() };
         let step = self.step(&mark, StepKind::Abandoned, None, value);
-        drop(self.engine.core.group.submit(self.engine.core.change(Some(self.lane)).step(step)));
+        drop(self.core.group.submit(self.core.change(Some(self.lane)).step(step)));
     }
 }
 

@@ -1,8 +1,9 @@
 //! A run in a turn of one of its loops: one at a time, and forgotten when it is over.
 
-use super::{InTurn, Live, misuse};
-use crate::flow::failure::Failure;
-use crate::flow::replay::Identity;
+use super::Live;
+use super::state::InTurn;
+use crate::flow::failure::{Failure, misuse};
+use crate::flow::identity::Identity;
 
 impl Live {
     /// A loop begins or resumes its turn of this number, for as long as the guard lives.

@@ -16,10 +16,10 @@ pub use self::rule::Overlap;
 use self::rule::{Rule, When};
 pub use self::tick::Tick;
 pub(super) use self::tick::own_queue;
-use super::engine::Inner;
 use super::error::RunError;
-use super::handle::ForTenant;
+use super::inner::Inner;
 use super::queue::Choice;
+use super::tenant::ForTenant;
 use super::workflow::Workflow;
 use crate::clock::Timestamp;
 use crate::exec::to_the_end;
@@ -268,7 +268,7 @@ impl SetSchedule {
         if overlap == Overlap::After && (choice.queue.is_some() || workflow.queue.is_some()) {
             return Err(refused("runs that begin one after the other are in a queue of their own".into()));
         }
-        inner.in_queue(&workflow, choice.clone())?;
+        inner.queues.place(workflow.queue.as_ref(), choice.clone())?;
         let now = inner.core.now();
         if matches!(when, When::Every { micros, .. } if micros <= 0) {
             return Err(refused("an interval of nothing".into()));

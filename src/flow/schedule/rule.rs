@@ -112,8 +112,8 @@ impl When {
     }
 }
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

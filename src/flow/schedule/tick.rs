@@ -5,12 +5,14 @@ use std::sync::Arc;
 use super::rule::{Due, Overlap, Rule};
 use crate::clock::Timestamp;
 use crate::exec::More;
+use crate::flow::claim::CLAIM;
 use crate::flow::ctx::Ctx;
-use crate::flow::engine::{CLAIM, Inner};
 use crate::flow::error::RunError;
+use crate::flow::inner::Inner;
 use crate::flow::queue::Choice;
+use crate::flow::row::NewRow;
 use crate::flow::workflow::Registered;
-use crate::id::{Name, RunId, RunNumber};
+use crate::id::Name;
 use crate::ledger::RequestHash;
 use crate::store::{InQueue, Queue, Refusal, Run, RunState, Schedule, Store as _, StoreError, Verdict};
 
@@ -51,6 +53,13 @@ pub(in crate::flow) fn own_queue() -> Queue {
     Queue::new(OWN).per_key(1)
 }
 
+/// A tick that has come: when it was due, and when it is seen to.
+#[derive(Clone, Copy)]
+struct Come {
+    at: Timestamp,
+    now: Timestamp,
+}
+
 /// What becomes of a tick.
 enum Fate {
     Begins(Box<Run>),
@@ -87,7 +96,7 @@ impl Inner {
         let Some(first) = schedule.next_at else { return Ok(()) };
         let rule: Rule = serde_json::from_str(&schedule.rule).map_err(|e| refused(e.to_string()))?;
         let due = rule.when.due(first, now).map_err(refused)?;
-        let fate = self.fate(schedule, &rule, due.tick, now).await?;
+        let fate = self.fate(schedule, &rule, Come { at: due.tick, now }).await?;
         let mut next = moved_on(schedule, due, now);
         let change = match &fate {
             Fate::Begins(run) => {
@@ -107,10 +116,7 @@ impl Inner {
         let change = crate::store::Change { schedule: Some(Box::new(next)), ..change };
         match (self.core.group.commit_one(change).await?, fate) {
             (Verdict::Admitted, Fate::Begins(run)) => {
-                match run.queue.clone() {
-                    Some(queue) => self.queued(queue.name.as_str()).await,
-                    None => self.spawn(run, None),
-                }
+                self.begun(run).await;
                 Ok(())
             }
             // Another worker was first.
@@ -124,13 +130,7 @@ impl Inner {
         }
     }
 
-    async fn fate(
-        &self,
-        schedule: &Schedule,
-        rule: &Rule,
-        tick: Timestamp,
-        now: Timestamp,
-    ) -> Result<Fate, RunError> {
+    async fn fate(&self, schedule: &Schedule, rule: &Rule, tick: Come) -> Result<Fate, RunError> {
         match (rule.overlap, self.last_state(schedule).await?) {
             (Overlap::After, Some(RunState::Queued)) => return Ok(Fate::Skipped("one waits already")),
             (Overlap::Skip, Some(_)) => return Ok(Fate::Skipped("the run before is under way")),
@@ -141,27 +141,17 @@ impl Inner {
         let Some(workflow) = workflow else { return Err(RunError::Unregistered) };
         let queue = self.queue_of(schedule, rule, workflow)?;
         let input = self.core.load(&schedule.tenant, &schedule.input).await?;
-        Ok(Fate::Begins(Box::new(Run {
-            id: RunId(self.core.ids.next()),
-            tenant: schedule.tenant.clone(),
-            number: RunNumber::draw(&*self.core.entropy),
-            workflow: workflow.name.clone(),
-            version: workflow.version,
-            key: Some(format!("{TICK}{}/{}", tick.0, schedule.name)),
+        let row = NewRow {
+            tenant: &schedule.tenant,
+            workflow,
+            number: None,
+            key: Some(format!("{TICK}{}/{}", tick.at.0, schedule.name)),
             parent: None,
+            queue,
             input: schedule.input.clone(),
             input_hash: RequestHash::of(workflow.name.as_str(), &input),
-            state: if queue.is_some() { RunState::Queued } else { RunState::Active },
-            queue,
-            fence: self.core.fence,
-            revision: 1,
-            deaths: 0,
-            unsettled: false,
-            base: 0,
-            turn: 1,
-            created_at: now,
-            updated_at: now,
-        })))
+        };
+        Ok(Fate::Begins(Box::new(row.at(&self.core, tick.now))))
     }
 
     /// Where the run of the tick before stands, if it has not ended.
@@ -187,7 +177,7 @@ impl Inner {
             })));
         }
         let (queue, key) = (rule.queue.clone(), rule.queue_key.clone());
-        self.in_queue(workflow, Choice { queue, key, priority: rule.priority })
+        self.queues.place(workflow.queue.as_ref(), Choice { queue, key, priority: rule.priority })
     }
 }
 

@@ -9,7 +9,7 @@ use super::rows::{ACCOUNT, ENTRY, Numbered, TRANSACTION, line, of_transaction, t
 use super::{Account, Amount, Balance, Entry, EntryError, checked_names, in_run};
 use crate::exec::{Core, ExecError};
 use crate::flow::{Ctx, Failure, ForTenant, Guarded, Label, Proposal};
-use crate::guard::rows::{read, row};
+use crate::guard::rows::{Row, read};
 use crate::id::{RunId, Tenant};
 use crate::store::{Change, Document, Store as _};
 
@@ -175,13 +175,13 @@ impl Guarded for Wish {
 /// The balance on top of the one that was read, and what is there once: the entry, under its number and its
 /// transaction.
 fn documents(tenant: &Tenant, entry: &Entry, head: Option<&Document>) -> Vec<Document> {
-    let (account, number, now) = (entry.account.as_str(), entry.number, (entry.at, entry.at));
-    let since = head.map_or(entry.at, |head| head.created_at);
+    let (account, number, at) = (entry.account.as_str(), entry.number, entry.at);
+    let since = head.map_or(at, |head| head.created_at);
     let balance = Balance { amount: entry.balance.clone(), entries: number };
     let of = transaction(account, &entry.transaction);
     vec![
-        row(tenant, ACCOUNT, account.to_owned(), number, (since, entry.at), &balance),
-        row(tenant, ENTRY, line(account, number), 1, now, entry),
-        row(tenant, TRANSACTION, of, 1, now, &Numbered { number }),
+        Row { tenant, kind: ACCOUNT, id: account.to_owned(), revision: number, since, at }.holding(&balance),
+        Row { tenant, kind: ENTRY, id: line(account, number), revision: 1, since: at, at }.holding(entry),
+        Row { tenant, kind: TRANSACTION, id: of, revision: 1, since: at, at }.holding(&Numbered { number }),
     ]
 }

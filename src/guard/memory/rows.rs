@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Difference, Forgotten, KeyedDigest, Remembered};
 use crate::clock::Timestamp;
 use crate::exec::Core;
-use crate::guard::rows::{part, read, row};
+use crate::guard::rows::{Row, part, read};
 use crate::id::{MemoryId, Tenant};
 use crate::payload::hex;
 use crate::store::{Document, Store as _, StoreError};
@@ -258,7 +258,8 @@ pub(super) struct Writing<'c> {
 impl Writing<'_> {
     fn add<T: Serialize>(&mut self, kind: &str, id: String, before: Option<(u32, Timestamp)>, body: &T) {
         let (revision, since) = before.unwrap_or((0, self.at));
-        self.rows.push(row(self.shelf.tenant, kind, id, revision + 1, (since, self.at), body));
+        let (tenant, revision) = (self.shelf.tenant, revision + 1);
+        self.rows.push(Row { tenant, kind, id, revision, since, at: self.at }.holding(body));
     }
 
     /// A memory that is new.
@@ -356,8 +357,10 @@ impl Writing<'_> {
                 let source: Source = read(found)?;
                 if !source.content.is_empty() {
                     let silent = Source { by: String::new(), content: String::new(), ..source };
-                    let times = (found.created_at, self.at);
-                    gone.push(row(tenant, SOURCE, found.id.clone(), found.revision + 1, times, &silent));
+                    let (id, revision, since) = (found.id.clone(), found.revision + 1, found.created_at);
+                    gone.push(
+                        Row { tenant, kind: SOURCE, id, revision, since, at: self.at }.holding(&silent),
+                    );
                 }
             }
             let last = page.last().filter(|row| page.len() == PAGE as usize && row.id.starts_with(&own));

@@ -1,46 +1,34 @@
 //! Children: runs that a run begins, waits for or leaves alone. A child's end is said to its parent as a signal, in the
 //! transaction that ends it.
 
+mod begin;
+pub(super) mod farewell;
+pub(super) mod lineage;
+
 use std::future::IntoFuture;
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use super::again::{self, Mark, Place, child_begun_again};
-use super::ctx::{Ctx, Label};
-use super::engine::Inner;
-use super::failure::{Failure, FailureCode};
+use self::begin::NewChild;
+use self::farewell::Ended;
+use self::lineage::ENDED;
+use super::ctx::Ctx;
+use super::failure::{Failure, FailureCode, misuse};
+use super::identity::Kind;
 use super::inbox::Wanted;
-use super::live::{Live, Open, misuse};
+use super::label::Label;
 use super::queue::Choice;
-use super::replay::{Identity, Kind};
 use super::start::Canonical;
 use super::workflow::{Registered, Workflow};
-use crate::exec::{Core, ExecError, to_the_end};
-use crate::id::{RunId, RunNumber};
+use crate::id::RunId;
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
-use crate::store::{InQueue, Run, RunState, Signal, Store as _, Verdict};
 use crate::tool::canonical;
-
-/// The signal that a child sends its parent when it ends; its id is the child.
-pub(super) const ENDED: &str = "~child";
-
-/// Behind the id of a receipt of such a signal: the checkpoint of where it stands among what the run did.
-pub(super) const PLACE: &str = ":~place";
-
-/// What a child says at its end.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Ended {
-    Succeeded(Box<RawValue>),
-    Failed(Failure),
-}
 
 impl Ctx {
     /// A child: a run of a registered workflow. Await it for its result, or [`start`](ChildRun::start) it and await it
@@ -64,7 +52,7 @@ impl Ctx {
     {
         ChildRun {
             ctx: self.clone(),
-            workflow: self.live.engine.workflows.of_function::<W>().cloned(),
+            workflow: self.engine.workflows.of_function::<W>().cloned(),
             input: Box::new(move |key| canonical(&input, key)),
             id: None,
             choice: Choice::default(),
@@ -185,7 +173,11 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
                 "this workflow is not registered with the engine: add `.workflow(name, version, function)`",
             ));
         };
-        let queue = live.engine.in_queue(&workflow, choice).map_err(|error| misuse(error.to_string()))?;
+        let queue = ctx
+            .engine
+            .queues
+            .place(workflow.queue.as_ref(), choice)
+            .map_err(|error| misuse(error.to_string()))?;
         let open = live.open(ctx.turn, Kind::Child, workflow.name.as_str(), id)?;
         let past = live.recorded(&open).await?;
         let (open, payload) = live.fitting(open, past.is_some(), &*input).await?;
@@ -196,7 +188,8 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
         live.released(&open, None).await;
         let begun = {
             let _resting = open.rest();
-            live.begin_child(&open, &workflow, payload, hash, attached.then_some(live.id), queue).await
+            let child = NewChild { workflow, input: payload, input_hash: hash, attached, queue };
+            ctx.begin_child(&open, child).await
         };
         match begun {
             Ok(id) => {
@@ -216,134 +209,4 @@ impl<O: DeserializeOwned + Send + 'static> IntoFuture for ChildRun<O> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move { self.start().await?.result().await })
     }
-}
-
-impl Live {
-    /// The run that was begun here before this one was begun again, and how that was done.
-    fn former(&self, identity: &Identity) -> Option<(RunId, Vec<Mark>)> {
-        self.with_replay(|replay| {
-            let Identity { turn, kind, name, id } = identity;
-            let place: Place = (*turn, kind.checkpoint().code(), name.clone(), id.clone());
-            Some((replay.again.former(&place)?, replay.again.marks().to_vec()))
-        })
-    }
-
-    async fn begin_child(
-        &self,
-        open: &Open,
-        workflow: &Registered,
-        input: Payload,
-        input_hash: RequestHash,
-        parent: Option<RunId>,
-        queue: Option<Box<InQueue>>,
-    ) -> Result<RunId, ExecError> {
-        let core = &self.engine.core;
-        let failed = |source| ExecError::Store { key: open.identity.to_string(), source };
-        // Boxed because it is rare.
-        let (number, mark) = match self.former(&open.identity) {
-            None => (None, None),
-            Some((former, marks)) => {
-                Box::pin(child_begun_again(core, &self.tenant, former, marks)).await?.unzip()
-            }
-        };
-        core.group.room().await;
-        let (input, large) = core.storable(input);
-        let now = core.now();
-        let run = Run {
-            id: RunId(core.ids.next()),
-            tenant: self.tenant.clone(),
-            number: number.unwrap_or_else(|| RunNumber::draw(&*core.entropy)),
-            workflow: workflow.name.clone(),
-            version: workflow.version,
-            // Its parent's checkpoint tells it apart; this is for people, and for a store that is looked at by hand.
-            key: Some(format!("{ENDED}/{}/{}", self.id, self.recorded_as(&open.identity).place())),
-            parent,
-            input,
-            input_hash,
-            state: if queue.is_some() { RunState::Queued } else { RunState::Active },
-            queue: queue.clone(),
-            fence: core.fence,
-            revision: 1,
-            deaths: 0,
-            unsettled: false,
-            base: 0,
-            turn: 1,
-            created_at: now,
-            updated_at: now,
-        };
-        let id = run.id;
-        let value = Payload::of(&id).unwrap_or_else(|_| Payload::stored(id.0.to_string()));
-        let identity = &open.identity;
-        let step = self.step(identity, identity.kind.checkpoint(), Some(input_hash), Stored::Inline(value));
-        let mut change = core.change(Some(self.lane)).step(step).run(run.clone());
-        change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
-        if let Some(mark) = mark {
-            let (step, large) =
-                again::checkpoint(core, (&run.tenant, run.id, run.base), "begun again", &mark)?;
-            change.steps.push(step);
-            change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
-        }
-        let engine = self.engine.clone();
-        // Dropped between the row and the task, as what loses a select is, this would leave a child that nobody has.
-        let begun = to_the_end(&core.tracker, async move {
-            let verdict = engine.core.group.commit_one(change).await;
-            match (&verdict, queue) {
-                (Ok(Verdict::Admitted), Some(queue)) => engine.queued(queue.name.as_str()).await,
-                (Ok(Verdict::Admitted), None) => engine.spawn(Box::new(run), None),
-                _ => engine.perhaps_ours(&run.tenant, run.id),
-            }
-            verdict
-        });
-        match begun.await.map_err(failed)? {
-            Verdict::Admitted => Ok(id),
-            Verdict::Refused(refusal) => Err(ExecError::Refused { key: open.identity.to_string(), refusal }),
-        }
-    }
-}
-
-/// The turn in which a child was begun, or its parent's base. By its key, for the checkpoints of a turn may be pruned.
-pub(crate) fn begun_in(child: &Run) -> u32 {
-    let turn = || {
-        let before = format!("{ENDED}/{}/{}/~turn:", child.parent?, child.workflow);
-        child.key.as_deref()?.strip_prefix(&before)?.split('/').next()?.parse().ok()
-    };
-    turn().unwrap_or(0)
-}
-
-impl Inner {
-    /// A child has ended, durably, and whoever was to tell its parent may not have: only a hint, like any other.
-    pub(super) async fn tell_parent(self: &Arc<Self>, child: &Run) {
-        let Some(parent) = child.parent else { return };
-        let id = child.id.to_string();
-        match self.core.group.signal_find(&child.tenant, parent, ENDED, &id).await {
-            Ok(Some(signal)) => self.delivered(signal).await,
-            Ok(None) => {}
-            Err(error) => tracing::error!(run = %parent, %error, "cannot be told of its child's end"),
-        }
-    }
-}
-
-/// What a run that ends says to its parent, if it has one that waits.
-pub(super) fn farewell(
-    core: &Core,
-    run: &Run,
-    result: Result<&Payload, &Failure>,
-) -> Option<(Signal, Option<Payload>)> {
-    let parent = run.parent?;
-    let ended = match result {
-        Ok(output) => Ended::Succeeded(RawValue::from_string(output.as_str().to_owned()).ok()?),
-        Err(failure) => Ended::Failed(failure.clone()),
-    };
-    let text = serde_json::to_string(&ended).ok()?;
-    let (body, large) = core.storable(Payload::stored(text));
-    let signal = Signal {
-        tenant: run.tenant.clone(),
-        run: parent,
-        name: ENDED.into(),
-        id: run.id.to_string(),
-        place: 0,
-        body,
-        at: core.now(),
-    };
-    Some((signal, large))
 }

@@ -1,84 +1,35 @@
 //! Commands to a run: cancel it, pause it, let it go on. Each is a signal of the engine's own, with its idempotency key, who
 //! gave it and why: durable before anything comes of it, and kept as long as the run's row.
 
+mod word;
+
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
 
-use super::ctx::{Ctx, Label};
-use super::engine::Inner;
+pub use self::word::Command;
+pub(super) use self::word::{Verb, is_command};
+use super::ctx::Ctx;
 use super::error::RunError;
-use super::failure::{Failure, FailureCode};
+use super::failure::Failure;
 use super::handle::RunHandle;
 use super::inbox::Wanted;
-use super::signal::Sent;
-use crate::clock::Timestamp;
+use super::inner::Inner;
+use super::label::Label;
+use super::live::Live;
+use super::signal::{NewSignal, Sent};
 use crate::exec::{Answers as _, ExecError, Said, to_the_end};
 use crate::id::{EscalationId, RunId, Tenant, checked};
 use crate::ledger::Key;
-use crate::payload::{Payload, PayloadError};
-use crate::store::{COMMAND, EscalationKind, Resolution, RunState, Signal, Store as _};
+use crate::payload::Payload;
+use crate::store::{EscalationKind, Resolution, Run, RunState, Store as _};
 
 /// Who gives up at once leaves a run that listens so long to end by itself.
 const GRACE: Duration = Duration::from_secs(30);
 /// So many children are read at once.
 const PAGE: u32 = 256;
-
-/// What a run is told to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Cancel,
-    Pause,
-}
-
-impl Verb {
-    /// The name of its signal.
-    pub(super) fn signal(self) -> String {
-        let verb = match self {
-            Self::Cancel => "cancel",
-            Self::Pause => "pause",
-        };
-        format!("{COMMAND}{verb}")
-    }
-}
-
-/// Who told a run to do something, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Command {
-    /// Who.
-    pub by: String,
-    /// Why.
-    pub reason: String,
-    /// When a run that is cancelled is ended by force, if it has not ended by itself (UTC).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
-}
-
-impl Command {
-    pub(super) fn of(body: &Payload) -> Result<Self, PayloadError> {
-        body.decode()
-    }
-
-    /// One whose text is damaged. It still says what to do.
-    pub(super) fn unreadable() -> Self {
-        Self { by: "somebody".into(), reason: "for a reason that cannot be read".into(), until: None }
-    }
-
-    /// How a run fails that was cancelled.
-    pub(super) fn failure(&self) -> Failure {
-        let Self { by, reason, .. } = self;
-        Failure::coded(FailureCode::Cancelled, format!("{by} cancelled the run: {reason}"))
-    }
-
-    /// What is asked about a run that was paused.
-    pub(super) fn question(&self, run: RunId) -> String {
-        let Self { by, reason, .. } = self;
-        format!("run {run}: {by} paused it: {reason}. Let it go on, or abandon it?")
-    }
-}
 
 impl Ctx {
     /// Resolves when somebody cancels the run: a chance to tidy up and end, before the run is ended by force. Wait for it
@@ -189,28 +140,34 @@ impl IntoFuture for GiveCommand {
             let command = Command { by, reason, until };
             let id = key.unwrap_or_else(|| inner.unique());
             let tracker = inner.core.tracker.clone();
-            to_the_end(&tracker, async move { inner.command(&tenant, run, verb, id, command).await }).await
+            to_the_end(&tracker, async move { inner.command(Order { tenant, run, verb, id, command }).await })
+                .await
         })
     }
 }
 
+/// A command as it is given to one run.
+struct Order {
+    tenant: Tenant,
+    run: RunId,
+    verb: Verb,
+    /// Its idempotency key.
+    id: String,
+    command: Command,
+}
+
 impl Inner {
-    async fn command(
-        self: &Arc<Self>,
-        tenant: &Tenant,
-        run: RunId,
-        verb: Verb,
-        id: String,
-        command: Command,
-    ) -> Result<Sent, RunError> {
+    async fn command(self: &Arc<Self>, order: Order) -> Result<Sent, RunError> {
+        let Order { tenant, run, verb, id, command } = order;
         let by = command.by.clone();
         let (name, body) = (verb.signal(), Payload::of(&command)?);
-        let sent = match self.send(tenant, run, name.clone(), id.clone(), body).await {
+        let new = NewSignal { tenant: tenant.clone(), run, name: name.clone(), id: id.clone(), body };
+        let sent = match self.send(new).await {
             // Given again a moment later, it has another limit and is the same command.
             Err(conflict @ RunError::SignalConflict { .. }) => {
-                let first = self.core.group.signal_find(tenant, run, &name, &id).await?;
+                let first = self.core.group.signal_find(&tenant, run, &name, &id).await?;
                 let first = match &first {
-                    Some(first) => Command::of(&self.core.load(tenant, &first.body).await?)?,
+                    Some(first) => Command::of(&self.core.load(&tenant, &first.body).await?)?,
                     None => return Err(conflict),
                 };
                 if (&first.by, &first.reason) != (&command.by, &command.reason) {
@@ -221,13 +178,13 @@ impl Inner {
             sent => sent?,
         };
         // A run that was halted has no task that could hear of it.
-        let halted = |run: &crate::store::Run| matches!(run.state, RunState::Halted { .. });
+        let halted = |run: &Run| matches!(run.state, RunState::Halted { .. });
         if verb == Verb::Cancel
-            && self.core.group.run_find(tenant, run).await?.is_some_and(|run| halted(&run))
-            && let Some(question) = self.asked_about(tenant, run, EscalationKind::halts_its_run).await?
+            && self.core.group.run_find(&tenant, run).await?.is_some_and(|run| halted(&run))
+            && let Some(question) = self.asked_about(&tenant, run, EscalationKind::halts_its_run).await?
         {
             let said = Said::new(Resolution::Abandon, by);
-            self.clone().resolve(tenant.clone(), question, said).await?;
+            self.clone().resolve(tenant, question, said).await?;
         }
         Ok(sent)
     }
@@ -245,48 +202,39 @@ impl Inner {
     }
 
     /// Cancels a child of a run that has failed: nobody waits for it any more.
-    pub(super) async fn end_child(
-        self: &Arc<Self>,
-        tenant: &Tenant,
-        run: RunId,
-        child: RunId,
-        failure: &Failure,
-    ) {
-        let (by, reason) = (run.to_string(), format!("its parent failed: {failure}"));
+    pub(super) async fn end_child(self: &Arc<Self>, parent: &Live, child: RunId, failure: &Failure) {
+        let (by, reason) = (parent.id.to_string(), format!("its parent failed: {failure}"));
         let until = Some(self.core.now().after(GRACE));
-        self.cancel_child(tenant, run, child, Command { by, reason, until }).await;
+        self.cancel_child(parent, child, Command { by, reason, until }).await;
     }
 
-    async fn cancel_child(self: &Arc<Self>, tenant: &Tenant, run: RunId, child: RunId, command: Command) {
+    async fn cancel_child(self: &Arc<Self>, parent: &Live, child: RunId, command: Command) {
         // Made of what it is about: after a crash it is the same command.
-        let told = self.command(tenant, child, Verb::Cancel, format!("~{run}"), command).await;
+        let id = format!("~{}", parent.id);
+        let tenant = parent.tenant.clone();
+        let told = self.command(Order { tenant, run: child, verb: Verb::Cancel, id, command }).await;
         // That it was cancelled before, for another reason, is as well.
         if let Err(error) = told {
-            tracing::warn!(%tenant, run = %child, %error, "a child is not cancelled");
+            tracing::warn!(tenant = %parent.tenant, run = %child, %error, "a child is not cancelled");
         }
     }
 
     /// Cancels the children that a run has begun and that are to end with it.
     pub(super) async fn cancel_children(
         self: &Arc<Self>,
-        tenant: &Tenant,
-        run: RunId,
+        parent: &Live,
         command: &Command,
     ) -> Result<(), ExecError> {
-        let failed = |source| ExecError::Store { key: run.to_string(), source };
+        let failed = |source| ExecError::Store { key: parent.id.to_string(), source };
         let mut after = RunId(i64::MIN);
         loop {
-            let children = self.core.group.run_children(tenant, run, after, PAGE).await.map_err(failed)?;
+            let page = self.core.group.run_children(&parent.tenant, parent.id, after, PAGE).await;
+            let children = page.map_err(failed)?;
             let Some(last) = children.last() else { return Ok(()) };
             after = last.id;
             for child in children.iter().filter(|child| !child.state.is_final()) {
-                self.cancel_child(tenant, run, child.id, command.clone()).await;
+                self.cancel_child(parent, child.id, command.clone()).await;
             }
         }
     }
-}
-
-/// A signal is a command, which wakes its run whatever that waits for.
-pub(super) fn is_command(signal: &Signal) -> bool {
-    signal.name.starts_with(COMMAND)
 }

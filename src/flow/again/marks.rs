@@ -1,0 +1,47 @@
+//! Marks as checkpoints of a run: as they are written, and read back.
+
+use super::mark::Mark;
+use crate::exec::{Core, ExecError};
+use crate::id::{RunId, Tenant};
+use crate::payload::{Payload, PayloadError};
+use crate::store::{History, Step, StepKind, StoreError};
+
+/// A mark as a checkpoint of a run: of which tenant, which run, and under which base.
+pub(in crate::flow) fn checkpoint(
+    core: &Core,
+    (tenant, run, base): (&Tenant, RunId, u32),
+    id: &str,
+    mark: &Mark,
+) -> Result<(Step, Option<Payload>), PayloadError> {
+    let (value, large) = core.storable(Payload::of(mark)?);
+    let step = Step {
+        tenant: tenant.clone(),
+        run,
+        turn: base,
+        kind: StepKind::Again,
+        name: "again".into(),
+        id: id.to_owned(),
+        input_hash: None,
+        value: Some(value),
+        at: core.now(),
+    };
+    Ok((step, large))
+}
+
+/// How a run was begun again, by its history.
+pub(in crate::flow) async fn marks(
+    core: &Core,
+    tenant: &Tenant,
+    history: &History,
+) -> Result<Vec<Mark>, ExecError> {
+    let mut steps: Vec<_> = history.steps.iter().filter(|step| step.kind == StepKind::Again).collect();
+    steps.sort_by_key(|step| step.at);
+    let mut marks = Vec::new();
+    for stored in steps.into_iter().filter_map(|step| step.value.as_ref()) {
+        let mark = core.load(tenant, stored).await?.decode();
+        let damaged = |error| StoreError::Corrupt { row: "step (again)".into(), detail: format!("{error}") };
+        let failed = |source| ExecError::Store { key: tenant.to_string(), source };
+        marks.push(mark.map_err(|error| failed(damaged(error)))?);
+    }
+    Ok(marks)
+}

@@ -1,0 +1,182 @@
+//! Taking runs over: what earlier processes left, and what waits as a row and may go on.
+
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::Arc;
+
+use super::inner::Inner;
+use crate::exec::withdrawn;
+use crate::id::{EscalationId, RunId};
+use crate::store::{Escalation, Run, RunState, Store as _, StoreError, Verdict};
+
+/// Runs are taken over in batches of this size.
+pub(super) const CLAIM: u32 = 256;
+
+impl Inner {
+    /// Claims the runs that earlier processes left active, and those whose question has been answered meanwhile.
+    pub(super) async fn claim_orphans(self: &Arc<Self>) -> Result<(), StoreError> {
+        let mut killed = BTreeMap::new();
+        let mut after = RunId(i64::MIN);
+        loop {
+            let runs = self.core.group.run_orphans(after, CLAIM).await?;
+            let Some(last) = runs.last() else { break };
+            after = last.id;
+            for run in &runs {
+                if let Entry::Vacant(unknown) = killed.entry(run.fence) {
+                    let worker = self.core.group.worker_at(run.fence).await?;
+                    unknown.insert(u32::from(worker.is_none_or(|worker| !worker.retired)));
+                }
+            }
+            self.claim(runs, |run| run.deaths += killed.get(&run.fence).unwrap_or(&1)).await?;
+        }
+        self.take_up_known().await?;
+        self.take_up_answered().await
+    }
+
+    /// Claims the waiting runs whose question has been answered, and those that were sent a signal.
+    async fn take_up_answered(self: &Arc<Self>) -> Result<(), StoreError> {
+        let mut after = RunId(i64::MIN);
+        loop {
+            let runs = self.core.group.run_answered(after, CLAIM).await?;
+            let Some(last) = runs.last() else { break };
+            after = last.id;
+            self.claim(runs, |_| {}).await?;
+        }
+        after = RunId(i64::MIN);
+        loop {
+            let runs = self.core.group.run_signalled(after, CLAIM).await?;
+            let Some(last) = runs.last() else { return Ok(()) };
+            after = last.id;
+            self.claim(runs, |_| {}).await?;
+        }
+    }
+
+    /// Runs that were halted because nobody had registered their workflow go on if it is registered here. Nobody needs to
+    /// answer their questions, which are withdrawn.
+    ///
+    /// # Crash
+    /// Each withdrawal and its run's new state are one transaction.
+    async fn take_up_known(self: &Arc<Self>) -> Result<(), StoreError> {
+        let mut after = EscalationId(i64::MIN);
+        loop {
+            let asked = self.core.group.escalation_unknown_workflow(after, CLAIM).await?;
+            let Some(last) = asked.last() else { return Ok(()) };
+            after = last.id;
+            let mut known = Vec::new();
+            for question in asked {
+                known.extend(self.known(&question).await?.map(|run| (question, run)));
+            }
+            let withdrawn = |(question, run): &(Escalation, Run)| {
+                let question = withdrawn(&self.core, question.clone());
+                self.core.change(None).run(run.clone()).escalation(question)
+            };
+            let changes: Vec<_> = known.iter().map(withdrawn).collect();
+            let verdicts = self.core.group.commit(&changes).await;
+            if verdicts.is_err() {
+                for (_, run) in &known {
+                    self.perhaps_ours(&run.tenant, run.id);
+                }
+            }
+            for ((question, run), verdict) in known.into_iter().zip(verdicts?) {
+                match verdict {
+                    Verdict::Admitted => {
+                        tracing::info!(run = %run.id, escalation = %question.id, "withdrawn");
+                        self.spawn(Box::new(run), None);
+                    }
+                    Verdict::Refused(refusal) => {
+                        tracing::warn!(run = %run.id, %refusal, "left as it is");
+                        self.perhaps_ours(&run.tenant, run.id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next row of the run that a question about an unknown workflow is about. `None` if the workflow is unknown here, too.
+    async fn known(&self, asked: &Escalation) -> Result<Option<Run>, StoreError> {
+        let Some(run) = asked.run else { return Ok(None) };
+        let run = match self.core.group.run_find(&asked.tenant, run).await {
+            Err(error @ StoreError::Corrupt { .. }) => {
+                tracing::error!(escalation = %asked.id, %error, "left as it is");
+                return Ok(None); // one damaged row does not hold up the others
+            }
+            found => found?,
+        };
+        let run = run.filter(|run| matches!(run.state, RunState::Halted { .. }));
+        let run = run.filter(|run| self.workflows.find(run.workflow.as_str(), run.version).is_some());
+        Ok(run.map(|run| self.going_on(&run)))
+    }
+
+    /// Claims a run that has just parked, if an answer or a signal has come for it. Whoever gave that in another process while
+    /// the run was parking found the run neither waiting nor active there.
+    pub(super) async fn take_up_if_answered(self: &Arc<Self>, id: RunId) {
+        let before = RunId(id.0 - 1);
+        let claimed = async {
+            let mut runs = self.core.group.run_answered(before, 1).await?;
+            runs.extend(self.core.group.run_signalled(before, 1).await?);
+            runs.retain(|run| run.id == id);
+            runs.truncate(1);
+            self.claim(runs, |_| {}).await
+        };
+        if let Err(error) = claimed.await {
+            tracing::error!(run = %id, %error, "whether it was answered while it parked cannot be read");
+        }
+    }
+
+    /// Makes runs this worker's, and says how many it got. The count of deaths is durable before the code of a run runs again:
+    /// otherwise a run that kills its process would never be found out.
+    pub(super) async fn claim(
+        self: &Arc<Self>,
+        mut runs: Vec<Run>,
+        note: impl Fn(&mut Run),
+    ) -> Result<usize, StoreError> {
+        let mut claimed = 0;
+        runs.retain(|run| self.may_claim(run));
+        for run in &mut runs {
+            note(run);
+            self.make_active(run);
+        }
+        let changes: Vec<_> = runs.iter().map(|run| self.core.change(None).run(run.clone())).collect();
+        let verdicts = self.core.group.commit(&changes).await;
+        if verdicts.is_err() {
+            for run in &runs {
+                self.perhaps_ours(&run.tenant, run.id);
+            }
+        }
+        for (run, verdict) in runs.into_iter().zip(verdicts?) {
+            match verdict {
+                Verdict::Admitted => {
+                    claimed += 1;
+                    self.spawn(Box::new(run), None);
+                }
+                Verdict::Refused(refusal) => {
+                    tracing::warn!(run = %run.id, %refusal, "not taken over");
+                    self.perhaps_ours(&run.tenant, run.id);
+                }
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// Whether this worker should claim the run. In a shared store it leaves a run whose workflow it does not know to the workers
+    /// that know it.
+    pub(super) fn may_claim(&self, run: &Run) -> bool {
+        !self.core.is_shared() || self.workflows.find(run.workflow.as_str(), run.version).is_some()
+    }
+
+    /// Turns a run's row into its next state: active, and this worker's.
+    pub(super) fn make_active(&self, run: &mut Run) {
+        run.fence = self.core.fence;
+        run.revision += 1;
+        run.updated_at = self.core.now();
+        run.state = RunState::Active;
+    }
+
+    /// The row with which a halted run goes on. It is written in one transaction with the answer that lets the run go on.
+    pub(super) fn going_on(&self, run: &Run) -> Run {
+        let mut run = run.clone();
+        run.give_place_free(); // it queues up again, if it is in a queue
+        self.make_active(&mut run);
+        run.deaths = 0;
+        run
+    }
+}

@@ -1,0 +1,182 @@
+//! The driver: the task of a run, one activation after the other, until the run is over, waits as a row, or is somebody
+//! else's.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::inner::{Inner, RETRY};
+use super::live::Live;
+use super::resume;
+use super::run::{End, activate, unreadable};
+use crate::exec::{ExecError, last};
+use crate::id::{Name, RunId, Tenant};
+use crate::panics::{caught, quietly};
+use crate::store::{EscalationKind, Lane, Run, Store as _, StoreError};
+
+/// Gives a run a task.
+pub(super) fn carry_out(engine: Arc<Inner>, run: Box<Run>, fresh: Option<Lane>) {
+    let tracker = engine.core.tracker.clone();
+    let queue = run.queue.as_ref().map(|queue| queue.name.clone());
+    let task = Task { tenant: run.tenant.clone(), id: run.id, queue, panics: 0, engine };
+    tracker.spawn(task.drive(run, fresh));
+}
+
+/// The task of one run.
+struct Task {
+    engine: Arc<Inner>,
+    tenant: Tenant,
+    id: RunId,
+    queue: Option<Name>,
+    /// So many activations in a row have panicked. They count as deaths of the run's process do.
+    panics: u32,
+}
+
+/// How the last activation of a task ended.
+struct Ended {
+    end: End,
+    /// Something came for the run that this activation has not seen to.
+    again: bool,
+}
+
+/// The run has no task any more, and nothing follows from that.
+struct GivenUp;
+
+impl Task {
+    /// Carries the run out. A panic of what an activation calls beside the run's own code (a clock, a subscriber of the log, a
+    /// callback) ends that activation; the run goes on from what is durable.
+    async fn drive(mut self, run: Box<Run>, fresh: Option<Lane>) {
+        let mut first = Some((run, fresh));
+        loop {
+            let panic = match caught(Box::pin(self.activations(first.take()))).await {
+                Ok(Err(GivenUp)) => return,
+                Ok(Ok(ended)) => {
+                    let core = Arc::downgrade(&self.engine.core);
+                    return last(&core, "end of a run", || self.leave(&ended)).await;
+                }
+                Err(panic) => panic,
+            };
+            self.panics += 1;
+            let (tenant, id) = (&self.tenant, self.id);
+            quietly(
+                || tracing::error!(%tenant, run = %id, panic, "an activation panicked, and the run is started over"),
+            );
+            if self.engine.core.is_closing() {
+                self.give_up();
+                return;
+            }
+            let _ = caught(async { self.engine.core.clock.sleep(RETRY).await }).await; // the clock may be what panics
+        }
+    }
+
+    /// One activation after the other. `first` is what is known of the run without reading it.
+    async fn activations(&mut self, first: Option<(Box<Run>, Option<Lane>)>) -> Result<Ended, GivenUp> {
+        let (mut run, mut fresh) = match first {
+            Some(first) => first,
+            None => (self.row().await?, None),
+        };
+        let mut damage = None;
+        loop {
+            run.deaths = run.deaths.saturating_add(self.panics);
+            let is_damaged = damage.is_some();
+            let end = match damage.take() {
+                Some(error) => Box::pin(unreadable(&self.engine.core, run, error)).await,
+                None if run.deaths > self.engine.max_deaths => Box::pin(self.quarantine(run)).await,
+                None => activate(&self.engine, run, fresh.take()).await,
+            };
+            (fresh, self.panics) = (None, 0);
+            match end {
+                End::Over(_) | End::Parked => {
+                    return Ok(Ended { end, again: self.engine.runs.leave(self.id) });
+                }
+                End::Again => {}
+                End::Failed(error) => match self.failed(error, is_damaged).await {
+                    ControlFlow::Continue(found) => damage = found,
+                    ControlFlow::Break(given_up) => return Err(given_up),
+                },
+            }
+            run = self.row().await?;
+        }
+    }
+
+    /// A write of an activation has failed, or was refused. Goes on, after a while, with the damage that is to halt the run if
+    /// there is any: a damaged row does not mend itself, and trying again would go on for ever, unasked. A halt that failed
+    /// itself (`is_damaged`) is tried again like anything else.
+    async fn failed(&self, error: ExecError, is_damaged: bool) -> ControlFlow<GivenUp, Option<StoreError>> {
+        tracing::warn!(tenant = %self.tenant, run = %self.id, %error, "stopped where it is durable");
+        if self.engine.core.is_closing() || error.is_final() {
+            return ControlFlow::Break(self.give_up());
+        }
+        match error {
+            ExecError::Store { source: source @ StoreError::Corrupt { .. }, .. } if !is_damaged => {
+                ControlFlow::Continue(Some(source))
+            }
+            _ => {
+                self.engine.core.clock.sleep(RETRY).await;
+                ControlFlow::Continue(None)
+            }
+        }
+    }
+
+    /// The run's row. Nothing follows, and the task is at its end, if the run is over or another worker's.
+    async fn row(&self) -> Result<Box<Run>, GivenUp> {
+        let (engine, tenant, id) = (&self.engine, &self.tenant, self.id);
+        loop {
+            match engine.core.group.run_find(tenant, id).await {
+                // Its end was written, and the answer lost: it is over all the same.
+                Ok(Some(run)) if run.state.is_final() => {
+                    engine.runs.leave(id);
+                    engine.ends.tell(id, &run.state);
+                    engine.tell_starter(id).await;
+                    Box::pin(engine.tell_parent(&run)).await;
+                    return Err(GivenUp);
+                }
+                Ok(Some(run)) if run.fence == engine.core.fence => return Ok(Box::new(run)),
+                Ok(found) => {
+                    match found {
+                        Some(_) => tracing::warn!(%tenant, run = %id, "taken over by another process"),
+                        None => tracing::error!(%tenant, run = %id, "its row is gone"),
+                    }
+                    return Err(self.give_up());
+                }
+                Err(error) => {
+                    tracing::error!(%tenant, run = %id, %error, "cannot be read, tried again later");
+                    engine.core.clock.sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// This process does no more for the run.
+    fn give_up(&self) -> GivenUp {
+        self.engine.runs.leave(self.id);
+        self.engine.give_up(self.id);
+        GivenUp
+    }
+
+    /// What follows when the run has no task here any more.
+    async fn leave(&self, ended: &Ended) {
+        let (engine, id) = (&self.engine, self.id);
+        if let End::Over(state) = &ended.end {
+            engine.ends.tell(id, state);
+            engine.tell_starter(id).await;
+            if let Some(queue) = &self.queue {
+                engine.admit_soon(queue.as_str());
+            }
+        }
+        if ended.again {
+            Box::pin(engine.wake(&self.tenant, id)).await;
+        } else if engine.core.is_shared() && matches!(ended.end, End::Parked) {
+            Box::pin(engine.take_up_if_answered(id)).await;
+        }
+    }
+
+    /// A run that kills its process each time is stopped before it does so again (HAZARDS K06).
+    async fn quarantine(&self, run: Box<Run>) -> End {
+        let question = format!(
+            "run {}: its process died {} times without the run getting anywhere. Mend the cause and go on, or abandon?",
+            run.id, run.deaths
+        );
+        let live = Live::unread(&self.engine.core, *run);
+        resume::halt(&live, EscalationKind::Quarantined, question).await
+    }
+}

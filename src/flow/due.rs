@@ -1,0 +1,59 @@
+//! What the executor's agenda and heartbeat ask of an engine: to take up what is due, and what others left or brought about.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::claim::CLAIM;
+use super::inner::Inner;
+use crate::clock::Timestamp;
+use crate::exec::{Due, More};
+use crate::store::{Escalation, Store as _, StoreError};
+
+impl Due for Inner {
+    fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More> {
+        Box::pin(async move {
+            let runs = match self.core.group.run_due(now, CLAIM).await {
+                Ok(runs) => runs,
+                Err(error) => {
+                    tracing::error!(%error, "cannot read which runs are due");
+                    return More::No;
+                }
+            };
+            let (asleep, mut taken_up) = self.runs.asleep(runs);
+            match self.claim(asleep, |_| {}).await {
+                Ok(claimed) => taken_up += claimed,
+                Err(error) => tracing::error!(%error, "runs whose time has come cannot be woken"),
+            }
+            #[cfg(feature = "schedule")]
+            let ticks = self.tick_due(now).await;
+            #[cfg(not(feature = "schedule"))]
+            let ticks = More::No;
+            if let Err(error) = self.admit_due().await {
+                tracing::error!(%error, "whose turn it is cannot be found out");
+            }
+            if ticks == More::Perhaps { ticks } else { More::after(taken_up, CLAIM) }
+        })
+    }
+
+    fn take_over(self: Arc<Self>) -> BoxFuture<'static, Result<(), StoreError>> {
+        Box::pin(async move { self.claim_orphans().await })
+    }
+
+    fn look(self: Arc<Self>, queued: bool) -> BoxFuture<'static, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.look_for_ends().await?;
+            self.look_for_signals().await?;
+            if queued { self.admit_waiting().await } else { Ok(()) }
+        })
+    }
+
+    fn answered(self: Arc<Self>, question: Escalation) -> BoxFuture<'static, Result<(), StoreError>> {
+        Box::pin(async move { self.wake_waiting(&question.tenant, &question).await })
+    }
+
+    fn stop(&self) {
+        self.runs.stop_all();
+        self.ends.give_up_all(); // whoever waits is told: nothing is looked at from here any more
+    }
+}

@@ -1,0 +1,59 @@
+//! What follows from the end of a run, here or in another process: whoever waits for it hears of it.
+
+use std::sync::Arc;
+
+use super::child::lineage::ENDED;
+use super::error::RunError;
+use super::inner::Inner;
+use crate::id::{Ids, RunId, Tenant};
+use crate::store::{Run, RunState, Store as _, StoreError};
+
+impl Inner {
+    /// This engine is done with a run. Whoever waits for it is told; in a shared store another worker has it, and its
+    /// end is looked for at each beat.
+    pub(super) fn give_up(&self, id: RunId) {
+        if !self.core.hears_of_others() || self.core.is_closing() {
+            self.ends.give_up(id);
+        }
+    }
+
+    /// A run that another worker began is perhaps waited for there.
+    pub(super) async fn tell_starter(&self, id: RunId) {
+        if self.core.is_shared() && Ids::giver(id.0) != self.core.fence {
+            let _ = self.core.group.wake_others().await; // only a hint
+        }
+    }
+
+    /// A child has ended, durably, and whoever was to tell its parent may not have: only a hint, like any other.
+    pub(super) async fn tell_parent(self: &Arc<Self>, child: &Run) {
+        let Some(parent) = child.parent else { return };
+        let id = child.id.to_string();
+        match self.core.group.signal_find(&child.tenant, parent, ENDED, &id).await {
+            Ok(Some(signal)) => self.delivered(signal).await,
+            Ok(None) => {}
+            Err(error) => tracing::error!(run = %parent, %error, "cannot be told of its child's end"),
+        }
+    }
+
+    /// The ends of runs that are waited for here and that other workers carry out.
+    pub(super) async fn look_for_ends(&self) -> Result<(), StoreError> {
+        for (tenant, id) in self.ends.elsewhere(|id| self.runs.has(id)) {
+            if let Some(run) = self.core.group.run_find(&tenant, id).await?
+                && (run.state.is_final() || matches!(run.state, RunState::Halted { .. }))
+            {
+                self.ends.tell(id, &run.state);
+            }
+        }
+        Ok(())
+    }
+    /// The state of a run that is over or halted. A run that this process is carrying out is not read: it
+    /// will say so itself.
+    pub(super) async fn ended_state(&self, tenant: &Tenant, id: RunId) -> Result<Option<RunState>, RunError> {
+        if self.runs.has_of(tenant, id) {
+            return Ok(None);
+        }
+        let run = self.core.group.run_find(tenant, id).await?.ok_or(RunError::Unknown { run: id })?;
+        let ended = run.state.is_final() || matches!(run.state, RunState::Halted { .. });
+        Ok(ended.then_some(run.state))
+    }
+}

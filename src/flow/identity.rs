@@ -1,0 +1,159 @@
+//! What tells one thing that a run does from another: its turn, kind, name and id. Pure.
+
+use crate::ledger::escaped;
+use crate::store::{PastStep, StepKind};
+
+/// Identity inside a run: turn, kind, name and id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    /// The turn, or outside of loops the run's base.
+    pub(super) turn: u32,
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) id: String,
+}
+
+/// What is identified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Step,
+    Timer,
+    Drawn,
+    Select,
+    Transaction,
+    /// The receipt of a signal.
+    Signal,
+    /// A signal sent to another run.
+    Sent,
+    /// An event that was emitted.
+    Emitted,
+    /// A child that was begun.
+    Child,
+    /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
+    Call,
+    /// What a guard wrote into rows of its own.
+    #[cfg_attr(not(feature = "memory"), allow(dead_code, reason = "memories are such"))]
+    Guard,
+    /// A loop of turns.
+    Turns,
+    /// What gives several others a common name. It records nothing itself.
+    #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "agents are such"))]
+    Scope,
+}
+
+impl Kind {
+    /// The kind of checkpoint that its outcome is. A call's is its record; only a failure is a checkpoint.
+    pub(super) const fn checkpoint(self) -> StepKind {
+        match self {
+            Self::Step | Self::Scope => StepKind::Step,
+            Self::Timer => StepKind::Timer,
+            Self::Drawn => StepKind::Drawn,
+            Self::Select => StepKind::Select,
+            Self::Transaction => StepKind::Transaction,
+            Self::Signal => StepKind::Signal,
+            Self::Sent => StepKind::Sent,
+            Self::Emitted => StepKind::Emitted,
+            Self::Child => StepKind::Child,
+            Self::Call => StepKind::CallFailed,
+            Self::Guard => StepKind::Guard,
+            Self::Turns => StepKind::Turns,
+        }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Timer => "timer",
+            Self::Drawn => "drawn",
+            Self::Select => "select",
+            Self::Transaction => "transaction",
+            Self::Signal => "signal",
+            Self::Sent => "sent signal",
+            Self::Emitted => "event",
+            Self::Child => "child",
+            Self::Call => "call",
+            Self::Guard => "guard",
+            Self::Turns => "turns",
+            Self::Scope => "scope",
+        }
+    }
+}
+
+impl Identity {
+    /// The id that a use without an id gets from its ordinal: one that no use with an id has.
+    pub(super) fn generated(nth: u64) -> String {
+        format!("~{nth}")
+    }
+
+    /// The id of a use whose id is given.
+    pub(super) fn given(id: String) -> String {
+        if id.starts_with('~') { format!("~{id}") } else { id }
+    }
+
+    /// A person who says `asked` may mean the use with this id: by the id that the code gives, by the ordinal of a use
+    /// without one, or by the key of a call.
+    pub(super) fn is_called(id: &str, asked: &str) -> bool {
+        id == asked || id.strip_prefix('~') == Some(asked) || id == escaped(asked)
+    }
+
+    /// The ordinal of a use without an id, or the id of another one.
+    pub(super) fn nth(&self) -> &str {
+        self.id.strip_prefix('~').unwrap_or(&self.id)
+    }
+
+    /// Its id, told apart from those of other turns: for what is known by it outside of the run's own history.
+    pub(super) fn in_turn(&self) -> String {
+        if self.turn == 0 { self.id.clone() } else { format!("~turn:{}/{}", self.turn, self.id) }
+    }
+
+    /// Its name and its id. The first `/` ends the name.
+    pub(super) fn place(&self) -> String {
+        format!("{}/{}", self.name.replace('%', "%25").replace('/', "%2F"), self.in_turn())
+    }
+
+    /// The child that was begun, the signal that was sent or the event that was emitted, if it is such a checkpoint.
+    pub(super) fn of_deed(step: &PastStep) -> Option<Self> {
+        let kind = match step.kind {
+            StepKind::Child => Kind::Child,
+            StepKind::Sent => Kind::Sent,
+            StepKind::Emitted => Kind::Emitted,
+            _ => return None,
+        };
+        Some(Self { turn: step.turn, kind, name: step.name.clone(), id: step.id.clone() })
+    }
+
+    /// The id of the mark that it is kept although nothing asks for it.
+    pub(super) fn kept_id(&self) -> String {
+        format!("~{}/{}", self.kind.name(), self.place())
+    }
+
+    /// The identity of the error that the run's code was given in place of a result.
+    pub(super) fn failed(&self) -> Self {
+        match self.kind {
+            Kind::Call => self.clone(),
+            kind => {
+                Self { kind: Kind::Call, name: format!("~{}/{}", kind.name(), self.name), ..self.clone() }
+            }
+        }
+    }
+
+    /// The name of what failed so, if it is no call.
+    pub(super) fn of_failed(name: &str) -> Option<&str> {
+        Some(name.strip_prefix('~')?.split_once('/')?.1)
+    }
+
+    /// The name of the mark that its dropped future left.
+    pub(super) fn abandoned_name(&self) -> String {
+        format!("{}/{}", self.kind.name(), self.name)
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, name) = (self.kind.name(), &self.name);
+        match self.id.strip_prefix('~') {
+            Some(nth) => write!(f, "{kind} {name:?} #{nth}"),
+            None => write!(f, "{kind} {name:?} with id {:?}", self.id),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What all runs of an engine share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::queue::Queues;
+use super::runs::Runs;
+use super::waiters::{AnswerWaiters, EndWaiters};
+use super::workflow::Workflows;
+use crate::exec::Core;
+use crate::store::{Lane, Run};
+
+/// A run whose process died more often is quarantined, unless the builder says otherwise.
+pub(super) const MAX_DEATHS: u32 = 10;
+/// After a write failed, a run is tried again this much later.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+
+/// Gives a run a task. A fresh run has nothing recorded, and its row is on its way in this lane.
+pub(super) type CarryOut = fn(Arc<Inner>, Box<Run>, Option<Lane>);
+
+/// What all runs of an engine share.
+pub(super) struct Inner {
+    pub(super) core: Arc<Core>,
+    pub(super) workflows: Workflows,
+    pub(super) queues: Queues,
+    /// The runs that have a task here.
+    pub(super) runs: Runs,
+    /// Who waits here for the end of a run.
+    pub(super) ends: EndWaiters,
+    /// Which runs wait for which answer.
+    pub(super) answers: AnswerWaiters,
+    pub(super) max_deaths: u32,
+    /// The driver. It is handed in, because much of what it calls starts other runs.
+    carry_out: CarryOut,
+}
+
+impl Inner {
+    pub(super) fn of(core: Arc<Core>, workflows: Workflows, queues: Queues, carry_out: CarryOut) -> Self {
+        let (runs, ends, answers) = (Runs::default(), EndWaiters::default(), AnswerWaiters::default());
+        Self { core, workflows, queues, runs, ends, answers, max_deaths: MAX_DEATHS, carry_out }
+    }
+
+    /// One that carries out no runs: they are only looked at.
+    pub(super) fn looking_on(core: Arc<Core>, workflows: Workflows) -> Arc<Self> {
+        Arc::new(Self::of(core, workflows, Queues::default(), |_, _, _| {}))
+    }
+
+    /// Gives a run a task, unless it has one, which then sees to it.
+    pub(super) fn spawn(self: &Arc<Self>, run: Box<Run>, fresh: Option<Lane>) {
+        if self.runs.enter(&run) {
+            (self.carry_out)(self.clone(), run, fresh);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The name by which a run's code calls what it does.
+
+/// The name of a step, with an id where several of one name are open at once. A use with an id is never the same as a
+/// use without one.
+#[derive(Clone, Debug)]
+pub struct Label {
+    pub(super) name: String,
+    pub(super) id: Option<String>,
+}
+
+impl From<&str> for Label {
+    fn from(name: &str) -> Self {
+        Self { name: name.to_owned(), id: None }
+    }
+}
+
+impl From<String> for Label {
+    fn from(name: String) -> Self {
+        Self { name, id: None }
+    }
+}
+
+impl<T: ToString> From<(&str, T)> for Label {
+    fn from((name, id): (&str, T)) -> Self {
+        Self { name: name.to_owned(), id: Some(id.to_string()) }
+    }
+}
+
+impl Label {
+    /// A name in a run, with an id where there may be several at once.
+    pub(crate) fn of(name: &str, id: Option<String>) -> Self {
+        Self { name: name.to_owned(), id }
+    }
+}

@@ -1,0 +1,68 @@
+//! How an activation comes to its end: stopped from inside or from outside, or in order to park.
+
+use std::task::Wake as _;
+
+use super::Live;
+use super::state::State;
+use super::stop::Stop;
+
+impl Live {
+    /// Ends this activation from inside: its futures never resolve.
+    pub(in crate::flow) async fn stop<T>(&self, stop: Stop) -> T {
+        self.request_stop(stop);
+        std::future::pending().await
+    }
+
+    /// Asks the driver to end this activation.
+    pub(in crate::flow) fn request_stop(&self, stop: Stop) {
+        {
+            let mut state = self.state();
+            if !state.ended && state.stop.is_none() {
+                state.stop = Some(stop);
+            }
+        }
+        self.waker.is_own();
+        self.waker.wake_by_ref();
+    }
+
+    pub(in crate::flow) fn take_stop(&self) -> Option<Stop> {
+        self.state().stop.take()
+    }
+
+    /// Whether a call may outlive the run, because the run's code dropped it or left it to a task of its own.
+    pub(in crate::flow) fn has_dropped_call(&self) -> bool {
+        self.state().dropped_calls > 0
+    }
+
+    /// Ends the activation. From here on a dropped future leaves no mark, the context refuses every use, and no open call begins
+    /// anything new. An open call may outlive the run from here on, whether it is dropped later or never.
+    pub(in crate::flow) fn end(&self) {
+        self.state().end(&self.over);
+    }
+
+    pub(in crate::flow) fn has_ended(&self) -> bool {
+        self.state().ended
+    }
+
+    /// Ends the activation in order to park, unless a signal has come that it waits for. Whoever delivers a signal from here on is
+    /// told that it came too late, and wakes the run again.
+    pub(in crate::flow) fn end_to_park(&self) -> bool {
+        let mut state = self.state();
+        let State { waits, inbox, .. } = &*state;
+        if waits.values().filter_map(|wait| wait.signal.as_ref()).any(|wanted| inbox.has(wanted)) {
+            return false;
+        }
+        state.end(&self.over);
+        true
+    }
+
+    /// Ends the activation in order to park, unless more was said to the run than this.
+    pub(in crate::flow) fn end_unless_told(&self, heard: usize) -> bool {
+        let mut state = self.state();
+        if state.inbox.len() > heard {
+            return false;
+        }
+        state.end(&self.over);
+        true
+    }
+}

@@ -1,0 +1,153 @@
+//! What was said to the run while it is active: signals, and the engine's own commands.
+
+use std::future::poll_fn;
+use std::task::{Poll, Wake as _, Waker};
+use std::time::Duration;
+
+use super::Live;
+use super::open::Open;
+use super::state::Wait;
+use super::stop::Stop;
+use crate::clock::Timestamp;
+use crate::exec::ExecError;
+use crate::flow::child::lineage::{ENDED, PLACE};
+use crate::flow::command::{Verb, is_command};
+use crate::flow::inbox::Wanted;
+use crate::payload::{Payload, Stored};
+use crate::store::{Signal, Step};
+
+impl Live {
+    /// Notes that the run knows of its cancellation, and until when it may end by itself.
+    pub(in crate::flow) fn cancelled(&self, until: Option<Timestamp>) {
+        self.state().cancelled = until;
+    }
+
+    /// What a command asks of this activation: to stop, or to be asked again at this instant. It is asked when the body has come to
+    /// rest: by then the body has said whether it waits to be cancelled.
+    pub(in crate::flow) fn commanded(&self, now: Timestamp) -> Result<Option<Timestamp>, Stop> {
+        let state = self.state();
+        if let Some(pause) = state.inbox.first(&Verb::Pause.signal()) {
+            return Err(Stop::Paused(Box::new(pause.clone())));
+        }
+        if state.replaying {
+            return Ok(None); // it may wait to be cancelled when it has come to where it was
+        }
+        match state.cancelled {
+            Some(until) if until <= now => Err(Stop::Cancelled),
+            None if state.inbox.first(&Verb::Cancel.signal()).is_some() => Err(Stop::Cancelled),
+            until => Ok(until),
+        }
+    }
+
+    /// The command that pauses the run.
+    pub(in crate::flow) fn pause_pending(&self) -> Option<Signal> {
+        self.state().inbox.first(&Verb::Pause.signal()).cloned()
+    }
+
+    /// The command that cancels the run, received or not.
+    pub(in crate::flow) fn cancel_pending(&self) -> Option<Signal> {
+        self.state().inbox.first(&Verb::Cancel.signal()).cloned()
+    }
+
+    /// The number of signals that the run has not received.
+    pub(in crate::flow) fn heard(&self) -> usize {
+        self.state().inbox.len()
+    }
+
+    /// Waits until the run has more signals than `heard`, and at most so long. Returns false if the time is over.
+    pub(in crate::flow) async fn hears_more(
+        &self,
+        heard: usize,
+        at_most: Duration,
+    ) -> Result<bool, ExecError> {
+        let mut limit = self.core.clock.sleep(at_most);
+        poll_fn(|cx| {
+            self.waker.driven_by(cx.waker());
+            match self.take_stop() {
+                Some(Stop::Failed(error)) => return Poll::Ready(Err(error)),
+                Some(_) => return Poll::Ready(Ok(true)),
+                None => {}
+            }
+            let mut state = self.state();
+            if state.inbox.len() > heard {
+                return Poll::Ready(Ok(true));
+            }
+            state.inbox.listen(cx.waker());
+            drop(state);
+            limit.as_mut().poll(cx).map(|()| Ok(false))
+        })
+        .await
+    }
+
+    /// A command that the run has not received.
+    pub(in crate::flow) fn take_command(&self) -> Option<Signal> {
+        self.state().inbox.take_command()
+    }
+
+    /// Hands the run what was said to it. False if this activation has ended, and cannot receive it.
+    pub(in crate::flow) fn deliver(&self, signal: Signal) -> bool {
+        let command = is_command(&signal);
+        let listening = {
+            let mut state = self.state();
+            if state.ended {
+                return false;
+            }
+            state.inbox.deliver(signal)
+        };
+        self.waker.is_own();
+        listening.into_iter().for_each(Waker::wake);
+        if command {
+            self.waker.wake_by_ref(); // nothing in its code waits for it
+        }
+        true
+    }
+
+    /// Receives the next signal that is wanted, as soon as there is one. The receipt is queued when this returns.
+    pub(in crate::flow) async fn next_signal(&self, open: &Open, wanted: &Wanted) -> Stored {
+        if self.check.is_some() {
+            let _waiting = open.wait(Wait { signal: Some(wanted.clone()), ..Wait::default() });
+            return std::future::pending().await; // a replay check receives nothing
+        }
+        // Nothing is received while the run replays: a branch that lost its select in an earlier life would take a signal and
+        // drop it.
+        self.released(open, None).await;
+        loop {
+            {
+                let _waiting = open.wait(Wait { signal: Some(wanted.clone()), ..Wait::default() });
+                poll_fn(|cx| {
+                    let mut state = self.state();
+                    if state.inbox.has(wanted) {
+                        return Poll::Ready(());
+                    }
+                    state.inbox.listen(cx.waker());
+                    Poll::Pending
+                })
+                .await;
+            }
+            self.core.group.room().await;
+            // There is no await from here on: a future that was dropped at one would have taken a signal and lost it.
+            let taken = self.state().inbox.take(wanted);
+            if let Some(signal) = taken {
+                let kind = open.identity.kind.checkpoint();
+                let step = self.step(&open.identity, kind, None, signal.body.clone());
+                let body = signal.body.clone();
+                let is_end = wanted.name == ENDED && !self.core.is_shared();
+                let place = is_end.then(|| self.place_of_end(&step));
+                let mut change = self.core.change(Some(self.lane)).step(step);
+                change.steps.extend(place);
+                change.received = Some(Box::new(signal));
+                drop(self.core.group.submit(change));
+                self.progressed();
+                return body;
+            }
+        }
+    }
+
+    /// The checkpoint of where the end of a child stands among what this run does. It is told by an id and not by the clock, which
+    /// may be set back while there is only one worker.
+    fn place_of_end(&self, received: &Step) -> Step {
+        let place = Payload::stored(self.core.ids.next().to_string());
+        let (id, value) = (format!("{}{PLACE}", received.id), Some(Stored::Inline(place)));
+        Step { id, value, ..received.clone() }
+    }
+}

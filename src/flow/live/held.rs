@@ -1,0 +1,89 @@
+//! What a replay holds back: new effects go out when every live branch waits, and not before.
+
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+use super::Live;
+use super::open::Open;
+use super::state::{HeldCall, Rest};
+use crate::store::WaitsOn;
+
+impl Live {
+    /// Waits until new effects may go out. A call says what it is, so that an unstable key can be named.
+    pub(in crate::flow) async fn released(&self, open: &Open, call: Option<HeldCall>) {
+        if let Some(check) = &self.check {
+            self.state().held_calls.extend(call);
+            return check.held(&open.identity).await;
+        }
+        if !self.state().replaying {
+            return;
+        }
+        if let Some(call) = call {
+            self.state().held_calls.push(call);
+        }
+        let _waiting = open.rest();
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if state.replaying {
+                state.held.push(cx.waker().clone());
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        })
+        .await;
+    }
+
+    /// The replay is over: what was held back may go out.
+    pub(in crate::flow) fn release(&self) {
+        let held = {
+            let mut state = self.state();
+            state.replaying = false;
+            state.held_calls.clear();
+            std::mem::take(&mut state.held)
+        };
+        held.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether the run replays or is only looked at. Whoever asks is woken when the replay is over.
+    pub(in crate::flow) fn replays(&self, waker: &Waker) -> bool {
+        let mut state = self.state();
+        if state.replaying {
+            state.held.push(waker.clone());
+        }
+        state.replaying || self.check.is_some()
+    }
+
+    pub(in crate::flow) fn is_replaying(&self) -> bool {
+        self.state().replaying
+    }
+
+    /// Whether the run replays and is still reading something that it has recorded.
+    pub(in crate::flow) fn is_reading_back(&self) -> bool {
+        let state = self.state();
+        state.replaying && state.busy > 0
+    }
+
+    pub(in crate::flow) fn held_calls(&self) -> Vec<HeldCall> {
+        self.state().held_calls.clone()
+    }
+
+    /// How the body stands. It is asked when the body is pending and did not wake itself.
+    pub(in crate::flow) fn rest(&self) -> Rest {
+        let state = self.state();
+        if state.open == 0 || state.busy > 0 {
+            Rest::Working
+        } else if state.replaying {
+            Rest::Quiescent
+        } else if !state.waits.is_empty() && state.waits.len() + state.behind == state.open {
+            let until = state.waits.values().filter_map(|wait| wait.until).min();
+            let on = WaitsOn {
+                answer: state.waits.values().any(|wait| wait.answer),
+                signal: state.waits.values().any(|wait| wait.signal.is_some()),
+            };
+            Rest::Waiting { until, on }
+        } else {
+            Rest::Working
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What an activation queues for the store: checkpoints, and new states of the run's row.
+
+use super::Live;
+use crate::exec::ExecError;
+use crate::flow::identity::Identity;
+use crate::ledger::RequestHash;
+use crate::payload::{Payload, Stored};
+use crate::store::{Change, Run, Step, StepKind, StoreError, Ticket, Verdict};
+
+impl Live {
+    /// Queues a checkpoint. If the write is refused later, its lane stops the run.
+    pub(in crate::flow) async fn checkpoint(
+        &self,
+        identity: &Identity,
+        hash: Option<RequestHash>,
+        value: Payload,
+    ) {
+        if let Some(check) = &self.check {
+            return check.unrecorded(identity).await;
+        }
+        self.core.group.room().await;
+        self.put(identity, hash, value);
+        self.progressed();
+    }
+
+    fn put(&self, identity: &Identity, hash: Option<RequestHash>, value: Payload) {
+        let (value, large) = self.core.storable(value);
+        let step = self.step(identity, identity.kind.checkpoint(), hash, value);
+        let mut change = self.core.change(Some(self.lane)).step(step);
+        change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
+        drop(self.core.group.submit(change));
+    }
+
+    /// A checkpoint of an identity, of this kind.
+    pub(in crate::flow) fn step(
+        &self,
+        identity: &Identity,
+        kind: StepKind,
+        input_hash: Option<RequestHash>,
+        value: impl Into<Option<Stored>>,
+    ) -> Step {
+        let mut state = self.state();
+        let at = state.later(self.core.now());
+        Step {
+            tenant: self.tenant.clone(),
+            run: self.id,
+            turn: identity.turn,
+            kind,
+            name: identity.name.clone(),
+            id: state.replay.again.recorded_id(identity.turn, kind, &identity.name, &identity.id),
+            input_hash,
+            value: value.into(),
+            at,
+        }
+    }
+
+    /// Notes that the run got somewhere: the deaths of its earlier processes no longer count against it.
+    pub(in crate::flow) fn progressed(&self) {
+        if self.state().run.deaths > 0 {
+            drop(self.change_run(|run| run.deaths = 0));
+        }
+    }
+
+    /// The next state of the run's row, to be written with other things.
+    pub(in crate::flow) fn next_run(&self, change: impl FnOnce(&mut Run)) -> Run {
+        self.state().next_run(self.core.now(), change)
+    }
+
+    /// Queues a new state of the run's row.
+    pub(in crate::flow) fn change_run(&self, change: impl FnOnce(&mut Run)) -> Ticket {
+        self.change_run_with(self.core.change(Some(self.lane)), change)
+    }
+
+    /// The same, as a part of a change.
+    pub(in crate::flow) fn change_run_with(&self, with: Change, change: impl FnOnce(&mut Run)) -> Ticket {
+        let mut state = self.state();
+        // The change is queued before the lock is released, so that revisions arrive in their order.
+        let run = state.next_run(self.core.now(), change);
+        self.core.group.submit(with.run(run))
+    }
+
+    /// Waits until everything that the run has queued is durable. It costs nothing if nothing is queued.
+    pub(in crate::flow) async fn flushed(&self) -> Result<(), ExecError> {
+        let barrier = self.core.change(Some(self.lane));
+        self.written(self.core.group.commit_one(barrier).await)
+    }
+
+    /// What has come of a write of this run.
+    pub(in crate::flow) fn written(&self, verdict: Result<Verdict, StoreError>) -> Result<(), ExecError> {
+        let key = || self.id.to_string();
+        match verdict {
+            Ok(Verdict::Admitted) => Ok(()),
+            Ok(Verdict::Refused(refusal)) => Err(ExecError::Refused { key: key(), refusal }),
+            Err(source) => Err(ExecError::Store { key: key(), source }),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The queues of an engine: which are declared, and where a run is put.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::clock::Timestamp;
+use crate::flow::error::RunError;
+use crate::id::{Name, checked};
+use crate::ledger::Key;
+use crate::store::{InQueue, Queue};
+
+/// The queues of an engine.
+#[derive(Default)]
+pub(in crate::flow) struct Queues {
+    pub(super) declared: BTreeMap<String, Queue>,
+    /// The queues for which a task admits runs, and whether that task is to look once more when it has found nothing.
+    asking: Mutex<BTreeMap<String, bool>>,
+    /// One admission at a time, and what of them has not been read back: from that instant on.
+    pub(super) admitted: tokio::sync::Mutex<BTreeMap<String, Timestamp>>,
+}
+
+/// The queue that somebody chose for a run.
+#[derive(Clone, Debug, Default)]
+pub(in crate::flow) struct Choice {
+    pub(in crate::flow) queue: Option<String>,
+    pub(in crate::flow) key: Option<String>,
+    pub(in crate::flow) priority: i32,
+}
+
+impl Queues {
+    /// Declares a queue, or says why not.
+    pub(in crate::flow) fn declare(&mut self, queue: Queue) -> Result<(), String> {
+        queue.check()?;
+        if queue.name().starts_with('~') {
+            return Err("names that begin with '~' are the engine's own".into());
+        }
+        if self.declared.contains_key(queue.name()) {
+            return Err("there is another queue of that name: their limits could not be told apart".into());
+        }
+        self.declared.insert(queue.name().to_owned(), queue);
+        Ok(())
+    }
+
+    /// Declares a queue of the engine's own.
+    #[cfg(feature = "schedule")]
+    pub(in crate::flow) fn declare_own(&mut self, queue: Queue) {
+        self.declared.insert(queue.name().to_owned(), queue);
+    }
+
+    pub(in crate::flow) fn has(&self, name: &str) -> bool {
+        self.declared.contains_key(name)
+    }
+
+    pub(super) fn asking(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A run of this queue that parks gives its place free.
+    pub(in crate::flow) fn frees(&self, queue: &InQueue) -> bool {
+        self.declared.get(queue.name.as_str()).is_some_and(Queue::frees_while_waiting)
+    }
+
+    /// The names of those that are declared.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.declared.keys()
+    }
+
+    /// Where a run is to be queued, if it is: the queue that was chosen, or its workflow's own.
+    pub(in crate::flow) fn place(
+        &self,
+        own: Option<&String>,
+        choice: Choice,
+    ) -> Result<Option<Box<InQueue>>, RunError> {
+        let Choice { queue, key, priority } = choice;
+        let Some(name) = queue.or_else(|| own.cloned()) else {
+            if key.is_some() || priority != 0 {
+                return Err(RunError::NoQueue);
+            }
+            return Ok(None);
+        };
+        if !self.has(&name) {
+            let declared = self.names().filter(|name| !name.starts_with('~')).cloned().collect();
+            return Err(RunError::UnknownQueue { queue: name, declared });
+        }
+        if let Some(key) = &key {
+            checked("queue key", key, Key::MAX_BYTES)?;
+        }
+        Ok(Some(Box::new(InQueue { name: Name::new(name)?, key, priority, admitted_at: None })))
+    }
+}

@@ -1,0 +1,48 @@
+//! The row with which a run begins.
+
+use super::workflow::Registered;
+use crate::clock::Timestamp;
+use crate::exec::Core;
+use crate::id::{RunId, RunNumber, Tenant};
+use crate::ledger::RequestHash;
+use crate::payload::Stored;
+use crate::store::{InQueue, Run, RunState};
+
+/// What a run begins with.
+pub(super) struct NewRow<'a> {
+    pub(super) tenant: &'a Tenant,
+    pub(super) workflow: &'a Registered,
+    /// Drawn if it is not given.
+    pub(super) number: Option<RunNumber>,
+    pub(super) key: Option<String>,
+    pub(super) parent: Option<RunId>,
+    pub(super) queue: Option<Box<InQueue>>,
+    pub(super) input: Stored,
+    pub(super) input_hash: RequestHash,
+}
+
+impl NewRow<'_> {
+    pub(super) fn at(self, core: &Core, now: Timestamp) -> Run {
+        Run {
+            id: RunId(core.ids.next()),
+            tenant: self.tenant.clone(),
+            number: self.number.unwrap_or_else(|| RunNumber::draw(&*core.entropy)),
+            workflow: self.workflow.name.clone(),
+            version: self.workflow.version,
+            key: self.key,
+            parent: self.parent,
+            input: self.input,
+            input_hash: self.input_hash,
+            state: if self.queue.is_some() { RunState::Queued } else { RunState::Active },
+            queue: self.queue,
+            fence: core.fence,
+            revision: 1,
+            deaths: 0,
+            unsettled: false,
+            base: 0,
+            turn: 1,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+}

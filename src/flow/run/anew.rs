@@ -1,0 +1,57 @@
+//! A run goes on as new.
+
+use std::sync::Arc;
+
+use super::end::End;
+use crate::exec::ExecError;
+use crate::flow::again::Mark;
+use crate::flow::identity::{Identity, Kind};
+use crate::flow::live::{Live, Stop};
+use crate::flow::resume::{self, Asked};
+use crate::flow::workflow::Body;
+use crate::payload::{Payload, Stored};
+use crate::store::StepKind;
+
+/// The run goes on as new: from now on it has this input, and nothing recorded.
+///
+/// # Crash
+/// The new input and the number under which its history begins are one transaction. Before it is durable the run
+/// comes here again, from its records.
+pub(super) async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> End {
+    match resume::unasked(live, resume::When::Continued).await {
+        Ok(None) => {}
+        Ok(Some(Stop::Halt { kind, question, record, kept })) => {
+            return resume::halt_on(live, Asked { kind, question, record, kept, command: None }).await;
+        }
+        Ok(Some(_)) => return End::Again,
+        Err(error) => return End::Failed(error),
+    }
+    drop(body); // by the run's own will: a call that is under way leaves its mark, and is settled by the engine
+    live.end();
+    let core = &live.core;
+    let dropped = live.has_dropped_call();
+    let (value, large) = core.storable(input);
+    let base = live.run().turn + 1;
+    let identity = Identity { turn: base, kind: Kind::Step, name: "input".into(), id: "0".into() };
+    let mut change = core.change(Some(live.lane)).step(live.step(&identity, StepKind::Input, None, value));
+    change.payloads.extend(large.map(|payload| (live.tenant.clone(), payload)));
+    // What was decided when the run was begun again holds for what it does from now on, too.
+    let marks: Vec<_> =
+        live.with_replay(|replay| replay.again.marks().iter().map(Mark::carried_on).collect());
+    for (n, mark) in marks.into_iter().enumerate() {
+        let identity = Identity { name: "again".into(), id: n.to_string(), ..identity.clone() };
+        let mark = Payload::of(&mark).map_err(ExecError::Payload);
+        match mark {
+            Ok(mark) => change.steps.push(live.step(&identity, StepKind::Again, None, Stored::Inline(mark))),
+            Err(error) => return End::Failed(error),
+        }
+    }
+    let ticket = live.change_run_with(change, |run| {
+        (run.base, run.turn, run.deaths) = (base, base + 1, 0);
+        run.unsettled |= dropped;
+    });
+    match live.written(ticket.durable().await) {
+        Ok(()) => End::Again,
+        Err(error) => End::Failed(error),
+    }
+}

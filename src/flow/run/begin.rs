@@ -1,0 +1,63 @@
+//! How an activation begins: the run's history is read, and its code is found.
+
+use std::sync::Arc;
+
+use super::activation::Activation;
+use super::end::End;
+use crate::exec::{Core, ExecError};
+use crate::flow::again::{self, Again};
+use crate::flow::ctx::Ctx;
+use crate::flow::live::Live;
+use crate::flow::replay::Replay;
+use crate::flow::resume;
+use crate::flow::workflow::Body;
+use crate::store::{EscalationKind, Run, Store as _, StoreError};
+
+pub(super) async fn resumed(core: &Arc<Core>, run: Box<Run>) -> Result<Arc<Live>, End> {
+    let history = match core.group.run_history(&run.tenant, run.id, run.present()).await {
+        Ok(history) => history,
+        Err(error) => return Err(unreadable(core, run, error).await),
+    };
+    let again = match again::marks(core, &run.tenant, &history).await {
+        Ok(marks) => Again::of(marks),
+        Err(ExecError::Store { source, .. }) => return Err(unreadable(core, run, source).await),
+        Err(error) => return Err(End::Failed(error)),
+    };
+    Ok(Live::new(core.clone(), *run, core.new_lane(), Replay::of(history, again)))
+}
+
+/// A damaged row halts its run; others go on.
+pub(in crate::flow) async fn unreadable(core: &Arc<Core>, run: Box<Run>, error: StoreError) -> End {
+    let StoreError::Corrupt { .. } = error else {
+        return End::Failed(ExecError::Store { key: run.id.to_string(), source: error });
+    };
+    let question = format!("run {}: {error}. Repair it and go on, or abandon the run?", run.id);
+    let live = Live::unread(core, *run);
+    resume::halt(&live, EscalationKind::Damaged, question).await
+}
+
+/// The body of a run, to be polled. If it cannot be started, that ends the activation.
+pub(super) async fn body(this: Activation<'_>) -> Result<Body, End> {
+    let Activation { engine, live } = this;
+    let run = live.run();
+    let workflows = &engine.workflows;
+    let Some(workflow) = workflows.find(run.workflow.as_str(), run.version) else {
+        let question = workflows.unknown(&run);
+        return Err(resume::halt(live, EscalationKind::UnknownWorkflow, question).await);
+    };
+    if workflow.version != run.version {
+        tracing::info!(tenant = %run.tenant, run = %run.id, from = run.version, by = workflow.version, "taken over");
+        // In the run's lane, so that nothing which the newer version records is there without it.
+        drop(live.change_run(|run| run.version = workflow.version));
+    }
+    let continued = live.with_replay(|replay| replay.input(run.base).and_then(|step| step.value.clone()));
+    let input = continued.as_ref().unwrap_or(&run.input);
+    let input = live.core.load(&run.tenant, input).await.map_err(End::Failed)?;
+    match (workflow.start)(Ctx::new(engine.clone(), live.clone()), &input) {
+        Ok(body) => Ok(body),
+        Err(error) => {
+            let question = format!("run {}: {error}. Restore the type and go on, or abandon?", run.id);
+            Err(resume::halt(live, EscalationKind::Damaged, question).await)
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a command does to an activation: it is halted, or cancelled.
+
+use std::sync::Arc;
+
+use super::activation::Activation;
+use super::end::End;
+use crate::exec::ExecError;
+use crate::flow::command::{Command, Verb};
+use crate::flow::live::Live;
+use crate::flow::resume::{self, Asked};
+use crate::payload::{Payload, Stored};
+use crate::store::{EscalationKind, RunState, Signal, StepKind, Store as _, Turns};
+
+impl Activation<'_> {
+    /// Somebody paused the run: it is halted with the question whether it may go on.
+    pub(super) async fn pause(self, signal: Signal) -> End {
+        let live = self.live;
+        match command(live, Some(&signal.body)).await {
+            Ok(command) => {
+                let question = command.question(live.id);
+                let (kind, command) = (EscalationKind::Paused, Some(signal));
+                resume::halt_on(live, Asked { kind, question, record: None, kept: Vec::new(), command }).await
+            }
+            Err(error) => End::Failed(error),
+        }
+    }
+
+    /// Somebody cancelled the run: it fails, after its children were cancelled.
+    ///
+    /// # Crash
+    /// The command stays until the run has ended: whoever carries the run on finds it, and does the same again.
+    pub(super) async fn cancel(self) -> End {
+        let live = self.live;
+        let cancelled = async {
+            let body = match live.cancel_pending() {
+                Some(signal) => Some(signal.body),
+                None => received_before(live).await?,
+            };
+            let command = command(live, body.as_ref()).await?;
+            tracing::info!(tenant = %live.tenant, run = %live.id, by = command.by, "cancelled");
+            self.engine.cancel_children(live, &command).await?;
+            Ok(command)
+        };
+        match cancelled.await {
+            Ok(command) => self.finish(Err(command.failure())).await,
+            Err(error) => End::Failed(error),
+        }
+    }
+
+    /// A run without a place in its queue is here to hear a command, and does nothing else. It queues up again if there is
+    /// none: it has waited and given its place free, or was halted and goes on.
+    pub(super) async fn without_place(self) -> End {
+        let live = self.live;
+        live.end(); // whoever says something to it from here on is told that it came too late
+        if let Some(signal) = live.pause_pending() {
+            return self.pause(signal).await;
+        }
+        if live.cancel_pending().is_some() {
+            return self.cancel().await;
+        }
+        let queue = live.run().queue;
+        match live.written(live.change_run(|run| run.state = RunState::Queued).durable().await) {
+            Ok(()) => {
+                if let Some(queue) = queue {
+                    self.engine.admit_soon(queue.name.as_str());
+                }
+                End::Parked
+            }
+            Err(error) => End::Failed(error),
+        }
+    }
+}
+
+/// The command that the run has received, and did not obey in time.
+async fn received_before(live: &Arc<Live>) -> Result<Option<Stored>, ExecError> {
+    live.flushed().await?;
+    let history = live.core.group.run_history(&live.tenant, live.id, Turns::ALL).await;
+    let history = history.map_err(|source| ExecError::Store { key: live.id.to_string(), source })?;
+    let name = Verb::Cancel.signal();
+    let received = history.steps.into_iter().find(|step| step.kind == StepKind::Signal && step.name == name);
+    Ok(received.and_then(|step| step.value))
+}
+
+/// Whatever a command says of itself, it is obeyed.
+async fn command(live: &Arc<Live>, body: Option<&Stored>) -> Result<Command, ExecError> {
+    let body = match body {
+        Some(body) => live.core.load(&live.tenant, body).await?,
+        None => Payload::stored("null"),
+    };
+    Ok(Command::of(&body).unwrap_or_else(|_| Command::unreadable()))
+}

@@ -1,0 +1,97 @@
+//! The body of a run is polled until there is something to be done about it.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::flow::failure::Failure;
+use crate::flow::live::{Live, Rest, Stop};
+use crate::flow::workflow::Body;
+use crate::panics::message;
+use crate::payload::Payload;
+use crate::store::WaitsOn;
+
+/// A run whose waits are all durable keeps its memory for this long, in case one of them ends soon.
+const GRACE: Duration = Duration::from_millis(200);
+/// A body that wakes itself while it is polled is polled so often before others get their turn.
+const POLLS: usize = 32;
+
+/// How the body's polling ended.
+pub(super) enum Polled {
+    Finished(Result<Payload, Failure>),
+    Panicked(String),
+    Quiescent,
+    Parkable(Option<Timestamp>, WaitsOn),
+    Stopped(Stop),
+}
+
+/// Polls the body until there is something to be done about it.
+pub(super) async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
+    let clock = live.core.clock.clone();
+    let waker = Waker::from(live.waker.clone());
+    let (mut grace, mut limit, mut forced, mut waiting) = (None, None, None, false);
+    poll_fn(|cx| {
+        live.waker.driven_by(cx.waker());
+        for _ in 0..POLLS {
+            if let Some(stop) = live.take_stop() {
+                return Poll::Ready(Polled::Stopped(stop));
+            }
+            let (woken, own) = (live.waker.take_woken(), live.waker.take_own());
+            if std::mem::take(&mut waiting) && woken && !own && live.waker.note_foreign() {
+                tracing::warn!(
+                    tenant = %live.tenant, run = %live.id,
+                    "waits for something that is not the context's: it is kept in memory; a crash loses that wait"
+                );
+            }
+            let polled =
+                catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
+            match polled {
+                Ok(Poll::Ready(result)) => return Poll::Ready(Polled::Finished(result)),
+                Err(panic) => return Poll::Ready(Polled::Panicked(message(&*panic))),
+                Ok(Poll::Pending) => {}
+            }
+            // A body that woke itself has not come to rest: poll it again before judging it.
+            if live.waker.take_woken() {
+                continue;
+            }
+            match live.commanded(clock.now()) {
+                Err(stop) => return Poll::Ready(Polled::Stopped(stop)),
+                Ok(Some(until)) => {
+                    let timer = limit.get_or_insert_with(|| clock.sleep(clock.now().until(until)));
+                    if timer.as_mut().poll(cx).is_ready() {
+                        limit = None;
+                        continue;
+                    }
+                    forced = Some(until);
+                }
+                Ok(None) => {}
+            }
+            match live.rest() {
+                Rest::Quiescent => return Poll::Ready(Polled::Quiescent),
+                Rest::Working => {
+                    grace = None;
+                    return Poll::Pending;
+                }
+                Rest::Waiting { until, on } => {
+                    waiting = true;
+                    if live.waker.has_foreign() {
+                        return Poll::Pending; // dropped by parking, what it waits for would begin anew with each resume
+                    }
+                    let until = until.into_iter().chain(forced).min();
+                    if until.is_some_and(|at| clock.now().until(at) <= GRACE) {
+                        return Poll::Pending; // it ends soon
+                    }
+                    let timer = grace.get_or_insert_with(|| clock.sleep(GRACE));
+                    return timer.as_mut().poll(cx).map(|()| Polled::Parkable(until, on));
+                }
+            }
+        }
+        // It waits for somebody by polling: who that is may need this very thread.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,153 @@
+//! The runs in hand: those that have a task in this process.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::live::{Live, Stop};
+use crate::exec::ExecError;
+use crate::id::{RunId, Tenant};
+use crate::store::{Run, Signal};
+
+/// The runs that have a task in this process.
+#[derive(Default)]
+pub(super) struct Runs {
+    // In their order: a simulation that is repeated does the same again.
+    by_id: Mutex<BTreeMap<RunId, InHand>>,
+}
+
+/// A run that has a task.
+struct InHand {
+    tenant: Tenant,
+    /// Its present activation, if one is under way.
+    live: Option<Weak<Live>>,
+    /// An answer or a signal came while the activation was beginning or ending.
+    again: bool,
+}
+
+impl InHand {
+    fn live(&self) -> Option<Arc<Live>> {
+        self.live.as_ref()?.upgrade()
+    }
+}
+
+impl Runs {
+    fn by_id(&self) -> MutexGuard<'_, BTreeMap<RunId, InHand>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run is to be given a task. False if it has one: that task sees to what has come.
+    pub(super) fn enter(&self, run: &Run) -> bool {
+        let mut runs = self.by_id();
+        if let Some(ending) = runs.get_mut(&run.id) {
+            ending.again = true;
+            return false;
+        }
+        runs.insert(run.id, InHand { tenant: run.tenant.clone(), live: None, again: false });
+        true
+    }
+
+    /// The run has no task any more. True if something came for it that its task has not seen to.
+    pub(super) fn leave(&self, id: RunId) -> bool {
+        self.by_id().remove(&id).is_some_and(|run| run.again)
+    }
+
+    pub(super) fn has(&self, id: RunId) -> bool {
+        self.by_id().contains_key(&id)
+    }
+
+    /// It has a task, and is this tenant's.
+    pub(super) fn has_of(&self, tenant: &Tenant, id: RunId) -> bool {
+        self.by_id().get(&id).is_some_and(|run| run.tenant == *tenant)
+    }
+
+    pub(super) fn ids(&self) -> HashSet<RunId> {
+        self.by_id().keys().copied().collect()
+    }
+
+    /// The activations of this moment.
+    pub(super) fn lives(&self) -> Vec<Arc<Live>> {
+        self.by_id().values().filter_map(InHand::live).collect()
+    }
+
+    /// The present activation of a run.
+    pub(super) fn live(&self, id: RunId) -> Option<Arc<Live>> {
+        self.by_id().get(&id)?.live()
+    }
+
+    /// Starts a run over from its records. False if it has no task.
+    pub(super) fn bounce(&self, id: RunId) -> bool {
+        let mut runs = self.by_id();
+        let Some(run) = runs.get_mut(&id) else { return false };
+        run.again = true;
+        if let Some(live) = run.live() {
+            live.request_stop(Stop::Bounce);
+        }
+        true
+    }
+
+    /// Hands a run what was said to it, or sees to it that its next activation reads it. False if the run has no task.
+    pub(super) fn deliver(&self, signal: Signal) -> bool {
+        let mut runs = self.by_id();
+        let Some(run) = runs.get_mut(&signal.run) else { return false };
+        run.again |= !run.live().is_some_and(|live| live.deliver(signal));
+        true
+    }
+
+    /// Those of these runs that have no task, and how many have one. Such a run has parked at this very moment: its task sees
+    /// to it on its way out.
+    pub(super) fn asleep(&self, due: Vec<Run>) -> (Vec<Run>, usize) {
+        let mut runs = self.by_id();
+        let (mut asleep, mut ending) = (Vec::new(), 0);
+        for run in due {
+            match runs.get_mut(&run.id) {
+                None => asleep.push(run),
+                Some(in_hand) => {
+                    in_hand.again = true;
+                    ending += 1;
+                }
+            }
+        }
+        (asleep, ending)
+    }
+
+    /// Ends all activations where they are durable.
+    pub(super) fn stop_all(&self) {
+        for live in self.lives() {
+            live.request_stop(closed(&live));
+        }
+    }
+
+    /// Makes an activation findable, for as long as the guard lives.
+    pub(super) fn list(&self, live: &Arc<Live>) -> Listed<'_> {
+        if let Some(run) = self.by_id().get_mut(&live.id) {
+            run.live = Some(Arc::downgrade(live));
+            if std::mem::take(&mut run.again) {
+                // The answer is in the records that this activation has yet to read, or has just read too early.
+                live.request_stop(Stop::Bounce);
+            }
+        }
+        // One that was begun while the engine shut down was not there to be stopped with the others.
+        if live.core.is_closing() {
+            live.request_stop(closed(live));
+        }
+        Listed { runs: self, id: live.id }
+    }
+}
+
+fn closed(live: &Live) -> Stop {
+    Stop::Failed(ExecError::Closed { key: live.id.to_string() })
+}
+
+/// See [`Runs::list`].
+pub(super) struct Listed<'a> {
+    runs: &'a Runs,
+    id: RunId,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        if let Some(run) = self.runs.by_id().get_mut(&self.id) {
+            run.live = None;
+        }
+    }
+}

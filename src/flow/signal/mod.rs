@@ -1,0 +1,156 @@
+//! Signals: what is said to a run from outside or by another run, kept until the run receives it, received once.
+//!
+//! A signal is a row of its own. Who sends one tells the run's task if it is here, or wakes the run if it waits as a row.
+//! Both are only hints: a sender that dies in between leaves a signal that the next start, or whoever takes its worker
+//! over, finds by its row.
+
+pub(super) mod name;
+mod send;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use self::name::{OWN, usable};
+pub(super) use self::send::NewSignal;
+pub use self::send::{SendSignal, Sent};
+use super::ctx::Ctx;
+use super::failure::{Failure, FailureCode};
+use super::identity::Kind;
+use super::inbox::Wanted;
+use super::label::Label;
+use super::live::Open;
+use crate::exec::{ExecError, to_the_end};
+use crate::id::{IdError, RunId};
+use crate::payload::{Payload, Stored};
+use crate::store::{Refusal, Store as _, Verdict};
+use crate::tool::canonical;
+
+/// What a run was told by another.
+enum Told {
+    /// The signal, now or by the run that the sender was forked from.
+    Signal,
+    /// Nothing: there is no such run.
+    Nobody,
+    /// Another one, by the run that the sender was forked from.
+    Another,
+}
+
+impl Ctx {
+    /// Waits for the next signal of this name, however long that takes, and holds nothing meanwhile. Signals that came
+    /// before anybody waited are kept; those of one sender are received in the order in which they were sent.
+    ///
+    /// # Crash
+    /// A signal that was received is received again on resume, and the same one. One that was not is still there.
+    pub async fn signal<T: DeserializeOwned>(&self, label: impl Into<Label>) -> Result<T, Failure> {
+        let label = label.into();
+        usable(&label.name).map_err(|error| unfit(&error))?;
+        let wanted = Wanted { name: label.name.clone(), id: None };
+        let body = self.receive(label, wanted).await?;
+        self.decoded("signal", &body).await
+    }
+
+    /// Receives a signal under an identity of its own.
+    pub(super) async fn receive(&self, label: Label, wanted: Wanted) -> Result<Stored, Failure> {
+        let open = self.open(Kind::Signal, label)?;
+        let past = self.live.recorded(&open).await?;
+        let body = match past.and_then(|past| past.value) {
+            Some(body) => body,
+            None => self.live.next_signal(&open, &wanted).await,
+        };
+        open.close();
+        Ok(body)
+    }
+
+    /// Says something to another run of the same tenant, once, whatever dies in between.
+    ///
+    /// # Errors
+    /// If there is no such run.
+    ///
+    /// # Crash
+    /// The signal and this run's record of having sent it are one transaction.
+    pub async fn send<B: Serialize + ?Sized>(
+        &self,
+        to: RunId,
+        label: impl Into<Label>,
+        body: &B,
+    ) -> Result<(), Failure> {
+        let label = label.into();
+        usable(&label.name).map_err(|error| unfit(&error))?;
+        let open = self.open(Kind::Sent, label)?;
+        if self.live.recorded(&open).await?.is_some() {
+            open.close();
+            return Ok(());
+        }
+        let (open, body) = self.live.fitting(open, false, |key| canonical(body, key)).await?;
+        self.live.released(&open, None).await;
+        let sent = {
+            let _resting = open.rest();
+            self.tell_run(&open, to, body).await
+        };
+        match sent {
+            Ok(Told::Signal) => {
+                self.live.progressed();
+                open.close();
+                Ok(())
+            }
+            Ok(Told::Nobody) => {
+                let nobody = format!("there is no {to} to send a signal to");
+                Err(self.live.shown(open, Failure::coded(FailureCode::Invalid, nobody)).await)
+            }
+            Ok(Told::Another) => {
+                let another = format!(
+                    "{to} was sent another signal {:?} by the run that this one was forked from: the first one stands",
+                    open.identity.name
+                );
+                Err(self.live.shown(open, Failure::coded(FailureCode::Conflict, another)).await)
+            }
+            Err(error) => Err(self.live.told(open, error).await),
+        }
+    }
+
+    /// Says it, in one change with this run's record of having said it.
+    async fn tell_run(&self, open: &Open, to: RunId, body: Payload) -> Result<Told, ExecError> {
+        let (core, live) = (&self.live.core, &self.live);
+        let failed = |source| ExecError::Store { key: to.to_string(), source };
+        let Some((_, last)) = self.engine.addressed(&live.tenant, to).await.map_err(failed)? else {
+            return Ok(Told::Nobody);
+        };
+        let identity = &open.identity;
+        // Made of what identifies it in this run, so that a second try is the same signal.
+        let id = format!("{OWN}{}/{}", live.named_after(), identity.in_turn());
+        let new = NewSignal { tenant: live.tenant.clone(), run: to, name: identity.name.clone(), id, body };
+        let (signal, large) = self.engine.behind(last, new);
+        let null = Stored::Inline(Payload::stored("null"));
+        let step = live.step(identity, identity.kind.checkpoint(), None, null);
+        let mut change = core.change(Some(live.lane)).step(step);
+        change.payloads.extend(large.map(|payload| (live.tenant.clone(), payload)));
+        change.signal = Some(Box::new(signal.clone()));
+        let (engine, told) = (self.engine.clone(), signal.clone());
+        // Dropped between the row and the wake-up, as what loses a select is, this would leave a run that waits for what
+        // it has.
+        let sent = to_the_end(&core.tracker, async move {
+            let verdict = engine.core.group.commit_one(change).await;
+            match &verdict {
+                Ok(Verdict::Admitted) => engine.delivered(told).await,
+                _ => engine.perhaps_sent(told),
+            }
+            verdict
+        });
+        match sent.await.map_err(failed)? {
+            Verdict::Admitted => Ok(Told::Signal),
+            Verdict::Refused(Refusal::Exists) => {
+                let first = core.group.signal_find(&live.tenant, to, &signal.name, &signal.id).await;
+                if first.map_err(failed)?.is_none_or(|first| first.body != signal.body) {
+                    return Ok(Told::Another);
+                }
+                live.checkpoint(identity, None, Payload::stored("null")).await;
+                Ok(Told::Signal)
+            }
+            Verdict::Refused(refusal) => Err(ExecError::Refused { key: identity.to_string(), refusal }),
+        }
+    }
+}
+
+fn unfit(error: &IdError) -> Failure {
+    Failure::coded(FailureCode::Invalid, error.to_string())
+}

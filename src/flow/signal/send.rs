@@ -1,0 +1,197 @@
+//! A signal from outside: sent to a run, whatever that is doing.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, try_join};
+use serde::Serialize;
+
+use super::name::{OWN, usable};
+use crate::exec::to_the_end;
+use crate::flow::command::is_command;
+use crate::flow::error::RunError;
+use crate::flow::handle::RunHandle;
+use crate::flow::inner::Inner;
+use crate::flow::start::Canonical;
+use crate::flow::wake::hears;
+use crate::id::{RunId, Tenant, checked};
+use crate::ledger::Key;
+use crate::payload::Payload;
+use crate::store::{Change, Refusal, Run, Signal, Store as _, StoreError, Verdict};
+use crate::tool::canonical;
+
+/// What became of a signal that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is durable, and the run will receive it.
+    New,
+    /// The same signal was sent before: the run receives it once, or has.
+    Before,
+}
+
+impl<O> RunHandle<O> {
+    /// Says something to the run: it receives it by [`Ctx::signal`], once, now or when it waits for it.
+    ///
+    /// ```no_run
+    /// # async fn paid(run: &counterfoil::flow::RunHandle<()>) -> Result<(), counterfoil::flow::RunError> {
+    /// run.signal("paid", 4200).id("evt_1QzR").await?; // the webhook may come twice
+    /// # Ok(()) }
+    /// ```
+    pub fn signal<B>(&self, name: impl Into<String>, body: B) -> SendSignal
+    where
+        B: Serialize + Send + Sync + 'static,
+    {
+        SendSignal {
+            inner: self.inner.clone(),
+            tenant: self.tenant.clone(),
+            run: self.id,
+            name: name.into(),
+            id: None,
+            body: Box::new(move |key| canonical(&body, key)),
+        }
+    }
+}
+
+/// A signal to be sent. Nothing happens before it is awaited; then it is durable.
+///
+/// # Errors
+/// [`RunError::Over`] if the run has ended, [`RunError::SignalConflict`] if it was sent another one under this name and id.
+#[must_use = "a signal is not sent until it is awaited"]
+pub struct SendSignal {
+    inner: Arc<Inner>,
+    tenant: Tenant,
+    run: RunId,
+    name: String,
+    id: Option<String>,
+    body: Box<Canonical>,
+}
+
+impl SendSignal {
+    /// Which one it is: the same name and id again is the same signal, and received once. Give the id of the event that
+    /// it tells of wherever that event may be told of twice. Without one each signal is a new one.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// The same, with this id unless it has one.
+    #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
+    pub(in crate::flow) fn or_id(mut self, id: &str) -> Self {
+        self.id.get_or_insert_with(|| id.to_owned());
+        self
+    }
+
+    /// What is to be sent, if it can be.
+    pub(in crate::flow) async fn checked(self) -> Result<(Arc<Inner>, NewSignal), RunError> {
+        let Self { inner, tenant, run, name, id, body } = self;
+        usable(&name)?;
+        if let Some(id) = &id {
+            checked("signal's id", id, Key::MAX_BYTES)?;
+        }
+        let id = id.unwrap_or_else(|| inner.unique());
+        let body: Result<_, RunError> = inner.core.canonical(&tenant, &*body).await;
+        let body = body?.within(&inner.core.limits)?;
+        Ok((inner, NewSignal { tenant, run, name, id, body }))
+    }
+}
+
+impl IntoFuture for SendSignal {
+    type Output = Result<Sent, RunError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (inner, new) = self.checked().await?;
+            // Dropped between the row and the wake-up, this would leave a run that waits for what it has.
+            let tracker = inner.core.tracker.clone();
+            to_the_end(&tracker, async move { inner.send(new).await }).await
+        })
+    }
+}
+
+/// A signal that may be sent.
+pub(in crate::flow) struct NewSignal {
+    pub(in crate::flow) tenant: Tenant,
+    pub(in crate::flow) run: RunId,
+    pub(in crate::flow) name: String,
+    pub(in crate::flow) id: String,
+    pub(in crate::flow) body: Payload,
+}
+
+impl Inner {
+    /// A run that is to be told something, and the last place of what it was told and has not received.
+    pub(in crate::flow) async fn addressed(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+    ) -> Result<Option<(Run, Option<i64>)>, StoreError> {
+        let group = &self.core.group;
+        let (run, last) = try_join(group.run_find(tenant, run), group.signal_last(tenant, run)).await?;
+        Ok(run.map(|run| (run, last)))
+    }
+
+    /// A signal behind those that the run has not received, of which the last has this place. Where one stands that the run has
+    /// received is no matter any more.
+    pub(in crate::flow) fn behind(&self, last: Option<i64>, new: NewSignal) -> (Signal, Option<Payload>) {
+        let NewSignal { tenant, run, name, id, body } = new;
+        let place = last.map_or(0, |last| last + 1);
+        let (body, large) = self.core.storable(body);
+        (Signal { tenant, run, name, id, place, body, at: self.core.now() }, large)
+    }
+
+    /// An id that nobody gave, and nobody gives again.
+    pub(in crate::flow) fn unique(&self) -> String {
+        format!("{OWN}{:032x}", self.core.entropy.wide_bits())
+    }
+
+    /// Sends it. Its sender may have gone: it is sent all the same.
+    pub(in crate::flow) async fn send(self: &Arc<Self>, new: NewSignal) -> Result<Sent, RunError> {
+        let (tenant, run) = (new.tenant.clone(), new.run);
+        let (mut found, last) = self.addressed(&tenant, run).await?.ok_or(RunError::Unknown { run })?;
+        let (signal, large) = self.behind(last, new);
+        if found.state.is_final() {
+            return self.sent_before(&signal).await?.ok_or(RunError::Over { run });
+        }
+        let mut change = Change { signal: Some(Box::new(signal.clone())), ..self.core.change(None) };
+        change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+        let asleep = hears(&found, is_command(&signal)) && !self.runs.has(run);
+        if asleep && self.may_claim(&found) {
+            // Woken in one transaction with the signal, which is half of what two would take.
+            self.make_active(&mut found);
+            let woken = self.core.group.commit_one(change.clone().run(found.clone())).await;
+            if let Ok(Verdict::Admitted) = woken {
+                self.spawn(Box::new(found), None);
+                return Ok(Sent::New);
+            }
+            self.perhaps_ours(&tenant, run);
+            // Something else has woken it meanwhile, or this signal is there already: it is told which without the run.
+            let _refused = woken?;
+        }
+        match self.core.group.commit_one(change).await {
+            Ok(Verdict::Admitted) => {
+                self.delivered(signal).await;
+                Ok(Sent::New)
+            }
+            Ok(Verdict::Refused(Refusal::Exists)) => {
+                self.perhaps_sent(signal.clone());
+                let refused = RunError::Refused { run, refusal: Refusal::Exists };
+                self.sent_before(&signal).await?.ok_or(refused)
+            }
+            Ok(Verdict::Refused(refusal)) => Err(RunError::Refused { run, refusal }),
+            Err(error) => {
+                self.perhaps_sent(signal);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The run was sent a signal of this name and id before. The first one stands.
+    pub(in crate::flow) async fn sent_before(&self, signal: &Signal) -> Result<Option<Sent>, RunError> {
+        let Signal { tenant, run, name, id, .. } = signal;
+        match self.core.group.signal_find(tenant, *run, name, id).await? {
+            None => Ok(None),
+            Some(first) if first.body == signal.body => Ok(Some(Sent::Before)),
+            Some(_) => Err(RunError::SignalConflict { run: *run, name: name.clone(), id: id.clone() }),
+        }
+    }
+}

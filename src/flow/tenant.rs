@@ -1,0 +1,143 @@
+//! The engine as one tenant sees it.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::Serialize;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use serde::de::DeserializeOwned;
+
+use super::error::RunError;
+use super::handle::RunHandle;
+use super::inner::Inner;
+use super::queue::Choice;
+use super::start::StartRun;
+use super::workflow::Workflow;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use crate::exec::{OwnConnection, inbox};
+use crate::exec::{Questions, Resolve, Said};
+use crate::id::{EscalationId, RunId, Tenant};
+use crate::store::{Escalation, Resolution, Run, Store as _};
+use crate::tool::canonical;
+
+/// The engine as one tenant sees it.
+#[derive(Clone)]
+pub struct ForTenant {
+    inner: Arc<Inner>,
+    tenant: Tenant,
+}
+
+/// The inbox.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl ForTenant {
+    /// Processes a message of this tenant once: see [`Executor::process_once`](crate::Executor::process_once).
+    ///
+    /// # Errors
+    /// Those after which the message is to be delivered again; it was not processed.
+    pub async fn process_once<C, T, E, F>(
+        &self,
+        consumer: &str,
+        message: impl Into<inbox::Message>,
+        work: F,
+    ) -> Result<inbox::Processed<T>, inbox::InboxError<E>>
+    where
+        C: OwnConnection,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: std::fmt::Display + Send + 'static,
+        F: for<'c> FnOnce(&'c mut C) -> futures_util::future::BoxFuture<'c, Result<T, E>> + Send,
+    {
+        let core = &self.inner.core;
+        let delivery = inbox::delivery(core, &self.tenant, consumer, message.into())?;
+        inbox::process_once(core, delivery, work).await
+    }
+}
+
+impl ForTenant {
+    pub(super) const fn new(inner: Arc<Inner>, tenant: Tenant) -> Self {
+        Self { inner, tenant }
+    }
+
+    /// Starts a run of a registered workflow. Await it for its result, or [`StartRun::start`] it for a handle.
+    pub fn run<W, I, O>(&self, _workflow: W, input: I) -> StartRun<O>
+    where
+        W: Workflow<I, O>,
+        I: Serialize + Send + Sync + 'static,
+    {
+        let workflow = self.inner.workflows.of_function::<W>().cloned();
+        StartRun {
+            inner: self.inner.clone(),
+            tenant: self.tenant.clone(),
+            workflow,
+            input: Box::new(move |key| canonical(&input, key)),
+            key: None,
+            reject: false,
+            choice: Choice::default(),
+            _output: PhantomData,
+        }
+    }
+
+    pub(super) fn parts(&self) -> (Arc<Inner>, Tenant) {
+        (self.inner.clone(), self.tenant.clone())
+    }
+
+    /// What carries out, and for whom.
+    pub(crate) fn core(&self) -> (Arc<crate::exec::Core>, Tenant) {
+        (self.inner.core.clone(), self.tenant.clone())
+    }
+
+    /// A run that was started before.
+    pub fn handle<O>(&self, run: RunId) -> RunHandle<O> {
+        RunHandle::of(self.inner.clone(), self.tenant.clone(), run)
+    }
+
+    /// The run that was started under this [key](StartRun::key), if there is one.
+    ///
+    /// ```no_run
+    /// # async fn order(ctx: counterfoil::Ctx, order: String) -> Result<(), counterfoil::Failure> { Ok(()) }
+    /// # async fn paid(engine: counterfoil::Engine) -> Result<(), Box<dyn std::error::Error>> {
+    /// if let Some(run) = engine.tenant("acme")?.keyed(order, "order/9").await? {
+    ///     run.signal("paid", 4200).id("evt_1QzR").await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn keyed<W, I, O>(&self, _workflow: W, key: &str) -> Result<Option<RunHandle<O>>, RunError>
+    where
+        W: Workflow<I, O>,
+    {
+        let workflow = self.inner.workflows.of_function::<W>().ok_or(RunError::Unregistered)?;
+        let found = self.inner.core.group.run_keyed(&self.tenant, workflow.name.as_str(), key).await?;
+        Ok(found.map(|run| self.handle(run.id)))
+    }
+
+    /// The runs of this tenant, from behind `after` on: a page of at most a thousand. An empty page is the end.
+    pub async fn runs(&self, after: Option<RunId>) -> Result<Vec<Run>, RunError> {
+        Ok(self.inner.core.group.run_list(&self.tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
+    }
+
+    /// The open questions, the oldest first: all of them, or a [page](Questions::limit).
+    pub fn questions(&self) -> Questions<RunError> {
+        Questions::of(self.inner.core.clone(), self.tenant.clone())
+    }
+
+    /// All open questions, the oldest first: what [`questions`](Self::questions) gives without a limit.
+    pub async fn escalations(&self) -> Result<Vec<Escalation>, RunError> {
+        self.questions().await
+    }
+
+    /// Answers an open question.
+    ///
+    /// About a call: [`Committed`](Resolution::Committed) with its result, [`NotCommitted`](Resolution::NotCommitted)
+    /// to try it again, [`Abandon`](Resolution::Abandon) to let it fail. About a halted run: `NotCommitted` to go
+    /// on, `Abandon` to let the run fail. About an effect that nobody owns: `Abandon` to keep it. About one that
+    /// happened twice, or perhaps did: `Abandon` when that is dealt with.
+    ///
+    /// About a call that can be looked up, `NotCommitted` takes effect once its lookup has answered and shows nothing. Until then
+    /// the question stays open and says that an answer [waits](Escalation::waiting).
+    ///
+    /// # Crash
+    /// The answer and what follows from it are one transaction.
+    pub fn resolve(&self, escalation: EscalationId, resolution: Resolution, by: &str) -> Resolve<RunError> {
+        let said = Said::new(resolution, by);
+        Resolve::by_engine(self.inner.clone(), self.tenant.clone(), escalation, said)
+    }
+}

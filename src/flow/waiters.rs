@@ -1,0 +1,95 @@
+//! Who waits in this process: callers for the ends of runs, and runs for answers.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::id::{EscalationId, RunId, Tenant};
+use crate::store::RunState;
+
+/// Who waits for the ends of runs.
+#[derive(Default)]
+pub(super) struct EndWaiters {
+    by_run: Mutex<BTreeMap<RunId, Waiting>>,
+}
+
+/// Who waits for the end of one run.
+struct Waiting {
+    tenant: Tenant,
+    callers: Vec<oneshot::Sender<RunState>>,
+}
+
+impl EndWaiters {
+    fn by_run(&self) -> MutexGuard<'_, BTreeMap<RunId, Waiting>> {
+        self.by_run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Resolves when the run is over or halted.
+    pub(super) fn wait(&self, tenant: &Tenant, id: RunId) -> oneshot::Receiver<RunState> {
+        let (sender, receiver) = oneshot::channel();
+        let waiting = || Waiting { tenant: tenant.clone(), callers: Vec::new() };
+        self.by_run().entry(id).or_insert_with(waiting).callers.push(sender);
+        receiver
+    }
+
+    /// A caller has gone.
+    pub(super) fn forget_gone(&self, id: RunId) {
+        let mut by_run = self.by_run();
+        if let Some(Waiting { callers, .. }) = by_run.get_mut(&id) {
+            callers.retain(|sender| !sender.is_closed());
+            if callers.is_empty() {
+                by_run.remove(&id);
+            }
+        }
+    }
+
+    /// The run is over or halted: its callers are told.
+    pub(super) fn tell(&self, id: RunId, state: &RunState) {
+        for caller in self.by_run().remove(&id).into_iter().flat_map(|waiting| waiting.callers) {
+            let _ = caller.send(state.clone()); // it may have gone
+        }
+    }
+
+    /// The end of this run is not heard of here: its callers are told that, instead of waiting for ever.
+    pub(super) fn give_up(&self, id: RunId) {
+        self.by_run().remove(&id);
+    }
+
+    /// The same of all runs.
+    pub(super) fn give_up_all(&self) {
+        self.by_run().clear();
+    }
+
+    /// The runs that are waited for, without those that are here.
+    pub(super) fn elsewhere(&self, is_here: impl Fn(RunId) -> bool) -> Vec<(Tenant, RunId)> {
+        let by_run = self.by_run();
+        let elsewhere = by_run.iter().filter(|(id, _)| !is_here(**id));
+        elsewhere.map(|(id, waiting)| (waiting.tenant.clone(), *id)).collect()
+    }
+}
+
+/// Which runs wait for which answer. Only a hint: after a restart they are found by their rows.
+#[derive(Default)]
+pub(super) struct AnswerWaiters {
+    by_question: Mutex<BTreeMap<EscalationId, Vec<RunId>>>,
+}
+
+impl AnswerWaiters {
+    fn by_question(&self) -> MutexGuard<'_, BTreeMap<EscalationId, Vec<RunId>>> {
+        self.by_question.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wait(&self, question: EscalationId, run: RunId) {
+        let mut by_question = self.by_question();
+        let runs = by_question.entry(question).or_default();
+        if !runs.contains(&run) {
+            runs.push(run);
+        }
+    }
+
+    /// The runs that waited for it.
+    pub(super) fn take(&self, question: EscalationId) -> Vec<RunId> {
+        self.by_question().remove(&question).unwrap_or_default()
+    }
+}

@@ -1,0 +1,100 @@
+//! Waking: a run goes on because an answer, a signal or its time has come, whether it has a task here or waits as a row.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::command::is_command;
+use super::inner::Inner;
+use crate::id::{RunId, Tenant};
+use crate::store::{Escalation, EscalationKind, Run, RunState, Signal, Store as _, StoreError};
+
+/// One query asks for the signals of at most so many runs.
+const LIVES: usize = 256;
+
+impl Inner {
+    /// Starts a run over from its records, because an answer has come or its time.
+    pub(super) async fn wake(self: &Arc<Self>, tenant: &Tenant, id: RunId) {
+        if self.runs.bounce(id) {
+            return;
+        }
+        match self.core.group.run_find(tenant, id).await {
+            Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
+                self.spawn(Box::new(run), None);
+            }
+            Ok(Some(run)) if matches!(run.state, RunState::Waiting { .. }) => self.wake_from(run).await,
+            // A queued run hears a command before it is its turn, and nothing else.
+            Ok(Some(run)) if run.state == RunState::Queued => self.take_up_if_answered(id).await,
+            Ok(_) => {}
+            Err(error) => tracing::error!(%tenant, run = %id, %error, "cannot be woken"),
+        }
+    }
+
+    /// Starts a run over that waits as this row.
+    pub(super) async fn wake_from(self: &Arc<Self>, row: Run) {
+        let (tenant, id) = (row.tenant.clone(), row.id);
+        if let Err(error) = self.claim(vec![row], |_| {}).await {
+            tracing::error!(%tenant, run = %id, %error, "cannot be woken");
+        }
+    }
+
+    /// Starts over the runs that wait for this answer.
+    pub(super) async fn wake_waiting(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        answered: &Escalation,
+    ) -> Result<(), StoreError> {
+        let mut runs = self.answers.take(answered.id);
+        runs.extend(answered.run);
+        if let Some(record) = answered.record {
+            runs.extend(self.core.group.record_uses(tenant, record).await?.iter().map(|used| used.run));
+        }
+        runs.sort_unstable();
+        runs.dedup();
+        if EscalationKind::PARKING.contains(&answered.kind) {
+            for run in runs {
+                self.wake(tenant, run).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells or wakes the run that a durable signal is for. It is only a hint: whoever takes the run over finds the signal by its
+    /// row.
+    pub(super) fn delivered(self: &Arc<Self>, signal: Signal) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let (tenant, run, command) = (signal.tenant.clone(), signal.run, is_command(&signal));
+            if self.runs.deliver(signal) {
+                return;
+            }
+            match self.core.group.run_find(&tenant, run).await {
+                Ok(Some(run)) if hears(&run, command) => self.wake_from(run).await,
+                Ok(Some(run)) if command && run.state == RunState::Queued => self.wake(&tenant, run.id).await,
+                Ok(Some(run)) if run.state == RunState::Active && self.core.is_shared() => {
+                    let _ = self.core.group.wake_others().await; // its worker looks at each beat anyway
+                }
+                Ok(_) => {}
+                Err(error) => tracing::error!(%tenant, %run, %error, "cannot be told of a signal"),
+            }
+        })
+    }
+
+    /// Hands the runs that are active here what other workers have said to them.
+    pub(super) async fn look_for_signals(&self) -> Result<(), StoreError> {
+        let lives = self.runs.lives();
+        for lives in lives.chunks(LIVES) {
+            let runs: Vec<_> = lives.iter().map(|live| (live.tenant.clone(), live.id)).collect();
+            for signal in self.core.group.signal_pending(&runs).await? {
+                if let Some(live) = lives.iter().find(|live| live.id == signal.run) {
+                    live.deliver(signal);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the run waits as a row and is woken by a signal, or by anything if it is a command.
+pub(super) fn hears(run: &Run, command: bool) -> bool {
+    matches!(run.state, RunState::Waiting { on, .. } if on.signal || command)
+}

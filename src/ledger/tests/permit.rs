@@ -1,9 +1,10 @@
 //! What a send needs: over all combinations of needs and instants.
 
-use counterfoil::Timestamp;
-use counterfoil::ledger::{Contract, ContractClass, Need, Needs};
 use proptest::option;
 use proptest::prelude::*;
+
+use crate::Timestamp;
+use crate::ledger::{Contract, ContractClass, Need, Needs};
 
 fn at() -> impl Strategy<Value = Timestamp> {
     (0_i64..50).prop_map(Timestamp)

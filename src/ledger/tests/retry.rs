@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::RetryDecision::{DoNotRetry, Escalate, Reconcile, Retry};
-use counterfoil::ledger::{Backoff, ContractClass, EffectClass, ErrorKind, RetryDecision, RetryPolicy};
 use proptest::prelude::*;
+
+use crate::ledger::RetryDecision::{DoNotRetry, Escalate, Reconcile, Retry};
+use crate::ledger::{Backoff, ContractClass, EffectClass, ErrorKind, RetryDecision, RetryPolicy};
 
 /// Each kind, with the decision for an effect that may be repeated, for one that leaves a mark where the
 /// provider's key collides, and for one that leaves a mark where nothing does.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::{Contract, ContractClass, Declaration, EffectClass, LookupOffer};
 use proptest::prelude::*;
+
+use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, LookupOffer};
 
 fn contract() -> impl Strategy<Value = Contract> {
     let class = prop::sample::select(ContractClass::ALL.to_vec());

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use counterfoil::Timestamp;
-use counterfoil::ledger::resolve::{Known, Looked, Next, Why, next};
-use counterfoil::ledger::{
+use crate::Timestamp;
+use crate::ledger::resolve::{Known, Looked, Next, Why, next};
+use crate::ledger::{
     Backoff, Contract, ContractClass, ContractError, EffectClass, LookupOffer, Retention, RetentionMode,
     RetryPolicy,
 };
@@ -430,8 +430,7 @@ fn the_classes_are_what_the_table_says() {
 fn what_is_sealed_with_its_effect_goes_again_without_a_look() {
     let mut contract = Contract::new(ContractClass::Transactional);
     contract.sealed_with_effect = true;
-    let next =
-        |known: &Known| counterfoil::ledger::resolve::next(EffectClass::InternalMutation, &contract, known);
+    let next = |known: &Known| crate::ledger::resolve::next(EffectClass::InternalMutation, &contract, known);
     assert_eq!(next(&FRESH), Next::Resend { on_declaration: false });
     assert_eq!(next(&Known { noted: true, ..FRESH }), Next::Escalate(Why::EndedInside));
     assert_eq!(next(&Known { attempts_left: false, ..FRESH }), Next::Escalate(Why::AttemptsUsedUp));

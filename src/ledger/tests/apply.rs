@@ -1,54 +1,13 @@
 //! What a record becomes: every transition there is, and no sequence that leaves the state machine.
 
-use counterfoil::ledger::{
-    Basis, EffectClass, ErrorKind, Event, Illegal, Owner, Record, RecordedFailure, RequestHash, State, apply,
-};
-use counterfoil::payload::Stored;
-use counterfoil::{DeclarationId, EscalationId, Fence, Key, Name, Payload, RecordId, Tenant, Timestamp};
 use proptest::prelude::*;
 
-const MINE: Fence = Fence(1);
+use super::{MINE, failure, json, record, started};
+use crate::ledger::{Basis, EffectClass, Event, Illegal, Record, State, apply};
+use crate::payload::Stored;
+use crate::{DeclarationId, EscalationId, Fence, Timestamp};
+
 const OTHER: Fence = Fence(2);
-
-pub(crate) fn json(text: &str) -> Stored {
-    Stored::Inline(Payload::of(text).unwrap())
-}
-
-pub(crate) fn failure(message: &str) -> RecordedFailure {
-    RecordedFailure { kind: ErrorKind::Server, message: message.to_owned(), detail: serde_json::Value::Null }
-}
-
-/// A record as `begin` writes it: the first attempt of worker 1 is about to be dispatched.
-pub(crate) fn started() -> Record {
-    Record {
-        id: RecordId(1),
-        tenant: Tenant::new("acme").unwrap(),
-        key: Key::of("send").target("case").render().unwrap(),
-        operation: Name::new("send").unwrap(),
-        class: EffectClass::Notification,
-        request: json("request"),
-        request_hash: RequestHash { version: 1, digest: [1; 32] },
-        declaration: DeclarationId(1),
-        owner: Owner { call_id: Some("call 1".into()), ..Owner::default() },
-        fence: MINE,
-        revision: 1,
-        attempts: 1,
-        spent: 0,
-        state: State::Started,
-        basis: Basis::Answer,
-        external_ref: None,
-        escalation: None,
-        not_before: None,
-        in_doubt: false,
-        kept_until: None,
-        created_at: Timestamp(10),
-        updated_at: Timestamp(10),
-    }
-}
-
-pub(crate) fn record(state: State) -> Record {
-    Record { state, ..started() }
-}
 
 fn commit(response: &str) -> Event {
     Event::Commit { response: json(response), external_ref: None, basis: Basis::Answer }

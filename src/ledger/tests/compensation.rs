@@ -1,13 +1,8 @@
 //! What of a run that did not end well is undone: over all states, owners, policies, sharers and answers.
 
-use counterfoil::id::{EscalationId, RunId};
-use counterfoil::ledger::{Compensation, Due, EffectClass, Owner, Record, State, due};
-
-use crate::ledger_apply::{json, started};
-
-fn record(state: State) -> Record {
-    Record { state, ..started() }
-}
+use super::{json, record};
+use crate::id::{EscalationId, RunId};
+use crate::ledger::{Compensation, Due, EffectClass, Owner, Record, State, due};
 
 fn policies() -> [Option<Compensation>; 4] {
     let never = Compensation::Never { remedy: "call them".to_owned() };

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::resolve::{Known, Looked, Next, next};
-use counterfoil::ledger::{Contract, ContractClass, EffectClass, LookupOffer, WorstCase, on_unknown};
 use proptest::prelude::*;
+
+use crate::ledger::resolve::{Known, Looked, Next, next};
+use crate::ledger::{Contract, ContractClass, EffectClass, LookupOffer, WorstCase, on_unknown};
 
 use ContractClass::{Blind, Lookup, NaturalKey, RejectsKey, ReplaysKey, Transactional};
 

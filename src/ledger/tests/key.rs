@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use counterfoil::ledger::{KeyError, Scope};
-use counterfoil::{Key, Tenant};
 use proptest::prelude::*;
+
+use crate::ledger::{KeyError, Scope};
+use crate::{Key, Tenant};
 
 const WIRE_LIMITS: [usize; 6] = [25, 36, 49, 63, 64, 255];
 
@@ -278,7 +279,7 @@ fn wire_forms_are_pinned() {
 // R-KEY-2
 #[test]
 fn client_keys_are_fresh_and_usable() {
-    let (a, b) = (counterfoil::client_key(), counterfoil::client_key());
+    let (a, b) = (crate::client_key(), crate::client_key());
     assert_ne!(a, b);
     assert!(Key::given("t", &a).render().is_ok());
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::Timestamp;
-use counterfoil::ledger::{
+use proptest::prelude::*;
+
+use super::{json, record};
+use crate::clock::Timestamp;
+use crate::ledger::{
     Contract, ContractClass, Key, Look, LookupOffer, Missing, Reason, Record, State, may_be_missing,
     removal_key,
 };
-use proptest::prelude::*;
-
-use crate::ledger_apply::{json, record};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -200,8 +200,7 @@ fn a_removal_is_known_by_its_target() {
     assert_eq!(removal(Key::of("book").target("room:7").operation("monday").revision(2)), cancelled);
     let given = removal(Key::given("book", "k1"));
     assert_eq!(given, Some(target(Key::given("cancel: all", "k1"))));
-    let scoped =
-        |kind: &str| Key::of(kind).target("room:7").scope(counterfoil::ledger::Scope::User("ann".into()));
+    let scoped = |kind: &str| Key::of(kind).target("room:7").scope(crate::ledger::Scope::User("ann".into()));
     assert_eq!(removal(scoped("book")), Some(target(scoped("cancel: all"))));
     assert_eq!(removal(Key::derived("book", [("a", "b")])), None, "it names no target");
     assert_eq!(removal(Key::of("book").operation("monday")), None);

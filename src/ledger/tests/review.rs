@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use counterfoil::ledger::{Review, ReviewOutcome, Vote, VoteRefused};
-use counterfoil::{RunId, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
+
+use crate::ledger::{Review, ReviewOutcome, Vote, VoteRefused};
+use crate::{RunId, Timestamp};
 
 const PEOPLE: [&str; 5] = ["ann", "bob", "carl", "dora", "mallory"];
 const END: i64 = 20;

@@ -1,9 +1,10 @@
 //! Approvals: bound to exactly what was seen, and for as long as it was meant.
 
-use counterfoil::ledger::ApprovalError;
-use counterfoil::{Approval, Package, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use crate::ledger::ApprovalError;
+use crate::{Approval, Package, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_000);
 

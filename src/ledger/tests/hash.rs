@@ -1,10 +1,11 @@
 //! What a key is bound to, and what is shown when it is asked for with something else.
 
-use counterfoil::ledger::{RequestHash, diff};
-use counterfoil::{Payload, Secret};
 use proptest::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::ledger::{RequestHash, diff};
+use crate::{Payload, Secret};
 
 fn hash(operation: &str, request: &Value) -> RequestHash {
     RequestHash::of(operation, &Payload::of(request).unwrap())

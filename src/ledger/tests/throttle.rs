@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::Boot;
-use counterfoil::ledger::{
+use proptest::prelude::*;
+
+use crate::clock::Boot;
+use crate::ledger::{
     Breaker, Bucket, Budget, Circuit, CircuitState, ErrorKind, Health, Price, Rate, Spent, UsedUp,
 };
-use proptest::prelude::*;
 
 const START: Boot = Boot(Duration::from_secs(100));
 

@@ -34,7 +34,7 @@ fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
                         [(vec![], false), (vec![], true), (vec![theirs], false), (vec![theirs], true)]
                     {
                         let owner = Owner { run: owner, ..Owner::default() };
-                        let record = Record { owner, class, ..record.clone() };
+                        let record = Record { class, owner, ..record.clone() };
                         let due = due(&record, &[mine, child], policy.as_ref(), &sharers, allowed);
                         let own = record.owner.run != Some(theirs);
                         let free =

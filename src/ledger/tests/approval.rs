@@ -23,6 +23,7 @@ fn other_content() -> Result<(), ApprovalError> {
 // DESIGN 4.4
 #[test]
 fn an_approval_holds_for_what_was_seen() {
+    assert_eq!(notice("Dear Ann").what(), "notice");
     let approval = approved(&notice("Dear Ann"));
     assert_eq!(approval.check(&notice("Dear Ann"), NOW), Ok(()));
     // The same content, told otherwise.

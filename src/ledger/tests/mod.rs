@@ -3,6 +3,7 @@
 mod apply;
 mod approval;
 mod compensation;
+mod contract;
 mod decide;
 mod declaration;
 mod evidence;

@@ -144,6 +144,7 @@ impl Store for Postgres {
     }
 
     fn pulse(&self) -> Asked<'_, Pulse> {
+        self.guests.close_unused(); // an idle worker comes by here, too
         Box::pin(worker::pulse(&self.readers))
     }
 

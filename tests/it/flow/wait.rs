@@ -34,10 +34,12 @@ pub(crate) fn life(
     Process::start(world, world.engine_on(hands.clone()).workflow("wait", 1, flow.clone()))
 }
 
+#[track_caller]
 pub(crate) fn begin(process: &Process, flow: &(impl Workflow<u32, String> + Clone), input: u32) -> RunId {
     process.on(process.acme().run(flow.clone(), input).start()).unwrap().id()
 }
 
+#[track_caller]
 pub(crate) fn result(process: &Process, run: RunId) -> String {
     let handle = process.acme().handle::<String>(run);
     process.on(handle.result()).unwrap()

@@ -200,6 +200,7 @@ impl Process {
 
     /// Does something in this process, as its main thread.
     #[allow(clippy::disallowed_methods, reason = "a watchdog for tests that hang, not a synchronisation")]
+    #[track_caller] // a test that hangs says where
     pub(crate) fn on<T>(&self, work: impl IntoFuture<Output = T>) -> T {
         self.runtime
             .block_on(async { tokio::time::timeout(Duration::from_secs(20), work).await })

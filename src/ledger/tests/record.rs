@@ -80,7 +80,8 @@ fn a_row_is_as_it_was_written_whatever_became_of_its_time() {
 fn a_run_awaits_its_started_call_unless_a_person_is_asked() {
     let run = Some(RunId(3));
     let owner = Owner { run, ..Owner::default() };
-    let of = |state, escalation| Record { owner: owner.clone(), escalation, ..record(state) }.awaited_by();
+    let of =
+        |state, escalation| Record::awaited_by(&Record { owner: owner.clone(), escalation, ..record(state) });
     assert_eq!(of(State::Started, None), run);
     assert_eq!(of(State::Started, Some(EscalationId(1))), None);
     assert_eq!(of(State::Committed { response: json("first") }, None), None);

@@ -72,3 +72,16 @@ proptest! {
         prop_assert_eq!(contract.key_is_safe(first, now), needs.lapsed(now).is_none());
     }
 }
+
+#[test]
+fn what_is_missing_is_told() {
+    for (need, words) in [
+        (Need::Key, "the provider may have forgotten the key by now"),
+        (Need::Approval, "the approval has expired"),
+        (Need::Lease, "this worker's lease has run out"),
+        (Need::OperationTime, "the operation's time is over"),
+        (Need::RunTime, "the run's time is over"),
+    ] {
+        assert_eq!(need.words(), words);
+    }
+}

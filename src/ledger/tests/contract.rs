@@ -98,3 +98,22 @@ fn a_finding_keeps_what_it_is_whatever_its_output_becomes() {
     assert_eq!(one(u32::MAX).try_map(tenfold), Err(u32::MAX));
     assert_eq!(two(u32::MAX).try_map(tenfold), Err(u32::MAX));
 }
+
+// DESIGN 4.2: a miss is believed when nothing of the attempt can be on its way any more. To the instant.
+#[test]
+fn where_a_send_rests_on_a_miss_an_attempt_must_have_ended_before() {
+    let retry = RetryPolicy::default();
+    let timeout = retry.attempt_timeout;
+    let check = |contract: &Contract| contract.check(EffectClass::Payment, &retry, &Retention::default());
+    let moment = Duration::from_millis(1);
+    let lookup = Contract::new(ContractClass::Lookup);
+    assert_eq!(check(&lookup.clone().settle(timeout)), Ok(()));
+    assert_eq!(check(&lookup.clone().settle(timeout + moment)), Ok(()));
+    let settle = timeout.checked_sub(moment).unwrap();
+    let short = lookup.settle(settle);
+    assert_eq!(check(&short), Err(ContractError::SettleBelowTimeout { settle, timeout }));
+    assert_eq!(check(&short.clone().ends_with_sender()), Ok(()), "nothing of it is on its way");
+    assert_eq!(check(&short.lookup(LookupOffer::Eventual)), Ok(()), "no miss is believed");
+    let replays = Contract::new(ContractClass::ReplaysKey).settle(settle);
+    assert_eq!(check(&replays), Ok(()), "no send rests on it");
+}

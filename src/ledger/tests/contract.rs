@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::ledger::{
-    Confirm, Contract, ContractClass, EffectClass, Finding, LookupOffer, RetryPolicy, Sight,
+    Confirm, Contract, ContractClass, ContractError, EffectClass, Finding, LookupOffer, Retention,
+    RetryPolicy, Sight,
 };
 
 const MINUTE: Duration = Duration::from_mins(1);

@@ -30,6 +30,8 @@ mod retention;
 mod retry;
 mod review;
 mod sight;
+#[cfg(test)]
+mod tests;
 
 pub use apply::{Event, Illegal, apply};
 pub use approval::{Approval, ApprovalError, Package};

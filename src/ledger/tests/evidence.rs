@@ -1,15 +1,9 @@
 //! Which late answers prove an effect beyond the one that a record is of.
 
-use counterfoil::Payload;
-use counterfoil::ledger::{ContractClass, EffectClass, Record, State, Was, is_second_effect};
-use counterfoil::payload::Stored;
 use proptest::prelude::*;
 
-use crate::ledger_apply::{failure, started};
-
-fn json(text: &str) -> Stored {
-    Stored::Inline(Payload::of(text).unwrap())
-}
+use super::{failure, json, started};
+use crate::ledger::{ContractClass, EffectClass, Record, State, Was, is_second_effect};
 
 fn committed() -> State {
     State::Committed { response: json("answer") }

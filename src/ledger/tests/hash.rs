@@ -1,10 +1,11 @@
 //! What a key is bound to, and what is shown when it is asked for with something else.
 
-use counterfoil::ledger::{RequestHash, diff};
-use counterfoil::{Payload, Secret};
 use proptest::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::ledger::{RequestHash, diff};
+use crate::{Payload, Secret};
 
 fn hash(operation: &str, request: &Value) -> RequestHash {
     RequestHash::of(operation, &Payload::of(request).unwrap())
@@ -100,4 +101,26 @@ fn a_secret_that_is_equal_does_not_differ() {
     let request = |token: &str| json!({"to": "ann", "token": stored(token)});
     assert_eq!(difference(&request("d"), &request("d")), json!([]));
     assert_eq!(difference(&Secret::new("a"), &Secret::new("a")), json!([]));
+}
+
+// Rows hold it so.
+#[test]
+fn a_hash_is_its_version_and_its_digest() {
+    let hash = hash("pay", &json!(1));
+    let column = hash.column();
+    assert_eq!((column[0], &column[1..]), (hash.version, &hash.digest[..]));
+    assert_eq!(RequestHash::from_column(&column), Some(hash));
+    for damaged in [Vec::new(), column[..32].to_vec(), [column.clone(), vec![0]].concat()] {
+        assert_eq!(RequestHash::from_column(&damaged), None);
+    }
+}
+
+#[test]
+fn a_difference_is_shown_as_its_patch() {
+    let of = |cents| Payload::of(&json!({"cents": cents})).unwrap();
+    let shown = diff(&of(1), &of(2)).unwrap().to_string();
+    assert_eq!(
+        serde_json::from_str::<Value>(&shown).unwrap(),
+        json!([{"op": "replace", "path": "/cents", "value": 2}])
+    );
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::RetryDecision::{DoNotRetry, Escalate, Reconcile, Retry};
-use counterfoil::ledger::{Backoff, ContractClass, EffectClass, ErrorKind, RetryDecision, RetryPolicy};
 use proptest::prelude::*;
+
+use crate::ledger::RetryDecision::{DoNotRetry, Escalate, Reconcile, Retry};
+use crate::ledger::{Backoff, ContractClass, EffectClass, ErrorKind, RetryDecision, RetryPolicy};
 
 /// Each kind, with the decision for an effect that may be repeated, for one that leaves a mark where the
 /// provider's key collides, and for one that leaves a mark where nothing does.
@@ -177,6 +178,14 @@ fn the_horizon_counts_every_attempt() {
     assert_eq!(many(5000), millis(3000 + 4999 * 13_000));
     let by_backoff = RetryPolicy { retry_after_cap: Duration::ZERO, ..policy() };
     assert_eq!(by_backoff.horizon(), millis(5 * 3000 + 100 + 200 + 400 + 800));
+    // From the 33rd attempt on the delays double no more.
+    let doubling = RetryPolicy {
+        attempts: 36,
+        backoff: Backoff { base: millis(1), cap: Duration::MAX },
+        attempt_timeout: Duration::ZERO,
+        retry_after_cap: Duration::ZERO,
+    };
+    assert_eq!(doubling.horizon(), millis((1 << 32) - 1 + 3 * (1 << 31)));
     // Whatever is declared, the answer is a number.
     let endless = RetryPolicy {
         attempts: u32::MAX,

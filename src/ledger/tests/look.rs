@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::Timestamp;
-use counterfoil::ledger::{
-    Contract, ContractClass, Key, Look, LookupOffer, Missing, Reason, Record, State, may_be_missing,
-    removal_key,
-};
 use proptest::prelude::*;
 
-use crate::ledger_apply::{json, record};
+use super::{json, record};
+use crate::clock::Timestamp;
+use crate::ledger::{
+    Contract, ContractClass, Key, Look, LookupOffer, Missing, Reason, Record, State, may_be_missing,
+    pause_after, removal_key,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -200,9 +200,57 @@ fn a_removal_is_known_by_its_target() {
     assert_eq!(removal(Key::of("book").target("room:7").operation("monday").revision(2)), cancelled);
     let given = removal(Key::given("book", "k1"));
     assert_eq!(given, Some(target(Key::given("cancel: all", "k1"))));
-    let scoped =
-        |kind: &str| Key::of(kind).target("room:7").scope(counterfoil::ledger::Scope::User("ann".into()));
+    let scoped = |kind: &str| Key::of(kind).target("room:7").scope(crate::ledger::Scope::User("ann".into()));
     assert_eq!(removal(scoped("book")), Some(target(scoped("cancel: all"))));
     assert_eq!(removal(Key::derived("book", [("a", "b")])), None, "it names no target");
     assert_eq!(removal(Key::of("book").operation("monday")), None);
+}
+
+// Rows of earlier builds hold these numbers.
+#[test]
+fn the_numbers_of_reasons_stand_for_ever() {
+    assert_eq!(Reason::ALL.map(Reason::code), [1, 2, 3, 4, 5]);
+    for (code, reason) in (1..).zip(Reason::ALL) {
+        assert_eq!(Reason::from_code(code), Some(reason));
+    }
+    assert_eq!(Reason::from_code(6), None);
+}
+
+#[test]
+fn a_look_after_an_audit_is_the_second_one() {
+    let contract = contract(MINUTE);
+    let now = SEALED.after(30 * MINUTE);
+    let look = Look::after_audit(&committed(), &contract, now);
+    assert_eq!(look, Look { missed: true, ..Look::first(&committed(), Reason::Audit, &contract, now) });
+    assert!(matches!(look.missed(&contract, now), Missing::Ask(_)));
+}
+
+#[test]
+fn a_look_was_tried_if_it_had_no_answer_or_showed_nothing() {
+    let contract = contract(MINUTE);
+    let look = Look::first(&committed(), Reason::Doubt, &contract, SEALED);
+    assert!(!look.was_tried());
+    let taken = look.taken_up(&contract, SEALED);
+    assert!(taken.was_tried());
+    let Missing::LookAgain(missed) = taken.missed(&contract, SEALED) else { panic!("a single miss") };
+    assert!(missed.was_tried());
+    assert!(!taken.answered(&contract, SEALED).was_tried());
+}
+
+// An answer that came before its time says nothing, for or against.
+#[test]
+fn an_answer_that_came_too_early_is_asked_for_again() {
+    let contract = contract(MINUTE);
+    let look = Look::first(&committed(), Reason::Doubt, &contract, SEALED);
+    let taken = Look { missed: true, ..look.taken_up(&contract, SEALED) };
+    let again = taken.too_early(MINUTE, SEALED);
+    let due_at = Some(SEALED.after(MINUTE));
+    assert_eq!(again, Look { revision: taken.revision + 1, due_at, tries: 0, missed: false, ..taken });
+}
+
+#[test]
+fn looks_of_a_call_that_nobody_wants_sent_keep_the_distances_of_the_series() {
+    let contract = contract(MINUTE);
+    let pauses: Vec<_> = (0..).map_while(|made| pause_after(&contract, made)).collect();
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 28].map(|minutes| minutes * MINUTE));
 }

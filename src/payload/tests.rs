@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use counterfoil::payload::{Limits, MAX_DEPTH, MAX_EXACT_INTEGER, parse};
-use counterfoil::{Payload, PayloadError, Secret};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::payload::{Limits, MAX_DEPTH, MAX_EXACT_INTEGER, parse};
+use crate::{Payload, PayloadError, Secret};
 
 fn canonical(text: &str) -> String {
     Payload::parse(text).unwrap().as_str().to_owned()

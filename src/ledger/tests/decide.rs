@@ -1,13 +1,8 @@
 //! What the ledger answers: every state, against every request, alive or not.
 
-use counterfoil::ledger::{Decision, Facts, Record, Request, RequestHash, State, Was, decide};
-use counterfoil::{EscalationId, Timestamp};
-
-use crate::ledger_apply::{failure, json, started};
-
-fn record(state: State) -> Record {
-    Record { state, ..started() }
-}
+use super::{failure, json, record, started};
+use crate::ledger::{Decision, Facts, Record, Request, RequestHash, State, Was, decide};
+use crate::{EscalationId, Timestamp};
 
 /// Each state, with the name it has in the table.
 fn states() -> [(&'static str, Record); 9] {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use counterfoil::Timestamp;
-use counterfoil::ledger::resolve::{Known, Looked, Next, Why, next};
-use counterfoil::ledger::{
+use crate::Timestamp;
+use crate::ledger::resolve::{Known, Looked, Next, Why, next};
+use crate::ledger::{
     Backoff, Contract, ContractClass, ContractError, EffectClass, LookupOffer, Retention, RetentionMode,
     RetryPolicy,
 };
@@ -385,6 +385,7 @@ fn a_key_window_below_the_horizon_is_refused() {
         let window = Duration::from_secs(39);
         let refused = Err(ContractError::WindowBelowHorizon { window, horizon });
         assert_eq!(of(class, 39, LookupOffer::None), refused);
+        assert_eq!(of(class, 40, LookupOffer::None), Ok(()));
         assert_eq!(of(class, 100, LookupOffer::None), Ok(()));
         assert_eq!(of(class, 39, LookupOffer::Strong), Ok(()));
     }
@@ -430,9 +431,57 @@ fn the_classes_are_what_the_table_says() {
 fn what_is_sealed_with_its_effect_goes_again_without_a_look() {
     let mut contract = Contract::new(ContractClass::Transactional);
     contract.sealed_with_effect = true;
-    let next =
-        |known: &Known| counterfoil::ledger::resolve::next(EffectClass::InternalMutation, &contract, known);
+    let next = |known: &Known| crate::ledger::resolve::next(EffectClass::InternalMutation, &contract, known);
     assert_eq!(next(&FRESH), Next::Resend { on_declaration: false });
     assert_eq!(next(&Known { noted: true, ..FRESH }), Next::Escalate(Why::EndedInside));
     assert_eq!(next(&Known { attempts_left: false, ..FRESH }), Next::Escalate(Why::AttemptsUsedUp));
+}
+
+// DESIGN 4.6: the record's mark is the transaction's first write. Where it is seen, the transaction was committed inside.
+#[test]
+fn what_is_sealed_with_its_effect_is_done_again_unless_it_was_committed_inside() {
+    let contract = Contract::sealed_with_effect();
+    for bits in 0..8_u8 {
+        let (noted, may_send, attempts_left) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+        let known = Known {
+            looked: Looked::NotYet,
+            key_honoured: false,
+            settled: false,
+            refused_as_duplicate: false,
+            may_send,
+            attempts_left,
+            noted,
+        };
+        let expected = match (noted, may_send, attempts_left) {
+            (true, ..) => Next::Escalate(Why::EndedInside),
+            (false, false, _) => Next::Escalate(Why::ApprovalExpired),
+            (false, true, false) => Next::Escalate(Why::AttemptsUsedUp),
+            (false, true, true) => Next::Resend { on_declaration: false },
+        };
+        assert_eq!(next(EffectClass::InternalMutation, &contract, &known), expected, "{known:?}");
+    }
+}
+
+#[test]
+fn each_question_is_another_one() {
+    let mut questions: Vec<_> = [
+        Why::Blind,
+        Why::KeyExpired,
+        Why::KeyBurned,
+        Why::LookupUnanswered,
+        Why::LookupLags,
+        Why::OtherScope,
+        Why::ApprovalExpired,
+        Why::CallerGone,
+        Why::AttemptsUsedUp,
+        Why::Unwanted,
+        Why::Restored,
+        Why::EndedInside,
+    ]
+    .map(Why::question)
+    .into();
+    assert!(questions.iter().all(|question| question.ends_with('?')), "{questions:?}");
+    questions.sort_unstable();
+    questions.dedup();
+    assert_eq!(questions.len(), 12);
 }

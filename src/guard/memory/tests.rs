@@ -1,7 +1,8 @@
 //! Properties of the normal form: it is final, nothing but looks goes into it, and no fact is lost in it.
 
-use counterfoil::guard::memory::normal_form;
 use proptest::prelude::*;
+
+use crate::guard::memory::normal_form;
 
 /// What has broken normal forms before, and everything else.
 fn text() -> impl Strategy<Value = String> {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::Boot;
-use counterfoil::ledger::{
+use proptest::prelude::*;
+
+use crate::clock::Boot;
+use crate::ledger::{
     Breaker, Bucket, Budget, Circuit, CircuitState, ErrorKind, Health, Price, Rate, Spent, UsedUp,
 };
-use proptest::prelude::*;
 
 const START: Boot = Boot(Duration::from_secs(100));
 
@@ -172,6 +173,52 @@ fn an_answer_to_a_call_from_before_does_not_close_a_circuit() {
 }
 
 #[test]
+fn a_closed_circuit_has_forgotten_the_calls_from_before_it_opened() {
+    let rule = Breaker { failures: 1, ..Breaker::default() };
+    let mut circuit = Circuit::closed(START);
+    let (early, failing) = (circuit.pass(&rule, START).unwrap(), circuit.pass(&rule, START).unwrap());
+    circuit.report(&rule, failing, Health::Sick, START);
+    let ahead = circuit.pass(&rule, at(5_000)).unwrap();
+    circuit.report(&rule, early, Health::Well, at(5_000));
+    assert!(matches!(circuit.state(), CircuitState::HalfOpen { .. }), "only the one that went ahead tells");
+    circuit.report(&rule, ahead, Health::Well, at(6_000));
+    circuit.report(&rule, early, Health::Sick, at(6_000));
+    assert_eq!((circuit.state(), circuit.since()), (CircuitState::Closed, at(6_000)));
+}
+
+// Five failures in 30 seconds: so each is remembered for 6 seconds after those before it, or for ten successes.
+#[test]
+fn a_failure_is_forgotten_with_time_and_made_up_for_by_ten_successes() {
+    let rule = Breaker::default();
+    let failed = |times: usize| {
+        let mut circuit = Circuit::closed(START);
+        for _ in 0..times {
+            let through = circuit.pass(&rule, START).unwrap();
+            circuit.report(&rule, through, Health::Sick, START);
+        }
+        circuit
+    };
+    assert_eq!(failed(0).failures(&rule, START), 0);
+    let circuit = failed(4);
+    assert_eq!(circuit.state(), CircuitState::Closed);
+    let remembered = |millis| circuit.failures(&rule, at(millis));
+    assert_eq!([0, 1, 6_000, 6_001, 12_000, 23_999, 24_000].map(remembered), [4, 4, 3, 3, 2, 1, 0]);
+    // One that comes when time has made room for it does not open the circuit.
+    for (after, is_open) in [(0, true), (5_999, true), (6_000, false)] {
+        let mut circuit = failed(4);
+        let through = circuit.pass(&rule, at(after)).unwrap();
+        circuit.report(&rule, through, Health::Sick, at(after));
+        assert_eq!(circuit.state() != CircuitState::Closed, is_open, "after {after} ms");
+    }
+    let mut circuit = failed(1);
+    for successes in 1..=10 {
+        let through = circuit.pass(&rule, START).unwrap();
+        circuit.report(&rule, through, Health::Well, START);
+        assert_eq!(circuit.failures(&rule, START), u32::from(successes < 10), "after {successes}");
+    }
+}
+
+#[test]
 fn a_call_that_went_ahead_and_says_nothing_lets_another_one_go() {
     let rule = Breaker { failures: 1, ..Breaker::default() };
     let mut circuit = Circuit::closed(START);
@@ -195,6 +242,15 @@ fn a_few_failures_among_many_successes_are_a_providers_usual_self() {
         let health = if n % 12 == 0 { Health::Sick } else { Health::Well };
         circuit.report(&rule, through, health, START);
     }
+}
+
+#[test]
+fn what_is_allowed_may_be_used_up_to_the_last() {
+    let price = Price::new(10, "cent").at_most(20);
+    assert_eq!([0, 1, 2].map(|attempts| price.afford(attempts).is_ok()), [true, true, false]);
+    assert_eq!(Price::new(10, "cent").afford(u32::MAX), Ok(()), "nothing said, nothing limited");
+    let minute = Duration::from_mins(1);
+    assert_eq!([Budget::default(), Budget::default().within(minute)].map(|b| b.time()), [None, Some(minute)]);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Approvals: bound to exactly what was seen, and for as long as it was meant.
 
-use counterfoil::ledger::ApprovalError;
-use counterfoil::{Approval, Package, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use crate::ledger::ApprovalError;
+use crate::{Approval, Package, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_000);
 
@@ -22,6 +23,7 @@ fn other_content() -> Result<(), ApprovalError> {
 // DESIGN 4.4
 #[test]
 fn an_approval_holds_for_what_was_seen() {
+    assert_eq!(notice("Dear Ann").what(), "notice");
     let approval = approved(&notice("Dear Ann"));
     assert_eq!(approval.check(&notice("Dear Ann"), NOW), Ok(()));
     // The same content, told otherwise.

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::resolve::{Known, Looked, Next, next};
-use counterfoil::ledger::{Contract, ContractClass, EffectClass, LookupOffer, WorstCase, on_unknown};
 use proptest::prelude::*;
+
+use crate::ledger::resolve::{Known, Looked, Next, next};
+use crate::ledger::{Contract, ContractClass, EffectClass, LookupOffer, WorstCase, on_unknown};
 
 use ContractClass::{Blind, Lookup, NaturalKey, RejectsKey, ReplaysKey, Transactional};
 
@@ -189,4 +190,29 @@ proptest! {
         };
         prop_assert!(kept, "{:?}: {seen:?} in {world:?}", WorstCase::of(effect, &contract));
     }
+}
+
+// FLOW-10: what a report says of each is another thing, and says what is left to a person.
+#[test]
+fn each_promise_has_words_of_its_own() {
+    let all = [
+        (WorstCase::ExactlyOnce, "exactly once"),
+        (WorstCase::AtMostOnce, "at most once, then a person decides"),
+        (WorstCase::Declared, "no duplicate, resting on the provider's declaration"),
+        (WorstCase::Settled, "no duplicate within the settle time, later found and counted"),
+        (
+            WorstCase::DeclaredThenSettled,
+            "no duplicate, resting on the provider's declaration; once the key has expired, within the settle time",
+        ),
+        (WorstCase::RepeatsHarmlessly, "may repeat, harmless"),
+        (WorstCase::Repeats, "may repeat (opted in)"),
+    ];
+    for (promise, words) in all {
+        assert_eq!(promise.words(), words);
+    }
+}
+
+#[test]
+fn only_what_is_sealed_with_its_effect_happens_exactly_once() {
+    assert_eq!(worst(&Contract::sealed_with_effect()), WorstCase::ExactlyOnce);
 }

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
-use counterfoil::ledger::{KeyError, Scope};
-use counterfoil::{Key, Tenant};
 use proptest::prelude::*;
+
+use crate::id::{RunName, RunNumber};
+use crate::ledger::{KeyError, OperationKey, Scope, escaped, unrevised};
+use crate::{Key, RunId, Tenant};
 
 const WIRE_LIMITS: [usize; 6] = [25, 36, 49, 63, 64, 255];
 
@@ -278,7 +280,7 @@ fn wire_forms_are_pinned() {
 // R-KEY-2
 #[test]
 fn client_keys_are_fresh_and_usable() {
-    let (a, b) = (counterfoil::client_key(), counterfoil::client_key());
+    let (a, b) = (crate::client_key(), crate::client_key());
     assert_ne!(a, b);
     assert!(Key::given("t", &a).render().is_ok());
 }
@@ -290,4 +292,52 @@ fn refusals_name_the_part_and_the_remedy() {
     assert!(text(Key::of("t").target("").render().unwrap_err()).contains("target is empty"));
     assert!(text(Key::of("t").target("x".repeat(600)).render().unwrap_err()).contains(".hashed()"));
     assert!(text(Key::of("t").target("\n").render().unwrap_err()).contains("control character"));
+}
+
+// D11: a call without a key of its own has its run, its turn and its id, or its place among those that have none.
+#[test]
+fn a_call_in_a_run_is_told_by_its_id_or_its_ordinal() {
+    let run = RunName { id: RunId(7), number: RunNumber(10) };
+    let name = run.text();
+    assert_eq!(text(&Key::in_run("t", run, 0, "a:b")), format!("t:~{name}:a%3Ab"));
+    assert_eq!(text(&Key::in_run("t", run, 3, "a")), format!("t:~{name}:~turn:3:a"));
+    assert_eq!(text(&Key::nth_in_run("t", run, 0, "2")), format!("t:~{name}:~2"));
+    assert_ne!(text(&Key::nth_in_run("t", run, 0, "2")), text(&Key::in_run("t", run, 0, "~2")));
+    let another = RunName { number: RunNumber(11), ..run };
+    assert_ne!(text(&Key::in_run("t", run, 0, "a")), text(&Key::in_run("t", another, 0, "a")));
+    assert_eq!(Key::in_run("t", run, 0, "a").kind(), "t");
+}
+
+#[test]
+fn a_key_read_back_is_the_one_that_was_rendered() {
+    let key = Key::of("t").target("a").render().unwrap();
+    let stored = OperationKey::stored(key.as_str());
+    assert_eq!(stored, key);
+    assert_eq!((key.to_string().as_str(), &*key.text()), ("t:a", "t:a"));
+    assert_eq!(escaped("a:~%b"), "a%3A%7E%25b");
+}
+
+// What was undone may be done once more: under the next revision, whatever the length.
+#[test]
+fn the_next_revision_is_the_one_that_the_builder_gives() {
+    let short = |revision| Key::of("t").target("a").revision(revision).render().unwrap();
+    assert_eq!(short(0).next_revision(), short(1));
+    assert_eq!(short(1).next_revision(), short(2));
+    assert_eq!(short(9).next_revision(), short(10));
+    assert_eq!(unrevised(short(12).as_str()), ("t:a", 12));
+    assert_eq!(unrevised("t:a"), ("t:a", 0));
+    assert_eq!(unrevised("t:~revision:x"), ("t:~revision:x", 0), "no number");
+    // The longest that fits stays as it is; one more character, and it is hashed as the builder would.
+    for n in 495..=510 {
+        let of = |revision| Key::of("t").target("x".repeat(n)).hashed().revision(revision).render().unwrap();
+        assert_eq!(of(0).next_revision(), of(1), "{n}");
+        assert!(of(0).next_revision().as_str().len() <= Key::MAX_BYTES);
+        assert_eq!(of(0).next_revision().next_revision(), of(2), "{n}");
+    }
+}
+
+#[test]
+fn the_fewest_characters_are_enough() {
+    let key = Key::of("t").target("a").render().unwrap();
+    assert_eq!(key.wire("ns", &tenant(), OperationKey::WIRE_MIN).unwrap().len(), 25);
 }

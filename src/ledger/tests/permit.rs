@@ -1,9 +1,10 @@
 //! What a send needs: over all combinations of needs and instants.
 
-use counterfoil::Timestamp;
-use counterfoil::ledger::{Contract, ContractClass, Need, Needs};
 use proptest::option;
 use proptest::prelude::*;
+
+use crate::Timestamp;
+use crate::ledger::{Contract, ContractClass, Need, Needs};
 
 fn at() -> impl Strategy<Value = Timestamp> {
     (0_i64..50).prop_map(Timestamp)
@@ -69,5 +70,18 @@ proptest! {
         let contract = Contract::new(ContractClass::ReplaysKey).key_window(window);
         let needs = Needs { key: contract.key_safe_from(first), ..Needs::default() };
         prop_assert_eq!(contract.key_is_safe(first, now), needs.lapsed(now).is_none());
+    }
+}
+
+#[test]
+fn what_is_missing_is_told() {
+    for (need, words) in [
+        (Need::Key, "the provider may have forgotten the key by now"),
+        (Need::Approval, "the approval has expired"),
+        (Need::Lease, "this worker's lease has run out"),
+        (Need::OperationTime, "the operation's time is over"),
+        (Need::RunTime, "the run's time is over"),
+    ] {
+        assert_eq!(need.words(), words);
     }
 }

@@ -74,6 +74,8 @@
 #[cfg(feature = "agent")]
 pub mod agent;
 pub mod clock;
+#[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "a simulation and its watches name the points"))]
+mod crash;
 pub mod exec;
 pub mod flow;
 pub mod guard;
@@ -88,9 +90,7 @@ pub mod store;
 pub mod tool;
 
 pub use clock::{Clock, SystemClock, Timestamp};
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub use exec::inbox;
-pub use exec::{Executor, Outcome, ToolRequest, outbox};
+pub use exec::{Executor, Outcome, ToolRequest, inbox, outbox};
 pub use flow::{Ctx, Engine, Failure, Turn};
 pub use id::{
     DeclarationId, EscalationId, Fence, IdError, MemoryId, Name, RecordId, RunId, Tenant, client_key,

@@ -80,7 +80,7 @@ mod tests {
         let usage = Usage { calls: 7, input_tokens: u64::MAX, output_tokens: 1, cost_micros: 2 };
         let reply = bounded(Reply { text: huge, calls, usage, ..Reply::default() });
 
-        assert!(crate::Payload::of(&reply).unwrap().as_str().len() < 2 * ALL_ARGUMENTS);
+        assert!(crate::payload::Payload::of(&reply).unwrap().as_str().len() < 2 * ALL_ARGUMENTS);
         assert_eq!(reply.calls.len(), CALLS);
         assert!(reply.calls[0].refused.as_ref().unwrap().contains("at most"));
         assert!(reply.calls[CALLS - 1].refused.as_ref().unwrap().contains("1002 calls"));

@@ -4,56 +4,24 @@
 //! A look finds out only whether there is an answer. Then the question is withdrawn, and the call is reconciled by whoever wants
 //! it: its run, or a background task.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::LONG_WAIT;
-use super::core::{Core, admitted, failed};
-use super::declared::Bound;
+use super::core::Core;
+use super::decided::decided;
+use super::declared::{Bound, Settling};
 use super::escalate;
-use super::looks::contract_of;
-use super::operation::Operation;
+use super::lookup::{self, Shown};
+use super::operation::{LONG_WAIT, Operation};
 use super::orphans;
-use super::outcome::ExecError;
-use super::reconcile::{self, Shown};
+use super::outcome::{ExecError, admitted, failed};
 use super::recorded::recorded;
-use crate::clock::Boot;
 use crate::id::EscalationId;
-use crate::ledger::resolve::Why;
-use crate::ledger::{Contract, Event, Look, LookupOffer, Reason, Record, State, apply};
+use crate::ledger::{Contract, Event, Look, Reason, Record, State, apply};
 use crate::store::{Answer, Change, Escalation, Refusal, Resolution, Store as _, Verdict};
 
 /// What stands in a question before the words about an answer that waits.
 const WAITS: &str = "\nAn answer waits: ";
-
-/// Since when nothing is sent of what questions are about, by the boot clock, as far as this process knows.
-#[derive(Debug, Default)]
-pub(super) struct Quiet(Mutex<HashMap<EscalationId, Boot>>);
-
-impl Quiet {
-    /// The question is open by now, and nothing is sent while it is.
-    pub(super) fn since(&self, question: EscalationId, now: Boot) -> Boot {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(question).or_insert(now)
-    }
-
-    /// The question is answered.
-    pub(super) fn forget(&self, question: EscalationId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&question);
-    }
-}
-
-/// Why a record is looked up beside the question; nothing if it cannot be.
-pub(super) fn reason(op: &Operation, bound: &Bound, why: Why) -> Option<Reason> {
-    can_look(op, bound).then_some(match why {
-        Why::LookupUnanswered | Why::OtherScope => Reason::Unanswered,
-        _ => Reason::Asked,
-    })
-}
-
-fn can_look(op: &Operation, bound: &Bound) -> bool {
-    op.gone.is_none() && bound.contract(op).lookup != LookupOffer::None && bound.effect(op).leaves_mark()
-}
 
 /// The operation of a record that can be looked up.
 pub(super) struct Lookable {
@@ -71,7 +39,16 @@ impl Lookable {
 pub(super) async fn lookable(core: &Arc<Core>, record: &Record) -> Result<Option<Lookable>, ExecError> {
     let Ok(op) = recorded(core, record).await? else { return Ok(None) };
     let bound = core.bound(&op, record).await?;
-    Ok(can_look(&op, &bound).then_some(Lookable { op, bound }))
+    Ok(escalate::can_look(&op, &bound).then_some(Lookable { op, bound }))
+}
+
+/// A look beside a question, as it is made.
+struct Made<'a> {
+    core: &'a Arc<Core>,
+    lookable: &'a Lookable,
+    record: &'a Record,
+    look: Look,
+    asked: Escalation,
 }
 
 /// Makes a look that is due and was postponed. What becomes of its row, if it is to be written here.
@@ -85,9 +62,11 @@ pub(super) async fn follow(
         None => None,
     };
     match (asked, lookable(core, record).await?) {
-        (Some(asked), Some(lookable)) => look_up(core, &lookable, record, look, asked, None).await,
+        (Some(asked), Some(lookable)) => {
+            Made { core, lookable: &lookable, record, look: look.clone(), asked }.look_up(None).await
+        }
         (Some(_), None) => {
-            let contract = contract_of(core, record).await.map_err(|source| failed(&record.key, source))?;
+            let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
             Ok(given_up(&contract, record, look))
         }
         (None, _) => Ok(Some(look.done())),
@@ -107,11 +86,12 @@ pub(super) async fn deny(
     answer: Answer,
 ) -> Result<Option<Escalation>, ExecError> {
     let Ok(record) = apply(record, Event::AnswerWaits, core.fence, core.now()) else { return Ok(None) };
-    let look = at_once(core, lookable, &record, to_come(core, &record).await?);
+    let look = at_once(core, lookable, &record, escalate::to_come(core, &record).await?);
     asked.question = waits(&asked.question, &answer);
     asked.waiting = Some(answer);
     let change = core.change(None).record(record.clone()).escalation(asked.clone());
-    look_at_once(core, lookable, &record, &look, asked, change.look(look.clone())).await
+    let change = change.look(look.clone());
+    Made { core, lookable, record: &record, look, asked }.at_once(change).await
 }
 
 /// Somebody wants it looked up now. `None` if a row has changed meanwhile.
@@ -121,18 +101,19 @@ pub(super) async fn look_now(
     record: &Record,
     asked: Escalation,
 ) -> Result<Option<Escalation>, ExecError> {
-    let there = to_come(core, record).await?;
+    let there = escalate::to_come(core, record).await?;
     if there.is_none() {
         if let Some(answer) = asked.waiting.clone() {
             return deny(core, lookable, record, asked, answer).await; // the look that it waits for was given up
         }
         let look = at_once(core, lookable, record, None);
-        look_up(core, lookable, record, &look, asked.clone(), Some(LONG_WAIT)).await?;
-        return Ok(Some(asked));
+        let made = Made { core, lookable, record, look, asked };
+        made.look_up(Some(LONG_WAIT)).await?;
+        return Ok(Some(made.asked));
     }
     let look = at_once(core, lookable, record, there);
     let change = core.change(None).look(look.clone());
-    look_at_once(core, lookable, record, &look, asked, change).await
+    Made { core, lookable, record, look, asked }.at_once(change).await
 }
 
 /// The look that is made now, postponed as one that was due. Without an answer, the pauses begin anew.
@@ -143,66 +124,56 @@ fn at_once(core: &Core, lookable: &Lookable, record: &Record, there: Option<Look
     Look { revision: revision + 1, ..first.taken_up(lookable.contract(), core.now()) }
 }
 
-/// Looks once the change with the postponed look is durable.
-async fn look_at_once(
-    core: &Arc<Core>,
-    lookable: &Lookable,
-    record: &Record,
-    look: &Look,
-    asked: Escalation,
-    change: Change,
-) -> Result<Option<Escalation>, ExecError> {
-    let written = core.group.commit_one(change).await;
-    if let Ok(Verdict::Refused(Refusal::Stale)) = written {
-        return Ok(None);
-    }
-    note(core, look); // also if the write has failed: it may be there all the same
-    admitted(&record.key, written)?;
-    if let Some(next) = look_up(core, lookable, record, look, asked.clone(), Some(LONG_WAIT)).await? {
-        match core.group.commit_one(core.change(None).look(next.clone())).await {
-            Ok(Verdict::Refused(Refusal::Stale)) => {} // somebody else has looked
-            verdict => admitted(&record.key, verdict)?,
+impl Made<'_> {
+    /// Looks once the change with the postponed look is durable.
+    async fn at_once(self, change: Change) -> Result<Option<Escalation>, ExecError> {
+        let core = self.core;
+        let written = core.group.commit_one(change).await;
+        if let Ok(Verdict::Refused(Refusal::Stale)) = written {
+            return Ok(None);
         }
-        note(core, &next);
+        note(core, &self.look); // also if the write has failed: it may be there all the same
+        admitted(&self.record.key, written)?;
+        if let Some(next) = self.look_up(Some(LONG_WAIT)).await? {
+            match core.group.commit_one(core.change(None).look(next.clone())).await {
+                Ok(Verdict::Refused(Refusal::Stale)) => {} // somebody else has looked
+                verdict => admitted(&self.record.key, verdict)?,
+            }
+            note(core, &next);
+        }
+        Ok(Some(self.asked))
     }
-    Ok(Some(asked))
+
+    /// Looks, and does what follows. The next look, if it is not the one that is due already.
+    async fn look_up(&self, patience: Option<Duration>) -> Result<Option<Look>, ExecError> {
+        let Self { core, lookable, record, look, asked } = self;
+        let Lookable { op, bound } = lookable;
+        let shown = lookup::show(Settling { core, op, bound }, record, patience).await?;
+        tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, ?shown, "looked up beside its question");
+        let believed = lookup::is_same_scope(op, bound);
+        match (shown, asked.waiting.clone()) {
+            (Shown::Effect, _) => withdraw(core, op, record, asked.clone()).await.map(|()| None),
+            (Shown::Nothing, Some(answer)) => {
+                let left = unsettled(core, lookable.contract(), record, asked.id).await?;
+                if !left.is_zero() {
+                    return Ok(Some(look.too_early(left, core.now())));
+                }
+                if let Some(answered) = decided(core, asked.clone(), record, answer).await? {
+                    core.tell_answered(answered).await;
+                }
+                Ok(None)
+            }
+            (Shown::Nothing, None) if believed && look.reason == Reason::Unanswered => {
+                withdraw(core, op, record, asked.clone()).await.map(|()| None)
+            }
+            _ => Ok(given_up(lookable.contract(), record, look)),
+        }
+    }
 }
 
 fn note(core: &Core, look: &Look) {
     if let Some(at) = look.due_at {
         core.agenda.note(at);
-    }
-}
-
-/// Looks, and does what follows. The next look, if it is not the one that is due already.
-async fn look_up(
-    core: &Arc<Core>,
-    lookable: &Lookable,
-    record: &Record,
-    look: &Look,
-    asked: Escalation,
-    patience: Option<Duration>,
-) -> Result<Option<Look>, ExecError> {
-    let Lookable { op, bound } = lookable;
-    let shown = reconcile::show(core, op, bound, record, patience).await?;
-    tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, ?shown, "looked up beside its question");
-    let believed = reconcile::is_same_scope(op, bound);
-    match (shown, asked.waiting.clone()) {
-        (Shown::Effect, _) => withdraw(core, op, record, asked).await.map(|()| None),
-        (Shown::Nothing, Some(answer)) => {
-            let left = unsettled(core, lookable.contract(), record, asked.id).await?;
-            if !left.is_zero() {
-                return Ok(Some(look.too_early(left, core.now())));
-            }
-            if let Some(answered) = escalate::decided(core, asked, record, answer).await? {
-                core.tell_answered(answered).await;
-            }
-            Ok(None)
-        }
-        (Shown::Nothing, None) if believed && look.reason == Reason::Unanswered => {
-            withdraw(core, op, record, asked).await.map(|()| None)
-        }
-        _ => Ok(given_up(lookable.contract(), record, look)),
     }
 }
 
@@ -228,7 +199,7 @@ async fn unsettled(
     } else {
         core.cut(record.fence)
     };
-    Ok(reconcile::unsettled(core, contract, since))
+    Ok(lookup::unsettled(core, contract, since))
 }
 
 /// Withdraws the question, for the lookup answers; whoever wants the call goes on with it.
@@ -271,12 +242,6 @@ async fn at(core: &Core, record: &Record) -> Result<Option<Record>, ExecError> {
 async fn find(core: &Core, record: &Record, id: EscalationId) -> Result<Option<Escalation>, ExecError> {
     let found = core.group.escalation_find(&record.tenant, id).await;
     Ok(found.map_err(|source| failed(&record.key, source))?.filter(|asked| asked.answer.is_none()))
-}
-
-/// The look at a record that is to come.
-pub(super) async fn to_come(core: &Core, record: &Record) -> Result<Option<Look>, ExecError> {
-    let look = core.group.look_find(&record.tenant, record.id).await;
-    look.map_err(|source| failed(&record.key, source))
 }
 
 /// The question with the words about an answer that waits, in place of those about an earlier one.

@@ -3,19 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Executor;
-use super::agenda::run;
-use super::approval::{Named, Reviewers, SharedReviewers};
 use super::core::{Core, Parts};
-use super::database::Database;
+use super::executor::Executor;
 use super::orphans::take_up_orphans;
-use super::outbox::{Publisher, announce, publish};
-use super::peers::Peers;
+use super::outbox::Publisher;
 use super::pulse::beat;
-use super::restored::Declared;
+use super::restores::Declared;
+use super::reviewers::{Named, Reviewers, SharedReviewers};
+use super::sleeper::run;
 use crate::clock::{Clock, SharedClock, SystemClock, Timestamp};
 use crate::id::{Entropy, SystemEntropy};
 use crate::payload::Limits;
+use crate::store::own::OwnDatabase;
 use crate::store::{Group, Store, StoreError};
 use crate::tool::{Compensate, DynamicTool, RegisterError, Registry, Tool};
 
@@ -68,7 +67,7 @@ type Wrap = Box<dyn FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send>;
 #[must_use]
 pub struct ExecutorBuilder {
     place: Place,
-    database: Option<Database>,
+    database: Option<Arc<dyn OwnDatabase>>,
     wrap: Option<Wrap>,
     registry: Result<Registry, RegisterError>,
     clock: SharedClock,
@@ -174,16 +173,8 @@ impl ExecutorBuilder {
 
     /// Where the user's own tables are, if the store does not hold them itself.
     #[cfg(all(feature = "sim", feature = "sqlite"))]
-    pub(crate) fn database(self, database: Database) -> Self {
+    pub(crate) fn database(self, database: Arc<dyn OwnDatabase>) -> Self {
         Self { database: Some(database), ..self }
-    }
-
-    #[cfg(feature = "sim")]
-    pub(crate) fn watch_tools(self, watch: Arc<dyn crate::sim::Watch>) -> Self {
-        self.register(|registry| {
-            registry.watch(watch);
-            Ok(())
-        })
     }
 
     /// Another clock than the machine's. In a shared store the database's wall time counts instead of this clock's.
@@ -315,12 +306,12 @@ impl ExecutorBuilder {
     )]
     pub(crate) async fn open_store(self) -> Result<Parts, StartError> {
         let registry = self.registry?;
-        let (store, database): (Arc<dyn Store>, _) = match self.place {
+        let (store, database): (Arc<dyn Store>, Option<Arc<dyn OwnDatabase>>) = match self.place {
             Place::Store(store) => (store, self.database),
             #[cfg(feature = "sqlite")]
             Place::Sqlite(path) => {
                 let sqlite = Arc::new(crate::store::sqlite::Sqlite::open(path).await?);
-                (sqlite.clone(), Some(Database::Sqlite(sqlite)))
+                (sqlite.clone(), Some(sqlite))
             }
             #[cfg(feature = "sqlite")]
             Place::SqliteToRead(path) => {
@@ -330,7 +321,7 @@ impl ExecutorBuilder {
             Place::Postgres(url, options) => {
                 let postgres = crate::store::postgres::Postgres::open_with(&url, *options).await?;
                 let postgres = Arc::new(postgres);
-                (postgres.clone(), Some(Database::Postgres(postgres)))
+                (postgres.clone(), Some(postgres))
             }
         };
         let store = match self.wrap {
@@ -346,72 +337,9 @@ impl ExecutorBuilder {
             limits: self.limits,
             namespace: self.namespace.into(),
             lease: self.lease,
-            database: database.map(Arc::new),
+            database,
             reviewers: self.reviewers,
             restored: self.restored,
         })
-    }
-}
-
-impl Core {
-    /// Whoever has no sink tells those who may have one.
-    pub(crate) fn begin_publishing(self: &Arc<Self>, publisher: Option<Publisher>) {
-        match publisher {
-            Some(publisher) => {
-                self.publishing.becomes_able();
-                self.lasting("publisher", move |core| publish(core, publisher.clone()));
-            }
-            None if self.is_shared() => self.lasting("announcer", announce),
-            None => {}
-        }
-    }
-
-    /// Ends this worker: no new call, at most `drain` for those under way, then everything queued is written, and
-    /// the file is given free.
-    ///
-    /// Not while a call is under way: it may send yet, and the lock is what tells the next process that nothing
-    /// is sent any more, so that it can begin to count the settle time. It stays until the last call has ended.
-    pub(crate) async fn close(&self, drain: Duration) {
-        self.begin_closing();
-        self.tracker.close();
-        tokio::select! {
-            biased; // chance is drawn in one place only, or no simulation could be repeated
-            () = self.tracker.wait() => {}
-            () = self.clock.sleep(drain) => {}
-        }
-        self.group.hurry();
-        self.sign_off().await;
-        self.group.close().await;
-        if let Some(database) = self.database.clone() {
-            if self.tracker.is_empty() {
-                return database.retire().await;
-            }
-            tracing::warn!(
-                "calls are still under way: the database stays locked until they end, or this process"
-            );
-            let tracker = self.tracker.clone();
-            tokio::spawn(async move {
-                tracker.wait().await;
-                database.retire().await;
-            });
-        }
-    }
-
-    /// Others take over at once what this worker leaves. Not while a call is under way in a shared store, where no lock
-    /// tells that it may send yet: then the lease runs out instead.
-    async fn sign_off(&self) {
-        if self.tracker.is_empty() || !self.is_shared() {
-            let mut change = self.change(None);
-            change.worker = Some(crate::store::WorkerChange::Retire { at: self.now() });
-            if let Err(error) = self.group.commit_one(change).await {
-                tracing::warn!(%error, "this worker could not sign off; the next one will find it dead");
-            }
-        }
-        if let Peers::Shared(shared) = &self.peers {
-            shared.lease.lose(); // ends its heartbeat
-            if let Err(error) = self.group.wake_others().await {
-                tracing::debug!(%error, "the others will find out by themselves");
-            }
-        }
     }
 }

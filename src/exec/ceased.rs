@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::core::Core;
 use crate::clock::Boot;
 use crate::id::RecordId;
 use crate::ledger::Record;
@@ -22,18 +21,13 @@ impl Ceased {
         self.lock().insert(record.id, (record.attempts, at));
     }
 
+    /// When the sender of the record's last attempt ceased to send, if that was noted.
+    pub(super) fn at(&self, record: &Record) -> Option<Boot> {
+        let noted = self.lock().get(&record.id).copied();
+        noted.filter(|(attempt, _)| *attempt == record.attempts).map(|(_, at)| at)
+    }
+
     pub(super) fn forget(&self, record: RecordId) {
         self.lock().remove(&record);
-    }
-}
-
-impl Core {
-    /// When the sender of the record's last attempt ceased to send.
-    pub(super) fn ceased(&self, record: &Record) -> Boot {
-        let noted = self.ceased.lock().get(&record.id).copied();
-        match noted {
-            Some((attempt, at)) if attempt == record.attempts => at,
-            _ => self.cut(record.fence),
-        }
     }
 }

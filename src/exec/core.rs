@@ -9,25 +9,23 @@ use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::agenda::{Agenda, Due};
-use super::approval::SharedReviewers;
-use super::asked::Quiet;
 use super::attendance::Attendance;
 use super::ceased::Ceased;
-use super::database::Database;
-use super::declared::Declarations;
+use super::declarations::Declarations;
 use super::inflight::InFlight;
-use super::lease::{Lease, Moment};
 use super::outbox::Publishing;
-use super::outcome::ExecError;
-use super::peers::{Peers, Shared};
-use super::restored::{Declared, Restores};
-use super::store_clock::StoreClock;
+use super::outcome::{ExecError, admitted, failed};
+use super::peers::Peers;
+use super::quiet::Quiet;
+use super::restores::{Declared, Restores};
+use super::reviewers::SharedReviewers;
 use super::throttle::Gates;
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Limits, Payload, PayloadError, Stored};
-use crate::store::{Change, Escalation, Group, Lane, Refusal, Store as _, StoreError, Verdict, WorkerChange};
+use crate::store::own::OwnDatabase;
+use crate::store::{Change, Escalation, Group, Lane, Store as _, StoreError};
 use crate::tool::Registry;
 
 pub(crate) struct Core {
@@ -62,7 +60,7 @@ pub(crate) struct Core {
     closing: AtomicBool,
     tenant_keys: Mutex<HashMap<Tenant, DigestKey>>,
     /// What can be shared with the user's own tables.
-    pub(crate) database: Option<Arc<Database>>,
+    pub(crate) database: Option<Arc<dyn OwnDatabase>>,
     pub(crate) reviewers: SharedReviewers,
     /// Whether the ledger may be older than the world.
     pub(super) restores: Restores,
@@ -102,68 +100,20 @@ pub(crate) struct Parts {
     pub(crate) namespace: Arc<str>,
     /// In a shared store: how long a worker that says nothing is taken for alive.
     pub(crate) lease: Duration,
-    pub(crate) database: Option<Arc<Database>>,
+    pub(crate) database: Option<Arc<dyn OwnDatabase>>,
     pub(crate) reviewers: SharedReviewers,
     /// What was said of the ledger from outside.
     pub(crate) restored: Option<Declared>,
 }
 
 impl Core {
-    /// Enrols as a worker: of an embedded store as the only one, for whoever wrote before is dead, since its lock was
-    /// taken; of a shared one beside others.
-    ///
-    /// # Crash
-    /// Enrolment and the fencing of all others are one transaction.
-    pub(crate) async fn enrol(mut parts: Parts) -> Result<Arc<Self>, StoreError> {
-        let Parts { group, clock, entropy, lease, .. } = &parts;
-        let lease = *lease;
-        // The random part tells this process from another one under the same pid, on the same host or another one.
-        let name = format!("{}-{:016x}", std::process::id(), entropy.bits());
-        let mut changes = Vec::new();
-        let (peers, at, lease_until) = if group.is_shared() {
-            let asked = Moment::of(&**clock);
-            let time = group.pulse().await?.time;
-            let clock = Arc::new(StoreClock::measured(clock.clone(), asked.boot(), time, clock.boot()));
-            (
-                Peers::Shared(Shared::new(Lease::new(lease, asked), clock, asked.boot())),
-                time,
-                Some(time.after(lease)),
-            )
-        } else {
-            let at = clock.now();
-            changes.push(WorkerChange::FenceOthers { at });
-            (Peers::Alone { since: clock.boot() }, at, None)
-        };
-        changes.push(WorkerChange::Enrol { name: name.clone(), at, lease_until });
-        let changes: Vec<_> =
-            changes.into_iter().map(|worker| Change { worker: Some(worker), ..Change::default() }).collect();
-        // Not through the queue, which may cut a batch in two.
-        for verdict in group.store().commit(&changes).await? {
-            if let Verdict::Refused(refusal) = verdict {
-                return Err(StoreError::Io { detail: format!("this worker cannot enrol: {refusal}") });
-            }
-        }
-        let worker = group.worker_find(&name).await?;
-        let fence = worker
-            .map(|worker| worker.fence)
-            .ok_or_else(|| StoreError::Io { detail: "this worker enrolled and is not there".into() })?;
-        if let Peers::Shared(shared) = &peers {
-            parts.clock = shared.clock.clone();
-        }
-        let restored = parts.restored;
-        let core = Self::of(parts, fence, peers);
-        core.recognise(restored).await?;
-        core.declare_all().await?;
-        Ok(core)
-    }
-
     /// Only looks on: it is no worker, and can write nothing.
     pub(crate) fn looking_on(parts: Parts) -> Arc<Self> {
         let since = parts.clock.boot();
         Self::of(parts, Fence(0), Peers::Alone { since })
     }
 
-    fn of(parts: Parts, fence: Fence, peers: Peers) -> Arc<Self> {
+    pub(super) fn of(parts: Parts, fence: Fence, peers: Peers) -> Arc<Self> {
         let Parts { group, clock, entropy, registry, limits, namespace, database, reviewers, .. } = parts;
         let gates = Gates::of(&registry, matches!(peers, Peers::Alone { .. }), clock.boot());
         Arc::new(Self {
@@ -321,25 +271,5 @@ impl Core {
 
     fn cached_tenant_key(&self, tenant: &Tenant) -> Option<DigestKey> {
         self.tenant_keys.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned()
-    }
-}
-
-pub(crate) fn failed(key: &OperationKey, source: StoreError) -> ExecError {
-    match source {
-        StoreError::Closed => ExecError::Closed { key: key.to_string() },
-        source => ExecError::Store { key: key.to_string(), source },
-    }
-}
-
-pub(crate) fn refused(key: &OperationKey, refusal: Refusal) -> ExecError {
-    ExecError::Refused { key: key.to_string(), refusal }
-}
-
-/// Turns a verdict that must be an admission into a result.
-pub(crate) fn admitted(key: &OperationKey, verdict: Result<Verdict, StoreError>) -> Result<(), ExecError> {
-    match verdict {
-        Ok(Verdict::Admitted) => Ok(()),
-        Ok(Verdict::Refused(refusal)) => Err(refused(key, refusal)),
-        Err(source) => Err(failed(key, source)),
     }
 }

@@ -1,47 +1,19 @@
 //! The declarations under which calls went out. Each is a row that is written once, when it is new; records name them by
-//! number. All that are known are kept here: they are as many as the tools, times the builds that changed one.
+//! number.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use super::core::{Core, failed};
+use super::core::Core;
+use super::declarations::id;
 use super::operation::Operation;
-use super::outcome::ExecError;
+use super::outcome::{ExecError, failed};
 use crate::id::{DeclarationId, Name, Tenant};
-use crate::ledger::{Contract, Declaration, EffectClass, OperationKey, Record};
+use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, OperationKey, Record};
 use crate::store::{DECLARATION_KIND, Document, Refusal, Store as _, StoreError, Verdict};
 use crate::tool::ToolSpec;
 
 /// Rows that are read at a time.
 const PAGE: u32 = 100;
-
-/// What this worker has read or written.
-#[derive(Debug, Default)]
-pub(super) struct Declarations(Mutex<Known>);
-
-#[derive(Debug, Default)]
-struct Known {
-    /// In the order of their numbers, from 1 on: none is ever left out or taken off.
-    all: Vec<Arc<Declaration>>,
-    /// What each tool declares now.
-    now: HashMap<Name, (DeclarationId, Arc<Declaration>)>,
-}
-
-impl Known {
-    fn at(&self, id: DeclarationId) -> Option<Arc<Declaration>> {
-        let place = usize::try_from(id.0).ok()?.checked_sub(1)?;
-        self.all.get(place).cloned()
-    }
-
-    fn number(&self, declaration: &Declaration) -> Option<DeclarationId> {
-        let place = self.all.iter().position(|known| **known == *declaration)?;
-        Some(id(place + 1))
-    }
-}
-
-fn id(number: usize) -> DeclarationId {
-    DeclarationId(i64::try_from(number).unwrap_or(i64::MAX))
-}
 
 /// By what a call is settled: its declaration, and what follows from that together with what its tool declares now.
 #[derive(Clone, Debug)]
@@ -77,6 +49,24 @@ impl Bound {
     }
 }
 
+/// A call that is being carried out or looked up, and by what it is settled.
+#[derive(Clone, Copy)]
+pub(super) struct Settling<'a> {
+    pub(super) core: &'a Arc<Core>,
+    pub(super) op: &'a Operation,
+    pub(super) bound: &'a Bound,
+}
+
+impl<'a> Settling<'a> {
+    pub(super) fn contract(&self) -> &'a Contract {
+        self.bound.contract(self.op)
+    }
+
+    pub(super) fn effect(&self) -> EffectClass {
+        self.bound.effect(self.op)
+    }
+}
+
 impl Core {
     /// What the operation's tool declares now.
     ///
@@ -84,7 +74,7 @@ impl Core {
     /// After a declaration is written: no record names it yet, and the next process finds it.
     pub(super) async fn declare(&self, op: &Operation) -> Result<Bound, ExecError> {
         let spec = op.tool.spec();
-        if let Some((id, declaration)) = self.known().now.get(&spec.name)
+        if let Some((id, declaration)) = self.declarations.known().now.get(&spec.name)
             && declaration.is_still(spec.effect, &spec.contract, spec.input_version, &self.namespace)
         {
             return Ok(Bound { id: *id, declaration: declaration.clone(), other: None });
@@ -114,7 +104,7 @@ impl Core {
         loop {
             self.read_declarations().await?;
             let (numbers, last) = {
-                let known = self.known();
+                let known = self.declarations.known();
                 let numbers: Vec<_> = declarations.iter().map(|one| known.number(one)).collect();
                 (numbers, known.all.len())
             };
@@ -128,7 +118,7 @@ impl Core {
                 self.write_declarations(last, &new).await?;
                 continue; // they are read back: another worker may have been first
             }
-            let mut known = self.known();
+            let mut known = self.declarations.known();
             let declared: Vec<_> =
                 numbers.into_iter().flatten().filter_map(|id| Some((id, known.at(id)?))).collect();
             let names = specs.iter().map(|spec| spec.name.clone());
@@ -145,21 +135,31 @@ impl Core {
 
     /// The declaration under which the record's call went out.
     pub(super) async fn declaration(&self, record: &Record) -> Result<Arc<Declaration>, StoreError> {
-        if let Some(declaration) = self.known().at(record.declaration) {
+        if let Some(declaration) = self.declarations.known().at(record.declaration) {
             return Ok(declaration);
         }
         // Another worker, or an earlier process, has written it.
         Box::pin(self.read_declarations()).await?;
-        self.known().at(record.declaration).ok_or_else(|| StoreError::Corrupt {
+        self.declarations.known().at(record.declaration).ok_or_else(|| StoreError::Corrupt {
             row: format!("record {}", record.id),
             detail: format!("the declaration {} that it names is missing", record.declaration),
+        })
+    }
+
+    /// What binds the tool: what it declared when the call went out, and what it declares now. The usual stands in for the latter if
+    /// it is not registered.
+    pub(super) async fn contract_of(&self, record: &Record) -> Result<Contract, StoreError> {
+        let declaration = self.declaration(record).await?;
+        Ok(match self.registry.known(record.operation.as_str()) {
+            Some(tool) => declaration.binding(&tool.spec().contract),
+            None => declaration.binding(&Contract::new(ContractClass::Lookup)),
         })
     }
 
     /// Reads those that this worker does not know.
     async fn read_declarations(&self) -> Result<(), StoreError> {
         loop {
-            let after = row_id(id(self.known().all.len()));
+            let after = row_id(id(self.declarations.known().all.len()));
             let rows = self.group.document_list(&Tenant::ledger(), DECLARATION_KIND, &after, PAGE).await?;
             if rows.is_empty() {
                 return Ok(());
@@ -171,7 +171,7 @@ impl Core {
                 };
                 let declaration =
                     serde_json::from_str(&row.body).map_err(|error| corrupt(error.to_string()))?;
-                let mut known = self.known();
+                let mut known = self.declarations.known();
                 let next = row_id(id(known.all.len() + 1));
                 match row.id.cmp(&next) {
                     std::cmp::Ordering::Less => {} // another task has read it meanwhile
@@ -205,10 +205,6 @@ impl Core {
             Verdict::Admitted | Verdict::Refused(Refusal::Exists) => Ok(()),
             Verdict::Refused(refusal) => Err(StoreError::Io { detail: refusal.to_string() }),
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.declarations.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,17 +3,20 @@
 #[cfg(feature = "_sealed")]
 use std::sync::Arc;
 
-use super::Executor;
-#[cfg(feature = "_sealed")]
-use super::database::Database;
+use super::executor::Executor;
 use crate::clock::SharedClock;
+#[cfg(feature = "_sealed")]
+use crate::crash::CrashPoint;
 #[cfg(any(feature = "nonce", feature = "fence", feature = "_queue"))]
 use crate::id::Entropy;
+#[cfg(feature = "_sealed")]
+use crate::store::own::OwnDatabase;
 #[cfg(feature = "_sealed")]
 use crate::tool::{RegisterError, Unprepared};
 #[cfg(feature = "http")]
 use {
-    super::{ExecError, Outcome, recorded_outcome},
+    super::carry::recorded_outcome,
+    super::outcome::{ExecError, Outcome},
     crate::id::Tenant,
     crate::ledger::{Facts, OperationKey, Request, State, decide},
     crate::payload::Limits,
@@ -22,7 +25,7 @@ use {
 impl Executor {
     /// What the executor works with, for a door that has rows of its own.
     #[cfg(any(feature = "fence", all(feature = "_messages", any(feature = "sqlite", feature = "postgres"))))]
-    pub(crate) fn core(&self) -> &std::sync::Arc<super::Core> {
+    pub(crate) fn core(&self) -> &std::sync::Arc<super::core::Core> {
         &self.core
     }
 
@@ -40,14 +43,14 @@ impl Executor {
 
     /// The database that the ledger shares with its host, if it does.
     #[cfg(feature = "_sealed")]
-    pub(crate) fn database(&self) -> Option<&Database> {
+    pub(crate) fn database(&self) -> Option<&dyn OwnDatabase> {
         self.core.database.as_deref()
     }
 
     /// A simulation may crash here.
-    #[cfg(all(feature = "sim", feature = "_doors"))]
-    pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
-        self.core.registry.at(point);
+    #[cfg(feature = "_sealed")]
+    pub(crate) fn at(&self, point: CrashPoint) {
+        self.core.registry.probe().at(point);
     }
 
     /// Where chance comes from.

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use super::core::Core;
-use super::{ExecError, Executor, Wait, to_the_end, undo};
+use super::executor::Executor;
+use super::outcome::ExecError;
+use super::request::Wait;
+use super::shield::to_the_end;
+use super::undo;
 use crate::id::Tenant;
 use crate::ledger::{OperationKey, Record, Retention, State};
 use crate::store::{Change, Refusal, Retired, StoreError, UnderWay, Verdict};

@@ -35,14 +35,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::core::Core;
-use super::database::OwnConnection;
+use super::executor::Executor;
 #[cfg(feature = "_messages")]
 use super::inflight::Slot;
-use super::{ExecError, Executor};
+use super::outcome::ExecError;
+use crate::crash::CrashPoint;
 use crate::id::{EscalationId, IdError, Tenant, checked};
 #[cfg(feature = "_messages")]
 use crate::ledger::OperationKey;
 use crate::payload::{Payload, PayloadError};
+use crate::store::own::{OwnConnection, Within};
 use crate::store::{
     Counting, Delivery, Escalation, EscalationKind, Known, Resolution, SetAside, Store as _, StoreError,
     TransactionError, Verdict,
@@ -273,23 +275,23 @@ where
         let mut unused = Some(work_now);
         let slot = &mut unused;
         let inner = core.clone();
-        let processed = C::process(database, &delivery, LIMIT, &*core.clock, move |connection: &mut C| {
-            let running = slot.take().map(|work| work(connection));
-            Box::pin(async move {
-                let Some(running) = running else { return std::future::pending().await }; // it is run once
-                let value = running.await.map_err(Work::Failed)?;
-                let payload = Payload::of(&value).and_then(|payload| payload.within(&inner.limits));
-                #[cfg(feature = "sim")]
-                inner.registry.at(crate::sim::CrashPoint::BeforeProcessed);
-                Ok((value, payload.map_err(Work::Unstorable)?))
+        let within = Within { limit: LIMIT, clock: &*core.clock };
+        let processed = database
+            .process(&delivery, within, move |connection: &mut C| {
+                let running = slot.take().map(|work| work(connection));
+                Box::pin(async move {
+                    let Some(running) = running else { return std::future::pending().await }; // it is run once
+                    let value = running.await.map_err(Work::Failed)?;
+                    let payload = Payload::of(&value).and_then(|payload| payload.within(&inner.limits));
+                    inner.registry.probe().at(CrashPoint::BeforeProcessed);
+                    Ok((value, payload.map_err(Work::Unstorable)?))
+                })
             })
-        })
-        .await
-        .ok_or(InboxError::NoDatabase)?;
+            .await
+            .ok_or(InboxError::NoDatabase)?;
         let known = match processed {
             Ok(Ok(value)) => {
-                #[cfg(feature = "sim")]
-                core.registry.cross(crate::sim::CrashPoint::AfterProcessed).await;
+                core.registry.probe().cross(CrashPoint::AfterProcessed).await;
                 return Ok(Processed::Now(value));
             }
             Ok(Err(known)) => known,
@@ -349,10 +351,7 @@ async fn failed<T, E: Display>(
         TransactionError::Closure(Work::Failed(error)) => InboxError::Failed(error),
         TransactionError::Closure(Work::Unstorable(error)) => InboxError::Payload(error),
         TransactionError::Store(error) => return Err(error.into()), // not the message's fault
-        TransactionError::Refused(refusal) => InboxError::Transaction(TransactionError::Refused(refusal)),
-        TransactionError::TooSlow { limit } => InboxError::Transaction(TransactionError::TooSlow { limit }),
-        TransactionError::EndedInside => InboxError::Transaction(TransactionError::EndedInside),
-        TransactionError::Spoilt { detail } => InboxError::Transaction(TransactionError::Spoilt { detail }),
+        other => InboxError::Transaction(other.map(|_| unreachable!("the closure's errors stand above"))),
     };
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
     let detail = error.to_string();

@@ -10,23 +10,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use super::request::Wait;
 use super::shield::Unattended;
 use crate::clock::Clock;
 use crate::id::Tenant;
 use crate::ledger::OperationKey;
 
 type Place = (Tenant, OperationKey);
-
-/// How long to wait for another caller that has the same operation in hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Not at all: answer [`InProgress`](super::Outcome::InProgress) at once.
-    No,
-    /// At most so long.
-    AtMost(Duration),
-    /// Until it has an outcome.
-    ForOutcome,
-}
 
 /// After so long, whoever waits for a call has it go on without its caller, who may keep it and not poll it.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -3,45 +3,15 @@
 
 use std::sync::{Arc, Weak};
 
-use tokio::sync::Notify;
-
-use super::core::{Core, admitted, failed};
-use super::outcome::ExecError;
-use super::{escalate, looks, orphans, undo};
-use crate::id::{EscalationId, Fence, Ids};
+use super::core::Core;
+use super::outcome::{ExecError, admitted, failed};
+use super::{escalate, orphans, surplus, undo};
+use crate::id::EscalationId;
 use crate::ledger::{ContractClass, Record, State, is_second_effect};
-use crate::store::{Change, Escalation, FIRST_LATE_QUESTION, Refusal, Store as _, StoreError, Verdict};
+use crate::store::{Escalation, FIRST_LATE_QUESTION, Refusal, Store as _, StoreError, Verdict};
 
 /// So many questions are read at once.
 const PAGE: u32 = 1000;
-
-/// Another worker began the operation: it may have been answered late.
-fn is_taken_over(core: &Core, record: &Record) -> bool {
-    Ids::giver(record.id.0) != core.fence
-}
-
-/// Has the store compare what fenced workers learned with the record that the change seals, except for the late answers on
-/// which the seal rests. Returns whether it does: only of a record that was taken over.
-pub(super) fn compare(
-    core: &Core,
-    change: &mut Change,
-    contract: ContractClass,
-    rests_on: Box<[(Fence, u32)]>,
-) -> bool {
-    let taken_over = change.record.as_ref().is_some_and(|record| is_taken_over(core, record));
-    change.contract = Some(contract);
-    change.taken_over = taken_over.then_some(rests_on);
-    taken_over
-}
-
-/// Has the questions looked at once the seal of a record that was taken over is durable: the store may have opened one.
-pub(super) struct LookWhenDropped(pub(super) Arc<Notify>);
-
-impl Drop for LookWhenDropped {
-    fn drop(&mut self) {
-        self.0.notify_one();
-    }
-}
 
 impl Core {
     /// Looks after second effects, now and whenever the store may have opened a question about one.
@@ -112,7 +82,7 @@ async fn answer_if_possible(core: &Arc<Core>, question: Escalation) -> Result<()
     let Some(late) = evidence.into_iter().find(|late| late.question_id() == question.id) else {
         return Ok(());
     };
-    let contract = looks::contract_of(core, &record).await.map_err(read)?.class;
+    let contract = core.contract_of(&record).await.map_err(read)?.class;
     if is_own(&record, late.external_ref.as_deref(), contract) {
         let answered = escalate::settled(core, question, serde_json::json!({ "kept": late.external_ref }));
         return close(core, &record, answered).await;
@@ -121,7 +91,7 @@ async fn answer_if_possible(core: &Arc<Core>, question: Escalation) -> Result<()
     let is_surplus = |id: &String| record.external_ref.as_ref().is_some_and(|kept| kept != id);
     let Some(surplus) = late.external_ref.filter(is_surplus) else { return Ok(()) };
     let happened = matches!(record.state, State::Committed { .. } | State::Compensated { .. });
-    if !happened || !undo::undoes_surplus(core, &record) {
+    if !happened || !surplus::undoes_surplus(core, &record) {
         return Ok(());
     }
     if !undo::undo_surplus(core, &record, std::slice::from_ref(&surplus)).await?.is_empty() {

@@ -3,6 +3,7 @@
 //! A look that is due is postponed before it is made, so that one that hangs is made again later and holds up nothing else.
 //! What is as it should be is taken off together; the records are not written again.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,18 +11,16 @@ use futures_util::future::join_all;
 
 use super::agenda::More;
 use super::asked;
-use super::core::{Core, failed};
+use super::core::Core;
 use super::escalate;
-use super::operation::Operation;
-use super::outcome::ExecError;
-use super::reconcile::{Seen, see, undo_surplus};
+use super::lookup::{Copies, Seen, see};
+use super::outcome::{ExecError, failed};
 use super::recorded::recorded;
+use super::surplus;
 use super::undo;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
-use crate::ledger::{
-    Contract, ContractClass, Look, LookupOffer, Missing, Record, may_be_missing, removal_key,
-};
+use crate::ledger::{Contract, Look, LookupOffer, Missing, Record, may_be_missing, removal_key};
 use crate::store::{Escalation, EscalationKind, Store as _, StoreError};
 
 /// So many looks are made at once.
@@ -97,7 +96,7 @@ pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
 /// clocks tell when the settle time is over.
 async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>, StoreError> {
     let Some(record) = core.group.record_at(&look.tenant, look.record).await? else { return Ok(None) };
-    let contract = contract_of(core, &record).await?;
+    let contract = core.contract_of(&record).await?;
     let early = if look.reason.is_beside_question() {
         // Nobody sends what a person is asked about: whoever has the tool may look.
         if core.is_shared() && core.registry.known(record.operation.as_str()).is_none() {
@@ -111,16 +110,6 @@ async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>,
     };
     let look = look.taken_up(&contract, now);
     Ok(Some(Taken { look, record: Box::new(record), contract, early }))
-}
-
-/// What binds the tool: what it declared when the call went out, and what it declares now. The usual stands in for the latter if
-/// it is not registered.
-pub(super) async fn contract_of(core: &Core, record: &Record) -> Result<Contract, StoreError> {
-    let declaration = core.declaration(record).await?;
-    Ok(match core.registry.known(record.operation.as_str()) {
-        Some(tool) => declaration.binding(&tool.spec().contract),
-        None => declaration.binding(&Contract::new(ContractClass::Lookup)),
-    })
 }
 
 /// An earlier process has written the instant by the wall clock, which may have been set forward since: what is certain is
@@ -184,12 +173,12 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
             Missing::Ask(done) if was_asked(core, record).await? => Ok(Some(done)),
             Missing::Ask(done) => escalate::missing(core, record, done).await.map(|()| None),
         },
-        (Seen::More { question, surplus }, Ok(op)) => {
+        (Seen::More(copies), Ok(_)) => {
             // By itself: undoing takes its time, and the other looks must not wait for it.
             let (core, record, done) = (core.clone(), record.clone(), look.done());
             core.tracker.clone().spawn(async move {
-                if let Err(error) = more_than_one(&core, &op, &record, Some(done), *question, &surplus).await {
-                    tracing::error!(tenant = %op.tenant, key = %op.key, %error, "a duplicate could not be recorded");
+                if let Err(error) = more_than_one(&core, &record, Some(done), copies).await {
+                    tracing::error!(tenant = %record.tenant, key = %record.key, %error, "a duplicate could not be recorded");
                 }
             });
             Ok(None)
@@ -197,25 +186,48 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
         (Seen::Unanswered, _) if look.is_last_try(contract) => {
             escalate::unconfirmed(core, record, look.done()).await.map(|()| None)
         }
-        (Seen::Unanswered | Seen::More { .. }, _) => Ok(None), // it is due again
+        (Seen::Unanswered | Seen::More(_), _) => Ok(None), // it is due again
     }
 }
 
 /// Undoes what is beyond the first effect, or asks.
 async fn more_than_one(
     core: &Arc<Core>,
-    op: &Operation,
     record: &Record,
     done: Option<Look>,
-    question: Escalation,
-    surplus: &[String],
+    copies: Copies,
 ) -> Result<(), ExecError> {
-    if undo::undoes_surplus(core, record) && !surplus.is_empty() {
-        return undo_surplus(core, op, record, done, question, surplus).await;
+    if surplus::undoes_surplus(core, record) && !copies.surplus.is_empty() {
+        return undo_surplus(core, record, done, copies).await;
     }
-    let mut change = core.change(None).escalation(question);
+    let mut change = core.change(None).escalation(*copies.question);
     change.look = done.map(Box::new);
-    core.commit(&op.key, change).await
+    core.commit(&record.key, change).await
+}
+
+/// Undoes what is beyond the first effect. The question whether there is more than one is opened all the same, and answered:
+/// a duplicate is never settled in silence.
+///
+/// # Crash
+/// The look is due until all of it is undone: it finds them again, and each compensation has a record.
+async fn undo_surplus(
+    core: &Arc<Core>,
+    record: &Record,
+    done: Option<Look>,
+    Copies { mut question, surplus }: Copies,
+) -> Result<(), ExecError> {
+    let left = undo::undo_surplus(core, record, &surplus).await?;
+    if !left.is_empty() {
+        let _ = write!(question.question, " What is beyond the first was to be undone: {}.", left.join("; "));
+    }
+    let mut change = core.change(None).escalation((*question).clone());
+    change.look = done.map(Box::new);
+    core.commit(&record.key, change).await?;
+    if left.is_empty() {
+        let answered = escalate::settled(core, *question, serde_json::json!({ "undone": surplus }));
+        core.commit(&record.key, core.change(None).escalation(answered)).await?;
+    }
+    Ok(())
 }
 
 /// The lookup need not show the effect.
@@ -258,7 +270,7 @@ pub(super) async fn audit(core: &Arc<Core>, tenant: &Tenant, since: Timestamp) -
 
 async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Result<(), ExecError> {
     let Ok(op) = recorded(core, record).await? else { return Ok(()) };
-    let contract = contract_of(core, record).await.map_err(|source| failed(&record.key, source))?;
+    let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
     if contract.lookup == LookupOffer::None || !record.class.leaves_mark() {
         return Ok(());
     }
@@ -270,16 +282,16 @@ async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Resu
     match see(core, &op, record).await? {
         Seen::One => {}
         Seen::Unanswered => audit.unanswered += 1,
-        Seen::More { question, surplus } => {
+        Seen::More(copies) => {
             audit.duplicated += 1;
-            let done = asked::to_come(core, record).await?.map(|look| look.done());
-            more_than_one(core, &op, record, done, *question, &surplus).await?;
+            let done = escalate::to_come(core, record).await?.map(|look| look.done());
+            more_than_one(core, record, done, copies).await?;
         }
         Seen::Nothing if may_miss(core, record, &contract, record.updated_at).await? => {}
         Seen::Nothing => {
             audit.missing += 1;
             let now = core.now();
-            let look = asked::to_come(core, record).await?;
+            let look = escalate::to_come(core, record).await?;
             let again = match look.map(|look| look.missed(&contract, now)) {
                 None => Look::after_audit(record, &contract, now),
                 Some(Missing::LookAgain(again)) => again,

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::attempt::{Ambiguous, Ended, Permit, fail, give_up};
-use super::core::{Core, refused};
-use super::declared::Bound;
+use super::attempt::{Ambiguous, Ended, Permit};
+use super::core::Core;
+use super::declared::Settling;
 use super::operation::Operation;
-use super::outcome::ExecError;
+use super::outcome::{ExecError, refused};
+use super::seal::{fail, give_up};
 use crate::clock::Boot;
 use crate::ledger::{ErrorKind, Need, Needs, Record, UsedUp};
 use crate::store::Refusal;
@@ -28,13 +29,12 @@ pub(super) fn needs(core: &Core, op: &Operation, permit: &Permit) -> Needs {
 /// Records that the attempt was not sent. It leaves an earlier attempt of unknown outcome as it was: what became of that one
 /// is decided anew.
 pub(super) async fn withheld(
-    core: &Core,
-    op: &Operation,
-    bound: &Bound,
+    settling: Settling<'_>,
     record: Box<Record>,
     need: Need,
     unsettled: Option<Boot>,
 ) -> Result<Ended, ExecError> {
+    let Settling { core, op, .. } = settling;
     tracing::info!(tenant = %op.tenant, key = %op.key, why = need.words(), "not sent");
     let is_over = matches!(need, Need::OperationTime | Need::RunTime);
     if record.in_doubt {
@@ -51,7 +51,7 @@ pub(super) async fn withheld(
             let approval = need == Need::Approval;
             let kind = if approval { ErrorKind::ApprovalMissing } else { ErrorKind::TimeoutBeforeEffect };
             let error = ToolError::new(kind, format!("nothing was sent: {}", need.words()));
-            return fail(core, op, bound, &record, error).await;
+            return fail(settling, &record, error).await;
         }
     };
     let failed = give_up(core, op, &record, used_up.failure()).await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::core::Core;
-use super::declared::Bound;
+use super::declared::Settling;
 use super::operation::Operation;
 use crate::clock::Timestamp;
 use crate::ledger::{Declaration, Event, OperationKey, Record, apply};
@@ -27,9 +27,7 @@ pub(super) struct Note {
 impl Note {
     /// The note of an attempt, and what the tool is told about it.
     pub(super) fn begun(
-        core: &Arc<Core>,
-        op: &Operation,
-        bound: &Bound,
+        Settling { core, op, bound }: Settling<'_>,
         record: Box<Record>,
         until: Timestamp,
     ) -> (Arc<Self>, Call) {

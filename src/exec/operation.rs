@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use super::core::{Core, failed};
+use super::core::Core;
 use super::inflight::Slot;
-use super::outcome::ExecError;
-use super::recorded::Gone;
+use super::outcome::{ExecError, failed};
 use super::throttle::Purse;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
@@ -17,6 +17,9 @@ use crate::ledger::{
 use crate::payload::{Payload, Stored};
 use crate::store::Lane;
 use crate::tool::Prepared;
+
+/// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
+pub(super) const LONG_WAIT: Duration = Duration::from_secs(5);
 
 /// One logical tool call.
 pub(crate) struct Operation {
@@ -38,6 +41,31 @@ pub(crate) struct Operation {
     pub(super) gone: Option<Gone>,
     /// The right to carry it out, while it is being carried out. The seal takes it along to the disk.
     slot: Mutex<Option<Slot>>,
+}
+
+/// Why an operation cannot be put together again: its tool cannot be asked anything.
+#[derive(Clone, Debug)]
+pub(super) enum Gone {
+    /// No tool of its name is registered. It may have been a plain function, which no restart brings back.
+    Unregistered,
+    /// The tool does not take the stored request as its input.
+    Unreadable(String),
+}
+
+impl Gone {
+    /// The question as a person reads it.
+    pub(super) fn question(&self, tool: &str) -> String {
+        match self {
+            Self::Unregistered => format!(
+                "The call may have happened, and nothing can be looked up: no tool named {tool:?} is registered. \
+                 Register it and start again, or answer by hand (also if it was a plain function). Did it happen?"
+            ),
+            Self::Unreadable(reason) => format!(
+                "The call may have happened, and nothing can be looked up: the tool {tool:?} does not take its stored \
+                 request ({reason}). Mend that and start again, or answer by hand. Did it happen?"
+            ),
+        }
+    }
 }
 
 /// Who asks, and how.
@@ -115,6 +143,11 @@ impl Operation {
     /// The activation that asked for it has ended.
     pub(super) fn is_over(&self) -> bool {
         self.over.as_ref().is_some_and(|over| over.load(Ordering::Acquire))
+    }
+
+    /// How long it waits by itself: in a workflow a long wait is the run's.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.lane.map(|_| LONG_WAIT)
     }
 
     /// Takes the right to carry it out; it is given back when the guard goes, or when what took it is durable.

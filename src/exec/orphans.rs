@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Ambiguous;
-use super::core::{Core, admitted, refused};
+use super::carry::{Expect, carry_out};
+use super::core::Core;
 use super::lasting::last;
 use super::operation::Operation;
-use super::outcome::ExecError;
+use super::outcome::{ExecError, admitted, refused};
 use super::reconcile::{self, Fate};
 use super::recorded::{recorded, without_tool};
-use super::{Expect, Wait, carry_out, escalate};
+use super::request::Wait;
+use super::{escalate, lookup};
 use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::resolve::{Looked, Why};
 use crate::ledger::{ErrorKind, Event, LookupOffer, Record, RecordedFailure, State, apply, pause_after};
@@ -174,7 +176,7 @@ async fn settle(core: &Arc<Core>, op: &Operation, looks: u32) -> Result<Option<D
                 drop(slot);
                 let bound = core.bound(op, &record).await?;
                 let contract = bound.contract(op);
-                core.clock.sleep(reconcile::unsettled(core, contract, cut)).await;
+                core.clock.sleep(lookup::unsettled(core, contract, cut)).await;
             }
             Fate::Left(record, looked) => return unsent(core, op, &record, looked, looks).await,
         }

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId};
-use crate::ledger::{ApprovalError, Basis, Diff, KeyError, Record, RecordedFailure, Was};
+use crate::ledger::{ApprovalError, Basis, Diff, KeyError, OperationKey, Record, RecordedFailure, Was};
 use crate::payload::{Payload, PayloadError};
-use crate::store::{Refusal, StoreError};
+use crate::store::{Refusal, StoreError, Verdict};
 use crate::tool::UnstableKey;
 
 /// What the ledger answers.
@@ -163,5 +163,25 @@ impl ExecError {
     /// Trying again in this process is of no use: another has taken over, or this one is going.
     pub(crate) const fn is_final(&self) -> bool {
         matches!(self, Self::Closed { .. } | Self::Refused { refusal: Refusal::Fenced, .. })
+    }
+}
+
+pub(crate) fn failed(key: &OperationKey, source: StoreError) -> ExecError {
+    match source {
+        StoreError::Closed => ExecError::Closed { key: key.to_string() },
+        source => ExecError::Store { key: key.to_string(), source },
+    }
+}
+
+pub(crate) fn refused(key: &OperationKey, refusal: Refusal) -> ExecError {
+    ExecError::Refused { key: key.to_string(), refusal }
+}
+
+/// Turns a verdict that must be an admission into a result.
+pub(crate) fn admitted(key: &OperationKey, verdict: Result<Verdict, StoreError>) -> Result<(), ExecError> {
+    match verdict {
+        Ok(Verdict::Admitted) => Ok(()),
+        Ok(Verdict::Refused(refusal)) => Err(refused(key, refusal)),
+        Err(source) => Err(failed(key, source)),
     }
 }

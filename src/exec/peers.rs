@@ -4,36 +4,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::core::{Core, failed, refused};
-use super::lease::{Lease, Lost, Moment};
-use super::outcome::ExecError;
+use super::lease::{Lease, Moment};
 use super::store_clock::StoreClock;
-use crate::clock::{Boot, SharedClock, Timestamp};
+use crate::clock::Boot;
 use crate::id::Fence;
-use crate::ledger::OperationKey;
-use crate::store::{Refusal, Store as _, StoreError};
-
-/// Why this worker must not send any more.
-#[derive(Debug)]
-pub(super) enum MayNotSend {
-    /// Another worker has taken its work over, or will.
-    Fenced,
-    /// Nothing that it records would be found again.
-    NoStore(StoreError),
-}
-
-impl MayNotSend {
-    /// Tells the caller of an operation.
-    pub(super) fn of(self, key: &OperationKey) -> ExecError {
-        match self {
-            Self::Fenced => refused(key, Refusal::Fenced),
-            Self::NoStore(error) => {
-                tracing::error!(%key, %error, "nothing was sent");
-                failed(key, error)
-            }
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) enum Peers {
@@ -72,76 +46,7 @@ impl Shared {
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner).entry(fence).or_insert(now)
     }
 
-    fn ended_at(&self, fence: Fence) -> Option<Boot> {
+    pub(super) fn ended_at(&self, fence: Fence) -> Option<Boot> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(&fence).copied()
-    }
-}
-
-impl Core {
-    /// This machine's clocks.
-    pub(super) fn machine(&self) -> &SharedClock {
-        match &self.peers {
-            Peers::Alone { .. } => &self.clock,
-            Peers::Shared(shared) => shared.clock.machine(),
-        }
-    }
-
-    /// This worker may send: it has not lost its lease, and its file is still there.
-    pub(super) async fn hold_lease(&self) -> Result<(), MayNotSend> {
-        match &self.peers {
-            Peers::Alone { .. } => self.group.in_place().map_err(MayNotSend::NoStore),
-            Peers::Shared(shared) => {
-                shared.lease.hold(&**shared.clock.machine()).await.map_err(|Lost| MayNotSend::Fenced)
-            }
-        }
-    }
-
-    /// When this worker's lease ends, unless it is renewed. A worker that has its store for itself needs none.
-    pub(super) fn lease_until(&self) -> Option<Timestamp> {
-        match &self.peers {
-            Peers::Alone { .. } => None,
-            Peers::Shared(shared) => Some(self.now().after(shared.lease.left(&**shared.clock.machine()))),
-        }
-    }
-
-    /// When the sender of an attempt ceased to send: one of this process, whose future is gone, just now; another
-    /// worker when it was seen to have ended.
-    pub(crate) fn cut(&self, fence: Fence) -> Boot {
-        match &self.peers {
-            _ if fence == self.fence => self.clock.boot(),
-            Peers::Alone { since } => *since,
-            Peers::Shared(shared) => shared.note_ended(fence, self.clock.boot()),
-        }
-    }
-
-    /// Another worker has it in hand: it is not this one's to take up.
-    pub(crate) async fn is_anothers(&self, fence: Fence) -> Result<bool, StoreError> {
-        let Peers::Shared(shared) = &self.peers else { return Ok(false) };
-        if fence == self.fence || shared.ended_at(fence).is_some() {
-            return Ok(false);
-        }
-        let lives = self.group.worker_at(fence).await?.is_some_and(|worker| worker.ended_at.is_none());
-        if !lives {
-            shared.note_ended(fence, self.clock.boot());
-        }
-        Ok(lives)
-    }
-
-    /// Several workers may work on the store at once.
-    pub(crate) const fn is_shared(&self) -> bool {
-        matches!(self.peers, Peers::Shared(_))
-    }
-
-    /// Other workers carry on what this one leaves, and it will hear of it.
-    pub(crate) fn hears_of_others(&self) -> bool {
-        matches!(&self.peers, Peers::Shared(shared) if !shared.lease.is_lost())
-    }
-
-    /// Resolves when this worker has lost its lease: it can write nothing any more.
-    pub(crate) async fn fenced(&self) {
-        match &self.peers {
-            Peers::Alone { .. } => std::future::pending().await,
-            Peers::Shared(shared) => shared.lease.lost().await,
-        }
     }
 }

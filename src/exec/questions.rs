@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::ExecError;
 use super::core::Core;
+use super::outcome::ExecError;
 use crate::id::{EscalationId, Tenant};
 use crate::store::{Escalation, Store as _};
 

@@ -2,33 +2,28 @@
 //!
 //! The order of the steps is the ledger's ([`resolve::next`]); here they are carried out.
 
-use std::fmt::Write as _;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-
-use super::LONG_WAIT;
-use super::attempt::{Ambiguous, Known, Permit, again, health, seal};
-use super::core::{Core, failed};
-use super::declared::Bound;
+use super::attempt::{Again, Ambiguous, Permit, again};
+use super::core::Core;
+use super::declared::{Bound, Settling};
 use super::escalate;
-use super::noting::{call, unsent};
+use super::lookup::{ask, is_same_scope, unsettled};
+use super::noting::call;
 use super::operation::Operation;
-use super::outcome::{Answer, ExecError};
-use super::throttle::{Pass, Turn};
-use super::undo;
+use super::outcome::{Answer, ExecError, failed};
+use super::seal::{Known, seal};
+use super::surplus;
+use super::throttle::{Pass, Turn, health};
 use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Fence};
 use crate::ledger::resolve::{self, Looked, Next, Why};
 use crate::ledger::{
-    Backoff, Basis, Contract, ErrorKind, Event, Finding, Health, Look, Record, apply, are_two_effects,
-    first_sent,
+    Backoff, Basis, Contract, Event, Finding, Health, Record, apply, are_two_effects, first_sent,
 };
 use crate::payload::Payload;
-use crate::store::{Escalation, EscalationKind, Evidence, Store as _, Ticket};
-use crate::tool::{Call, ToolError};
+use crate::store::{EscalationKind, Evidence, Store as _, Ticket};
 
 /// A lookup that fails is tried so often before a person is asked.
 const LOOKUPS: u32 = 4;
@@ -163,17 +158,6 @@ pub(super) async fn unpark(
     Ok(true)
 }
 
-/// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
-pub(super) fn unsettled(core: &Core, contract: &Contract, cut: Boot) -> Duration {
-    contract.settle_time().saturating_sub(cut.until(core.clock.boot()))
-}
-
-/// The tool has the account, the credential or the region that the call was sent under; under another one, neither
-/// its key nor a miss of its lookup says anything.
-pub(super) fn is_same_scope(op: &Operation, bound: &Bound) -> bool {
-    bound.declaration.scope == op.tool.spec().contract.scope
-}
-
 enum Missed {
     NotThere,
     NoAnswer,
@@ -243,6 +227,10 @@ impl<'a> Search<'a> {
         Ok(search)
     }
 
+    const fn settling(&self) -> Settling<'_> {
+        Settling { core: self.core, op: self.op, bound: &self.bound }
+    }
+
     fn contract(&self) -> &Contract {
         self.bound.contract(self.op)
     }
@@ -308,7 +296,7 @@ impl<'a> Search<'a> {
         let call = call(self.op, &self.bound.declaration, &self.record);
         let mut lookup = 1;
         while lookup <= LOOKUPS {
-            let passed = match self.core.queue_up(self.op, patience(self.op)).await? {
+            let passed = match self.core.queue_up(self.op, self.op.patience()).await? {
                 Turn::Go(pass) => pass,
                 Turn::Later(wait) => return Ok(Err(Missed::NotNow(wait))),
             };
@@ -354,7 +342,7 @@ impl<'a> Search<'a> {
                 // The confirming lookup finds them again, and undoes what is beyond the first: it is durable until then.
                 known.surplus = basis == Basis::Lookup
                     && external_refs.len() > 1
-                    && undo::undoes_surplus(self.core, &self.record);
+                    && surplus::undoes_surplus(self.core, &self.record);
                 known.duplicated = (!known.surplus)
                     .then(|| escalate::duplicated(self.core, self.op, &self.record, &external_refs));
                 known.external_ref = external_refs.into_iter().next();
@@ -362,7 +350,7 @@ impl<'a> Search<'a> {
             }
         };
         self.core.group.room().await;
-        let (answer, ticket) = seal(self.core, self.op, &self.bound, &self.record, output, known)?;
+        let (answer, ticket) = seal(self.settling(), &self.record, output, known)?;
         Ok(Ok(Fate::Committed(answer, ticket)))
     }
 
@@ -376,7 +364,7 @@ impl<'a> Search<'a> {
 
     /// Waits for the turn of the next attempt.
     async fn turn(&self) -> Result<Result<Pass, Fate>, ExecError> {
-        Ok(match self.core.turn(self.op, self.record.attempts, patience(self.op)).await? {
+        Ok(match self.core.turn(self.op, self.record.attempts, self.op.patience()).await? {
             Ok(Turn::Go(pass)) => Ok(pass),
             Ok(Turn::Later(wait)) => Err(Fate::Later(wait)),
             Err(_used_up) => Err(Fate::Changed), // meanwhile, by another call of the run: decide anew
@@ -385,167 +373,12 @@ impl<'a> Search<'a> {
 
     /// Makes the next attempt durable.
     async fn send(self, basis: Basis, pass: Pass) -> Result<Fate, ExecError> {
-        let permit = again(self.core, self.op, &self.record, basis, Some(self.cut), pass).await?;
+        let going = Again { basis, unsettled: Some(self.cut), pass };
+        let permit = again(self.core, self.op, &self.record, going).await?;
         let Some(mut permit) = permit else { return Ok(Fate::Changed) };
         if basis == Basis::Declaration {
             permit.key_since = self.first_sent;
         }
         Ok(Fate::Send(permit))
     }
-}
-
-/// In a workflow a long wait is the run's.
-fn patience(op: &Operation) -> Option<Duration> {
-    op.lane.map(|_| LONG_WAIT)
-}
-
-/// Asks the external system once, within the time of an attempt. A panic of the tool's code is no answer.
-/// `None` where nothing can be asked.
-async fn ask(core: &Core, op: &Operation, call: &Call) -> Option<Result<Finding<Payload>, ToolError>> {
-    let limit = core.clock.sleep(op.tool.spec().retry.attempt_timeout);
-    let asking = AssertUnwindSafe(async {
-        match op.tool.reconcile(call) {
-            Some(finding) => Some(finding.await),
-            None => None,
-        }
-    });
-    tokio::select! {
-        biased;
-        found = asking.catch_unwind() => found.unwrap_or_else(|_| {
-            Some(Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked")))
-        }),
-        () = limit => Some(Err(ToolError::new(ErrorKind::TimeoutBeforeEffect, "the lookup timed out"))),
-    }
-}
-
-/// Asks the external system once, when it is its turn. `None` where nothing can be asked, or it is not its turn in time.
-async fn look_once(
-    core: &Arc<Core>,
-    op: &Operation,
-    call: &Call,
-    patience: Option<Duration>,
-) -> Result<Option<Result<Finding<Payload>, ToolError>>, ExecError> {
-    let Turn::Go(pass) = core.queue_up(op, patience).await? else { return Ok(None) };
-    let found = ask(core, op, call).await;
-    if let (Some(passed), Some(found)) = (pass, &found) {
-        passed.tell(health(found), core.clock.boot());
-    }
-    Ok(found)
-}
-
-/// What a look at a record has shown whose fate is an open question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
-    /// It happened: at least one effect, or the late answer of a fenced worker.
-    Effect,
-    /// No effect.
-    Nothing,
-    /// It had no answer, or could not be made.
-    Unanswered,
-}
-
-/// Looks a record up whose fate is an open question.
-pub(super) async fn show(
-    core: &Arc<Core>,
-    op: &Operation,
-    bound: &Bound,
-    record: &Record,
-    patience: Option<Duration>,
-) -> Result<Shown, ExecError> {
-    let evidence = core.group.record_evidence(&op.tenant, record.id).await;
-    if !evidence.map_err(|source| failed(&op.key, source))?.is_empty() {
-        return Ok(Shown::Effect);
-    }
-    show_to(core, op, &call(op, &bound.declaration, record), patience).await
-}
-
-/// Looks an operation up before anything is sent for it.
-pub(super) async fn show_unsent(core: &Arc<Core>, op: &Operation) -> Result<Shown, ExecError> {
-    let declared = core.declare(op).await?;
-    show_to(core, op, &unsent(op, &declared.declaration), patience(op)).await
-}
-
-async fn show_to(
-    core: &Arc<Core>,
-    op: &Operation,
-    call: &Call,
-    patience: Option<Duration>,
-) -> Result<Shown, ExecError> {
-    Ok(match look_once(core, op, call, patience).await? {
-        Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. })) => Shown::Effect,
-        Some(Ok(Finding::NotFound)) => Shown::Nothing,
-        unanswered => {
-            tracing::info!(tenant = %op.tenant, key = %op.key, ?unanswered, "lookup failed");
-            Shown::Unanswered
-        }
-    })
-}
-
-/// What a look at a committed record has shown.
-pub(super) enum Seen {
-    /// The effect.
-    One,
-    /// Nothing.
-    Nothing,
-    /// More than one effect, or another one after it was undone.
-    More {
-        /// The question about it.
-        question: Box<Escalation>,
-        /// The effects that are not the one that its record is of.
-        surplus: Vec<String>,
-    },
-    /// It had no answer, or could not be made.
-    Unanswered,
-}
-
-/// Looks a committed record up.
-pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Result<Seen, ExecError> {
-    let bound = core.bound(op, record).await?;
-    let call = call(op, &bound.declaration, record);
-    Ok(match look_once(core, op, &call, None).await? {
-        Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More {
-            question: Box::new(escalate::duplicated(core, op, record, &external_refs)),
-            surplus: undo::surplus(record, external_refs),
-        },
-        // It was undone, and there is one of another id: the first request has arrived after that.
-        Some(Ok(Finding::Committed { external_ref: Some(late), .. }))
-            if is_same_scope(op, &bound) && undo::is_late(record, &late) =>
-        {
-            Seen::More { question: Box::new(escalate::late(core, record, &late)), surplus: vec![late] }
-        }
-        // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
-        Some(Ok(Finding::Committed { .. })) if is_same_scope(op, &bound) => Seen::One,
-        Some(Ok(Finding::NotFound)) if is_same_scope(op, &bound) => Seen::Nothing,
-        unanswered => {
-            tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed");
-            Seen::Unanswered
-        }
-    })
-}
-
-/// Undoes what is beyond the first effect. The question whether there is more than one is opened all the same, and answered:
-/// a duplicate is never settled in silence.
-///
-/// # Crash
-/// The look is due until all of it is undone: it finds them again, and each compensation has a record.
-pub(super) async fn undo_surplus(
-    core: &Arc<Core>,
-    op: &Operation,
-    record: &Record,
-    done: Option<Look>,
-    mut question: Escalation,
-    surplus: &[String],
-) -> Result<(), ExecError> {
-    let left = undo::undo_surplus(core, record, surplus).await?;
-    if !left.is_empty() {
-        let _ = write!(question.question, " What is beyond the first was to be undone: {}.", left.join("; "));
-    }
-    let mut change = core.change(None).escalation(question.clone());
-    change.look = done.map(Box::new);
-    core.commit(&op.key, change).await?;
-    if left.is_empty() {
-        let answered = escalate::settled(core, question, serde_json::json!({ "undone": surplus }));
-        core.commit(&op.key, core.change(None).escalation(answered)).await?;
-    }
-    Ok(())
 }

@@ -4,38 +4,13 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::core::{Core, failed};
-use super::operation::{Asker, Operation};
-use super::outcome::ExecError;
+use super::core::Core;
+use super::operation::{Asker, Gone, Operation};
+use super::outcome::{ExecError, failed};
 use crate::ledger::{Contract, ContractClass, Divergence, ErrorKind, Record, Retention, RetryPolicy};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::StoreError;
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec};
-
-/// Why an operation cannot be put together again: its tool cannot be asked anything.
-#[derive(Clone, Debug)]
-pub(super) enum Gone {
-    /// No tool of its name is registered. It may have been a plain function, which no restart brings back.
-    Unregistered,
-    /// The tool does not take the stored request as its input.
-    Unreadable(String),
-}
-
-impl Gone {
-    /// The question as a person reads it.
-    pub(super) fn question(&self, tool: &str) -> String {
-        match self {
-            Self::Unregistered => format!(
-                "The call may have happened, and nothing can be looked up: no tool named {tool:?} is registered. \
-                 Register it and start again, or answer by hand (also if it was a plain function). Did it happen?"
-            ),
-            Self::Unreadable(reason) => format!(
-                "The call may have happened, and nothing can be looked up: the tool {tool:?} does not take its stored \
-                 request ({reason}). Mend that and start again, or answer by hand. Did it happen?"
-            ),
-        }
-    }
-}
 
 /// The operation of a record, with its tool.
 ///

@@ -1,8 +1,9 @@
 //! A tool call as an agent loop makes it.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
-use super::inflight::Wait;
 use crate::id::Tenant;
 use crate::ledger::{Approval, Key};
 
@@ -64,4 +65,15 @@ impl ToolRequest {
         self.wait = wait;
         self
     }
+}
+
+/// How long to wait for another caller that has the same operation in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all: answer [`InProgress`](super::Outcome::InProgress) at once.
+    No,
+    /// At most so long.
+    AtMost(Duration),
+    /// Until it has an outcome.
+    ForOutcome,
 }

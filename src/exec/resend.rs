@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use super::attempt::unwritten;
+use super::attempt::intent;
+use super::carry::{Expect, carry_out};
 use super::core::Core;
 use super::operation::Operation;
 use super::outcome::ExecError;
 use super::recorded::recorded;
-use super::{Expect, Wait, carry_out};
+use super::request::Wait;
 use crate::ledger::{Owner, Record};
 use crate::store::Change;
 
@@ -41,8 +42,8 @@ pub(super) async fn prepare(
         }
     }
     op.owner = Owner { call_id: op.owner.call_id.take(), ..Owner::default() };
-    let (begun, large) = unwritten(core, &op, core.declare(&op).await?.id);
-    change.record = Some(Box::new(Record { attempts: 0, ..begun }));
+    let (intent, large) = intent(core, &op, core.declare(&op).await?.id);
+    change.record = Some(Box::new(Record::unsent(intent, core.now())));
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     Ok(Ok(op))
 }

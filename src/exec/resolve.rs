@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
+use super::answer::answer_alone;
 use super::core::Core;
-use super::escalate::{Said, answer_alone};
-use super::{Answers, ExecError, to_the_end};
+use super::decided::Said;
+use super::outcome::ExecError;
+use super::shield::to_the_end;
 use crate::id::{EscalationId, Tenant};
 
 /// An answer to an open question, to be awaited.
@@ -28,6 +30,17 @@ pub struct Resolve<E = ExecError> {
     question: EscalationId,
     said: Said,
     error: PhantomData<fn() -> E>,
+}
+
+/// Takes answers to open questions, and lets go on what waits for them.
+pub(crate) trait Answers: Send + Sync {
+    /// Answers, to the end: also if this future is dropped.
+    fn resolve(
+        self: Arc<Self>,
+        tenant: Tenant,
+        escalation: EscalationId,
+        said: Said,
+    ) -> BoxFuture<'static, Result<(), ExecError>>;
 }
 
 /// Who sees to the answer.

@@ -3,23 +3,22 @@
 //!
 //! Note and question belong to a tenant of their own, [`Tenant::ledger`]: they are the whole ledger's.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Executor;
 use super::core::Core;
 use super::operation::Operation;
 use super::outcome::ExecError;
 use super::peers::Peers;
+use super::restores::Declared;
 use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Fence, Name, Tenant};
 use crate::ledger::{Origin, Record, Restored, first_sent, looks_first};
 use crate::store::{
-    Change, Document, Escalation, EscalationKind, LEDGER_ID, LEDGER_KIND, Resolution, Store as _, StoreError,
-    Verdict,
+    Change, Document, Escalation, EscalationKind, LEDGER_ID, LEDGER_KIND, Store as _, StoreError, Verdict,
 };
 
 /// Effects mark the file at most this often.
@@ -62,27 +61,6 @@ impl Read {
     fn in_force(&self) -> Option<Noted> {
         self.note.restored.filter(|_| self.row.as_ref().is_some_and(|row| row.open))
     }
-}
-
-/// What is said from outside of the ledger that is opened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Declared {
-    /// It was restored. Its rows are of this instant, if that is known.
-    Restored { as_of: Option<Timestamp> },
-    /// A simulated disk is in doubt about it, for this reason, as a database is that tells by itself.
-    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "only a simulated disk says it"))]
-    Doubtful(&'static str),
-}
-
-/// What this worker knows of it.
-#[derive(Debug, Default)]
-pub(crate) struct Restores {
-    /// Until it is lifted. Read before each first send, so it must cost nothing.
-    is_on: AtomicBool,
-    /// When this worker learned of it.
-    since: Mutex<Option<Boot>>,
-    /// When an effect last raised the ledger's count.
-    raised: Mutex<Option<Boot>>,
 }
 
 impl Core {
@@ -225,11 +203,18 @@ impl Core {
     }
 
     /// Read anew each time: another worker may have lifted it.
-    async fn restored(&self) -> Result<Option<Restored>, ExecError> {
+    pub(super) async fn restored(&self) -> Result<Option<Restored>, ExecError> {
         let read = self.read_note().await;
         let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
         self.restores.is_on.store(read.in_force().is_some(), Ordering::Release);
         Ok(read.in_force().map(Noted::restored))
+    }
+
+    /// The question about it, while it is in force.
+    pub(super) async fn restored_question(&self) -> Result<Option<EscalationId>, ExecError> {
+        let read = self.read_note().await;
+        let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
+        Ok(read.in_force().map(|noted| EscalationId(noted.question)))
     }
 
     /// What is written with the answer to the question: that it is lifted.
@@ -258,34 +243,6 @@ impl Core {
                 tracing::warn!(%error, "the database could not be marked: an older state of it may not be recognised");
             }
         });
-    }
-}
-
-impl Executor {
-    /// Since when this ledger is taken for older than the world; `None` if it is not, or not any more.
-    pub async fn restored(&self) -> Result<Option<Restored>, ExecError> {
-        self.core.restored().await
-    }
-
-    /// Lifts what a restore has brought about: first sends are no longer preceded by a lookup. Answers the question, too.
-    ///
-    /// # Errors
-    /// [`ExecError::Unanswerable`] if it is not in force. Nothing was changed.
-    pub async fn lift_restored(&self, by: &str, because: &str) -> Result<(), ExecError> {
-        let read = self.core.read_note().await;
-        let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
-        let Some(noted) = read.in_force() else {
-            let reason = "this ledger is not taken for older than the world: there is nothing to be lifted";
-            return Err(ExecError::Unanswerable { escalation: EscalationId(0), reason: reason.to_owned() });
-        };
-        let answer =
-            self.resolve(&Tenant::ledger(), EscalationId(noted.question), Resolution::NotCommitted, by);
-        if because.is_empty() {
-            answer.await?;
-        } else {
-            answer.because(because).await?;
-        }
-        self.core.restored().await.map(drop)
     }
 }
 

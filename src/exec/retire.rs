@@ -3,9 +3,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::core::{Core, admitted};
+use super::core::Core;
 use super::operation::Operation;
-use super::outcome::ExecError;
+use super::outcome::{ExecError, admitted};
 use crate::clock::{SharedClock, Timestamp};
 use crate::ledger::{Record, State};
 use crate::store::{Change, Refusal, Retired, Store as _, StoreError, Verdict};

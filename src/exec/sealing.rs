@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::late;
+use super::compare::compare;
 use super::noting::Note;
 use crate::ledger::{ContractClass, Event, Record, apply};
 use crate::payload::Payload;
@@ -34,7 +34,7 @@ impl Seals for Sealing {
         let sealed = apply(&self.marked, event, core.fence, core.now()).ok()?;
         let mut change = core.change(self.note.lane).record(Box::new(sealed));
         change.payloads.extend(large.map(|payload| (self.marked.tenant.clone(), payload)));
-        late::compare(core, &mut change, self.contract, Box::default());
+        compare(core, &mut change, self.contract, Box::default());
         Some(change)
     }
 

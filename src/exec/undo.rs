@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use super::core::{Core, admitted, failed, refused};
+use super::carry::{Expect, carry_out, look_only};
+use super::core::Core;
 use super::escalate;
 use super::operation::{Asker, Operation};
-use super::outcome::{ExecError, Outcome};
-use super::{Expect, Wait, carry_out, look_only};
+use super::outcome::{ExecError, Outcome, admitted, failed, refused};
+use super::request::Wait;
 use crate::id::{EscalationId, RunId};
 use crate::ledger::{Due, Event, OperationKey, Owner, Record, State, Undone, Was, apply, due};
 use crate::payload::Payload;
@@ -99,27 +100,6 @@ pub(super) async fn undo_surplus(
         left.extend(why.map(|why| format!("{effect}: {why}")));
     }
     Ok(left)
-}
-
-/// What is beyond the first effect of an operation is undone without asking.
-pub(super) fn undoes_surplus(core: &Core, record: &Record) -> bool {
-    core.registry.undo_of(record.operation.as_str()).is_some_and(|undo| undo.surplus)
-}
-
-/// Which of an operation's effects are not the one that its record is of.
-pub(super) fn surplus(record: &Record, mut effects: Vec<String>) -> Vec<String> {
-    let first =
-        record.external_ref.as_ref().and_then(|first| effects.iter().position(|effect| effect == first));
-    if !effects.is_empty() {
-        effects.remove(first.unwrap_or(0)); // a lookup that found several names the first one first
-    }
-    effects
-}
-
-/// The record's effect is undone, and this is another one.
-pub(super) fn is_late(record: &Record, found: &str) -> bool {
-    matches!(record.state, State::Compensated { .. })
-        && record.external_ref.as_deref().is_some_and(|undone| undone != found)
 }
 
 /// Carries the compensation through: of all of the effect, or of one that is beyond the first.

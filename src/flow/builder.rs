@@ -270,7 +270,7 @@ impl EngineBuilder {
 
     /// Says that the ledger may be older than the world: restored from a backup of this instant, or new beside an older system. See
     /// [`ExecutorBuilder::restored`](crate::exec::ExecutorBuilder::restored).
-    pub fn restored(self, as_of: Option<crate::Timestamp>) -> Self {
+    pub fn restored(self, as_of: Option<crate::clock::Timestamp>) -> Self {
         self.with(|executor| executor.restored(as_of))
     }
 

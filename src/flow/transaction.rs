@@ -12,8 +12,10 @@ use super::failure::{Failure, FailureCode};
 use super::identity::{Identity, Kind};
 use super::label::Label;
 use super::live::{Open, Stop};
-use crate::exec::{ExecError, OwnConnection, Shared};
+use crate::crash::CrashPoint;
+use crate::exec::{ExecError, OwnConnection};
 use crate::payload::Payload;
+use crate::store::own::Within;
 use crate::store::{EscalationKind, TransactionError};
 
 /// Other writers wait while a transaction runs.
@@ -55,8 +57,7 @@ impl Ctx {
         match committed {
             None => self.misused(&open.identity).await,
             Some(Ok(output)) => {
-                #[cfg(feature = "sim")]
-                self.live.core.registry.at(crate::sim::CrashPoint::AfterTransaction);
+                self.live.core.registry.probe().at(CrashPoint::AfterTransaction);
                 if self.live.core.publishing.is_able() {
                     self.live.core.group.events().notify_one(); // the closure may have added some
                 }
@@ -80,8 +81,8 @@ impl Ctx {
         let identity = &open.identity;
         let step = live.step(identity, identity.kind.checkpoint(), None, None);
         let change = core.change(Some(live.lane));
-        let shared = Shared { change, step, limit: LIMIT, clock: &*core.clock };
-        C::transaction(database, shared, |connection: &mut C| {
+        let within = Within { limit: LIMIT, clock: &*core.clock };
+        let transaction = database.transaction(change, step, within, |connection: &mut C| {
             let mut work = {
                 let _inside = live.inside();
                 work(connection)
@@ -93,12 +94,11 @@ impl Ctx {
                 })
                 .await?;
                 let payload = Payload::of(&Ok::<_, Failure>(&output))?;
-                #[cfg(feature = "sim")]
-                live.core.registry.at(crate::sim::CrashPoint::BeforeTransaction);
+                live.core.registry.probe().at(CrashPoint::BeforeTransaction);
                 Ok((output, payload))
             })
-        })
-        .await
+        });
+        transaction.await
     }
 
     /// Nothing of it was committed: the run's code is told why, or the run is stopped.

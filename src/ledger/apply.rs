@@ -113,10 +113,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.external_ref = Some(external_ref);
         }
         (State::Started, Event::Commit { response, external_ref, basis }) if mine && !parked => {
-            next.state = State::Committed { response };
-            next.external_ref = external_ref.or(next.external_ref);
-            next.basis = basis;
-            next.in_doubt = false;
+            next.commit(response, external_ref, basis);
         }
         (State::Started, Event::Fail { failure, not_before }) if mine && !parked && !record.in_doubt => {
             next.fail(failure, not_before);
@@ -130,10 +127,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         // Whoever decides at the same moment sees that the record has changed.
         (State::Started, Event::AnswerWaits) if parked => {}
         (State::Started, Event::ResolveCommitted { response, external_ref }) if parked => {
-            next.state = State::Committed { response };
-            next.external_ref = external_ref.or(next.external_ref);
-            next.basis = Basis::Decision;
-            next.in_doubt = false;
+            next.commit(response, external_ref, Basis::Decision);
             next.escalation = None;
         }
         (State::Started, Event::ResolveNotCommitted { message }) if parked => {
@@ -153,20 +147,19 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         ) => {
             next.state = State::Compensated { response: response.clone(), compensation, whole };
         }
-        (state, event) => {
-            return Err(Illegal {
-                key: record.key.to_string(),
-                state: state.name(),
-                event: event.name(),
-                fenced: !mine,
-                parked,
-            });
-        }
+        (_, event) => return Err(Illegal::of(record, &event, mine)),
     }
     Ok(next)
 }
 
 impl Record {
+    fn commit(&mut self, response: Stored, external_ref: Option<String>, basis: Basis) {
+        self.state = State::Committed { response };
+        self.external_ref = external_ref.or(self.external_ref.take());
+        self.basis = basis;
+        self.in_doubt = false;
+    }
+
     fn again(&mut self, fence: Fence) {
         self.state = State::Started;
         self.fence = fence;
@@ -219,4 +212,16 @@ pub struct Illegal {
     pub fenced: bool,
     /// An escalation is open.
     pub parked: bool,
+}
+
+impl Illegal {
+    fn of(record: &Record, event: &Event, mine: bool) -> Self {
+        Self {
+            key: record.key.to_string(),
+            state: record.state.name(),
+            event: event.name(),
+            fenced: !mine,
+            parked: record.escalation.is_some(),
+        }
+    }
 }

@@ -100,8 +100,7 @@ pub enum CircuitState {
 /// The right to send one call. What becomes of it is told to the circuit that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Through {
-    opened: u64,
-    ahead: bool,
+    ahead: u64,
 }
 
 /// A circuit.
@@ -114,8 +113,9 @@ pub struct Circuit {
     filled_at: Boot,
     /// How often in a row it has opened.
     times: u32,
-    /// Tells answers to calls that went out before it opened from those after.
-    opened: u64,
+    /// Counts the calls that have gone ahead. It tells answers to calls that went out before the circuit opened, or that were
+    /// given up, from those after.
+    ahead: u64,
 }
 
 impl Circuit {
@@ -127,7 +127,7 @@ impl Circuit {
             level: Duration::ZERO,
             filled_at: now,
             times: 0,
-            opened: 0,
+            ahead: 0,
         }
     }
 
@@ -152,20 +152,20 @@ impl Circuit {
     /// Lets a call through, or not yet. An open circuit whose time is over lets one go ahead.
     pub fn pass(&mut self, rule: &Breaker, now: Boot) -> Option<Through> {
         if self.state == CircuitState::Closed {
-            return Some(Through { opened: self.opened, ahead: false });
+            return Some(Through { ahead: self.ahead });
         }
         if !self.wait(now).is_zero() {
             return None;
         }
-        self.opened += 1; // the one before it that went ahead is given up
+        self.ahead += 1; // the one before it that went ahead is given up
         self.enter(CircuitState::HalfOpen { until: later(now, rule.pause(self.times)) }, now);
-        Some(Through { opened: self.opened, ahead: true })
+        Some(Through { ahead: self.ahead })
     }
 
     /// What has become of a call. Of one that went out before the circuit opened it says nothing new.
     pub fn report(&mut self, rule: &Breaker, through: Through, health: Health, now: Boot) {
-        if through.opened != self.opened {
-            return;
+        if through.ahead != self.ahead {
+            return; // so a half-open circuit hears of the call that has gone ahead, and of no other
         }
         match (self.state, health) {
             (CircuitState::Closed, Health::Well) => {
@@ -179,15 +179,15 @@ impl Circuit {
                     self.open(rule, now);
                 }
             }
-            (CircuitState::HalfOpen { .. }, Health::Well) if through.ahead => {
-                *self = Self { opened: self.opened, ..Self::closed(now) };
+            (CircuitState::HalfOpen { .. }, Health::Well) => {
+                *self = Self { ahead: self.ahead, ..Self::closed(now) };
             }
-            (CircuitState::HalfOpen { .. }, Health::Sick) if through.ahead => {
+            (CircuitState::HalfOpen { .. }, Health::Sick) => {
                 self.times += 1;
                 self.open(rule, now);
             }
             // It has not said anything: another one may go ahead at once.
-            (CircuitState::HalfOpen { .. }, Health::Unknown) if through.ahead => {
+            (CircuitState::HalfOpen { .. }, Health::Unknown) => {
                 self.enter(CircuitState::HalfOpen { until: now }, now);
             }
             _ => {}
@@ -205,7 +205,6 @@ impl Circuit {
     }
 
     fn open(&mut self, rule: &Breaker, now: Boot) {
-        self.opened += 1;
         self.enter(CircuitState::Open { until: later(now, rule.pause(self.times)) }, now);
     }
 

@@ -20,6 +20,7 @@ mod hash;
 mod key;
 mod look;
 mod permit;
+pub(crate) mod queue;
 mod quota;
 mod rate;
 mod record;
@@ -29,6 +30,8 @@ mod retention;
 mod retry;
 mod review;
 mod sight;
+#[cfg(test)]
+mod tests;
 
 pub use apply::{Event, Illegal, apply};
 pub use approval::{Approval, ApprovalError, Package};
@@ -50,9 +53,10 @@ pub(crate) use key::{REVISION, escaped, unrevised};
 pub(crate) use look::pause_after;
 pub use look::{Look, Missing, Reason, may_be_missing, removal_key};
 pub use permit::{Need, Needs};
+pub use queue::{Admission, Queue, QueueLoad};
 pub use quota::{Quota, Throttle};
 pub use rate::{Bucket, Rate};
-pub use record::{Basis, Owner, Record, State, Was};
+pub use record::{Basis, Intent, Owner, Record, State, Was};
 pub use restored::{Origin, Restored};
 pub(crate) use restored::{first_sent, looks_first};
 pub use retention::{CountedFrom, Retention, RetentionMode};

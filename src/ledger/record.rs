@@ -205,7 +205,86 @@ pub struct Record {
     pub updated_at: Timestamp,
 }
 
+/// What is to be recorded of an operation before anything is sent for it.
+#[derive(Clone, Debug)]
+pub struct Intent {
+    /// Where its record will stand in its table.
+    pub id: RecordId,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// Which operation it is.
+    pub key: OperationKey,
+    /// The operation type: the tool's name.
+    pub operation: Name,
+    /// What it does to the world.
+    pub class: EffectClass,
+    /// The canonical request, secrets as keyed digests.
+    pub request: Stored,
+    /// What the key is bound to.
+    pub request_hash: RequestHash,
+    /// The declaration of its tool.
+    pub declaration: DeclarationId,
+    /// Who asks.
+    pub owner: Owner,
+    /// The worker that writes the record.
+    pub fence: Fence,
+    /// Until when the record is kept whole.
+    pub kept_until: Option<Timestamp>,
+}
+
 impl Record {
+    /// The first record of an operation that is about to be sent.
+    pub fn begin(intent: Intent, at: Timestamp) -> Self {
+        Self { attempts: 1, ..Self::unsent(intent, at) }
+    }
+
+    /// The first record of an operation for which this ledger has sent nothing.
+    pub fn unsent(intent: Intent, at: Timestamp) -> Self {
+        let Intent {
+            id,
+            tenant,
+            key,
+            operation,
+            class,
+            request,
+            request_hash,
+            declaration,
+            owner,
+            fence,
+            kept_until,
+        } = intent;
+        Self {
+            id,
+            tenant,
+            key,
+            operation,
+            class,
+            request,
+            request_hash,
+            declaration,
+            owner,
+            fence,
+            revision: 1,
+            attempts: 0,
+            spent: 0,
+            state: State::Started,
+            basis: Basis::Answer,
+            in_doubt: false,
+            external_ref: None,
+            escalation: None,
+            not_before: None,
+            kept_until,
+            created_at: at,
+            updated_at: at,
+        }
+    }
+
+    /// The record of what somebody says has happened: it is there with its record, and is never ambiguous.
+    pub fn decided(intent: Intent, response: Stored, at: Timestamp) -> Self {
+        let state = State::Committed { response };
+        Self { state, basis: Basis::Decision, ..Self::unsent(intent, at) }
+    }
+
     /// Attempts that count against the present execution's budget.
     pub const fn tries(&self) -> u32 {
         self.attempts.saturating_sub(self.spent)

@@ -6,6 +6,8 @@
 mod exact;
 mod parse;
 mod secret;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

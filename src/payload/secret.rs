@@ -161,7 +161,7 @@ fn digest_of(value: &serde_json::Value) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn digest<T: Serialize>(key: &DigestKey, secret: T) -> Result<Payload, crate::PayloadError> {
+    fn digest<T: Serialize>(key: &DigestKey, secret: T) -> Result<Payload, crate::payload::PayloadError> {
         key.scoped(|| Payload::of(&[Secret::new(secret)]))
     }
 

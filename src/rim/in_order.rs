@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::{BoxFuture, join_all};
 
-use crate::outbox::{Acked, Event, SinkError};
+use crate::exec::outbox::{Acked, Event, SinkError};
 
 /// Sends each event of a batch by itself. One that fails holds back those behind it of its aggregate, and no other.
 ///

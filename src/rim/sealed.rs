@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use crate::crash::CrashPoint;
 use crate::exec::{Executor, OwnConnection};
 use crate::ledger::ErrorKind;
 use crate::payload::Payload;
 use crate::store::TransactionError;
+use crate::store::own::Within;
 use crate::tool::{Call, ToolError};
 
 /// Other writers wait while a transaction runs.
@@ -48,28 +50,20 @@ where
     let over = || Unsealed::RolledBack("the attempt is over, or the ledger has no such database".to_owned());
     let (Some(seals), Some(database)) = (call.seals(), executor.database()) else { return Err(over()) };
     let mark = seals.mark();
-    #[cfg(feature = "sim")]
     let crashes = executor.clone();
-    let transaction = C::sealed::<_, Option<E>, _>(
-        database,
-        &mark,
-        LIMIT,
-        &**executor.clock(),
-        move |connection: &mut C| {
-            let working = work(connection);
-            Box::pin(async move {
-                let (value, response) = working.await.map_err(Some)?;
-                let seal = seals.seal(&response).ok_or(None)?;
-                #[cfg(feature = "sim")]
-                crashes.at(crate::sim::CrashPoint::BeforeTransaction);
-                Ok(((value, seals), seal))
-            })
-        },
-    );
+    let within = Within { limit: LIMIT, clock: &**executor.clock() };
+    let transaction = database.sealed::<_, _, Option<E>, _>(&mark, within, move |connection: &mut C| {
+        let working = work(connection);
+        Box::pin(async move {
+            let (value, response) = working.await.map_err(Some)?;
+            let seal = seals.seal(&response).ok_or(None)?;
+            crashes.at(CrashPoint::BeforeTransaction);
+            Ok(((value, seals), seal))
+        })
+    });
     match transaction.await.ok_or_else(over)? {
         Ok(((value, seals), seal)) => {
-            #[cfg(feature = "sim")]
-            executor.at(crate::sim::CrashPoint::AfterTransaction);
+            executor.at(CrashPoint::AfterTransaction);
             seals.took_place(seal);
             Ok(value)
         }

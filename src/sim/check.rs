@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Touch;
 use super::clock::SimClock;
 use super::family::{did, family};
 use super::machine::Told;
@@ -14,7 +13,7 @@ use crate::id::{EscalationId, RecordId, RunId, Tenant};
 use crate::ledger::{ContractClass, OperationKey, Record, State};
 use crate::payload::Stored;
 use crate::store::{Change, Model, Retired, Run, RunState, WorkerChange};
-use crate::tool::{Call, ToolSpec};
+use crate::tool::{Call, ToolSpec, Touch};
 
 /// What must not happen, and did.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,8 +20,9 @@ use super::clock::SimClock;
 use crate::clock::Clock;
 use crate::id::Tenant;
 use crate::payload::{Payload, Stored};
+use crate::store::own::{Transacting, TransactionsOn, Unseen, Within, Work};
 use crate::store::sqlite::{TransactionError, carry_out, failure, rollback, simulate, take_events};
-use crate::store::{Change, OutboxEvent, PastStep, Step, Store, StoreError, Turns, Verdict};
+use crate::store::{Change, Delivery, Known, OutboxEvent, PastStep, Step, Store, StoreError, Turns, Verdict};
 
 /// The tables of a simulation, opened when they are first needed. Like a disk they outlive every process.
 #[derive(Clone, Default)]
@@ -40,7 +41,6 @@ pub(super) enum Mark {
     /// Its checkpoint, with its result.
     Step(Step),
     /// A record that is sealed in it.
-    #[cfg(feature = "_sealed")]
     Seal(Box<crate::ledger::Record>),
     /// Where there is no run, a payload that is nothing else.
     Slip(Tenant, Payload),
@@ -56,7 +56,6 @@ impl Mark {
                 let durable = history.steps.iter().find(is_it).and_then(|past| past.value.as_ref());
                 Ok(durable.is_some() && durable == step.value.as_ref())
             }
-            #[cfg(feature = "_sealed")]
             Self::Seal(sealed) => {
                 let found = store.record_at(&sealed.tenant, sealed.id).await?;
                 let is_it = |found: &crate::ledger::Record| {
@@ -70,7 +69,7 @@ impl Mark {
 }
 
 /// The tables as one process has them, and the disk that it writes its checkpoints to.
-pub struct Database {
+pub(super) struct Database {
     tables: Tables,
     disk: Arc<dyn Store>,
     clock: SimClock,
@@ -117,70 +116,72 @@ impl Tables {
     }
 }
 
-impl Database {
+impl TransactionsOn<SqliteConnection> for Database {
     /// As on the real store, but that a fenced worker is refused only in the end.
-    pub(crate) async fn transaction<T, E, F>(
-        &self,
+    fn transaction<'a>(
+        &'a self,
         mut change: Change,
         mut step: Step,
-        limit: Duration,
-        clock: &dyn Clock,
-        work: F,
-    ) -> Result<T, TransactionError<E>>
-    where
-        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
-    {
-        let mut held = self.hold().await;
-        change.steps = vec![step.clone()];
-        let carried_out = self.carry_out(&mut held, &change, limit, clock, work).await?;
-        let (open, (value, payload), events) = carried_out;
-        change.events = events;
-        step.value = Some(Stored::Inline(payload));
-        change.steps = vec![step.clone()];
-        match self.commit(open, Mark::Step(step), &[change]).await? {
-            Verdict::Admitted => Ok(value),
-            Verdict::Refused(refusal) => Err(TransactionError::Refused(refusal)),
-        }
+        within: Within<'a>,
+        work: Work<'a, SqliteConnection, Payload>,
+    ) -> Transacting<'a, Unseen> {
+        Box::pin(async move {
+            let mut held = self.hold().await;
+            change.steps = vec![step.clone()];
+            let carried_out = self.carry_out(&mut held, &change, within, work).await?;
+            let (open, (value, payload), events) = carried_out;
+            change.events = events;
+            step.value = Some(Stored::Inline(payload));
+            change.steps = vec![step.clone()];
+            match self.commit(open, Mark::Step(step), &[change]).await? {
+                Verdict::Admitted => Ok(value),
+                Verdict::Refused(refusal) => Err(TransactionError::Refused(refusal)),
+            }
+        })
     }
 
     /// As on the real store, but that a fenced worker is refused only in the end.
-    #[cfg(feature = "_sealed")]
-    pub(crate) async fn sealed<T, E, F>(
-        &self,
-        mark: &Change,
-        limit: Duration,
-        clock: &dyn Clock,
-        work: F,
-    ) -> Result<(T, Change), TransactionError<E>>
-    where
-        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Change), E>>,
-    {
-        let mut held = self.hold().await;
-        let (open, (value, seal), events) = self.carry_out(&mut held, mark, limit, clock, work).await?;
-        let sealed = seal.record.clone().ok_or(StoreError::Closed)?;
-        let written = [mark.clone(), Change { events, ..seal.clone() }];
-        match self.commit(open, Mark::Seal(sealed), &written).await? {
-            Verdict::Admitted => Ok((value, seal)),
-            Verdict::Refused(refusal) => Err(TransactionError::Refused(refusal)),
-        }
+    fn sealed<'a>(
+        &'a self,
+        mark: &'a Change,
+        within: Within<'a>,
+        work: Work<'a, SqliteConnection, Change>,
+    ) -> Transacting<'a, (Unseen, Change)> {
+        Box::pin(async move {
+            let mut held = self.hold().await;
+            let (open, (value, seal), events) = self.carry_out(&mut held, mark, within, work).await?;
+            let sealed = seal.record.clone().ok_or(StoreError::Closed)?;
+            let written = [mark.clone(), Change { events, ..seal.clone() }];
+            match self.commit(open, Mark::Seal(sealed), &written).await? {
+                Verdict::Admitted => Ok((value, seal)),
+                Verdict::Refused(refusal) => Err(TransactionError::Refused(refusal)),
+            }
+        })
     }
 
+    fn process<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        within: Within<'a>,
+        work: Work<'a, SqliteConnection, Payload>,
+    ) -> Transacting<'a, Result<Unseen, Known>> {
+        Box::pin(self.process_message(delivery, within, work))
+    }
+}
+
+impl Database {
     /// Carries a closure out in the tables, in a transaction that is left open; with the events that it has added.
-    async fn carry_out<'o, V, E, F>(
+    async fn carry_out<'o, V>(
         &self,
         held: &'o mut Held<'_>,
         mark: &Change,
-        limit: Duration,
-        clock: &dyn Clock,
-        work: F,
-    ) -> Result<(&'o mut Open, V, Vec<OutboxEvent>), TransactionError<E>>
-    where
-        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<V, E>>,
-    {
+        within: Within<'_>,
+        work: Work<'_, SqliteConnection, V>,
+    ) -> Result<(&'o mut Open, (Unseen, V), Vec<OutboxEvent>), TransactionError<Unseen>> {
         let carried_out = standing_still(async {
             let open = self.begin(held).await?;
-            let carried_out = carry_out(&mut open.connection, limit, clock, work).await?;
-            let events = open.events(clock).await?;
+            let carried_out = carry_out(&mut open.connection, within.limit, within.clock, work).await?;
+            let events = open.events(within.clock).await?;
             Ok((open, carried_out, events))
         });
         let carried_out = carried_out.await;

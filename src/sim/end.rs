@@ -68,7 +68,7 @@ impl End<'_> {
     }
 
     /// What was published to the [sink](super::World::sink), as often as it was.
-    pub fn published(&self) -> Vec<crate::outbox::Event> {
+    pub fn published(&self) -> Vec<crate::exec::outbox::Event> {
         self.trial.world.heard().unwrap_or_default()
     }
 

@@ -4,30 +4,93 @@
 //! fail, and may have taken place although the answer was lost. Here the count of a try waits for the disk, too: a power
 //! failure takes none back.
 
-use std::time::Duration;
-
-use futures_util::future::BoxFuture;
 use sqlx::sqlite::SqliteConnection;
 
 use super::database::{Database, Held, Mark, Open, standing_still};
-use crate::clock::Clock;
 use crate::id::EscalationId;
 use crate::payload::Payload;
+use crate::store::own::{OwnDatabase, TransactionsOn, Unseen, Within, Work};
 use crate::store::sqlite::{TransactionError, inbox};
-use crate::store::{Change, Counting, Delivery, Known, OutboxEvent, SetAside, StoreError, Verdict};
+use crate::store::{Asked, Change, Counting, Delivery, Known, OutboxEvent, SetAside, StoreError, Verdict};
+
+impl OwnDatabase for Database {
+    fn on_sqlite(&self) -> Option<&dyn TransactionsOn<SqliteConnection>> {
+        Some(self)
+    }
+
+    fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>> {
+        Box::pin(async {
+            let mut held = self.hold().await;
+            standing_still(async {
+                let open = self.begin(&mut held).await?;
+                inbox::known(&mut open.connection, delivery).await
+            })
+            .await
+        })
+    }
+
+    fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>> {
+        Box::pin(async {
+            let mut held = self.hold().await;
+            self.count(&mut held, delivery).await
+        })
+    }
+
+    fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> Asked<'a, i64> {
+        Box::pin(async move {
+            let mut held = self.hold().await;
+            let written = standing_still(async {
+                let open = self.begin(&mut held).await?;
+                let tries = inbox::failed(&mut open.connection, delivery, detail).await?;
+                Ok::<_, StoreError>((open, tries))
+            });
+            let (open, tries) = written.await?;
+            self.keep(open, delivery, Vec::new()).await?;
+            Ok(tries)
+        })
+    }
+
+    fn inbox_set_aside<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        tries: i64,
+        why: &'a SetAside,
+        question: EscalationId,
+    ) -> Asked<'a, Option<EscalationId>> {
+        Box::pin(async move {
+            let mut held = self.hold().await;
+            let written = standing_still(async {
+                let open = self.begin(&mut held).await?;
+                let asked = inbox::set_aside(&mut open.connection, delivery, tries, why, question).await?;
+                Ok::<_, StoreError>((open, asked))
+            });
+            let (open, asked) = written.await?;
+            self.keep(open, delivery, Vec::new()).await?;
+            Ok(asked)
+        })
+    }
+
+    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> Asked<'a, ()> {
+        Box::pin(async move {
+            let mut held = self.hold().await;
+            let written = standing_still(async {
+                let open = self.begin(&mut held).await?;
+                inbox::again(&mut open.connection, delivery, question).await?;
+                Ok::<_, StoreError>(open)
+            });
+            self.keep(written.await?, delivery, Vec::new()).await
+        })
+    }
+}
 
 impl Database {
     /// As on the real store: a worker that was taken for dead may process a message, if nobody else has.
-    pub(crate) async fn process<T, E, F>(
+    pub(super) async fn process_message(
         &self,
         delivery: &Delivery,
-        limit: Duration,
-        clock: &dyn Clock,
-        work: F,
-    ) -> Result<Result<T, Known>, TransactionError<E>>
-    where
-        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
-    {
+        Within { limit, clock }: Within<'_>,
+        work: Work<'_, SqliteConnection, Payload>,
+    ) -> Result<Result<Unseen, Known>, TransactionError<Unseen>> {
         // Held from the count to the end: a second delivery finds what became of the first.
         let mut held = self.hold().await;
         let counted = match delivery.counting {
@@ -44,7 +107,7 @@ impl Database {
             let connection = &mut open.connection;
             let processed = inbox::process_in(connection, inbox::END, delivery, limit, clock, work).await?;
             let events = open.events(clock).await?;
-            Ok::<_, TransactionError<E>>((open, processed, events))
+            Ok::<_, TransactionError<Unseen>>((open, processed, events))
         });
         let (open, processed, events) = processed.await?;
         let along = delivery.along.as_deref().filter(|_| processed.is_ok());
@@ -52,22 +115,6 @@ impl Database {
             Verdict::Admitted => Ok(processed),
             Verdict::Refused(refusal) => Err(TransactionError::Refused(refusal)),
         }
-    }
-
-    #[cfg(feature = "_messages")]
-    pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
-        let mut held = self.hold().await;
-        standing_still(async {
-            let open = self.begin(&mut held).await?;
-            inbox::known(&mut open.connection, delivery).await
-        })
-        .await
-    }
-
-    #[cfg(feature = "_messages")]
-    pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
-        let mut held = self.hold().await;
-        self.count(&mut held, delivery).await
     }
 
     /// Begins the transaction of a message, unless it is known what became of it.
@@ -99,51 +146,6 @@ impl Database {
         let (open, counted) = counted.await?;
         self.keep(open, delivery, Vec::new()).await?;
         Ok(counted)
-    }
-
-    pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
-        let mut held = self.hold().await;
-        let failed = standing_still(async {
-            let open = self.begin(&mut held).await?;
-            let tries = inbox::failed(&mut open.connection, delivery, detail).await?;
-            Ok::<_, StoreError>((open, tries))
-        });
-        let (open, tries) = failed.await?;
-        self.keep(open, delivery, Vec::new()).await?;
-        Ok(tries)
-    }
-
-    pub(crate) async fn inbox_set_aside(
-        &self,
-        delivery: &Delivery,
-        tries: i64,
-        why: &SetAside,
-        question: EscalationId,
-    ) -> Result<Option<EscalationId>, StoreError> {
-        let mut held = self.hold().await;
-        let set_aside = standing_still(async {
-            let open = self.begin(&mut held).await?;
-            let asked = inbox::set_aside(&mut open.connection, delivery, tries, why, question).await?;
-            Ok::<_, StoreError>((open, asked))
-        });
-        let (open, asked) = set_aside.await?;
-        self.keep(open, delivery, Vec::new()).await?;
-        Ok(asked)
-    }
-
-    pub(crate) async fn inbox_again(
-        &self,
-        delivery: &Delivery,
-        question: EscalationId,
-    ) -> Result<(), StoreError> {
-        let mut held = self.hold().await;
-        let again = standing_still(async {
-            let open = self.begin(&mut held).await?;
-            inbox::again(&mut open.connection, delivery, question).await?;
-            Ok::<_, StoreError>(open)
-        });
-        let open = again.await?;
-        self.keep(open, delivery, Vec::new()).await
     }
 
     /// Makes the open transaction durable, by a slip that says so. A process that is dead gets no further than here.

@@ -16,12 +16,12 @@ use super::machine::{Body, Told};
 use super::schedule::{Schedule, Stop};
 use super::timeline::Happened;
 use super::world::World;
-use super::{CrashPoint, Touch, Watch};
+use super::{CrashPoint, Watch};
 use crate::clock::Timestamp;
 use crate::flow::Engine;
 use crate::id::Tenant;
 use crate::store::{Escalation, Resolution};
-use crate::tool::{Call, ToolSpec};
+use crate::tool::{Call, ToolSpec, Touch, Witness};
 
 /// A process with everything that runs in it.
 pub(super) struct Life {
@@ -41,7 +41,8 @@ impl Life {
             .expect("a runtime without drivers");
         let mounted = Mounted { disk: process.disk.clone(), process: process.clone() };
         let builder = mounted.engine().clock(process.world.clock().clone()).entropy(chance);
-        let builder = body.engine(builder, &process.world).watch(process.clone());
+        let builder = body.engine(builder, &process.world);
+        let builder = builder.watch(process.clone()).witnessed_by(process.clone());
         let starting = process.clone();
         runtime.spawn(async move {
             match builder.start().await {
@@ -247,7 +248,9 @@ impl Watch for Process {
     fn is_paused(&self) -> bool {
         self.state.load(Ordering::Acquire) == PAUSED
     }
+}
 
+impl Witness for Process {
     fn touches(&self, touch: Touch, call: &Call, tool: &ToolSpec) {
         if touch == Touch::Call {
             self.world.is_asked(call, tool);

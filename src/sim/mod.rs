@@ -13,7 +13,6 @@
 mod chance;
 mod check;
 mod clock;
-mod crash;
 #[cfg(feature = "sqlite")]
 mod database;
 mod disk;
@@ -37,15 +36,14 @@ mod store;
 mod suite;
 mod table;
 mod timeline;
-mod tool;
 mod wire;
 mod world;
 
 use std::sync::Arc;
 
+pub use crate::crash::{CrashPoint, UnknownPoint, Watch};
 pub use check::{Rule, Violation};
 pub use clock::SimClock;
-pub use crash::{CrashPoint, Touch, UnknownPoint, Watch};
 pub use end::End;
 pub use explore::Replay;
 pub use process::{Crossings, KillAt};
@@ -60,21 +58,23 @@ pub use timeline::{Event, Happened};
 pub use wire::Request;
 pub use world::{Effect, World};
 
-pub(crate) use crash::cross;
 #[cfg(feature = "sqlite")]
-pub(crate) use database::Database;
-pub(crate) use tool::Watched;
+use database::Database;
 
+use crate::crash::Probe;
 use crate::exec::ExecutorBuilder;
 use crate::flow::EngineBuilder;
-
-pub(crate) use sink::watched as watched_sink;
+use crate::tool::Witness;
 
 impl ExecutorBuilder {
     /// Tells `watch` of every crash point that is crossed.
     pub fn watch(self, watch: Arc<dyn Watch>) -> Self {
-        let stores = watch.clone();
-        self.wrap_store(move |store| Arc::new(store::Watched::new(store, stores))).watch_tools(watch)
+        let probe = Probe::of(watch.clone());
+        let watched = self.wrap_store(move |store| Arc::new(store::Watched::new(store, probe)));
+        watched.register(|registry| {
+            registry.watch(watch);
+            Ok(())
+        })
     }
 }
 
@@ -84,9 +84,19 @@ impl EngineBuilder {
         self.with(|executor| executor.watch(watch))
     }
 
+    /// Tells `witness` how tools touch the world.
+    fn witnessed_by(self, witness: Arc<dyn Witness>) -> Self {
+        self.with(|executor| {
+            executor.register(|registry| {
+                registry.witnessed_by(witness);
+                Ok(())
+            })
+        })
+    }
+
     /// Where the user's own tables are.
     #[cfg(feature = "sqlite")]
     fn database(self, database: Database) -> Self {
-        self.with(|executor| executor.database(crate::exec::Database::Simulated(database)))
+        self.with(|executor| executor.database(Arc::new(database)))
     }
 }

@@ -1,42 +1,12 @@
-//! The seam to whoever is published to: a sink that tells when it is touched.
+//! Whoever is published to in a simulation.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-
-use super::crash::cross;
 use super::schedule::Fault;
 use super::wire::WAY;
 use super::world::World;
-use super::{CrashPoint, Watch};
 use crate::clock::Clock as _;
-use crate::exec::outbox::{Acked, AnySink, Event, Sink, SinkError};
-
-/// A sink, watched.
-struct Watched {
-    sink: Arc<dyn AnySink>,
-    watch: Arc<dyn Watch>,
-}
-
-/// A sink that crosses the points before and after it is touched, if anybody watches.
-pub(crate) fn watched(watch: Option<Arc<dyn Watch>>, sink: Arc<dyn AnySink>) -> Arc<dyn AnySink> {
-    match watch {
-        Some(watch) => Arc::new(Watched { sink, watch }),
-        None => sink,
-    }
-}
-
-impl AnySink for Watched {
-    fn publish<'a>(&'a self, batch: &'a [Event]) -> BoxFuture<'a, Result<Acked, SinkError>> {
-        Box::pin(async move {
-            cross(&*self.watch, CrashPoint::BeforePublish).await;
-            let acked = self.sink.publish(batch).await;
-            cross(&*self.watch, CrashPoint::AfterPublish).await;
-            acked
-        })
-    }
-}
+use crate::exec::outbox::{Acked, Event, Sink, SinkError};
 
 /// Whoever is published to in a simulation: made by [`World::sink`]. It remembers what it was given, as often as it was.
 #[derive(Clone, Debug)]

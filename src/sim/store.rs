@@ -4,16 +4,15 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::crash::cross;
-use super::{CrashPoint, Watch};
+use crate::crash::{CrashPoint, Probe};
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
-use crate::store::{Asked, Change, DECLARATION_KIND, RunState, StepKind, Store, Verdict, WorkerChange};
+use crate::store::{Asked, Change, DECLARATION_KIND, Run, RunState, StepKind, Store, Verdict, WorkerChange};
 
 /// A store, watched. It changes nothing, and passes the suite of the store behind it.
 pub(super) struct Watched {
     store: Arc<dyn Store>,
-    watch: Arc<dyn Watch>,
+    probe: Probe,
     /// The records that were read or written, as far as needed to tell what the next write makes of them.
     seen: Mutex<HashMap<RecordId, Seen>>,
 }
@@ -39,23 +38,38 @@ macro_rules! boundary {
     };
 }
 
+/// What a change makes durable of a worker.
+fn of_worker(worker: &WorkerChange) -> Option<Boundary> {
+    match worker {
+        WorkerChange::Renew { .. } | WorkerChange::Settle { .. } | WorkerChange::Publish => None,
+        WorkerChange::Enrol { .. } | WorkerChange::FenceOthers { .. } | WorkerChange::End { .. } => {
+            Some(boundary!(BeforeEnrolment, AfterEnrolment))
+        }
+        WorkerChange::Retire { .. } => Some(boundary!(BeforeRetirement, AfterRetirement)),
+    }
+}
+
+/// What a change makes durable of a run that goes on.
+fn of_run(run: &Run, change: &Change) -> Boundary {
+    match run.state {
+        _ if run.revision == 1 => boundary!(BeforeRunStart, AfterRunStart),
+        _ if change.signal.is_some() => boundary!(BeforeSignal, AfterSignal), // and it wakes its run
+        RunState::Waiting { .. } | RunState::Queued => boundary!(BeforePark, AfterPark),
+        // Only what an activation writes itself is in its lane.
+        _ if change.lane.is_some() => boundary!(BeforeProgress, AfterProgress),
+        _ => boundary!(BeforeTakeover, AfterTakeover),
+    }
+}
+
 impl Watched {
-    pub(super) fn new(store: Arc<dyn Store>, watch: Arc<dyn Watch>) -> Self {
-        Self { store, watch, seen: Mutex::default() }
+    pub(super) fn new(store: Arc<dyn Store>, probe: Probe) -> Self {
+        Self { store, probe, seen: Mutex::default() }
     }
 
     /// What a change makes durable. Where several things become durable together, the one that says why.
     fn boundary(&self, change: &Change) -> Option<Boundary> {
         if let Some(worker) = &change.worker {
-            return Some(match worker {
-                WorkerChange::Renew { .. } | WorkerChange::Settle { .. } | WorkerChange::Publish => {
-                    return None;
-                }
-                WorkerChange::Enrol { .. } | WorkerChange::FenceOthers { .. } | WorkerChange::End { .. } => {
-                    boundary!(BeforeEnrolment, AfterEnrolment)
-                }
-                WorkerChange::Retire { .. } => boundary!(BeforeRetirement, AfterRetirement),
-            });
+            return of_worker(worker);
         }
         if change.schedule.is_some() {
             return Some(boundary!(BeforeTick, AfterTick));
@@ -92,14 +106,7 @@ impl Watched {
             });
         }
         if let Some(run) = &change.run {
-            return Some(match run.state {
-                _ if run.revision == 1 => boundary!(BeforeRunStart, AfterRunStart),
-                _ if change.signal.is_some() => boundary!(BeforeSignal, AfterSignal), // and it wakes its run
-                RunState::Waiting { .. } | RunState::Queued => boundary!(BeforePark, AfterPark),
-                // Only what an activation writes itself is in its lane.
-                _ if change.lane.is_some() => boundary!(BeforeProgress, AfterProgress),
-                _ => boundary!(BeforeTakeover, AfterTakeover),
-            });
+            return Some(of_run(run, change));
         }
         if change.signal.is_some() {
             return Some(boundary!(BeforeSignal, AfterSignal));
@@ -184,12 +191,12 @@ impl Store for Watched {
                 }
             }
             for (before, _) in boundaries.iter().flatten() {
-                cross(&*self.watch, *before).await;
+                self.probe.cross(*before).await;
             }
             let verdicts = self.store.commit(changes).await?;
             for (boundary, verdict) in boundaries.iter().zip(&verdicts) {
                 if let (Some((_, after)), Verdict::Admitted) = (boundary, verdict) {
-                    cross(&*self.watch, *after).await;
+                    self.probe.cross(*after).await;
                 }
             }
             Ok(verdicts)

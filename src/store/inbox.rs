@@ -60,7 +60,6 @@ pub enum Known {
 
 impl Known {
     /// No answer changes it.
-    #[cfg(any(feature = "sqlite", feature = "_messages"))]
     pub(super) const fn is_final(&self) -> bool {
         matches!(self, Self::Processed(_) | Self::Outdated)
     }

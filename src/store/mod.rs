@@ -16,7 +16,6 @@ mod escalation;
 mod evidence;
 mod group;
 mod history;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod inbox;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod judge;
@@ -25,6 +24,7 @@ mod late;
 mod look;
 mod model;
 mod outbox;
+pub(crate) mod own;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod payload;
 #[cfg(feature = "postgres")]
@@ -33,7 +33,6 @@ pub mod postgres;
 mod queried;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod queries;
-mod queue;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod queued;
 mod read_only;
@@ -76,14 +75,12 @@ pub use evidence::Evidence;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use history::{History, PastCall, PastUse};
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub use model::Model;
 pub use outbox::{Due, OutboxEvent, Published};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use queried::Queried;
-pub use queue::{Admission, Queue, QueueLoad};
 pub(crate) use read_only::ReadOnly;
 pub use run::{InQueue, Run, RunState, WaitsOn};
 pub use schedule::{Schedule, ScheduleState};
@@ -94,6 +91,8 @@ pub use step::{PastStep, Step, StepKind, Turns};
 pub use transaction::TransactionError;
 pub use used::Use;
 pub use worker::{Pulse, Worker};
+
+pub use crate::ledger::{Admission, Queue, QueueLoad};
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};

@@ -44,3 +44,17 @@ pub enum TransactionError<E> {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl<E> TransactionError<E> {
+    /// The same, with the closure's error as something else.
+    pub(crate) fn map<T>(self, error: impl FnOnce(E) -> T) -> TransactionError<T> {
+        match self {
+            Self::Closure(said) => TransactionError::Closure(error(said)),
+            Self::Refused(refusal) => TransactionError::Refused(refusal),
+            Self::TooSlow { limit } => TransactionError::TooSlow { limit },
+            Self::EndedInside => TransactionError::EndedInside,
+            Self::Spoilt { detail } => TransactionError::Spoilt { detail },
+            Self::Store(error) => TransactionError::Store(error),
+        }
+    }
+}

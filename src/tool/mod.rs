@@ -16,6 +16,7 @@ mod prepared;
 mod registry;
 #[cfg(feature = "_sealed")]
 mod seals;
+mod watched;
 
 use std::future::Future;
 
@@ -37,6 +38,8 @@ pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
 #[cfg(feature = "_sealed")]
 pub(crate) use seals::Seals;
+#[cfg(feature = "sim")]
+pub(crate) use watched::{Touch, Witness};
 
 use crate::ledger::{self, Divergence, Finding, Key, Package, Quota, Retention, RetryPolicy};
 

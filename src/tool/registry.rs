@@ -7,7 +7,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::compensate::{ByTool, Compensate, Undo};
 use super::dynamic::About;
 use super::effect::Effect as _;
+#[cfg(feature = "sim")]
+use super::watched::Witness;
+use super::watched::{Watched, Watching};
 use super::{Prepared, Tool, Typed};
+use crate::crash::Probe;
+#[cfg(feature = "sim")]
+use crate::crash::Watch;
 use crate::id::{IdError, Name};
 use crate::ledger::{
     Compensation, Contract, ContractError, Divergence, EffectClass, LookupOffer, Quota, Retention,
@@ -110,8 +116,7 @@ pub struct Registry {
     met: RwLock<HashMap<Name, Arc<dyn Unprepared>>>,
     /// What all tools of a provider declare alike.
     providers: HashMap<String, Throttle>,
-    #[cfg(feature = "sim")]
-    watch: Option<Arc<dyn crate::sim::Watch>>,
+    watching: Watching,
 }
 
 impl std::fmt::Debug for Registry {
@@ -198,13 +203,18 @@ impl Registry {
     }
 
     #[cfg(feature = "sim")]
-    pub(crate) fn watch(&mut self, watch: Arc<dyn crate::sim::Watch>) {
-        self.watch = Some(watch);
+    pub(crate) fn watch(&mut self, watch: Arc<dyn Watch>) {
+        self.watching.probe = Probe::of(watch);
     }
 
     #[cfg(feature = "sim")]
-    pub(crate) fn watcher(&self) -> Option<Arc<dyn crate::sim::Watch>> {
-        self.watch.clone()
+    pub(crate) fn witnessed_by(&mut self, witness: Arc<dyn Witness>) {
+        self.watching.witnessed_by(witness);
+    }
+
+    /// Where crossings are told that pass neither a tool nor the store.
+    pub(crate) const fn probe(&self) -> &Probe {
+        &self.watching.probe
     }
 
     /// The registered tool of this name.
@@ -259,30 +269,11 @@ impl Registry {
     }
 
     /// Everything that will touch the world passes here: the seam at which a simulator watches.
-    #[cfg_attr(not(feature = "sim"), allow(clippy::unused_self, reason = "there is nothing to wrap it in"))]
     pub(crate) fn hand_out(&self, tool: Arc<dyn Prepared>) -> Arc<dyn Prepared> {
-        #[cfg(feature = "sim")]
-        if let Some(watch) = &self.watch {
-            return Arc::new(crate::sim::Watched::new(tool, watch.clone()));
+        if self.watching.probe.is_watched() {
+            return Arc::new(Watched::new(tool, self.watching.clone()));
         }
         tool
-    }
-
-    /// The one durable boundary that passes neither store nor tool: a transaction on the concrete store.
-    #[cfg(feature = "sim")]
-    pub(crate) fn at(&self, point: crate::sim::CrashPoint) {
-        if let Some(watch) = &self.watch {
-            watch.at(point);
-        }
-    }
-
-    /// The same behind such a transaction: nobody comes back from here in a dead process. Not inside of one: a simulation lets
-    /// nothing else happen there.
-    #[cfg(feature = "sim")]
-    pub(crate) async fn cross(&self, point: crate::sim::CrashPoint) {
-        if let Some(watch) = &self.watch {
-            crate::sim::cross(&**watch, point).await;
-        }
     }
 
     /// What the tools declare that were met.

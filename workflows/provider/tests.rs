@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::server::{self, Behaviour, Contract};
+use super::server::{self, Behaviour, Contract};
 
 /// Long enough for any machine; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -79,7 +79,7 @@ impl Policy {
 }
 
 /// A set-aside aggregate goes on, with the event in question or without it.
-pub(in crate::exec) fn answered(before: &Aggregate, resolution: &Resolution, now: Timestamp) -> Aggregate {
+pub(crate) fn answered(before: &Aggregate, resolution: &Resolution, now: Timestamp) -> Aggregate {
     let mut after = next(before);
     (after.tries, after.refusals, after.escalation, after.due_at) = (0, 0, None, now);
     if !matches!(resolution, Resolution::NotCommitted) {

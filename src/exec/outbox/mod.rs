@@ -27,8 +27,6 @@ pub use self::add::{AddError, NewEvent, OutboxConnection, add};
 pub(super) use self::after::answered;
 pub use self::publisher::Publisher;
 pub(crate) use self::publisher::{announce, publish};
-#[cfg(feature = "sim")]
-pub(crate) use self::sink::AnySink;
 pub use self::sink::{Acked, Event, Sink, SinkError};
 
 /// What a worker knows about who publishes.

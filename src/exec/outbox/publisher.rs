@@ -7,6 +7,7 @@ use super::after::{Policy, Tried};
 use super::sink::{Acked, AnySink, Event, Sink, SinkError};
 use super::sweep::{Sweep, Swept};
 use crate::clock::Timestamp;
+use crate::crash::{CrashPoint, Probe};
 use crate::exec::core::Core;
 use crate::exec::outcome::ExecError;
 use crate::exec::peers::Peers;
@@ -177,11 +178,6 @@ struct Desk {
 impl Desk {
     fn of(core: &Core, publisher: Publisher) -> Self {
         let sweep = Sweep::new(publisher.keep);
-        #[cfg(feature = "sim")]
-        let publisher = Publisher {
-            sink: crate::sim::watched_sink(core.registry.watcher(), publisher.sink),
-            ..publisher
-        };
         Self { publisher, lane: core.new_lane(), leads: false, down: 0, down_until: None, sweep }
     }
 
@@ -308,11 +304,19 @@ impl Desk {
         let late = core.clock.sleep(self.publisher.timeout);
         tokio::select! {
             biased; // chance is drawn in one place only, or no simulation could be repeated
-            acked = caught(async { self.publisher.sink.publish(batch).await }) => {
+            acked = caught(self.publishes(core.registry.probe(), batch)) => {
                 acked.unwrap_or_else(|panic| Err(SinkError::unavailable(format!("the sink panicked: {panic}"))))
             }
             () = late => Err(SinkError::unavailable(format!("no answer within {:?}", self.publisher.timeout))),
         }
+    }
+
+    /// Hands a batch to the sink. That the sink is touched is a crash point of its own: it passes neither a tool nor the store.
+    async fn publishes(&self, probe: &Probe, batch: &[Event]) -> Result<Acked, SinkError> {
+        probe.cross(CrashPoint::BeforePublish).await;
+        let acked = self.publisher.sink.publish(batch).await;
+        probe.cross(CrashPoint::AfterPublish).await;
+        acked
     }
 }
 

@@ -7,22 +7,19 @@
 
 mod gate;
 mod purse;
-mod turn;
+mod queue_up;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gate::{Entered, Gate, Ticket};
+use gate::{Gate, Ticket};
 pub(crate) use purse::Purse;
 use purse::Taken;
 
-use super::core::Core;
-use super::operation::Operation;
-use super::outcome::ExecError;
 use crate::clock::{Boot, Timestamp};
-use crate::ledger::{CircuitState, Health, Quota, UsedUp};
-use crate::tool::Registry;
+use crate::ledger::{CircuitState, Health, Quota};
+use crate::tool::{Registry, ToolError, ToolSpec};
 
 /// All gates of an executor, by name: those of tools, and those of providers.
 #[derive(Debug, Default)]
@@ -65,10 +62,34 @@ impl Gates {
         self.all().for_each(|gate| gate.close());
     }
 
-    fn before(&self, op: &Operation) -> impl Iterator<Item = &Arc<Gate>> {
-        let spec = op.tool.spec();
+    /// Those that a call of this tool has to pass.
+    fn before(&self, spec: &ToolSpec) -> impl Iterator<Item = &Arc<Gate>> {
         let provider = spec.quota.provider.as_ref().and_then(|(name, _)| self.of_providers.get(&**name));
         self.of_tools.get(spec.name.as_str()).into_iter().chain(provider)
+    }
+
+    /// What stands before calls, by these clocks.
+    pub(super) fn reports(&self, wall: Timestamp, boot: Boot) -> Vec<GateReport> {
+        let report = |gate: &Arc<Gate>, is_provider| {
+            let (circuit, waiting) = gate.look();
+            let (state, until) = match circuit.state() {
+                CircuitState::Closed => (BreakerState::Closed, None),
+                CircuitState::Open { until } => (BreakerState::Open, Some(wall.after(boot.until(until)))),
+                CircuitState::HalfOpen { .. } => (BreakerState::HalfOpen, None),
+            };
+            let lasted = i64::try_from(circuit.since().until(boot).as_micros()).unwrap_or(i64::MAX);
+            GateReport {
+                name: gate.name.clone(),
+                is_provider,
+                state,
+                since: Timestamp(wall.0.saturating_sub(lasted)),
+                until,
+                failures: gate.throttle.breaker.map_or(0, |rule| circuit.failures(&rule, boot)),
+                waiting,
+            }
+        };
+        let of_tools = self.of_tools.values().map(|gate| report(gate, false));
+        of_tools.chain(self.of_providers.values().map(|gate| report(gate, true))).collect()
     }
 }
 
@@ -98,75 +119,16 @@ impl Passed {
     }
 }
 
+/// What an answer says about the provider.
+pub(super) fn health<T>(result: &Result<T, ToolError>) -> Health {
+    result.as_ref().map_or_else(|error| error.kind.health(), |_| Health::Well)
+}
+
 /// How it came out before the gates.
 pub(super) enum Turn {
     Go(Pass),
     /// It would have taken too long to wait for.
     Later(Duration),
-}
-
-impl Operation {
-    /// Whether one more attempt may be made after so many.
-    pub(super) fn afford(&self, attempts: u32, now: Timestamp) -> Result<(), UsedUp> {
-        let price = self.tool.spec().quota.price.as_ref();
-        price.map_or(Ok(()), |price| price.afford(attempts))?;
-        self.purse.as_ref().map_or(Ok(()), |purse| purse.afford(price, now))
-    }
-
-    fn take(&self, attempts: u32, now: Timestamp) -> Result<Option<Taken>, UsedUp> {
-        let price = self.tool.spec().quota.price.as_ref();
-        price.map_or(Ok(()), |price| price.afford(attempts))?;
-        self.purse.as_ref().map(|purse| purse.take(price, now)).transpose()
-    }
-
-    /// Nothing is declared that could hold it back.
-    pub(super) fn is_unlimited(&self) -> bool {
-        self.tool.spec().quota.is_none() && self.purse.is_none()
-    }
-}
-
-impl Core {
-    /// Waits for the turn of an attempt after so many, at most so long if that is said, and pays for it.
-    pub(super) async fn turn(
-        &self,
-        op: &Operation,
-        attempts: u32,
-        patience: Option<Duration>,
-    ) -> Result<Result<Turn, UsedUp>, ExecError> {
-        let taken = match op.take(attempts, self.now()) {
-            Ok(taken) => taken,
-            Err(used_up) => return Ok(Err(used_up)),
-        };
-        Ok(Ok(match self.queue_up(op, patience).await? {
-            Turn::Go(None) => {
-                Turn::Go(taken.map(|taken| Box::new(Passed { taken: Some(taken), ..Passed::default() })))
-            }
-            Turn::Go(Some(passed)) => Turn::Go(Some(Box::new(Passed { taken, ..*passed }))),
-            later @ Turn::Later(_) => later,
-        }))
-    }
-
-    /// The same for what costs nothing: a lookup.
-    pub(super) async fn queue_up(
-        &self,
-        op: &Operation,
-        patience: Option<Duration>,
-    ) -> Result<Turn, ExecError> {
-        if !op.tool.spec().quota.holds_back() {
-            return Ok(Turn::Go(None));
-        }
-        let come = self.clock.boot();
-        let mut tickets = Vec::new();
-        for gate in self.gates.before(op) {
-            let left = patience.map(|patience| patience.saturating_sub(come.until(self.clock.boot())));
-            match gate.enter(&op.tenant, left, &*self.clock).await {
-                Entered::Through(ticket) => tickets.push(ticket),
-                Entered::Later(wait) => return Ok(Turn::Later(wait)),
-                Entered::Closed => return Err(ExecError::Closed { key: op.key.to_string() }),
-            }
-        }
-        Ok(Turn::Go(Some(Box::new(Passed { tickets, ..Passed::default() }))))
-    }
 }
 
 /// Where a breaker stands.
@@ -198,30 +160,4 @@ pub struct GateReport {
     pub failures: u32,
     /// So many calls wait here. Runs that wait for long are parked, and not among them.
     pub waiting: usize,
-}
-
-impl Core {
-    pub(super) fn gate_reports(&self) -> Vec<GateReport> {
-        let (wall, boot) = (self.now(), self.clock.boot());
-        let report = |gate: &Arc<Gate>, is_provider| {
-            let (circuit, waiting) = gate.look();
-            let (state, until) = match circuit.state() {
-                CircuitState::Closed => (BreakerState::Closed, None),
-                CircuitState::Open { until } => (BreakerState::Open, Some(wall.after(boot.until(until)))),
-                CircuitState::HalfOpen { .. } => (BreakerState::HalfOpen, None),
-            };
-            let lasted = i64::try_from(circuit.since().until(boot).as_micros()).unwrap_or(i64::MAX);
-            GateReport {
-                name: gate.name.clone(),
-                is_provider,
-                state,
-                since: Timestamp(wall.0.saturating_sub(lasted)),
-                until,
-                failures: gate.throttle.breaker.map_or(0, |rule| circuit.failures(&rule, boot)),
-                waiting,
-            }
-        };
-        let of_tools = self.gates.of_tools.values().map(|gate| report(gate, false));
-        of_tools.chain(self.gates.of_providers.values().map(|gate| report(gate, true))).collect()
-    }
 }

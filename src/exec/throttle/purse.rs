@@ -21,12 +21,12 @@ impl Purse {
     }
 
     /// How long after its beginning the run may call anything.
-    pub(in crate::exec) fn within(&self) -> Option<Duration> {
+    pub(crate) fn within(&self) -> Option<Duration> {
         self.budget.time()
     }
 
     /// The instant from which the run calls nothing any more.
-    pub(in crate::exec) fn until(&self) -> Option<Timestamp> {
+    pub(crate) fn until(&self) -> Option<Timestamp> {
         self.within().map(|within| self.since.after(within))
     }
 

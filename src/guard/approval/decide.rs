@@ -12,8 +12,8 @@ use crate::exec::approval::{next, read, review_of};
 use crate::flow::{ForTenant, RunError};
 use crate::id::{DeclarationId, IdError, Name, RecordId, Tenant, checked};
 use crate::ledger::{
-    Basis, EffectClass, Key, KeyError, OperationKey, Owner, Record, RequestHash, Review, ReviewOutcome,
-    State, Vote, VoteRefused,
+    EffectClass, Intent, Key, KeyError, OperationKey, Owner, Record, RequestHash, Review, ReviewOutcome,
+    Vote, VoteRefused,
 };
 use crate::payload::{Payload, PayloadError, Stored};
 use crate::store::{Document, Refusal, Store as _, StoreError, Verdict};
@@ -213,7 +213,7 @@ fn decision(
     response: Payload,
     at: Timestamp,
 ) -> Record {
-    Record {
+    let intent = Intent {
         id: RecordId(core.ids.next()),
         tenant: tenant.clone(),
         key,
@@ -224,19 +224,9 @@ fn decision(
         declaration: DeclarationId(0),
         owner: Owner::default(),
         fence: core.fence,
-        revision: 1,
-        attempts: 1,
-        spent: 0,
-        state: State::Committed { response: Stored::Inline(response) },
-        basis: Basis::Decision,
-        in_doubt: false,
-        external_ref: None,
-        escalation: None,
-        not_before: None,
         kept_until: None, // what a person decided is kept
-        created_at: at,
-        updated_at: at,
-    }
+    };
+    Record::decided(intent, Stored::Inline(response), at)
 }
 
 /// What they were told the first time.

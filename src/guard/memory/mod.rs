@@ -40,6 +40,8 @@ mod recall;
 mod remember;
 mod rows;
 mod similar;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::sync::Arc;

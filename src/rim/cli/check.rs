@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::policy::{Policy, PolicyError, PolicyFinding, Severity, check_guarantees, schema};
+use crate::rim::policy::{Policy, PolicyError, PolicyFinding, Severity, check_guarantees, schema};
 
 /// The largest file that is read, in bytes: reports are larger than policies, and neither is larger than this.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::{Client, StatusCode, Url};
 
 use super::{by_aggregate, client, headers, send, taken};
-use crate::outbox::{Acked, Event, Sink, SinkError};
+use crate::exec::outbox::{Acked, Event, Sink, SinkError};
 
 /// A document, as an index keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]

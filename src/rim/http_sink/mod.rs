@@ -12,7 +12,7 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode};
 pub use document::{DocumentSink, IndexDocument};
 
 use super::in_order::by_aggregate;
-use crate::outbox::{Acked, Event, Sink, SinkError};
+use crate::exec::outbox::{Acked, Event, Sink, SinkError};
 
 /// Posts each event as JSON to one URL. Feature `sink-http`.
 ///

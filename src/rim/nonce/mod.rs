@@ -44,7 +44,7 @@ use crate::ledger::{
     Scope,
 };
 use crate::payload::{Payload, PayloadError};
-use crate::tool::{Call, RegisterError, ToolError, ToolSpec};
+use crate::tool::{Call, Prepared as _, RegisterError, ToolError, ToolSpec};
 
 /// The window unless another one is set.
 const WINDOW: Duration = Duration::from_mins(5);
@@ -162,7 +162,7 @@ impl Nonces {
             let making = make();
             Box::pin(async move { written(&making.await?) })
         };
-        self.made(&self.spec, tenant, author, nonce, make).await
+        self.made(tenant, author, nonce, Under::new(self.spec.clone(), make)).await
     }
 
     /// The same in a transaction on the ledger's own database: what the closure changes and the record of it are committed
@@ -190,24 +190,22 @@ impl Nonces {
         let drawn = || Nonce::drawn(self.executor.entropy());
         let nonce = nonce.filter(|_| enforce).cloned().unwrap_or_else(drawn);
         let make = InTransaction::new(executor, make);
-        self.made(&self.sealed, tenant, author, &nonce, make).await
+        self.made(tenant, author, &nonce, Under::new(self.sealed.clone(), make)).await
     }
 
     async fn made<T, M>(
         &self,
-        spec: &Arc<ToolSpec>,
         tenant: &Tenant,
         author: &str,
         nonce: &Nonce,
-        make: M,
+        tool: Under<M>,
     ) -> Result<Made<T>, NonceError>
     where
         T: DeserializeOwned,
         M: Make + 'static,
     {
-        let key =
-            Key::given(spec.name.as_str(), nonce.as_str()).scope(Scope::User(author.to_owned())).hashed();
-        let tool = Under::new(spec.clone(), make);
+        let kind = tool.spec().name.to_string();
+        let key = Key::given(&kind, nonce.as_str()).scope(Scope::User(author.to_owned())).hashed();
         let outcome = self.executor.inline(tenant, &key, Arc::new(tool), Wait::ForOutcome).await;
         let decision = outcome.as_ref().map_or(Decided::Failed, Decided::of);
         DoorDecision {
@@ -216,7 +214,7 @@ impl Nonces {
             decision,
             effect_id: outcome.as_ref().ok().and_then(Outcome::answer).map(|answer| answer.record),
             source_type: "nonce",
-            source_id: spec.name.to_string(),
+            source_id: kind,
         }
         .log(self.log);
         match outcome? {

@@ -4,7 +4,7 @@ use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Database as Kind, Encode, Executor, IntoArguments, Pool, Type};
 
 use super::statement::{EventField, Statement};
-use crate::outbox::{Event, SinkError};
+use crate::exec::outbox::{Event, SinkError};
 
 /// A pool of connections to another database than the ledger's.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use statement::{Rows, Statement};
 
 use super::in_order::by_aggregate;
 use crate::clock::{Clock as _, SystemClock};
-use crate::outbox::{Acked, Event, Sink, SinkError};
+use crate::exec::outbox::{Acked, Event, Sink, SinkError};
 
 /// Writes each event as a row into a table of another database. Feature `sink-sql`.
 ///

@@ -7,7 +7,9 @@ use serde_json::json;
 use super::admit;
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence, Ids, Name, RecordId, RunId, RunNumber, Tenant};
-use crate::ledger::{Basis, EffectClass, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, State};
+use crate::ledger::{
+    EffectClass, Intent, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, State,
+};
 use crate::payload::{Payload, Stored};
 use crate::store::{
     Answer, Change, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Signal, Step, StepKind,
@@ -73,7 +75,7 @@ impl Sample {
     /// A new started record, of nobody's run.
     pub fn record(&self, target: &str) -> Record {
         let request = inline(json!({ "target": target }));
-        Record {
+        let intent = Intent {
             id: RecordId(self.ids.next()),
             tenant: self.tenant.clone(),
             key: key(target),
@@ -84,19 +86,9 @@ impl Sample {
             declaration: DeclarationId(1),
             owner: Owner::default(),
             fence: self.fence,
-            revision: 1,
-            attempts: 1,
-            spent: 0,
-            state: State::Started,
-            basis: Basis::Answer,
-            external_ref: None,
-            escalation: None,
-            not_before: None,
             kept_until: None,
-            in_doubt: false,
-            created_at: Timestamp(1_000),
-            updated_at: Timestamp(1_000),
-        }
+        };
+        Record::begin(intent, Timestamp(1_000))
     }
 
     /// A new started record of a run's step.

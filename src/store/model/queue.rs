@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::tables::Tables;
 use crate::clock::Timestamp;
 use crate::id::{Fence, Tenant};
-use crate::store::queue::{Admission, Bucket, Candidate, QueueLoad, Room, Taken};
+use crate::ledger::queue::{Admission, Bucket, Candidate, QueueLoad, Room, Taken};
 use crate::store::{InQueue, Run, RunState};
 
 impl Tables {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::ledger::queue::Bucket;
 use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
-use crate::store::queue::Bucket;
 use crate::store::{
     Aggregate, COMMAND, Change, Document, Escalation, EscalationKind, Evidence, History, OutboxEvent,
     PastCall, PastStep, PastUse, Refusal, Run, RunState, Schedule, Signal, Step, StepKind, Turns, Use,

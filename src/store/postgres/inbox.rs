@@ -34,7 +34,6 @@ const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
                      WHERE tenant = $1 AND consumer = $2 AND message = $3";
 
 /// Whether the consumer has this version of the aggregate, or a newer one.
-#[cfg(feature = "_messages")]
 const NEWER: &str = "SELECT 1 FROM inbox_version \
                      WHERE tenant = $1 AND consumer = $2 AND aggregate = $3 AND version >= $4";
 
@@ -119,7 +118,6 @@ impl Postgres {
     }
 
     /// What is known of a message that nobody will process any more. Nothing is counted.
-    #[cfg(feature = "_messages")]
     pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         let known = first(&self.readers.once(bound(KNOWN, delivery)).await?, u32::MAX)?;
         if known.is_some() {

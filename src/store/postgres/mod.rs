@@ -17,6 +17,7 @@ mod judge;
 mod listen;
 mod open;
 mod outbox;
+mod own;
 mod payload;
 mod pool;
 mod queue;

@@ -5,7 +5,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use crate::clock::Timestamp;
 use crate::id::{Fence, RunId, Tenant};
-use crate::store::queue::{Admission, Bucket, Candidate, Chosen, Room, Taken};
+use crate::ledger::queue::{Admission, Bucket, Candidate, Chosen, Room, Taken};
 
 /// Inside an open transaction. The queue's row is taken first, by a statement of its own: those after it see whatever
 /// the worker before has admitted.

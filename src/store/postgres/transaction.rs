@@ -76,7 +76,6 @@ impl Postgres {
     ///
     /// # Crash
     /// Before it returns: what the closure and both changes write is there, or nothing of it. After: all of it.
-    #[cfg(feature = "_sealed")]
     pub(crate) async fn sealed<T, E, F>(
         &self,
         mark: &Change,

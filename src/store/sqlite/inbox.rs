@@ -156,7 +156,6 @@ impl Sqlite {
     }
 
     /// What is known of a message that nobody will process any more. Nothing is counted.
-    #[cfg(feature = "_messages")]
     pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         let mut reader = self.readers.acquire().await.map_err(|e| failure(&e))?;
         known(&mut reader, delivery).await
@@ -174,7 +173,6 @@ impl Sqlite {
     }
 
     /// Counts a try, before anybody looks into the message. Returns what is known of one that is not to be tried.
-    #[cfg(feature = "_messages")]
     pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         // Two connections that write at once would wait for one another by sleeping.
         let _writer = self.settled().await?;
@@ -269,7 +267,6 @@ fn first(rows: &[SqliteRow], limit: u32) -> Result<Option<Known>, StoreError> {
 }
 
 /// What is known of a message that nobody will process any more.
-#[cfg(feature = "_messages")]
 pub(crate) async fn known(
     connection: &mut SqliteConnection,
     delivery: &Delivery,

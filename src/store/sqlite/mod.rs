@@ -12,6 +12,7 @@ mod log;
 mod named;
 mod open;
 mod outbox;
+mod own;
 mod payload;
 mod place;
 mod queue;

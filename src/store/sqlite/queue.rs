@@ -4,7 +4,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use crate::clock::Timestamp;
 use crate::id::{Fence, RunId, Tenant};
-use crate::store::queue::{Admission, Bucket, Candidate, Chosen, Room, Taken};
+use crate::ledger::queue::{Admission, Bucket, Candidate, Chosen, Room, Taken};
 
 /// Inside an open transaction, and there is one writer: nobody else admits runs meanwhile.
 pub(super) async fn admit(

@@ -13,9 +13,9 @@ use futures_util::future::join;
 use serde_json::json;
 
 use crate::agent::models::{Asked, bill, call, engine, posts, spoken, told};
-use crate::flow::clock::Hands;
 use crate::flow::tools::{Pay, Post, Ring, Tell};
 use crate::flow::world::{Process, World};
+use crate::world::TestClock;
 
 fn agent(ctx: &Ctx) -> Agent {
     ctx.agent("m").tool::<Post>().tool::<Pay>().tool::<Ring>()
@@ -316,7 +316,7 @@ fn the_replay_check_knows_agents() {
 // EXE-2: a model's errors are retried by the executor; what it asks for is waited for.
 #[test]
 fn a_busy_model_is_asked_again_when_it_said() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let model = Asked::by(&world, {
         let world = world.clone();
         move |_: &Prompt| match world.counted("asked") {
@@ -332,7 +332,7 @@ fn a_busy_model_is_asked_again_when_it_said() {
         let run = process.acme().run(clerk, "go".to_owned()).start().await.unwrap();
         hands.asleep_for(Duration::from_secs(600)).await;
         assert_eq!(world.counted("asked"), 1);
-        hands.turn(Duration::from_secs(600));
+        hands.advance(Duration::from_secs(600));
         run.result().await.unwrap();
     });
     assert_eq!(world.counted("asked"), 2);

@@ -32,7 +32,7 @@ fn key() -> OperationKey {
 impl Scene {
     /// A call is sent in this way, its process dies, and the lookup does not answer the next one: a person is asked.
     async fn asked(contract: Contract, reply: Reply) -> (Self, Process) {
-        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
         let scene = Self { dir, clock, world: World::new(Keys::Ignores), contract };
         scene.world.replies([reply]);
         let process = scene.process().await;
@@ -143,7 +143,7 @@ async fn what_a_later_lookup_does_not_show_is_sent_once_it_has_settled() {
 
 #[tokio::test]
 async fn the_old_account_withdraws_the_question_when_it_is_back() {
-    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
     let contract = |account: &str| Contract::new(ContractClass::Lookup).scope(account);
     let mut scene = Scene { dir, clock, world: World::new(Keys::Ignores), contract: contract("account 1") };
     scene.world.replies([Reply::EffectThenHang]);
@@ -286,7 +286,7 @@ async fn look_now_looks_at_once() {
 #[tokio::test]
 async fn what_cannot_be_looked_up_says_so_and_a_persons_word_counts_at_once() {
     let contract = Contract::new(ContractClass::Blind).lookup(LookupOffer::None);
-    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
     let scene = Scene { dir, clock, world: World::new(Keys::Ignores), contract };
     scene.world.replies([Reply::Fail(counterfoil::ledger::ErrorKind::Disconnected)]);
     let process = scene.process().await;

@@ -20,7 +20,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
         Self { dir, clock, world: World::new(Keys::Ignores) }
     }
 

@@ -41,7 +41,7 @@ impl Scene {
     async fn new() -> Self {
         let (dir, world) = (tempfile::tempdir().unwrap(), World::new(Keys::Ignores));
         let tool = world.tool("pay_out", EffectClass::InternalMutation, Contract::new(ContractClass::Lookup));
-        let executor = executor(&dir, &TestClock::default()).dynamic_tool(tool.retry(brief()));
+        let executor = executor(&dir, &TestClock::breathing()).dynamic_tool(tool.retry(brief()));
         Self { executor: executor.open().await.unwrap(), dir, world }
     }
 

@@ -12,10 +12,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
 
 use crate::store::postgres::Schema;
-
-fn acme() -> Tenant {
-    Tenant::new("acme").unwrap()
-}
+use crate::world::acme;
 
 /// The same tests on both databases.
 macro_rules! on {

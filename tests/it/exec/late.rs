@@ -54,7 +54,7 @@ impl Scene {
     }
 
     async fn lost(refunds: Option<Arc<World>>) -> (Self, Process, Outcome) {
-        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
         let scene = Self { dir, clock, world: World::new(Keys::Ignores), refunds };
         scene.world.replies([Reply::Late]);
         let process = scene.process().await;
@@ -249,7 +249,7 @@ impl Store for Slow {
 // and not only after the next start.
 #[tokio::test]
 async fn a_confirming_lookup_that_is_due_at_once_is_made() {
-    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
     let world = World::new(Keys::Ignores);
     world.replies([Reply::Late]);
     let contract = Contract::new(ContractClass::Lookup).settle(Duration::ZERO).ends_with_sender();
@@ -348,7 +348,7 @@ async fn what_cannot_be_looked_up_any_more_becomes_a_question() {
 // R-EXE-6: a send that came to nothing does not make the first one certain; the send after it is confirmed too.
 #[tokio::test]
 async fn what_was_believed_lost_is_confirmed_after_the_last_send() {
-    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
     let scene = Scene { dir, clock, world: World::new(Keys::Ignores), refunds: None };
     scene.world.replies([Reply::Late, Reply::Fail(ErrorKind::Unreachable)]);
     let process = scene.process().await;
@@ -365,7 +365,7 @@ async fn what_was_believed_lost_is_confirmed_after_the_last_send() {
 // C07, HAZARDS 0: more than one effect on several pages of the list, found when the call is settled.
 #[tokio::test]
 async fn duplicates_on_several_pages_are_found() {
-    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
     let scene = Scene { dir, clock, world: World::new(Keys::Ignores), refunds: None };
     scene.world.replies([Reply::EffectThenHang]);
     let process = scene.process().await;

@@ -30,7 +30,7 @@ fn key() -> OperationKey {
 
 impl Scene {
     fn new(effect: EffectClass, contract: Contract) -> Self {
-        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
         Self { dir, clock, world: World::new(Keys::Ignores), effect, contract }
     }
 

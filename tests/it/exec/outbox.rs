@@ -12,8 +12,8 @@ use counterfoil::{Ctx, Engine, Failure, Payload, Tenant};
 use sqlx::{ConnectOptions as _, Executor as _};
 use tokio::sync::mpsc;
 
-use crate::flow::clock::Hands;
 use crate::store::postgres::Schema;
+use crate::world::TestClock;
 
 /// Hands on what it takes, and refuses what it is told to.
 #[derive(Clone)]
@@ -284,7 +284,7 @@ async fn two_workers_add_to_one_aggregate() {
 // Published events go when their time is over; what is not published stays.
 #[tokio::test]
 async fn published_events_are_deleted_in_the_end() {
-    let (hands, model) = (Hands::default(), Arc::new(Model::new()));
+    let (hands, model) = (TestClock::default(), Arc::new(Model::new()));
     let (sink, mut hears) = Listener::new();
     sink.refuse("bad", SinkError::refused("no"));
     let publisher = Publisher::new(sink).tries(1).keep(Duration::from_hours(1));
@@ -295,7 +295,7 @@ async fn published_events_are_deleted_in_the_end() {
     let run = engine.tenant("acme").unwrap().run(tells, run).key("1").start().await.unwrap();
     let mut left = 0;
     for _ in 0..2000 {
-        hands.turn(Duration::from_secs(10));
+        hands.advance(Duration::from_secs(10));
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }

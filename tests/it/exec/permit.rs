@@ -59,7 +59,7 @@ async fn a_tool_is_told_until_when_it_may_send() {
         (by_key, minute, Duration::from_millis(3600)), // a tenth of the window is kept back
     ];
     for (contract, approved_for, expected) in cases {
-        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
         let (executor, told) = asking(&dir, &clock, contract).await;
         let approval = approval().expires_at(clock.now().after(approved_for));
         let outcome = executor.execute(request().approved_by(&approval)).await.unwrap();
@@ -71,7 +71,8 @@ async fn a_tool_is_told_until_when_it_may_send() {
 
 #[tokio::test]
 async fn an_attempt_is_cut_off_when_its_approval_expires() {
-    let (dir, clock, world) = (tempfile::tempdir().unwrap(), TestClock::default(), World::new(Keys::Ignores));
+    let (dir, clock, world) =
+        (tempfile::tempdir().unwrap(), TestClock::breathing(), World::new(Keys::Ignores));
     let tool = world.tool("notify", EffectClass::Notification, Contract::new(ContractClass::Blind));
     let tool = tool.retry(brief()).package(|input| Package::of("notice", input));
     let executor = executor(&dir, &clock).dynamic_tool(tool).open().await.unwrap();

@@ -28,7 +28,7 @@ fn key() -> counterfoil::ledger::OperationKey {
 #[tokio::test]
 async fn a_record_is_durable_before_its_call_is_dispatched() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, path) = (TestClock::default(), dir.path().join("agents.db"));
+    let (clock, path) = (TestClock::breathing(), dir.path().join("agents.db"));
     let (file, seen) = (path.clone(), Arc::new(AtomicU32::new(0)));
     let looking = seen.clone();
     let tool = DynamicTool::new("peek", EffectClass::InternalMutation, Contract::new(ContractClass::Blind))
@@ -58,7 +58,7 @@ async fn a_record_is_durable_before_its_call_is_dispatched() {
 #[tokio::test]
 async fn a_committed_call_is_replayed_byte_for_byte() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, world) = (TestClock::default(), World::new(Keys::Ignores));
+    let (clock, world) = (TestClock::breathing(), World::new(Keys::Ignores));
     world.replies([Reply::AnswerWith(json!({"b": 1.5, "a": [null, "é\u{202e}😀"], "n": -0.0}))]);
     let process = Process::start(executor(&dir, &clock).dynamic_tool(open_ticket(&world))).await.unwrap();
     let first = process.execute(request("open_ticket").call_id("call-7")).await.unwrap().unwrap();
@@ -85,7 +85,7 @@ async fn a_committed_call_is_replayed_byte_for_byte() {
 #[tokio::test]
 async fn another_payload_under_a_key_is_a_conflict_and_the_first_stays() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, world) = (TestClock::default(), World::new(Keys::Ignores));
+    let (clock, world) = (TestClock::breathing(), World::new(Keys::Ignores));
     let executor = executor(&dir, &clock).dynamic_tool(open_ticket(&world)).open().await.unwrap();
     let first = executor.execute(request("open_ticket")).await.unwrap();
     let before = executor.record(&acme(), &key()).await.unwrap().unwrap().0;
@@ -103,7 +103,7 @@ async fn another_payload_under_a_key_is_a_conflict_and_the_first_stays() {
 #[tokio::test]
 async fn a_failed_call_may_be_tried_again_under_its_key() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, world) = (TestClock::default(), World::new(Keys::Ignores));
+    let (clock, world) = (TestClock::breathing(), World::new(Keys::Ignores));
     let executor = executor(&dir, &clock).dynamic_tool(open_ticket(&world)).open().await.unwrap();
     world.replies([ErrorKind::Unreachable; 3].map(Reply::Fail));
     let Outcome::Failed(failure) = executor.execute(request("open_ticket")).await.unwrap() else {
@@ -123,7 +123,7 @@ async fn a_failed_call_may_be_tried_again_under_its_key() {
 #[tokio::test]
 async fn a_noted_reference_survives_the_crash() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, world) = (TestClock::default(), World::new(Keys::Ignores));
+    let (clock, world) = (TestClock::breathing(), World::new(Keys::Ignores));
     let tool = |world: &Arc<World>| {
         let noting = world.clone();
         open_ticket(world).call(move |call, input| {
@@ -153,7 +153,7 @@ async fn a_noted_reference_survives_the_crash() {
 /// Three workers on one store, of which the first is fenced while its call is under way.
 async fn fenced(contract: Contract) -> (tempfile::TempDir, TestClock, Arc<World>, Arc<Sqlite>) {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, world) = (TestClock::default(), World::new(Keys::Ignores));
+    let (clock, world) = (TestClock::breathing(), World::new(Keys::Ignores));
     let store = Arc::new(Sqlite::open(dir.path().join("agents.db")).await.unwrap());
     let on = || {
         counterfoil::exec::ExecutorBuilder::store(store.clone()).clock(clock.clone()).entropy(Chance::least())
@@ -215,7 +215,7 @@ fn welcome() -> Key {
 #[tokio::test]
 async fn a_plain_function_runs_once_under_its_key() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, ran) = (TestClock::default(), Arc::new(AtomicU32::new(0)));
+    let (clock, ran) = (TestClock::breathing(), Arc::new(AtomicU32::new(0)));
     let (executor, tenant) = (executor(&dir, &clock).open().await.unwrap(), acme());
     let once = |payload: &'static str| {
         let ran = ran.clone();
@@ -236,7 +236,7 @@ async fn a_plain_function_runs_once_under_its_key() {
 #[tokio::test]
 async fn a_plain_function_that_fails_goes_again_only_if_nothing_happened() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = TestClock::default();
+    let clock = TestClock::breathing();
     let (executor, tenant) = (executor(&dir, &clock).open().await.unwrap(), acme());
     let fail = |kind| {
         executor.execute_once(&tenant, welcome(), "hello", move || async move {
@@ -256,7 +256,7 @@ async fn a_plain_function_that_fails_goes_again_only_if_nothing_happened() {
 async fn a_plain_function_that_dies_is_not_run_again() {
     for panics in [true, false] {
         let dir = tempfile::tempdir().unwrap();
-        let (clock, world) = (TestClock::default(), World::new(Keys::Ignores));
+        let (clock, world) = (TestClock::breathing(), World::new(Keys::Ignores));
         let process = Process::start(executor(&dir, &clock)).await.unwrap();
         world.replies([if panics { Reply::EffectThenPanic } else { Reply::EffectThenHang }]);
         let run = |process: &Process| {

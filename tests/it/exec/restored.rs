@@ -38,7 +38,7 @@ fn builder(path: &Path, world: &Arc<World>, contract: &Contract) -> ExecutorBuil
 
 /// Opens it, and lets the settle time pass: whatever was on its way has arrived.
 async fn open(builder: ExecutorBuilder) -> Executor {
-    let clock = TestClock::default();
+    let clock = TestClock::breathing();
     let executor = builder.clock(clock.clone()).entropy(Chance::least()).open().await.unwrap();
     clock.advance(SETTLE);
     executor
@@ -167,7 +167,7 @@ async fn after_a_restore_the_age_of_a_key_counts_from_the_instant_of_the_backup(
         let (folder, world) = (Folder::new(), World::new(Keys::Honours));
         let contract =
             Contract::new(ContractClass::ReplaysKey).key_window(24 * HOUR).lookup(LookupOffer::None);
-        let now = TestClock::default().now();
+        let now = TestClock::breathing().now();
         let as_of = hours.map(|hours| Timestamp(now.0 - hours * 3_600_000_000));
         let executor = open(builder(&folder.ledger(), &world, &contract).restored(as_of)).await;
         let outcome = executor.execute(pay("c1")).await.unwrap();

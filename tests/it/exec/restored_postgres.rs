@@ -22,7 +22,7 @@ fn equipped(builder: ExecutorBuilder, world: &Arc<World>) -> ExecutorBuilder {
 
 /// Opens it, and lets the time pass in which a lost worker might send, and in which its requests arrive.
 async fn open(builder: ExecutorBuilder, world: &Arc<World>) -> Executor {
-    let clock = TestClock::default();
+    let clock = TestClock::breathing();
     let executor = equipped(builder, world).clock(clock.clone()).open().await.unwrap();
     clock.advance(SETTLE + LEASE);
     executor
@@ -166,7 +166,7 @@ async fn a_crash_of_the_server_is_no_restore() {
 #[tokio::test]
 async fn a_living_worker_notices_that_its_database_went_back() {
     let (world, schema) = (World::new(Keys::Ignores), Schema::new());
-    let clock = TestClock::default();
+    let clock = TestClock::breathing();
     let builder = || ExecutorBuilder::postgres_with(crate::server::url(), schema.options());
     let executor = equipped(builder(), &world).clock(clock.clone()).open().await.unwrap();
     let mut other = schema.plain().await;
@@ -200,7 +200,7 @@ async fn a_living_worker_notices_that_its_database_went_back() {
 #[tokio::test]
 async fn a_restore_that_one_worker_was_told_of_is_known_to_the_others() {
     let (world, schema) = (World::new(Keys::Ignores), Schema::new());
-    let clock = TestClock::default();
+    let clock = TestClock::breathing();
     let builder = || ExecutorBuilder::postgres_with(crate::server::url(), schema.options());
     let first = equipped(builder(), &world).clock(clock.clone()).open().await.unwrap();
     let second = open(builder().restored(None), &world).await;

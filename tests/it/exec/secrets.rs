@@ -69,7 +69,7 @@ struct Scene {
 impl Scene {
     fn new(keys: Keys) -> Self {
         listen();
-        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
         Self { dir, clock, world: World::new(keys) }
     }
 

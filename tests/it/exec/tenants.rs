@@ -27,7 +27,7 @@ impl Scene {
         let (dir, world) = (tempfile::tempdir().unwrap(), World::new(Keys::Honours));
         let tool = world.tool("pay_out", EffectClass::InternalMutation, Contract::new(ContractClass::Blind));
         let engine = Engine::sqlite(dir.path().join("agents.db"))
-            .clock(TestClock::default())
+            .clock(TestClock::breathing())
             .entropy(Chance::least())
             .workflow("halve", 1, halve)
             .dynamic_tool(tool)
@@ -137,7 +137,7 @@ async fn wait(ctx: Ctx, n: u32) -> Result<u32, Failure> {
 // M01: of a run that is still being carried out, a stranger learns as little.
 #[tokio::test]
 async fn a_run_under_way_gives_nothing_away() {
-    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
     let engine = Engine::sqlite(dir.path().join("agents.db")).clock(clock.clone()).workflow("wait", 1, wait);
     let engine = engine.start().await.unwrap();
     let mine = engine.tenant("acme").unwrap().run(wait, 41).start().await.unwrap();

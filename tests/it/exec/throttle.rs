@@ -19,9 +19,8 @@ use counterfoil::tool::{
 use counterfoil::{Ctx, Engine, Executor, Failure, Key, Outcome, RunId, Tenant, ToolRequest};
 use serde_json::json;
 
-use crate::flow::clock::Hands;
 use crate::flow::wait::settle;
-use crate::world::acme;
+use crate::world::{TestClock, acme};
 
 const MOMENT: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
@@ -29,7 +28,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A provider that honours keys, is away as often as it is told, and writes down when what arrives.
 #[derive(Default)]
 struct Provider {
-    hands: Hands,
+    hands: TestClock,
     /// So many of the next requests and lookups are refused.
     away_for: AtomicU32,
     wire: Mutex<Vec<(Timestamp, String)>>,
@@ -91,7 +90,7 @@ impl Provider {
     async fn flowing<T>(&self, happened: impl Future<Output = T>) -> T {
         let time = async {
             loop {
-                self.hands.turn(MOMENT);
+                self.hands.advance(MOMENT);
                 settle().await;
             }
         };
@@ -341,7 +340,7 @@ async fn a_waiting_call_of_a_parked_run_expires_although_its_process_was_gone() 
     drop(tenant);
     provider.until(first.shutdown(SECOND)).await;
 
-    provider.hands.turn(Duration::from_mins(6));
+    provider.hands.advance(Duration::from_mins(6));
     let second = provider.until(engine()).await.unwrap();
     let tenant = second.tenant("acme").unwrap();
     let mut failures = Vec::new();

@@ -17,10 +17,7 @@ use crate::flow::lives::{NAME, died_at, life, stand};
 use crate::flow::tools::{Bill, Pay, Ring, post};
 use crate::flow::world::{Process, World, counted};
 use crate::store::postgres::Schema;
-
-fn acme() -> Tenant {
-    Tenant::new("acme").unwrap()
-}
+use crate::world::acme;
 
 async fn pay(ctx: &Ctx, reference: &str, cents: u32) -> Result<u32, Failure> {
     ctx.call::<Pay>(Bill::new(reference, cents)).await

@@ -10,10 +10,10 @@ use counterfoil::{Ctx, RunId};
 use futures_util::future::Either;
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::tools::Post;
 use crate::flow::wait::{HOUR, MINUTE, begin, park, result, settle};
 use crate::flow::world::{Process, World};
+use crate::world::TestClock;
 
 /// A workflow that begins children of this kind.
 macro_rules! parent {
@@ -32,7 +32,7 @@ macro_rules! parent {
 /// An engine that knows a parent and its child.
 fn family(
     world: &Arc<World>,
-    hands: &Hands,
+    hands: &TestClock,
     parent: &(impl Workflow<u32, String> + Clone),
     child: &(impl Workflow<u32, String> + Clone),
 ) -> Process {
@@ -68,7 +68,7 @@ async fn post(ctx: &Ctx, world: &World, what: u32) -> Result<String, Failure> {
 #[test]
 fn a_child_is_begun_once_and_waited_for_as_a_row() {
     for what in [7, 13] {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let child = flow!(world, |ctx, what: u32| post(&ctx, &world, what).await);
         let parent = parent!(world, child, |ctx, kind, what| ctx.child(kind, what).await);
         let mut process = family(&world, &hands, &parent, &child);
@@ -79,7 +79,7 @@ fn a_child_is_begun_once_and_waited_for_as_a_row() {
             park(&process, &hands, run).await;
         });
         process.crash();
-        hands.turn(HOUR);
+        hands.advance(HOUR);
         process = family(&world, &hands, &parent, &child);
         if what == 7 {
             assert_eq!(result(&process, run), "posted 7");
@@ -95,7 +95,7 @@ fn a_child_is_begun_once_and_waited_for_as_a_row() {
 
 #[test]
 fn several_children_run_at_once_and_their_first_is_waited_for() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let child = flow!(world, |ctx, minutes: u32| {
         ctx.sleep(minutes * MINUTE).await?;
         Ok::<_, Failure>(format!("{minutes}"))
@@ -116,13 +116,13 @@ fn several_children_run_at_once_and_their_first_is_waited_for() {
     process.on(async {
         hands.asleep_for(30 * MINUTE).await;
         hands.asleep_for(20 * MINUTE).await;
-        hands.turn(20 * MINUTE);
+        hands.advance(20 * MINUTE);
         world.counts("first", 1).await;
         // The other child and its parent may be lying down meanwhile: time goes by for as long as they take.
         let handle = process.acme().handle::<String>(run);
         let time = async {
             loop {
-                hands.turn(MINUTE);
+                hands.advance(MINUTE);
                 settle().await;
             }
         };
@@ -136,7 +136,7 @@ fn several_children_run_at_once_and_their_first_is_waited_for() {
 #[test]
 fn who_cancels_a_run_cancels_its_children_and_not_those_that_stand_alone() {
     for restart in [false, true] {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let child = flow!(world, |ctx, what: u32| post(&ctx, &world, what).await);
         let parent = parent!(world, child, |ctx, kind, _input| {
             ctx.child(kind.clone(), 1).id("alone").detach().await?;
@@ -171,7 +171,7 @@ fn who_cancels_a_run_cancels_its_children_and_not_those_that_stand_alone() {
             open.iter().map(|q| (q.kind, q.run)).collect::<Vec<_>>(),
             [(EscalationKind::Orphaned, Some(mine))]
         );
-        hands.turn(HOUR);
+        hands.advance(HOUR);
         process.on(async {
             let runs = process.acme().runs(None).await.unwrap();
             let alone = runs.iter().find(|other| other.id != run && other.id != mine).unwrap().id;
@@ -183,7 +183,7 @@ fn who_cancels_a_run_cancels_its_children_and_not_those_that_stand_alone() {
 #[test]
 fn a_run_that_listens_may_end_by_itself_until_its_grace_is_over() {
     for obeys in [true, false] {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let flow = flow!(world, |ctx, obeys: u32| {
             let reason = match ctx.select("work", ctx.sleep(HOUR), ctx.cancelled()).await? {
                 Either::Left(_) => return Ok("done".to_owned()),
@@ -217,7 +217,7 @@ fn a_run_that_listens_may_end_by_itself_until_its_grace_is_over() {
         process.on(async {
             settle().await;
             assert!(!process.acme().handle::<String>(run).status().await.unwrap().state.is_final());
-            hands.turn(MINUTE);
+            hands.advance(MINUTE);
         });
         assert_eq!(failure(&process, run).code, FailureCode::Cancelled, "by force");
         assert_eq!(world.counted("tidied"), 1);
@@ -227,7 +227,7 @@ fn a_run_that_listens_may_end_by_itself_until_its_grace_is_over() {
 #[test]
 fn a_paused_run_does_nothing_until_it_may_go_on() {
     for parked in [false, true] {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let flow = flow!(world, |ctx, _input: u32| {
             ctx.sleep(MINUTE).await?;
             world.count("awake");
@@ -249,7 +249,7 @@ fn a_paused_run_does_nothing_until_it_may_go_on() {
         });
         process.crash();
         process = crate::flow::wait::life(&world, &hands, &flow);
-        hands.turn(HOUR);
+        hands.advance(HOUR);
         process.on(async {
             settle().await;
             assert_eq!(world.counted("awake"), 0, "its time has come, and it is paused");
@@ -263,7 +263,7 @@ fn a_paused_run_does_nothing_until_it_may_go_on() {
 
 #[test]
 fn a_halted_run_can_be_cancelled() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _input: u32| {
         ctx.sleep(MINUTE).await?;
         Ok::<_, Failure>("over".to_owned())

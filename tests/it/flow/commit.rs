@@ -9,9 +9,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::tools::post;
 use crate::flow::world::{Process, World};
+use crate::world::TestClock;
 
 const MINE: &str = "CREATE TABLE mine (a INTEGER)";
 
@@ -93,7 +93,7 @@ fn it_happens_exactly_once_over_crashes() {
 
 #[test]
 fn it_has_a_time_limit() {
-    let (world, hands) = (world(), Hands::default());
+    let (world, hands) = (world(), TestClock::default());
     let flow = flow!(world, |ctx, _n: u32| {
         let inner = world.clone();
         let late = ctx.transaction::<_, u32, _>("slow", move |connection| {
@@ -113,7 +113,7 @@ fn it_has_a_time_limit() {
         let handle = process.acme().run(flow, 1).start().await.unwrap();
         world.reached("slow").await;
         hands.asleep_for(Duration::from_secs(5)).await;
-        hands.turn(Duration::from_secs(5));
+        hands.advance(Duration::from_secs(5));
         assert_eq!(handle.result().await.unwrap(), 7);
     });
     assert_eq!(rows(&world, None), 1, "the slow one's row was rolled back, the next one's stands");

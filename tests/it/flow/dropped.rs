@@ -13,9 +13,9 @@ use counterfoil::{Ctx, Failure, Key, RunId, Tenant};
 use futures_util::future::Either;
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::tools::{Bill, Pay, Ring, post};
 use crate::flow::world::{Process, World};
+use crate::world::TestClock;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const PAUSE: Duration = Duration::from_secs(20);
@@ -33,7 +33,7 @@ async fn never(_: Ctx, _: String) -> Result<(), Failure> {
 }
 
 /// Starts a run of a registered workflow, and lets the process die where it waits at `point`.
-fn die_at<W, F>(world: &Arc<World>, hands: &Hands, point: &str, flow: W) -> RunId
+fn die_at<W, F>(world: &Arc<World>, hands: &TestClock, point: &str, flow: W) -> RunId
 where
     W: Fn(counterfoil::Ctx, u32) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Result<u32, Failure>> + Send + 'static,
@@ -54,7 +54,7 @@ where
 fn a_dropped_future_never_becomes_ready_on_replay() {
     // `tokio::select!` with a timeout: the short sleep wins. On resume both times have passed, and the long
     // sleep is polled first: without its mark it would win this time.
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _n: u32| {
         let winner = tokio::select! {
             biased;
@@ -66,7 +66,7 @@ fn a_dropped_future_never_becomes_ready_on_replay() {
     });
     let run = die_at(&world, &hands, "post after last", flow.clone());
     assert_eq!(marks(&world, StepKind::Abandoned), ["timer/long"]);
-    hands.turn(3 * HOUR);
+    hands.advance(3 * HOUR);
     let process = Process::start(&world, world.engine_on(hands).workflow("w", 1, flow));
     assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 2);
     assert_eq!(world.effects("post"), ["short", "last"]);
@@ -75,7 +75,7 @@ fn a_dropped_future_never_becomes_ready_on_replay() {
 #[test]
 fn select_records_its_winner() {
     // The same with `ctx.select`, where the loser is also polled first and ready first on resume.
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, n: u32| {
         let long = ctx.sleep_named("long", 2 * HOUR);
         let short = async { ctx.step("short", &n, |n| *n).await };
@@ -88,7 +88,7 @@ fn select_records_its_winner() {
     });
     let run = die_at(&world, &hands, "post after last", flow.clone());
     assert_eq!(marks(&world, StepKind::Select), ["race"]);
-    hands.turn(3 * HOUR);
+    hands.advance(3 * HOUR);
     let process = Process::start(&world, world.engine_on(hands).workflow("w", 1, flow));
     assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 2);
     assert_eq!(world.effects("post"), ["short", "last"]);
@@ -97,7 +97,7 @@ fn select_records_its_winner() {
 #[test]
 fn select_keeps_its_winner_although_the_losers_mark_was_lost() {
     // The winner is durable, the mark of the loser not. On resume the loser, polled first, is ready at once.
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     world.tap.cut(|change| change.steps.iter().any(|step| step.kind == StepKind::Abandoned));
     let flow = flow!(world, |ctx, n: u32| {
         let long = ctx.sleep_named("long", 2 * HOUR);
@@ -116,7 +116,7 @@ fn select_keeps_its_winner_although_the_losers_mark_was_lost() {
     });
     process.crash();
     world.tap.mend();
-    hands.turn(3 * HOUR);
+    hands.advance(3 * HOUR);
     let process = Process::start(&world, world.engine_on(hands).workflow("w", 1, flow));
     assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 1);
     assert_eq!(world.effects("post"), ["short"]);
@@ -125,7 +125,7 @@ fn select_keeps_its_winner_although_the_losers_mark_was_lost() {
 #[test]
 fn what_failed_is_no_dropped_future() {
     // Results and requests that cannot be recorded fail at once. A mark of theirs would never let the resumed run pass.
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, n: u32| {
         let long = "x".repeat(2000);
         let failed = [
@@ -156,7 +156,7 @@ fn what_failed_is_no_dropped_future() {
 
 #[test]
 fn a_crash_leaves_no_mark() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _n: u32| {
         let (slept, posted) = tokio::join!(ctx.sleep_named("nap", HOUR), post(&ctx, "x"));
         slept?;
@@ -170,7 +170,7 @@ fn a_crash_leaves_no_mark() {
         tokio::pin!(result);
         tokio::select! {
             result = &mut result => panic!("slept too short: {result:?}"),
-            () = hands.asleep_for(HOUR) => hands.turn(HOUR),
+            () = hands.asleep_for(HOUR) => hands.advance(HOUR),
         }
         assert_eq!(result.await.unwrap(), 1, "both branches become ready");
     });
@@ -220,7 +220,7 @@ fn a_dropped_call_whose_process_died_is_settled_and_no_other_path() {
         post(&ctx, won).await?;
         post(&ctx, "last").await
     });
-    let run = die_at(&world, &Hands::default(), "post after last", flow.clone());
+    let run = die_at(&world, &TestClock::default(), "post after last", flow.clone());
     assert_eq!(marks(&world, StepKind::Abandoned), ["call/pay"]);
     world.release("pay after");
     let process = Process::start(&world, world.engine().workflow("w", 1, flow));
@@ -256,7 +256,7 @@ fn a_dropped_call_that_nobody_can_tell_about_becomes_a_question() {
         tokio::select! { biased; _ = ring => {}, () = timeout => {} };
         post(&ctx, "last").await
     });
-    let run = die_at(&world, &Hands::default(), "post after last", flow.clone());
+    let run = die_at(&world, &TestClock::default(), "post after last", flow.clone());
     world.release("ring after");
     let process = Process::start(&world, world.engine().workflow("w", 1, flow));
     process.on(async {
@@ -338,7 +338,7 @@ fn a_dropped_call_that_outlives_its_run_is_looked_up() {
 fn a_dropped_call_that_outlives_its_run_and_did_not_happen_is_not_sent() {
     // Although the provider would take the key again: nobody wants it any more. It may still be on its way, so the
     // lookup is believed when it has settled. After that it is as if it had never been sent, for whoever asks next.
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let settle = HOUR;
     outlive(&world, "pay before", drops!(world, Pay, Bill::new("june", 100)));
     let process = Process::start(&world, world.engine_on(hands.clone()));
@@ -348,7 +348,7 @@ fn a_dropped_call_that_outlives_its_run_and_did_not_happen_is_not_sent() {
         let turning = async {
             loop {
                 hands.asleep_for(settle).await;
-                hands.turn(settle);
+                hands.advance(settle);
             }
         };
         tokio::select! { () = world.counts("pay looked up", 2) => {}, () = turning => {} }
@@ -386,7 +386,7 @@ fn a_dropped_call_that_outlives_its_run_and_its_tool_is_not_forgotten() {
 #[test]
 fn a_dropped_call_that_outlives_its_run_is_followed_in_its_own_process() {
     // It is cut off without an answer when its run is long over, and nobody is there to ask for it again.
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let (timeout, settle) = (HOUR, HOUR);
     world.hold("pay before");
     let flow = drops!(world, Pay, Bill::new("june", 100));
@@ -394,10 +394,10 @@ fn a_dropped_call_that_outlives_its_run_is_followed_in_its_own_process() {
     process.on(async {
         process.acme().run(flow, 1).await.unwrap();
         world.reached("pay before").await;
-        hands.turn(timeout);
+        hands.advance(timeout);
         world.counts("pay looked up", 2).await; // by the call itself, which is not sent again, and for nobody
         hands.asleep_for(settle).await;
-        hands.turn(settle);
+        hands.advance(settle);
         world.counts("pay looked up", 3).await; // when it has settled
     });
     process.shut_down();
@@ -470,7 +470,7 @@ fn a_dropped_call_that_only_a_second_send_could_settle_becomes_a_question() {
 #[test]
 fn a_call_that_is_dropped_between_two_sends_is_not_sent_again() {
     // Found by a random program: sent once more for nobody, and what became of that nobody asked.
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(hands, |ctx, n: u32| {
         let pause = async { hands.asleep_for(PAUSE).await };
         tokio::select! { biased; _ = ctx.call::<Fax>("hi".into()) => {}, () = pause => {} };
@@ -482,7 +482,7 @@ fn a_call_that_is_dropped_between_two_sends_is_not_sent_again() {
         .workflow("w", 1, flow.clone());
     let process = Process::start(&world, engine);
     process.on(async { process.acme().run(flow, 1).await.unwrap() });
-    hands.turn(PAUSE);
+    hands.advance(PAUSE);
     process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
     let asked = process.on(process.question(EscalationKind::Ambiguous));
     assert!(asked.question.contains("Its run dropped it"), "{}", asked.question);

@@ -11,17 +11,16 @@ use counterfoil::store::{Asked, Change, Model, Run, Store, StoreError, Verdict};
 use counterfoil::{Engine, RunId};
 use sqlx::Executor as _;
 
-use crate::flow::clock::Hands;
 use crate::flow::lives::plain;
 use crate::flow::wait::{HOUR, begin, life, result};
 use crate::flow::world::{Process, World};
-use crate::world::soon;
+use crate::world::{TestClock, soon};
 
 const GRACE: Duration = Duration::from_millis(200);
 /// The pauses between tries: they grow, and have a limit.
 const PAUSES: [u64; 7] = [5, 10, 20, 40, 60, 60, 60];
 
-async fn asleep_for(hands: &Hands, pause: Duration) {
+async fn asleep_for(hands: &TestClock, pause: Duration) {
     soon(format!("nobody pauses for {pause:?}"), async {
         hands.asleep_for(pause).await;
         Ok::<_, ()>(())
@@ -39,12 +38,12 @@ async fn edit(world: &World, run: RunId, change: &str) {
 }
 
 /// Begins runs that sleep for so many seconds, and parks them.
-fn sleepers(process: &Process, hands: &Hands, flow: Flow, seconds: &[u32]) -> Vec<RunId> {
+fn sleepers(process: &Process, hands: &TestClock, flow: Flow, seconds: &[u32]) -> Vec<RunId> {
     let runs: Vec<_> = seconds.iter().map(|seconds| begin(process, &flow, *seconds)).collect();
     process.on(async {
         // Each of them: the step of one may be on its way to the disk when another one sleeps already.
         hands.asleep(runs.len(), GRACE..=GRACE).await;
-        hands.turn(GRACE);
+        hands.advance(GRACE);
         for run in &runs {
             process.state(*run, "waiting").await;
         }
@@ -67,17 +66,17 @@ fn nap(
 // R-FLOW-4, G10: a damaged row is tried again in time, costs next to nothing meanwhile, and makes no other late.
 #[test]
 fn a_damaged_run_that_is_due_holds_up_nothing() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow: Flow = nap;
     let process = life(&world, &hands, &flow);
     let runs = sleepers(&process, &hands, flow, &[3600, 3602]);
     let [hurt, sound] = runs[..] else { unreachable!() };
     process.on(async {
         edit(&world, hurt, "workflow = ''").await;
-        hands.turn(HOUR.saturating_sub(GRACE));
+        hands.advance(HOUR.saturating_sub(GRACE));
         // It cannot be taken up; the other one, which is due before the pause is over, is waited for.
         asleep_for(&hands, Duration::from_secs(2)).await;
-        hands.turn(Duration::from_secs(2));
+        hands.advance(Duration::from_secs(2));
     });
     assert_eq!(result(&process, sound), "slept");
     process.on(async {
@@ -85,13 +84,13 @@ fn a_damaged_run_that_is_due_holds_up_nothing() {
             let pause = Duration::from_secs(*pause);
             asleep_for(&hands, pause).await;
             let asked = world.tap.see(|tapped| tapped.asked);
-            hands.turn(pause);
+            hands.advance(pause);
             asleep_for(&hands, (pause * 2).min(Duration::from_mins(1))).await;
             let asked = world.tap.see(|tapped| tapped.asked) - asked;
             assert!(asked <= 5, "asked {asked} times after a pause of {pause:?}");
         }
         edit(&world, hurt, "workflow = 'wait'").await;
-        hands.turn(Duration::from_mins(1));
+        hands.advance(Duration::from_mins(1));
     });
     assert_eq!(result(&process, hurt), "slept", "once mended, it goes on");
     process.shut_down();
@@ -159,7 +158,7 @@ impl Odd {
 #[tokio::test]
 async fn no_answer_of_the_store_makes_the_engine_spin() {
     for says in [Says::Nothing, Says::NoLists, Says::NoInstant, Says::Failure] {
-        let hands = Hands::default();
+        let hands = TestClock::default();
         let store =
             Arc::new(Odd { model: Model::default(), says, due: hands.now(), asked: AtomicUsize::new(0) });
         let engine = Engine::store(store.clone()).clock(hands.clone()).start().await.unwrap();
@@ -167,7 +166,7 @@ async fn no_answer_of_the_store_makes_the_engine_spin() {
             asleep_for(&hands, Duration::from_secs(pause)).await;
             let asked = store.asked.swap(0, Ordering::Relaxed);
             assert!(asked <= 6, "{says:?}: asked {asked} times before a pause of {pause} s");
-            hands.turn(Duration::from_secs(pause));
+            hands.advance(Duration::from_secs(pause));
         }
         drop(engine);
     }

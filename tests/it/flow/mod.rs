@@ -4,7 +4,6 @@ mod again;
 mod callers;
 mod check;
 mod child;
-pub(crate) mod clock;
 mod clocks;
 mod code;
 mod commit;

@@ -13,10 +13,10 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::tools::{Bill, Pay, Ring};
 use crate::flow::world::{Process, World};
 use crate::sim::{Blind, Looks, quick};
+use crate::world::TestClock;
 
 /// The run ends, and its process dies while a call of it is under way at `point`.
 fn outlive<W, F>(world: &Arc<World>, point: &str, flow: W)
@@ -92,7 +92,7 @@ fn a_call_that_nobody_can_tell_about_and_that_outlives_its_run_becomes_a_questio
 // It is cut off without an answer when its run is long over: the process that lives finds out what its restart would.
 #[test]
 fn a_call_in_a_task_that_outlives_its_run_is_followed_in_its_own_process() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     world.hold("pay after");
     let flow = flow!(world, |ctx, n: u32| {
         let slow = ctx.clone();
@@ -104,10 +104,10 @@ fn a_call_in_a_task_that_outlives_its_run_is_followed_in_its_own_process() {
     process.on(async {
         process.acme().run(flow, 1).await.unwrap();
         world.reached("pay after").await;
-        hands.turn(Duration::from_secs(3600));
+        hands.advance(Duration::from_secs(3600));
         // What nobody waits for is written a moment later, by a clock that stands still until it is turned.
         while !is_paid(&process).await {
-            hands.turn(Duration::from_millis(10));
+            hands.advance(Duration::from_millis(10));
         }
     });
     assert_eq!(

@@ -10,9 +10,9 @@ use counterfoil::ledger::State;
 use counterfoil::store::{Asked, Change, RunState, Store, StoreError, Verdict};
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::tools::post;
 use crate::flow::world::{Process, World, counted};
+use crate::world::TestClock;
 
 /// The engine's pauses between tries of a write.
 const PAUSES: [Duration; 3] =
@@ -21,7 +21,7 @@ const PAUSES: [Duration; 3] =
 const RETRY: Duration = Duration::from_secs(1);
 
 /// On a clock that stands still nothing goes out by itself: what is written is what somebody waits for.
-fn life(world: &Arc<World>, hands: &Hands, flow: &(impl Workflow<u32, u32> + Clone)) -> Process {
+fn life(world: &Arc<World>, hands: &TestClock, flow: &(impl Workflow<u32, u32> + Clone)) -> Process {
     Process::start(world, world.engine_on(hands.clone()).workflow("pipeline", 1, flow.clone()))
 }
 
@@ -86,7 +86,7 @@ fn commits(world: &World, skip: usize) -> Vec<[usize; 4]> {
 #[test]
 fn sequential_calls_cost_one_commit_each_and_one_more() {
     const CALLS: u32 = 10;
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, calls: u32| {
         for n in 0..calls {
             post(&ctx, &format!("letter {n}")).await?;
@@ -105,7 +105,7 @@ fn sequential_calls_cost_one_commit_each_and_one_more() {
 
 #[test]
 fn steps_without_the_world_ride_along() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, steps: u32| {
         for n in 0..steps {
             counted(&world, &ctx, "step", n).await?;
@@ -120,7 +120,7 @@ fn steps_without_the_world_ride_along() {
 
 #[test]
 fn a_step_that_may_do_anything_waits_for_the_disk() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, input: u32| {
         let input = counted(&world, &ctx, "before", input).await?;
         let work = async { world.count("polled") + input };
@@ -142,7 +142,7 @@ fn a_step_that_may_do_anything_waits_for_the_disk() {
 // Invariant 1.
 #[test]
 fn a_call_waits_for_its_intent() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _input: u32| post(&ctx, "one").await);
     let process = life(&world, &hands, &flow);
     world.tap.hold(starts_call);
@@ -159,7 +159,7 @@ fn a_call_waits_for_its_intent() {
 // Invariant 2.
 #[test]
 fn a_result_is_not_delivered_before_it_is_durable() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _input: u32| post(&ctx, "one").await);
     let first = life(&world, &hands, &flow);
     world.tap.hold(ends_run);
@@ -188,7 +188,7 @@ fn a_result_is_not_delivered_before_it_is_durable() {
 
 #[test]
 fn a_refused_write_stops_the_run_where_it_is_durable() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, input: u32| {
         counted(&world, &ctx, "before", input).await?;
         let posted = post(&ctx, "one").await?;
@@ -202,24 +202,24 @@ fn a_refused_write_stops_the_run_where_it_is_durable() {
         settle().await;
         assert_eq!(world.counted("post called"), 0, "without its intent");
         assert_eq!(world.counted("after"), 0);
-        hands.turn(RETRY);
+        hands.advance(RETRY);
     });
     assert_eq!(result(&process, run), 2);
     assert_eq!((world.counted("before"), world.counted("post called")), (1, 1), "what was durable stands");
 }
 
 /// Lets the store's writer use up its tries.
-async fn give_up(hands: &Hands) {
+async fn give_up(hands: &TestClock) {
     for pause in PAUSES {
         hands.asleep_for(pause).await;
-        hands.turn(pause);
+        hands.advance(pause);
     }
 }
 
 // The seal of the first call is lost with the intent of the second: the first is looked up, not repeated.
 #[test]
 fn a_run_goes_on_when_the_disk_has_room_again() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, input: u32| {
         post(&ctx, "one").await?;
         counted(&world, &ctx, "between", input).await?;
@@ -237,7 +237,7 @@ fn a_run_goes_on_when_the_disk_has_room_again() {
         settle().await;
         assert_eq!(world.effects("post"), ["one"], "the second one has no durable intent");
         world.tap.fail(None);
-        hands.turn(RETRY);
+        hands.advance(RETRY);
     });
     assert_eq!(result(&process, run), 2);
     assert_eq!(world.effects("post"), ["one", "two"]);
@@ -245,11 +245,11 @@ fn a_run_goes_on_when_the_disk_has_room_again() {
 }
 
 /// Awaits a run while the store takes no writes of it.
-fn cannot_begin(process: &Process, hands: &Hands, flow: &(impl Workflow<u32, u32> + Clone)) -> RunError {
+fn cannot_begin(process: &Process, hands: &TestClock, flow: &(impl Workflow<u32, u32> + Clone)) -> RunError {
     let meanwhile = async {
         give_up(hands).await;
         hands.asleep_for(RETRY).await;
-        hands.turn(RETRY);
+        hands.advance(RETRY);
         std::future::pending::<()>().await;
     };
     process.on(async {
@@ -262,7 +262,7 @@ fn cannot_begin(process: &Process, hands: &Hands, flow: &(impl Workflow<u32, u32
 
 #[test]
 fn a_run_that_could_not_be_begun_is_an_error_and_nothing_happened() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _input: u32| post(&ctx, "one").await);
     let process = life(&world, &hands, &flow);
     world.tap.fail(Some(StoreError::Full { detail: "no room".into() }));
@@ -291,7 +291,7 @@ impl Store for NoNewRuns {
 // A batch that fails is cut in two. What the run queued behind its own row must not go out without it.
 #[test]
 fn no_effect_goes_out_for_a_run_that_is_not_there() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _input: u32| post(&ctx, "one").await);
     let engine = world.engine_on(hands.clone()).wrap_store(|store| Arc::new(NoNewRuns(store)));
     let process = Process::start(&world, engine.workflow("pipeline", 1, flow.clone()));

@@ -12,11 +12,11 @@ use counterfoil::{Ctx, Engine, Failure, Queue};
 use futures_util::future::{join_all, try_join_all};
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::wait::{HOUR, MINUTE, park, settle};
 use crate::flow::world::{Process, World};
 use crate::sim::Looks;
 use crate::store::postgres::Schema;
+use crate::world::TestClock;
 
 /// Counts those inside, and remembers how many there were at most.
 #[derive(Default)]
@@ -255,7 +255,7 @@ fn queued_runs_are_cancelled_and_paused() {
 
 #[test]
 fn a_rate_lets_so_many_begin() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let queue = Queue::new("work").rate(2, MINUTE);
     let process = Process::start(&world, held(&world, queue).clock(hands.clone()));
     process.on(async {
@@ -269,7 +269,7 @@ fn a_rate_lets_so_many_begin() {
         let mut passed = Duration::ZERO;
         for (began, after) in [(3, MINUTE / 2), (4, MINUTE)] {
             while world.counted("began") < began {
-                hands.turn(Duration::from_secs(1));
+                hands.advance(Duration::from_secs(1));
                 passed += Duration::from_secs(1);
                 settle().await;
             }
@@ -294,7 +294,7 @@ fn sleeper(world: &Arc<World>) -> impl counterfoil::flow::Workflow<String, Strin
 #[test]
 fn a_run_that_waits_keeps_its_place_or_gives_it_free() {
     for frees in [false, true] {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let queue = Queue::new("work").concurrency(1);
         let queue = if frees { queue.free_while_waiting() } else { queue };
         let engine = world.engine_on(hands.clone()).workflow("sleeper", 1, sleeper(&world)).queue(queue);
@@ -311,7 +311,7 @@ fn a_run_that_waits_keeps_its_place_or_gives_it_free() {
                 settle().await;
                 assert_eq!(world.counted("began next"), 0);
             }
-            hands.turn(HOUR);
+            hands.advance(HOUR);
             run.result().await.unwrap();
             next.result().await.unwrap();
             assert_eq!(world.counted("woke"), 1);

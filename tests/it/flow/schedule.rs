@@ -9,10 +9,10 @@ use counterfoil::store::RunState;
 use counterfoil::{Engine, Failure};
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::wait::{HOUR, MINUTE, settle};
 use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
+use crate::world::TestClock;
 
 /// Counts its ticks, and waits at the point "work".
 fn worker(world: &Arc<World>) -> impl Workflow<String, i64> + Clone + use<> {
@@ -26,7 +26,7 @@ fn worker(world: &Arc<World>) -> impl Workflow<String, i64> + Clone + use<> {
     })
 }
 
-fn life(world: &Arc<World>, hands: &Hands) -> Process {
+fn life(world: &Arc<World>, hands: &TestClock) -> Process {
     Process::start(world, on(world, world.engine_on(hands.clone())))
 }
 
@@ -44,18 +44,18 @@ async fn status(process: &Process, name: &str) -> ScheduleStatus {
 }
 
 /// Lets the schedule's next tick come, when the engine waits for it.
-async fn come(process: &Process, hands: &Hands, name: &str) {
+async fn come(process: &Process, hands: &TestClock, name: &str) {
     let next = status(process, name).await.next.unwrap();
     let left = hands.now().until(next);
     hands.asleep_for(left).await;
-    hands.turn(left);
+    hands.advance(left);
     while status(process, name).await.next == Some(next) {
         tokio::task::yield_now().await;
     }
 }
 
 /// The same, and waits for the end of the run that it begins.
-async fn done(process: &Process, hands: &Hands, name: &str) -> i64 {
+async fn done(process: &Process, hands: &TestClock, name: &str) -> i64 {
     come(process, hands, name).await;
     let run = status(process, name).await.last_run.unwrap();
     process.acme().handle::<i64>(run).result().await.unwrap()
@@ -63,7 +63,7 @@ async fn done(process: &Process, hands: &Hands, name: &str) -> i64 {
 
 #[test]
 fn ticks_come_at_their_time_and_an_outage_is_caught_up_by_one() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let first = life(&world, &hands);
     let begin = first.on(async {
         let begin = set(&first, &world, "hourly", Overlap::Skip).await.next.unwrap();
@@ -74,7 +74,7 @@ fn ticks_come_at_their_time_and_an_outage_is_caught_up_by_one() {
         begin
     });
     first.crash();
-    hands.turn(HOUR * 5);
+    hands.advance(HOUR * 5);
     let second = life(&world, &hands);
     second.on(async {
         world.counts("hourly", 3).await;
@@ -93,7 +93,7 @@ fn ticks_come_at_their_time_and_an_outage_is_caught_up_by_one() {
 // Two workers see each tick at the same time.
 #[test]
 fn a_tick_begins_one_run_whoever_sees_it() {
-    let (world, hands, schema) = (World::new(), Hands::default(), Schema::new());
+    let (world, hands, schema) = (World::new(), TestClock::default(), Schema::new());
     world.tap.tells_time_of(hands.clone());
     let worker = || {
         let engine = Engine::postgres_with(crate::server::url(), schema.options()).lease(HOUR * 1000);
@@ -120,7 +120,7 @@ fn a_tick_begins_one_run_whoever_sees_it() {
 #[test]
 fn runs_that_overlap_are_skipped_or_not_or_wait() {
     for (overlap, begun, missed) in [(Overlap::Skip, 1, 3), (Overlap::Allow, 4, 0), (Overlap::After, 1, 2)] {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let process = life(&world, &hands);
         process.on(async {
             world.hold("work");
@@ -148,14 +148,14 @@ fn runs_that_overlap_are_skipped_or_not_or_wait() {
 
 #[test]
 fn a_schedule_is_paused_resumed_changed_and_deleted() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let process = life(&world, &hands);
     process.on(async {
         let acme = process.acme();
         let begin = set(&process, &world, "hourly", Overlap::Skip).await.next.unwrap();
         let handle = acme.schedule("hourly");
         assert!(handle.pause().await.unwrap().paused);
-        hands.turn(HOUR * 3);
+        hands.advance(HOUR * 3);
         settle().await;
         assert_eq!((status(&process, "hourly").await.next, world.counted("hourly")), (None, 0));
         let resumed = handle.resume().await.unwrap();
@@ -185,7 +185,7 @@ fn a_schedule_is_paused_resumed_changed_and_deleted() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let process = life(&world, &hands);
     process.on(async {
         let named = |name: &str| process.acme().schedule(name);

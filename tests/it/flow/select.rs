@@ -5,11 +5,11 @@ use counterfoil::ledger::State;
 use futures_util::future::Either;
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::store::Tapped;
 use crate::flow::tools::{Bill, Pay, post};
 use crate::flow::wait::{HOUR, LINGER, MINUTE, begin, life, result, settle};
 use crate::flow::world::World;
+use crate::world::TestClock;
 
 fn is_paid(tapped: &Tapped) -> bool {
     let mut records = tapped.batches.iter().flatten().filter_map(|change| change.record.as_ref());
@@ -21,7 +21,7 @@ fn is_paid(tapped: &Tapped) -> bool {
 // nor ask anybody about an effect that the run itself stopped waiting for.
 #[test]
 fn the_winner_of_a_select_is_the_same_on_resume() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _input: u32| {
         let paying = ctx.call::<Pay>(Bill::new("inv-1", 5));
         let won = match ctx.select("in time?", paying, ctx.sleep(10 * MINUTE)).await? {
@@ -38,11 +38,11 @@ fn the_winner_of_a_select_is_the_same_on_resume() {
     first.on(async {
         world.reached("pay before").await;
         hands.asleep_for(10 * MINUTE).await;
-        hands.turn(10 * MINUTE);
+        hands.advance(10 * MINUTE);
         world.reached("post after").await; // so the winner is durable
         world.release("pay before");
         while !world.tap.see(is_paid) {
-            hands.turn(LINGER); // nobody waits for it
+            hands.advance(LINGER); // nobody waits for it
             settle().await;
         }
     });
@@ -59,7 +59,7 @@ fn the_winner_of_a_select_is_the_same_on_resume() {
 #[test]
 fn what_lost_never_becomes_ready_on_resume() {
     for way in 0..2 {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let flow = flow!(world, |ctx, way: u32| {
             let (long, short) = (ctx.sleep_named("long", HOUR), ctx.sleep_named("short", 10 * MINUTE));
             let won = if way == 0 {
@@ -77,13 +77,13 @@ fn what_lost_never_becomes_ready_on_resume() {
         let run = begin(&first, &flow, way);
         first.on(async {
             hands.asleep_for(10 * MINUTE).await;
-            hands.turn(10 * MINUTE);
+            hands.advance(10 * MINUTE);
             world.reached("post after").await;
         });
         first.crash();
         world.release("door");
         world.release("post after");
-        hands.turn(2 * HOUR);
+        hands.advance(2 * HOUR);
         let second = life(&world, &hands, &flow);
         assert_eq!(result(&second, run), "short", "way {way}");
         assert_eq!(world.effects("post"), ["short"], "way {way}");

@@ -12,10 +12,9 @@ use counterfoil::{Ctx, RunId, Tenant};
 use futures_util::future::{Either, join};
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::wait::{HOUR, begin, life, park, result, settle};
 use crate::flow::world::{Process, World};
-use crate::world::acme;
+use crate::world::{TestClock, acme};
 
 /// Receives so many, and tells what they said.
 async fn listen(ctx: &Ctx, times: u32) -> Result<String, Failure> {
@@ -64,7 +63,7 @@ fn untold(world: &World, run: RunId) {
 #[test]
 fn a_signal_is_received_wherever_it_finds_its_run() {
     for found in [Found::InMemory, Found::Parked, Found::AfterARestart, Found::Nowhere] {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let flow = listener(&world);
         let mut process = life(&world, &hands, &flow);
         let run = begin(&process, &flow, 2);
@@ -99,7 +98,7 @@ fn wakes(change: &Change) -> bool {
 // A run that waits is woken by what is said to it, not by a hint that may be lost.
 #[test]
 fn a_signal_and_the_waking_of_its_run_are_one_transaction() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = listener(&world);
     let process = life(&world, &hands, &flow);
     let run = begin(&process, &flow, 1);
@@ -163,7 +162,7 @@ fn sending_costs_the_same_however_many_signals_are_pending() {
 
 #[test]
 fn of_two_signals_at_once_one_wakes_the_run_and_both_are_received() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = listener(&world);
     let process = life(&world, &hands, &flow);
     let run = begin(&process, &flow, 2);
@@ -181,7 +180,7 @@ fn of_two_signals_at_once_one_wakes_the_run_and_both_are_received() {
 // Its time came, or another worker was faster.
 #[test]
 fn a_signal_is_sent_all_the_same_when_its_run_is_woken_meanwhile() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = listener(&world);
     let process = life(&world, &hands, &flow);
     let run = begin(&process, &flow, 1);
@@ -197,7 +196,7 @@ fn a_signal_is_sent_all_the_same_when_its_run_is_woken_meanwhile() {
 // Buffered before anyone waits; in the order of their sender.
 #[test]
 fn signals_that_come_early_are_kept_in_their_order() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, times: u32| {
         world.pass("listens").await;
         listen(&ctx, times).await
@@ -217,7 +216,7 @@ fn signals_that_come_early_are_kept_in_their_order() {
 
 #[test]
 fn what_was_received_is_received_again_after_a_crash() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _input: u32| {
         let first: String = ctx.signal("say").await?;
         world.count("received");
@@ -234,7 +233,7 @@ fn what_was_received_is_received_again_after_a_crash() {
         park(&process, &hands, run).await;
     });
     process.crash();
-    hands.turn(HOUR);
+    hands.advance(HOUR);
     process = life(&world, &hands, &flow);
     assert_eq!(result(&process, run), "one two");
     assert_eq!(world.counted("received"), 2, "replayed");
@@ -243,7 +242,7 @@ fn what_was_received_is_received_again_after_a_crash() {
 // HAZARDS: a branch that lost takes nothing with it.
 #[test]
 fn a_signal_that_loses_a_select_is_there_for_the_next_who_waits() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _input: u32| {
         let first = ctx.select("first", ctx.signal::<String>("say"), ctx.sleep(HOUR)).await?;
         assert!(matches!(first, Either::Right(_)), "the hour was over first");
@@ -256,7 +255,7 @@ fn a_signal_that_loses_a_select_is_there_for_the_next_who_waits() {
     let run = begin(&process, &flow, 0);
     process.on(async {
         hands.asleep_for(HOUR).await;
-        hands.turn(HOUR);
+        hands.advance(HOUR);
         world.counts("late", 1).await;
         say(&process, run, "one").await;
     });
@@ -269,7 +268,7 @@ fn a_signal_that_loses_a_select_is_there_for_the_next_who_waits() {
 #[test]
 fn a_wait_may_have_a_limit() {
     for in_time in [true, false] {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let flow = flow!(world, |ctx, _input: u32| {
             Ok(match ctx.within("an hour", HOUR, ctx.signal::<String>("say")).await? {
                 Ok(said) => said?,
@@ -283,7 +282,7 @@ fn a_wait_may_have_a_limit() {
             if in_time {
                 say(&process, run, "one").await;
             } else {
-                hands.turn(HOUR);
+                hands.advance(HOUR);
             }
         });
         let expected = if in_time { "one" } else { "the wait was given up after 3600 s" };
@@ -293,7 +292,7 @@ fn a_wait_may_have_a_limit() {
 
 #[test]
 fn a_run_says_something_to_another_once() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, to: u32| {
         if to == 0 {
             return listen(&ctx, 2).await;
@@ -322,7 +321,7 @@ fn a_run_says_something_to_another_once() {
 // Bad input gets a clear error and nothing is lost.
 #[test]
 fn what_cannot_be_a_signal_is_refused() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, times: u32| {
         let own = ctx.signal::<String>("~child").await.unwrap_err();
         assert_eq!(own.code, FailureCode::Invalid, "{own}");
@@ -354,7 +353,7 @@ fn what_cannot_be_a_signal_is_refused() {
 // Whether the first one was told to its run is looked at a moment later: an end does not wait for that moment.
 #[test]
 fn who_was_sent_a_signal_twice_ends_at_once() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = listener(&world);
     let process = life(&world, &hands, &flow);
     let run = begin(&process, &flow, 2);

@@ -11,10 +11,10 @@ use counterfoil::store::{EscalationKind, Model, Resolution, RunState};
 use counterfoil::{Engine, Failure, RunId};
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::lives::{NAME, died_at, stand};
 use crate::flow::tools::post;
 use crate::flow::world::{Process, World};
+use crate::world::TestClock;
 
 /// Says which version it is, after a step of its own.
 fn version(world: &Arc<World>, version: u32) -> impl Workflow<(), u32> + Clone {
@@ -162,10 +162,10 @@ fn an_abandoned_run_stays_so_when_its_version_is_back() {
 }
 
 /// Lets time go by until something has happened.
-async fn passing<T>(hands: &Hands, happened: impl Future<Output = T>) -> T {
+async fn passing<T>(hands: &TestClock, happened: impl Future<Output = T>) -> T {
     let time = async {
         loop {
-            hands.turn(Duration::from_millis(100));
+            hands.advance(Duration::from_millis(100));
             tokio::task::yield_now().await;
         }
     };
@@ -179,7 +179,7 @@ async fn passing<T>(hands: &Hands, happened: impl Future<Output = T>) -> T {
 #[test]
 fn in_a_shared_store_a_version_is_left_to_workers_that_know_it() {
     const HOUR: Duration = Duration::from_hours(1);
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let store = Arc::new(Model::shared(Arc::new(hands.clone())));
     let sleeper = |number: u32| {
         flow!(world, |ctx, _input: ()| {

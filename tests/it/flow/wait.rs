@@ -12,11 +12,10 @@ use futures_util::future::Either;
 use serde_json::json;
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::store::Tapped;
 use crate::flow::tools::Ring;
 use crate::flow::world::{Process, World, counted};
-use crate::world::acme;
+use crate::world::{TestClock, acme};
 
 const MOMENT: Duration = Duration::from_millis(1);
 /// So long a write that nobody waits for stays in the queue.
@@ -29,7 +28,7 @@ pub(crate) const HOUR: Duration = Duration::from_hours(1);
 
 pub(crate) fn life(
     world: &Arc<World>,
-    hands: &Hands,
+    hands: &TestClock,
     flow: &(impl Workflow<u32, String> + Clone),
 ) -> Process {
     Process::start(world, world.engine_on(hands.clone()).workflow("wait", 1, flow.clone()))
@@ -66,9 +65,9 @@ fn has_timer(tapped: &Tapped) -> bool {
 }
 
 /// Lets the grace period of a run that only waits go by.
-pub(crate) async fn park(process: &Process, hands: &Hands, run: RunId) {
+pub(crate) async fn park(process: &Process, hands: &TestClock, run: RunId) {
     hands.asleep_for(GRACE).await;
-    hands.turn(GRACE);
+    hands.advance(GRACE);
     process.state(run, "waiting").await;
 }
 
@@ -85,7 +84,7 @@ impl Drop for Memory {
 #[test]
 fn a_sleep_that_a_crash_interrupts_is_neither_lost_nor_shortened() {
     for parked in [false, true] {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let flow = flow!(world, |ctx, input: u32| {
             counted(&world, &ctx, "before", input).await?;
             ctx.sleep(HOUR).await?;
@@ -101,21 +100,21 @@ fn a_sleep_that_a_crash_interrupts_is_neither_lost_nor_shortened() {
             } else {
                 for _ in 0..2 {
                     hands.asleep_for(TICK).await;
-                    hands.turn(TICK);
+                    hands.advance(TICK);
                 }
                 world.tap.until(has_timer).await;
             }
         });
         first.crash();
-        hands.turn(30 * MINUTE);
+        hands.advance(30 * MINUTE);
         let left = HOUR - 30 * MINUTE - if parked { GRACE } else { LINGER };
         let second = life(&world, &hands, &flow);
         second.on(async {
             hands.asleep_for(left).await;
-            hands.turn(left - MOMENT);
+            hands.advance(left - MOMENT);
             settle().await;
             assert_eq!(world.counted("after"), 0, "woken too early (parked: {parked})");
-            hands.turn(MOMENT);
+            hands.advance(MOMENT);
         });
         assert_eq!(result(&second, run), "slept");
         assert_eq!((world.counted("before"), world.counted("after")), (1, 1), "parked: {parked}");
@@ -139,7 +138,7 @@ async fn hour(ctx: &Ctx, way: u32) -> Result<(), Failure> {
 fn a_long_wait_is_a_row_and_nothing_else() {
     const RUNS: u32 = 20;
     for way in 0..3 {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let flow = flow!(world, |ctx, way: u32| {
             let memory = Memory(world.clone());
             world.count("begun");
@@ -155,7 +154,7 @@ fn a_long_wait_is_a_row_and_nothing_else() {
             settle().await;
             assert!(tasks() >= RUNS as usize, "way {way}: runs that may go on soon have a task each");
             assert_eq!(world.counted("forgotten"), 0, "way {way}");
-            hands.turn(GRACE);
+            hands.advance(GRACE);
             for run in &runs {
                 process.state(*run, "waiting").await;
             }
@@ -164,14 +163,14 @@ fn a_long_wait_is_a_row_and_nothing_else() {
                 tokio::task::yield_now().await; // they have just said that they end
             }
             hands.asleep_for(soonest - GRACE).await;
-            hands.turn(soonest - GRACE - MOMENT);
+            hands.advance(soonest - GRACE - MOMENT);
             settle().await;
             assert!(tasks() < RUNS as usize, "way {way}: woken too early");
-            hands.turn(MOMENT);
+            hands.advance(MOMENT);
             if way == 2 {
                 world.counts("begun", 2 * RUNS).await;
                 settle().await;
-                hands.turn(30 * MINUTE);
+                hands.advance(30 * MINUTE);
             }
         });
         for run in runs {
@@ -185,7 +184,7 @@ fn a_long_wait_is_a_row_and_nothing_else() {
 #[test]
 fn sleeping_runs_ask_the_store_nothing() {
     const RUNS: u32 = 300; // more than are woken in one batch
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, way: u32| {
         world.count("lies down");
         hour(&ctx, way).await?;
@@ -197,18 +196,18 @@ fn sleeping_runs_ask_the_store_nothing() {
     process.on(async {
         world.counts("lies down", RUNS).await;
         settle().await;
-        hands.turn(GRACE);
+        hands.advance(GRACE);
         for run in &runs {
             process.state(*run, "waiting").await;
         }
         settle().await;
         let asked = world.tap.see(|tapped| tapped.asked);
         for _ in 0..59 {
-            hands.turn(MINUTE);
+            hands.advance(MINUTE);
             settle().await;
         }
         assert_eq!(world.tap.see(|tapped| tapped.asked), asked, "while {RUNS} runs slept");
-        hands.turn(MINUTE);
+        hands.advance(MINUTE);
     });
     for run in runs {
         result(&process, run);
@@ -229,7 +228,7 @@ enum Answered {
 fn a_run_that_waits_for_an_answer_is_parked_and_goes_on_with_it() {
     let times = [Answered::WhileInMemory, Answered::WhileParked, Answered::AfterARestart];
     for (when, by_executor) in times.into_iter().flat_map(|when| [(when, false), (when, true)]) {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let flow = flow!(world, |ctx, input: u32| {
             let memory = Memory(world.clone());
             counted(&world, &ctx, "before", input).await?;
@@ -249,7 +248,7 @@ fn a_run_that_waits_for_an_answer_is_parked_and_goes_on_with_it() {
         if when != Answered::WhileInMemory {
             process.on(park(&process, &hands, run));
             assert_eq!(world.counted("forgotten"), forgotten + 1, "{when:?}: its memory is free");
-            hands.turn(72 * HOUR);
+            hands.advance(72 * HOUR);
         }
         if when == Answered::AfterARestart {
             process.crash();
@@ -274,7 +273,7 @@ fn a_run_that_waits_for_an_answer_is_parked_and_goes_on_with_it() {
 #[test]
 fn a_run_that_waits_for_something_else_is_kept_in_memory() {
     for foreign in [false, true] {
-        let (world, hands) = (World::new(), Hands::default());
+        let (world, hands) = (World::new(), TestClock::default());
         let flow = flow!(world, |ctx, _n: u32| {
             world.count("lives");
             let other = async {
@@ -298,10 +297,10 @@ fn a_run_that_waits_for_something_else_is_kept_in_memory() {
             settle().await; // it is at rest
             world.count("something that wakes it");
             settle().await;
-            hands.turn(GRACE);
+            hands.advance(GRACE);
             settle().await;
             if foreign {
-                hands.turn(HOUR);
+                hands.advance(HOUR);
                 settle().await;
                 let row = process.acme().handle::<String>(run).status().await.unwrap();
                 assert_eq!(row.state, RunState::Active, "it was parked");
@@ -309,7 +308,7 @@ fn a_run_that_waits_for_something_else_is_kept_in_memory() {
             } else {
                 process.state(run, "waiting").await;
                 hands.asleep_for(2 * HOUR - GRACE).await;
-                hands.turn(2 * HOUR);
+                hands.advance(2 * HOUR);
             }
         });
         assert_eq!(result(&process, run), if foreign { "passed" } else { "slept" });

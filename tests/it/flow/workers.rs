@@ -17,11 +17,11 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::lives::NAME;
 use crate::flow::store::Tap;
 use crate::flow::tools::{Bill, Pay, Post, Ring};
 use crate::flow::world::{Process, World};
+use crate::world::TestClock;
 
 const LEASE: Duration = Duration::from_secs(10);
 /// Two fifths of a lease, as they are drawn here.
@@ -44,13 +44,13 @@ impl Entropy for Tenths {
 /// A store that workers share, the world they act on, and the one clock.
 struct Cluster {
     world: Arc<World>,
-    hands: Hands,
+    hands: TestClock,
     store: Arc<Model>,
 }
 
 impl Cluster {
     fn new() -> Self {
-        let hands = Hands::default();
+        let hands = TestClock::default();
         Self { world: World::new(), store: Arc::new(Model::shared(Arc::new(hands.clone()))), hands }
     }
 
@@ -77,7 +77,7 @@ impl Cluster {
     async fn until<T>(&self, happened: impl Future<Output = T>) -> T {
         let time = async {
             loop {
-                self.hands.turn(MOMENT);
+                self.hands.advance(MOMENT);
                 tokio::task::yield_now().await;
             }
         };
@@ -113,7 +113,7 @@ impl Cluster {
             {
                 // Who has just been given a hint waits for more of them before it beats.
                 if self.hands.asleep_for(MOMENT).now_or_never().is_some() {
-                    self.hands.turn(MOMENT);
+                    self.hands.advance(MOMENT);
                 }
                 tokio::task::yield_now().await;
             }
@@ -124,7 +124,7 @@ impl Cluster {
     /// When those that live have gone to sleep: between a look at the clock and a sleep no time passes.
     async fn turn(&self, by: Duration, alive: usize) {
         self.hands.asleep(alive, MOMENT..=BEAT).await;
-        self.hands.turn(by);
+        self.hands.advance(by);
     }
 }
 
@@ -180,7 +180,7 @@ fn a_worker_without_a_lease_sends_nothing() {
     });
     b.on(async {
         assert_eq!(world.counted("pay called"), 0, "nine tenths of its lease have passed");
-        cluster.hands.turn(Duration::from_millis(1_021));
+        cluster.hands.advance(Duration::from_millis(1_021));
         assert_eq!(b.acme().handle::<u32>(run).result().await.unwrap(), 1);
     });
     cut_off.release();
@@ -211,13 +211,13 @@ fn a_lease_that_is_renewed_late_lets_the_call_go() {
     let a = cluster.worker(code.clone());
     world.tap.hold(renews);
     a.on(async {
-        cluster.hands.turn(Duration::from_millis(9_500));
+        cluster.hands.advance(Duration::from_millis(9_500));
         let run = a.acme().run(code, ()).start().await.unwrap();
         world.tap.until(|tapped| tapped.batches.iter().flatten().any(begins)).await;
         assert_eq!(world.counted("pay called"), 0);
         world.tap.release();
         // What was asked long ago says nothing of now: the next beat does.
-        cluster.hands.turn(BEAT);
+        cluster.hands.advance(BEAT);
         assert_eq!(run.result().await.unwrap(), 1);
     });
 }
@@ -271,7 +271,7 @@ fn a_graceful_end_hands_over() {
         cluster.until(taken).await;
         let status = b.acme().handle::<u32>(run).status().await.unwrap();
         assert_eq!(status.deaths, 0, "nobody died");
-        cluster.hands.turn(Duration::from_secs(3600));
+        cluster.hands.advance(Duration::from_secs(3600));
         assert_eq!(cluster.until(b.acme().handle::<u32>(run).result()).await.unwrap(), 1);
     });
 }
@@ -295,7 +295,7 @@ fn a_call_in_another_workers_hand_is_waited_for() {
         cluster.hands.asleep_for(Duration::from_millis(500)).await;
         world.release("pay before");
         let first = first.await.unwrap().unwrap();
-        cluster.hands.turn(Duration::from_millis(500));
+        cluster.hands.advance(Duration::from_millis(500));
         let second = second.await.unwrap().unwrap();
         let response = |outcome: &Outcome| outcome.answer().unwrap().response.clone();
         assert_eq!(response(&first), response(&second));
@@ -323,7 +323,7 @@ fn an_answer_given_elsewhere_wakes_the_run() {
         cluster.pass(Duration::from_millis(10_021), 2).await;
         b.until(async |acme| !acme.escalations().await.unwrap().is_empty()).await;
         cluster.hands.asleep_for(Duration::from_millis(200)).await;
-        cluster.hands.turn(Duration::from_millis(200));
+        cluster.hands.advance(Duration::from_millis(200));
         b.state(run, "waiting").await;
     });
     let (owner, other) = {

@@ -15,12 +15,12 @@ use sqlx::ConnectOptions as _;
 use sqlx::sqlite::SqliteConnectOptions;
 
 use crate::flow;
-use crate::flow::clock::Hands;
 use crate::flow::lives::NAME;
 use crate::flow::store::Tap;
 use crate::flow::tools::Tell;
 use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
+use crate::world::TestClock;
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -277,7 +277,7 @@ fn who_has_left_the_house_decides_nothing_and_their_approval_lets_nothing_out() 
 
 #[test]
 fn nobody_decides_in_time() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let code_of_run = flow!(world, |ctx, _n: ()| {
         let approval = ctx.approval(notice("granted")).expires_in(HOUR).await?;
         tell(&ctx, "granted", &approval).await
@@ -285,7 +285,7 @@ fn nobody_decides_in_time() {
     let process = life(world.engine_on(hands.clone()), &world, code_of_run.clone());
     process.on(async {
         let (run, review) = asked(&process, code_of_run).await;
-        hands.turn(HOUR);
+        hands.advance(HOUR);
         let late = approve(&process.acme(), &review, "ann").await.unwrap_err();
         assert!(
             matches!(&late, ApprovalRefused::Vote(VoteRefused::Expired { .. } | VoteRefused::Over { .. })),
@@ -303,7 +303,7 @@ fn nobody_decides_in_time() {
 
 #[test]
 fn an_approval_is_valid_for_so_long() {
-    let (world, hands) = (World::new(), Hands::default());
+    let (world, hands) = (World::new(), TestClock::default());
     let code_of_run = flow!(world, |ctx, _n: ()| {
         let approval = ctx.approval(notice("granted")).valid_for(HOUR).await?;
         world.pass("approved").await;
@@ -315,7 +315,7 @@ fn an_approval_is_valid_for_so_long() {
         let (run, review) = asked(&process, code_of_run).await;
         approve(&process.acme(), &review, "ann").await.unwrap();
         world.reached("approved").await;
-        hands.turn(HOUR);
+        hands.advance(HOUR);
         world.release("approved");
         assert_eq!(code(run.result().await), FailureCode::Approval);
     });

@@ -14,6 +14,8 @@ use counterfoil::{Ctx, Engine, Failure, HttpSink, Tenant};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::world::serve;
+
 /// Answers as it is told to, then with 204; and hands on what it took.
 #[derive(Clone)]
 struct Consumer {
@@ -40,10 +42,7 @@ async fn consumer(answers: &[u16]) -> (String, mpsc::UnboundedReceiver<(HeaderMa
     let answers = answers.iter().map(|code| StatusCode::from_u16(*code).unwrap()).collect();
     let app = Router::new().route("/events", post(takes));
     let app = app.with_state(Consumer { answers: Arc::new(Mutex::new(answers)), took });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/events", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    (url, taken)
+    (format!("{}/events", serve(app).await), taken)
 }
 
 async fn tells(ctx: Ctx, kinds: Vec<String>) -> Result<(), Failure> {

@@ -20,7 +20,7 @@ use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message as Frame;
 
 use self::chat_server::{Chat, Posted, app};
-use crate::world::{TestClock, acme, executor};
+use crate::world::{TestClock, acme, executor, serve};
 
 const WINDOW: Duration = Duration::from_secs(300);
 
@@ -34,7 +34,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
         let executor = executor(&dir, &clock).open().await.unwrap();
         let messages = Nonces::new(&executor, "message").unwrap();
         Self { _dir: dir, clock, executor, messages, made: Arc::default() }
@@ -152,10 +152,8 @@ async fn over_websocket(url: &str, draft: &Value) -> Posted {
 #[tokio::test]
 async fn two_transports_post_one_message() {
     let dir = tempfile::tempdir().unwrap();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
     let chat = Chat::open(&dir.path().join("chat.db")).await.unwrap();
-    tokio::spawn(async move { axum::serve(listener, app(chat)).await });
+    let url = serve(app(chat)).await;
     for round in 1..=5 {
         let draft = json!({"text": "hello", "nonce": round, "enforce_nonce": true});
         let http = join_all((0..10).map(|_| over_http(&url, &draft)));

@@ -1,7 +1,7 @@
 //! The whole desk around a notice in the simulator: approval, artifact, sending, events, memory, withdrawal and correction,
 //! wherever a process dies.
 
-use crate::sim::case_notice::case_notice::desk::simulated::simulation;
+use crate::sim::case_notice::example::desk::simulated::simulation;
 
 // The whole case-notice system: no silent duplicate, no silent loss, no forgotten effect. With COUNTERFOIL_FULL=1 ten
 // thousand random mixtures of incidents.

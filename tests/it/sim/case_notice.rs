@@ -2,12 +2,12 @@
 
 #[path = "../../../workflows/case_notice.rs"]
 #[allow(dead_code, reason = "its program and its HTTP client are the business of the kill tests")]
-pub(crate) mod case_notice;
+pub(crate) mod example;
 
 use counterfoil::sim::CrashPoint;
 
-use case_notice::classes::Class;
-use case_notice::simulated::simulation;
+use example::classes::Class;
+use example::simulated::simulation;
 
 use crate::sim::quick;
 

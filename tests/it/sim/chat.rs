@@ -2,7 +2,7 @@
 
 #[path = "../../../workflows/chat.rs"]
 #[allow(dead_code, reason = "its program is not what is simulated")]
-mod chat;
+mod example;
 
 use counterfoil::Key;
 use counterfoil::ledger::Finding;
@@ -10,7 +10,7 @@ use counterfoil::sim::{Offer, Service, Simulation};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use serde_json::Value;
 
-use chat::{Chat, Reply};
+use example::{Chat, Reply};
 
 use crate::sim::quick;
 
@@ -43,7 +43,7 @@ impl Reconcile for Deliver {
 #[test]
 fn every_message_is_answered_once_wherever_the_chat_is_crashed() {
     let messages = ["a lamp", "a bulb", "a warm one", "its price", "the office", "thanks"];
-    let simulation = Simulation::of(chat::chat::<Deliver>, Chat::of("c1", &messages))
+    let simulation = Simulation::of(example::chat::<Deliver>, Chat::of("c1", &messages))
         .engine(|engine, world| engine.tool(Deliver(world.service("mail", Offer::Lookup))))
         .check("one reply each", move |end| {
             (0..messages.len()).try_for_each(|n| end.exactly_once_if_succeeded("mail", &n.to_string()))

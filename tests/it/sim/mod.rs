@@ -24,6 +24,7 @@ mod nightly;
 mod outbox;
 mod permit;
 mod programs;
+mod prove;
 mod restored;
 mod saga;
 mod scenarios;

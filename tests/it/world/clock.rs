@@ -1,88 +1,114 @@
 //! Time and chance in the hands of the test.
 
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use counterfoil::clock::{Boot, Clock, Timestamp};
 use counterfoil::id::Entropy;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
-/// Below this, a sleep is the queue's own breath and passes by itself.
+/// Below this, a sleep is the queue's own breath, and passes by itself where the clock breathes.
 const BREATH: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-struct Sleeper {
-    asked: Duration,
-    due: Duration,
-    wake: oneshot::Sender<()>,
-}
-
-#[derive(Debug)]
-struct Hands {
+struct Face {
     wall: Timestamp,
     boot: Duration,
-    sleepers: Vec<Sleeper>,
+    sleepers: Vec<Sleep>,
 }
 
-/// A clock that stands still until the test moves it. Wall and boot time can be moved apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sleep {
+    asked: Duration,
+    due: Duration,
+}
+
+/// A clock that stands still until the test moves it, and that outlives the processes that read it. Wall and boot time can
+/// be moved apart. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct TestClock {
-    hands: Arc<Mutex<Hands>>,
-    /// Counts the sleepers that have come.
-    came: watch::Sender<u64>,
+    face: Arc<watch::Sender<Face>>,
+    breathes: bool,
 }
 
+/// Nothing passes by itself, however short.
 impl Default for TestClock {
     fn default() -> Self {
-        let hands = Hands {
-            wall: Timestamp(1_700_000_000_000_000),
-            boot: Duration::from_secs(1000),
-            sleepers: vec![],
-        };
-        Self { hands: Arc::new(Mutex::new(hands)), came: watch::Sender::new(0) }
+        let (wall, boot) = (Timestamp(1_700_000_000_000_000), Duration::from_secs(1000));
+        let face = Face { wall, boot, sleepers: Vec::new() };
+        Self { face: Arc::new(watch::Sender::new(face)), breathes: false }
     }
 }
 
 impl TestClock {
-    fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.hands.lock().unwrap()
+    /// A clock on which the store's queue goes on without the test.
+    pub fn breathing() -> Self {
+        Self { breathes: true, ..Self::default() }
     }
 
     /// Lets time pass, on both clocks.
     pub fn advance(&self, by: Duration) {
-        self.jump_wall(by);
-        let mut hands = self.hands();
-        hands.boot += by;
-        let now = hands.boot;
-        let (due, rest) =
-            std::mem::take(&mut hands.sleepers).into_iter().partition(|s: &Sleeper| s.due <= now);
-        hands.sleepers = rest;
-        drop(hands);
-        for sleeper in due {
-            let _ = sleeper.wake.send(());
-        }
+        self.face.send_modify(|face| {
+            face.wall = face.wall.after(by);
+            face.boot += by;
+        });
     }
 
     /// Somebody sets the wall clock; no time passes.
     pub fn jump_wall(&self, by: Duration) {
-        let mut hands = self.hands();
-        hands.wall = hands.wall.after(by);
+        self.face.send_modify(|face| face.wall = face.wall.after(by));
     }
 
-    /// Waits until somebody sleeps who asked for exactly so long.
+    /// Resolves when somebody sleeps who asked for exactly so long.
     pub async fn slept(&self, asked: Duration) {
-        let sleeps = |_: &u64| {
-            let hands = self.hands();
-            hands.sleepers.iter().any(|s| s.asked == asked && !s.wake.is_closed())
+        let sleeps =
+            |face: &Face| face.sleepers.iter().any(|sleep| sleep.asked == asked && sleep.due > face.boot);
+        let come = async { self.face.subscribe().wait_for(sleeps).await.map(drop) };
+        soon(format!("nobody sleeps for {asked:?}"), come).await;
+    }
+
+    /// Resolves when somebody sleeps for exactly so long from now.
+    pub async fn asleep_for(&self, left: Duration) {
+        self.asleep(1, left..=left).await;
+    }
+
+    /// Resolves when so many sleep for so long from now.
+    pub async fn asleep(&self, count: usize, left: RangeInclusive<Duration>) {
+        let asleep = |face: &Face| {
+            let ends = face.sleepers.iter().filter_map(|sleep| sleep.due.checked_sub(face.boot));
+            ends.filter(|end| left.contains(end)).count() >= count
         };
-        let waiting = self.came.subscribe();
-        soon(format!("nobody sleeps for {asked:?}"), async {
-            waiting.clone().wait_for(sleeps).await.map(drop)
-        })
-        .await;
+        self.face.subscribe().wait_for(asleep).await.map(drop).unwrap();
+    }
+}
+
+/// Somebody who sleeps, until he wakes or goes away.
+struct Sleeper {
+    clock: TestClock,
+    sleep: Sleep,
+}
+
+impl Sleeper {
+    fn on(clock: &TestClock, asked: Duration) -> Self {
+        let mut sleep = Sleep { asked, due: asked };
+        clock.face.send_modify(|face| {
+            sleep.due = face.boot.saturating_add(asked);
+            face.sleepers.push(sleep);
+        });
+        Self { clock: clock.clone(), sleep }
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.clock.face.send_modify(|face| {
+            let found = face.sleepers.iter().position(|sleep| *sleep == self.sleep).unwrap();
+            face.sleepers.swap_remove(found);
+        });
     }
 }
 
@@ -95,11 +121,11 @@ pub async fn soon<E: std::fmt::Debug>(otherwise: String, what: impl Future<Outpu
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        self.hands().wall
+        self.face.borrow().wall
     }
 
     fn boot(&self) -> Boot {
-        Boot(self.hands().boot)
+        Boot(self.face.borrow().boot)
     }
 
     fn sleep(&self, asked: Duration) -> BoxFuture<'static, ()> {
@@ -107,18 +133,14 @@ impl Clock for TestClock {
             return std::future::ready(()).boxed();
         }
         #[allow(clippy::disallowed_methods, reason = "the queue's own breath")]
-        if asked < BREATH {
+        if self.breathes && asked < BREATH {
             return tokio::time::sleep(asked).boxed();
         }
-        let (wake, woken) = oneshot::channel();
-        {
-            let mut hands = self.hands();
-            let due = hands.boot + asked;
-            hands.sleepers.retain(|sleeper| !sleeper.wake.is_closed());
-            hands.sleepers.push(Sleeper { asked, due, wake });
-        }
-        self.came.send_modify(|count| *count += 1);
-        woken.map(|_| ()).boxed()
+        let sleeper = Sleeper::on(self, asked);
+        Box::pin(async move {
+            let mut face = sleeper.clock.face.subscribe();
+            face.wait_for(|face| face.boot >= sleeper.sleep.due).await.map(drop).unwrap();
+        })
     }
 }
 

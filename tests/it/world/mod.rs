@@ -11,11 +11,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use axum::Router;
 use counterfoil::exec::{ExecError, ExecutorBuilder};
 use counterfoil::ledger::{Contract, EffectClass, ErrorKind, Finding, LookupOffer, RetryPolicy};
 use counterfoil::tool::{Call, Done, DynamicTool, ToolError};
 use counterfoil::{Executor, Key, Outcome, Tenant, ToolRequest};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -327,4 +329,12 @@ pub async fn settle(clock: &TestClock, mut call: JoinHandle<Result<Outcome, Exec
             (call.await.unwrap().unwrap(), true)
         }
     }
+}
+
+/// Serves on a port of its own, and says where.
+pub async fn serve(app: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    url
 }

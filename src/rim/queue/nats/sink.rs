@@ -12,7 +12,7 @@ use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use crate::outbox::{Acked, Event, Sink, SinkError};
+use crate::exec::outbox::{Acked, Event, Sink, SinkError};
 
 /// Message of more bytes than the stream takes, in the words of the server.
 const MESSAGE_TOO_LARGE: u64 = 10_054;

@@ -11,8 +11,8 @@ use counterfoil::ledger::{Contract, ContractClass, Finding};
 use counterfoil::store::EscalationKind;
 use serde_json::{Value, json};
 
-use super::shop::{Answered, Shop, answered, app, guard, post_to, serve};
-use crate::world::{Process, SETTLE, TestClock, acme, executor};
+use super::shop::{Answered, Shop, answered, app, guard, post_to};
+use crate::world::{Process, SETTLE, TestClock, acme, executor, serve};
 
 /// A ledger whose process has died while a handler ran, behind its effect.
 struct Died {
@@ -32,7 +32,7 @@ fn timely(executor: &Executor) -> Idempotency {
 
 impl Died {
     async fn in_a_handler(say: impl FnOnce(Idempotency) -> Idempotency + Send + 'static) -> Self {
-        let (dir, clock, shop) = (tempfile::tempdir().unwrap(), TestClock::default(), Shop::default());
+        let (dir, clock, shop) = (tempfile::tempdir().unwrap(), TestClock::breathing(), Shop::default());
         let process = Process::start(executor(&dir, &clock)).await.unwrap();
         let (serving, executor) = (shop.clone(), process.executor());
         let url =

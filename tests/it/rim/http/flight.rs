@@ -7,8 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::shop::{Scene, Shop, answered, app, guard, post_to, serve};
-use crate::world::{TestClock, executor};
+use super::shop::{Scene, Shop, answered, app, guard, post_to};
+use crate::world::{TestClock, executor, serve};
 
 #[tokio::test]
 async fn a_request_in_flight_is_a_conflict_that_may_be_tried_again() {
@@ -45,7 +45,7 @@ async fn copies_that_may_wait_get_the_answer() {
 // However long that is: not shorter than a client waits for a handler to be called.
 #[tokio::test]
 async fn a_copy_waits_for_as_long_as_the_host_says() {
-    let (dir, clock, shop) = (tempfile::tempdir().unwrap(), TestClock::default(), Shop::default());
+    let (dir, clock, shop) = (tempfile::tempdir().unwrap(), TestClock::breathing(), Shop::default());
     let executor = executor(&dir, &clock).open().await.unwrap();
     let wait = Duration::from_secs(60);
     let layer = guard(&executor).wait_at_most(wait).layer().unwrap();

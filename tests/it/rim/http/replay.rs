@@ -6,7 +6,8 @@ use counterfoil::ledger::Retention;
 use counterfoil::store::Resolution;
 use serde_json::json;
 
-use super::shop::{Scene, answered, app, guard, open, post_to, serve};
+use super::shop::{Scene, answered, app, guard, open, post_to};
+use crate::world::serve;
 
 #[tokio::test]
 async fn the_first_answer_is_given_again() {

@@ -18,7 +18,7 @@ use counterfoil::{Executor, Tenant};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::world::soon;
+use crate::world::{serve, soon};
 
 /// What the world outside holds, and what lets handlers go on.
 #[derive(Clone)]
@@ -116,14 +116,6 @@ pub fn app(shop: &Shop, layer: IdempotencyLayer) -> Router {
     let handlers = post(handler).get(|| async { "orders" });
     let routes = Router::new().route("/orders", handlers.clone()).route("/carts/{cart}/orders", handlers);
     routes.with_state(shop.clone()).fallback(|| async { StatusCode::NOT_FOUND }).layer(layer)
-}
-
-/// Serves it on the loopback, and gives its URL.
-pub async fn serve(app: Router) -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    url
 }
 
 /// A shop on a ledger of its own.

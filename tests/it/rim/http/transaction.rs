@@ -17,8 +17,8 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Executor as _, PgConnection};
 use tokio::sync::watch;
 
-use super::shop::{Answered, answered, post_to, scope, serve};
-use crate::world::{acme, soon};
+use super::shop::{Answered, answered, post_to, scope};
+use crate::world::{acme, serve, soon};
 
 /// Lets handlers wait behind their changes.
 #[derive(Clone)]

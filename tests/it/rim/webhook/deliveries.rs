@@ -177,7 +177,7 @@ mod sqlite {
     async fn by_body() -> (tempfile::TempDir, TestClock, Executor, Webhook, SqliteConnection) {
         let (folder, executor, _own) = crate::exec::inbox::sqlite::open().await;
         executor.close(Duration::from_secs(5)).await;
-        let clock = TestClock::default();
+        let clock = TestClock::breathing();
         let path = folder.path().join("test.db");
         let executor = Executor::sqlite(&path).clock(clock.clone()).open().await.unwrap();
         let webhook = enters(standard().identify_by_body(WINDOW), &executor);

@@ -21,15 +21,13 @@ use http_body_util::Full;
 use sha2::Sha256;
 use sqlx::sqlite::SqliteConnection;
 
+use crate::world::acme;
+
 /// That of the vector in the specification of Standard Webhooks.
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OTHER: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 pub(crate) type Delivery = Request<Full<Bytes>>;
-
-fn acme() -> Tenant {
-    Tenant::new("acme").unwrap()
-}
 
 fn seconds() -> i64 {
     SystemClock.now().0 / 1_000_000

@@ -14,7 +14,7 @@ use crate::world::{TestClock, executor};
 const NOW: i64 = 1_700_000_000;
 
 async fn open() -> (TempDir, Executor) {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+    let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
     let ledger = executor(&folder, &clock).open().await.unwrap();
     (folder, ledger)
 }

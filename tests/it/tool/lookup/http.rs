@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::tool::lookup::world::{Cut, Faults, Sent, serve};
-use crate::world::brief;
+use crate::tool::lookup::world::{Cut, Faults, Sent};
+use crate::world::{brief, serve};
 
 const SOON: Duration = Duration::from_secs(5);
 

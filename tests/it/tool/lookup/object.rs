@@ -14,8 +14,8 @@ use counterfoil::ledger::{Basis, Contract, ErrorKind, Finding};
 use counterfoil::tool::lookup::{HttpObject, Sha256};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 
-use crate::tool::lookup::world::{Cut, Faults, Sent, serve};
-use crate::world::brief;
+use crate::tool::lookup::world::{Cut, Faults, Sent};
+use crate::world::{brief, serve};
 
 const SOON: Duration = Duration::from_secs(5);
 

@@ -12,8 +12,8 @@ use counterfoil::{Key, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::tool::lookup::world::{Cut, Faults, Sent, serve};
-use crate::world::brief;
+use crate::tool::lookup::world::{Cut, Faults, Sent};
+use crate::world::{brief, serve};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Message {

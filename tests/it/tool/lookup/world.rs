@@ -3,13 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use axum::Router;
 use counterfoil::exec::ExecError;
 use counterfoil::tool::Tool;
 use counterfoil::{Outcome, ToolRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -73,7 +71,7 @@ impl Faults {
 
     /// Makes a call whose answer does not come, and lets it time out. What comes of it, and whether it had to settle.
     pub(crate) async fn outcome<T: Tool>(&self, tool: T) -> (Outcome, bool) {
-        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::default());
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
         let settles = !tool.contract().class.collides();
         let process = Process::start(executor(&dir, &clock).tool(tool)).await.unwrap();
         let call: JoinHandle<Result<Outcome, ExecError>> =
@@ -83,12 +81,4 @@ impl Faults {
         clock.advance(brief().attempt_timeout);
         if settles { settle(&clock, call).await } else { (call.await.unwrap().unwrap(), false) }
     }
-}
-
-/// Serves on a port of its own, and says where.
-pub(crate) async fn serve(app: Router) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    url
 }

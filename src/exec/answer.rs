@@ -1,0 +1,176 @@
+//! Answers to open questions, and what follows from them.
+
+use std::sync::Arc;
+
+use super::asked;
+use super::core::Core;
+use super::decided::{MEANWHILE, Said, decided};
+use super::operation::Operation;
+use super::outbox::answered;
+use super::outcome::ExecError;
+use super::resend;
+use crate::id::{EscalationId, Tenant};
+use crate::ledger::{Event, Record, apply};
+use crate::payload::Payload;
+use crate::store::{
+    Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Verdict,
+};
+
+/// Answers an open question where there is no engine. One about a halted run is left open: closed here, it would
+/// leave a run that nothing lets go on.
+pub(crate) async fn answer_alone(
+    core: &Arc<Core>,
+    tenant: &Tenant,
+    id: EscalationId,
+    said: Said,
+) -> Result<(), ExecError> {
+    let found = core.group.escalation_find(tenant, id).await;
+    let found = found.map_err(|source| ExecError::Store { key: id.to_string(), source })?;
+    if found.is_some_and(|found| found.kind.halts_its_run()) {
+        let reason = "its run goes on, or ends, with the answer: give it to the engine that carries the run";
+        return Err(ExecError::Unanswerable { escalation: id, reason: reason.to_owned() });
+    }
+    answer(core, tenant, id, said, |_, _| {}).await.map(drop)
+}
+
+/// Answers an open question. `also` adds what must be written together with the answer. The question comes back without an answer if
+/// that waits for a lookup, or if it was to be looked up now: what follows from the lookup is seen to.
+///
+/// # Crash
+/// The answer and the record's new state are one transaction.
+pub(crate) async fn answer(
+    core: &Arc<Core>,
+    tenant: &Tenant,
+    id: EscalationId,
+    said: Said,
+    also: impl FnOnce(&mut Change, &Escalation),
+) -> Result<Escalation, ExecError> {
+    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
+    let found = core.group.escalation_find(tenant, id).await.map_err(store_failed)?;
+    let mut escalation = found.ok_or_else(|| unanswerable("there is none of that name"))?;
+    if escalation.answer.is_some() {
+        return Err(unanswerable("it has been answered"));
+    }
+    let resolution = &said.resolution;
+    if *resolution == Resolution::Withdrawn {
+        return Err(unanswerable("only the engine withdraws a question; answer `abandon` to leave it"));
+    }
+    let record = match escalation.record {
+        Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,
+        None => None,
+    };
+    if matches!(escalation.kind, EscalationKind::Ambiguous | EscalationKind::UnknownTool)
+        && let Some(record) = record
+    {
+        return about_call(core, escalation, record, said).await;
+    }
+    let (mut change, again) = consequences(core, &escalation, record, resolution).await?;
+    escalation.answer = Some(said.at(core.now()));
+    change = change.escalation(escalation.clone());
+    also(&mut change, &escalation);
+    match core.group.commit_one(change).await.map_err(store_failed)? {
+        Verdict::Admitted => {
+            if escalation.kind == EscalationKind::Unpublished {
+                core.group.events().notify_one();
+            }
+            if let Some(op) = again {
+                resend::begin(core, op);
+            }
+            Ok(escalation)
+        }
+        Verdict::Refused(Refusal::Stale) => Err(unanswerable(MEANWHILE)),
+        Verdict::Refused(refusal) => Err(unanswerable(&refusal.to_string())),
+    }
+}
+
+/// What is written with an answer that is not about a call of unknown outcome; and the operation that is to be sent again then.
+async fn consequences(
+    core: &Arc<Core>,
+    asked: &Escalation,
+    record: Option<Record>,
+    resolution: &Resolution,
+) -> Result<(Change, Option<Operation>), ExecError> {
+    let (id, tenant) = (asked.id, &asked.tenant);
+    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
+    let mut change = core.change(None);
+    match (asked.kind, record, resolution) {
+        _ if asked::is_about_calls(resolution) => {
+            let reason = "it does not ask what became of a call: there is nothing to be looked up or sent";
+            return Err(unanswerable(reason));
+        }
+        // Somebody has undone it, or the rest of it, by hand.
+        (
+            EscalationKind::Orphaned | EscalationKind::Compensation,
+            Some(record),
+            Resolution::Committed(result),
+        ) => {
+            let payload = Payload::of(result)?.within(&core.limits)?;
+            let (compensation, large) = core.storable(payload);
+            change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+            let event = Event::Compensate { compensation, whole: true };
+            let undone = apply(&record, event, core.fence, core.now()).map_err(|_| {
+                unanswerable("there is nothing to be undone; answer `not_committed` or `abandon`")
+            })?;
+            change = change.record(undone);
+        }
+        (EscalationKind::Unpublished, ..) => {
+            let held = core.group.outbox_set_aside(tenant, id).await.map_err(store_failed)?;
+            let held = held.ok_or_else(|| unanswerable("its aggregate goes on already"))?;
+            change.aggregates.push(answered(&held, resolution, core.now()));
+        }
+        // The record stays as it is, whatever the answer: what is sent again has one of its own.
+        (EscalationKind::Missing, Some(record), Resolution::NotCommitted) => {
+            let again = resend::prepare(core, &record, &mut change).await?.map_err(unanswerable)?;
+            return Ok((change, Some(again)));
+        }
+        (EscalationKind::Missing, ..) => {}
+        (_, _, Resolution::Committed(_)) => {
+            return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));
+        }
+        (EscalationKind::Restored, ..) => core.lifted(&mut change).await.map_err(store_failed)?,
+        _ => {}
+    }
+    Ok((change, None))
+}
+
+/// Answers what became of a call.
+async fn about_call(
+    core: &Arc<Core>,
+    mut asked: Escalation,
+    mut record: Record,
+    said: Said,
+) -> Result<Escalation, ExecError> {
+    let (id, tenant) = (asked.id, asked.tenant.clone());
+    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
+    loop {
+        if asked.answer.is_some() || record.escalation != Some(id) {
+            return Err(unanswerable(MEANWHILE));
+        }
+        let lookable = asked::lookable(core, &record).await?;
+        let answered = match (&said.resolution, &lookable) {
+            (Resolution::NotCommitted, Some(lookable)) => {
+                asked::deny(core, lookable, &record, asked.clone(), said.clone().at(core.now())).await?
+            }
+            (Resolution::LookNow, Some(lookable)) => {
+                asked::look_now(core, lookable, &record, asked.clone()).await?
+            }
+            (Resolution::LookNow, None) => {
+                return Err(unanswerable(
+                    "it cannot be looked up: its tool is not here, or its contract has no lookup",
+                ));
+            }
+            _ => decided(core, asked, &record, said.clone().at(core.now())).await?,
+        };
+        if let Some(answered) = answered {
+            return Ok(answered);
+        }
+        // A look was made or postponed meanwhile, or somebody else was faster.
+        let found = core.group.escalation_find(&tenant, id).await.map_err(store_failed)?;
+        asked = found.ok_or_else(|| unanswerable(MEANWHILE))?;
+        let found = core.group.record_at(&tenant, record.id).await.map_err(store_failed)?;
+        record = found.ok_or_else(|| unanswerable(MEANWHILE))?;
+    }
+}

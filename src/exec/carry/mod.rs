@@ -1,0 +1,380 @@
+//! An operation is carried out: decide, then do what was decided, until there is an outcome.
+
+mod turn;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::attempt::{self, Again, Ambiguous, Begun, Ended, Permit};
+use super::core::Core;
+use super::dispatch::dispatch;
+use super::inflight::Slot;
+use super::lookup;
+use super::operation::{LONG_WAIT, Operation};
+use super::outcome::{Answer, ExecError, Outcome, admitted, failed};
+use super::reconcile::{self, Fate};
+use super::recorded;
+use super::request::Wait;
+use super::retire;
+use super::shield::{Shield, Work};
+use crate::clock::Boot;
+use crate::ledger::{Basis, Decision, Record, RecordedFailure, State, undoing_looks_first};
+use crate::store::{Retired, Ticket};
+
+/// A call that another worker has in hand is looked at again so much later.
+const ELSEWHERE: Duration = Duration::from_millis(500);
+
+/// What the caller expects to find: a guess that saves a read, never a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// A run that has not recorded this call yet: most likely it is new.
+    New,
+    /// Look first.
+    Anything,
+}
+
+/// An outcome, and the write that it depends on.
+pub(crate) struct Answered {
+    pub(crate) outcome: Outcome,
+    /// Present if the outcome is not durable yet.
+    pub(crate) ticket: Option<Ticket>,
+    /// The record that was there before, if there was one.
+    pub(crate) found: Option<Box<Record>>,
+}
+
+/// Carries an operation out: the heart of the executor.
+pub(crate) async fn carry_out(
+    core: &Arc<Core>,
+    op: Arc<Operation>,
+    expect: Expect,
+    wait: Wait,
+) -> Result<Answered, ExecError> {
+    let slot = core.in_flight.enter(&op.tenant, &op.key, wait, &*core.clock).await;
+    let Some(slot) = slot else { return Ok(Answered::of(Outcome::InProgress)) };
+    let abandoned = Arc::new(AtomicBool::new(false));
+    let carrier =
+        Carrier { core: core.clone(), op, abandoned: abandoned.clone(), wait, since: core.clock.boot() };
+    let holder = slot.holder();
+    let (tracker, attendance) = (core.tracker.clone(), Some(core.attendance.clone()));
+    let shield = Shield::attended(carrying(carrier, slot, expect), tracker, abandoned, attendance);
+    let work: Weak<Work<_>> = Arc::downgrade(shield.work());
+    holder.is(work);
+    shield.await
+}
+
+/// Tracked although it runs in its caller's task: closing waits for it. Boxed here, so that its size is not also
+/// that of every future around it.
+fn carrying(carrier: Carrier, slot: Slot, expect: Expect) -> BoxFuture<'static, Result<Answered, ExecError>> {
+    let tracker = carrier.core.tracker.clone();
+    Box::pin(tracker.track_future(async move {
+        // A seal takes it along: the next caller must find what is on its way.
+        let _occupied = carrier.op.occupy(slot);
+        carrier.carry(expect).await
+    }))
+}
+
+/// Finds out what became of a started operation that nobody has asked for, and sends nothing.
+pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {
+    let Ok(op) = recorded::recorded(core, record).await? else { return Ok(()) };
+    let _slot = core.in_flight.enter(&op.tenant, &op.key, Wait::ForOutcome, &*core.clock).await;
+    let found = core.find(&op.tenant, &op.key).await?;
+    let Some(record) = found.filter(|r| r.state == State::Started && r.escalation.is_none()) else {
+        return Ok(()); // settled while we waited for whoever had it in hand
+    };
+    if core.is_anothers(record.fence).await.map_err(|source| failed(&op.key, source))? {
+        return Ok(()); // another worker has it in hand
+    }
+    let cut = core.ceased(&record);
+    let ambiguous = Ambiguous::new(record, cut);
+    match reconcile::reconcile(core, &op, ambiguous, || true).await? {
+        Fate::Committed(_, ticket) => admitted(&op.key, ticket.durable().await),
+        _ => Ok(()),
+    }
+}
+
+/// What a record says by itself.
+pub(super) async fn recorded_outcome(
+    core: &Core,
+    decision: Decision,
+    found: &Record,
+) -> Result<Outcome, ExecError> {
+    let tenant = &found.tenant;
+    Ok(match decision {
+        Decision::Duplicate { response } => Outcome::Done(Answer {
+            response: core.load(tenant, &response).await?,
+            external_ref: found.external_ref.clone(),
+            first: false,
+            basis: found.basis,
+            record: found.id,
+        }),
+        Decision::Compensated { response, compensation } => Outcome::Compensated {
+            response: core.load(tenant, &response).await?.value()?,
+            compensation: core.load(tenant, &compensation).await?.value()?,
+        },
+        Decision::Parked { escalation } => Outcome::Parked { escalation },
+        Decision::Abandoned { reason } => Outcome::Abandoned { reason },
+        Decision::Gone { was } => Outcome::Gone { was },
+        _ => Outcome::InProgress,
+    })
+}
+
+struct Carrier {
+    core: Arc<Core>,
+    op: Arc<Operation>,
+    abandoned: Arc<AtomicBool>,
+    wait: Wait,
+    since: Boot,
+}
+
+/// What is to be done next.
+enum Step {
+    /// It has an outcome.
+    Answered(Answered),
+    /// It may be sent.
+    Send(Permit),
+    /// The record has changed meanwhile: decide anew.
+    Changed,
+}
+
+impl Carrier {
+    /// Decide, then do what was decided, until there is an outcome.
+    ///
+    /// What only an operation with a record needs is boxed: most calls are new, and each would have to carry the
+    /// room for it.
+    async fn carry(&self, expect: Expect) -> Result<Answered, ExecError> {
+        let Self { core, op, .. } = self;
+        let mut record = match expect {
+            Expect::New => None,
+            Expect::Anything => core.find(&op.tenant, &op.key).await?,
+        };
+        loop {
+            let step = match &record {
+                None => self.begin().await?,
+                Some(found) => Box::pin(self.take_up(found)).await?,
+            };
+            let pursued = match step {
+                Step::Answered(answered) => Some(answered),
+                Step::Send(permit) => self.pursue(Box::new(permit)).await?,
+                Step::Changed => None,
+            };
+            match pursued {
+                // What was there before is told although it was carried on: whoever carries on what another run
+                // began uses its effect.
+                Some(answered) => return Ok(Answered { found: answered.found.or(record), ..answered }),
+                None => record = core.find(&op.tenant, &op.key).await?,
+            }
+        }
+    }
+
+    /// Nothing is recorded of it.
+    async fn begin(&self) -> Result<Step, ExecError> {
+        tracing::trace!(tenant = %self.op.tenant, key = %self.op.key, "new");
+        if self.is_settled_first(None).await? {
+            return Box::pin(self.look_first(None)).await;
+        }
+        let pass = match self.turn(None).await? {
+            Ok(pass) => pass,
+            Err(instead) => return Ok(instead),
+        };
+        match attempt::begin(&self.core, &self.op, pass).await? {
+            Begun::Durable(permit) => Ok(Step::Send(permit)),
+            Begun::Exists => Ok(Step::Changed),
+            Begun::TooLate => Ok(Step::Answered(Answered::of(Outcome::InProgress))),
+        }
+    }
+
+    /// Somebody else may have done it: a ledger that is lost, or whoever undoes the effect as well.
+    async fn is_settled_first(&self, found: Option<&Record>) -> Result<bool, ExecError> {
+        Ok(self.core.looks_first(&self.op, found).await? || self.is_undoing_to_be_settled(found).await?)
+    }
+
+    /// It may have been done by somebody else: the world is asked before anything is sent.
+    async fn look_first(&self, found: Option<&Record>) -> Result<Step, ExecError> {
+        let unknown = attempt::unknown(&self.core, &self.op, found, self.core.strangers_ceased()).await?;
+        match unknown {
+            Some(ambiguous) => self.settle(ambiguous).await,
+            None => Ok(Step::Changed),
+        }
+    }
+
+    /// It is an undoing, and its lookup shows that somebody else has undone the effect, or does not answer: then it is not sent, but
+    /// settled like a call of unknown outcome.
+    ///
+    /// # Race
+    /// Whoever undoes the effect between this look and the send is not seen. The provider alone could prevent that.
+    async fn is_undoing_to_be_settled(&self, found: Option<&Record>) -> Result<bool, ExecError> {
+        let spec = self.op.tool.spec();
+        // Looked up before a person's word was believed, or it is to be sent without a look.
+        let is_decided = found.is_some_and(|found| found.basis == Basis::Denial);
+        if is_decided || !undoing_looks_first(spec.effect, &spec.contract) {
+            return Ok(false);
+        }
+        // Boxed because it is rare: every call would have to carry the room for it.
+        let shown = Box::pin(lookup::show_unsent(&self.core, &self.op)).await?;
+        tracing::info!(tenant = %self.op.tenant, key = %self.op.key, ?shown, "looked up before it is undone");
+        Ok(shown != lookup::Shown::Nothing)
+    }
+
+    /// There is a record.
+    async fn take_up(&self, found: &Record) -> Result<Step, ExecError> {
+        let Self { core, op, .. } = self;
+        if retire::let_go(core, op, found).await? {
+            return Ok(Step::Changed);
+        }
+        let decision = op.decide(core, Some(found)).await?;
+        tracing::trace!(tenant = %op.tenant, key = %op.key, ?decision, "decided");
+        match decision {
+            Decision::New => self.begin().await,
+            Decision::Retry { not_before, failure } => {
+                match not_before.map(|at| (at, core.now().until(at))) {
+                    Some((until, delay)) if op.lane.is_some() && delay > LONG_WAIT => {
+                        return Ok(Step::Answered(Answered::of(Outcome::Later { until })));
+                    }
+                    Some((_, delay)) => core.clock.sleep(delay).await,
+                    None => {}
+                }
+                if self.is_abandoned() {
+                    return Ok(Step::Answered(Answered::of(Outcome::Failed(failure))));
+                }
+                if self.is_settled_first(Some(found)).await? {
+                    return self.look_first(Some(found)).await;
+                }
+                let pass = match self.turn(Some(found)).await? {
+                    Ok(pass) => pass,
+                    Err(instead) => return Ok(instead),
+                };
+                let permit =
+                    attempt::again(core, op, found, Again { basis: Basis::Answer, unsettled: None, pass })
+                        .await?;
+                Ok(permit.map_or(Step::Changed, Step::Send))
+            }
+            Decision::Reconcile => {
+                self.settle(Ambiguous::new(Box::new(found.clone()), core.ceased(found))).await
+            }
+            Decision::InProgress if self.waits() => {
+                core.clock.sleep(ELSEWHERE).await; // another worker has it in hand
+                Ok(Step::Changed)
+            }
+            Decision::Parked { escalation } if reconcile::unpark(core, op, found, escalation).await? => {
+                Ok(Step::Changed)
+            }
+            decision => self.answer(decision, found).await.map(Step::Answered),
+        }
+    }
+
+    /// Dispatches until the outcome is known. `None`: the record has changed meanwhile, decide anew.
+    async fn pursue(&self, mut permit: Box<Permit>) -> Result<Option<Answered>, ExecError> {
+        loop {
+            match dispatch(&self.core, &self.op, permit).await? {
+                Ended::Committed(answer, ticket) => {
+                    return Ok(Some(Answered::committed(answer, ticket)));
+                }
+                Ended::Failed(record) if record.not_before.is_some() => return Ok(None),
+                Ended::Failed(record) => return Ok(Some(Answered::failed(&record))),
+                Ended::Ambiguous(ambiguous) => match self.settle(ambiguous).await? {
+                    Step::Answered(answered) => return Ok(Some(answered)),
+                    Step::Send(next) => permit = Box::new(next),
+                    Step::Changed => return Ok(None),
+                },
+            }
+        }
+    }
+
+    async fn settle(&self, ambiguous: Ambiguous) -> Result<Step, ExecError> {
+        // Boxed because it is large and rare: every call would have to carry the room for it.
+        let reconciling =
+            Box::pin(reconcile::reconcile(&self.core, &self.op, ambiguous, || self.is_abandoned()));
+        let fate = reconciling.await?;
+        Ok(match fate {
+            Fate::Committed(answer, ticket) => Step::Answered(Answered::committed(answer, Some(ticket))),
+            Fate::Send(permit) => Step::Send(permit),
+            Fate::Changed => Step::Changed,
+            Fate::Parked(escalation) => Step::Answered(Answered::of(Outcome::Parked { escalation })),
+            Fate::Later(wait) => {
+                let until = self.core.now().after(wait);
+                Step::Answered(Answered::of(Outcome::Later { until }))
+            }
+            Fate::Left(..) => Step::Answered(Answered::of(Outcome::InProgress)),
+        })
+    }
+
+    /// Answers from a record that was there before.
+    async fn answer(&self, decision: Decision, found: &Record) -> Result<Answered, ExecError> {
+        let Self { core, op, .. } = self;
+        let outcome = match decision {
+            Decision::Duplicate { response } => {
+                if let Some(touched) = op.tool.spec().retention.touched(found, core.now()) {
+                    let mut change = core.change(None);
+                    change.retired.push(Retired::of(found, Some(touched)));
+                    change.beside = true;
+                    core.commit(&op.key, change).await?;
+                }
+                recorded_outcome(core, Decision::Duplicate { response }, found).await?
+            }
+            Decision::Conflict => {
+                let first = core.load(&op.tenant, &found.request).await?;
+                Outcome::Conflict(crate::ledger::diff(&first, &op.request)?)
+            }
+            decision => recorded_outcome(core, decision, found).await?,
+        };
+        Ok(Answered { outcome, ticket: None, found: Some(Box::new(found.clone())) })
+    }
+
+    fn waits(&self) -> bool {
+        let waited = self.since.until(self.core.clock.boot());
+        !self.is_abandoned()
+            && match self.wait {
+                Wait::No => false,
+                Wait::AtMost(at_most) => waited < at_most,
+                Wait::ForOutcome => true,
+            }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire) || self.op.is_over()
+    }
+}
+
+impl Answered {
+    const fn of(outcome: Outcome) -> Self {
+        Self { outcome, ticket: None, found: None }
+    }
+
+    const fn committed(answer: Answer, ticket: Option<Ticket>) -> Self {
+        Self { outcome: Outcome::Done(answer), ticket, found: None }
+    }
+
+    fn failed(record: &Record) -> Self {
+        let failure = match &record.state {
+            State::Failed { failure } => failure.clone(),
+            state => RecordedFailure {
+                kind: crate::ledger::ErrorKind::Unknown,
+                message: state.name().to_owned(),
+                detail: serde_json::Value::Null,
+            },
+        };
+        Self::of(Outcome::Failed(failure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<F: Future>(_: impl FnOnce(Carrier, Slot) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// glibc allocates up to 1,032 bytes from its thread's own cache, and every call has one such future.
+    #[test]
+    fn the_future_of_a_call_fits_into_the_cache() {
+        let bytes = size(|carrier, slot| async move {
+            let _occupied = carrier.op.occupy(slot);
+            carrier.carry(Expect::New).await
+        });
+        assert!(bytes <= 1_032, "{bytes} bytes");
+    }
+}

@@ -1,0 +1,104 @@
+//! Whether it is an attempt's turn: it has to be paid for, and to pass the gates before it. What waits for long in a
+//! workflow is sent away and comes again, so that the run can be parked; what does not get its turn in time has expired.
+
+use std::time::Duration;
+
+use super::{Answered, Carrier, Step};
+use crate::exec::attempt::unsent;
+use crate::exec::operation::LONG_WAIT;
+use crate::exec::outcome::{ExecError, Outcome};
+use crate::exec::request::Wait;
+use crate::exec::seal::give_up;
+use crate::exec::throttle::{Pass, Turn};
+use crate::ledger::{ErrorKind, Record, RecordedFailure, UsedUp};
+
+impl Carrier {
+    /// Waits for the turn of an attempt. If it does not come: what is to be done instead.
+    pub(super) async fn turn(&self, found: Option<&Record>) -> Result<Result<Pass, Step>, ExecError> {
+        if self.op.is_unlimited() {
+            return Ok(Ok(None));
+        }
+        // Boxed because it is rare: every call would have to carry the room for it.
+        Box::pin(self.limited(found)).await
+    }
+
+    async fn limited(&self, found: Option<&Record>) -> Result<Result<Pass, Step>, ExecError> {
+        let Self { core, op, .. } = self;
+        let within = op.tool.spec().quota.within;
+        let left = within.map(|within| within.saturating_sub(self.waited(found)));
+        let expired = || UsedUp::OperationTime { allowed: within.unwrap_or_default() };
+        if left.is_some_and(|left| left.is_zero()) {
+            return self.used_up(found, &expired()).await.map(Err);
+        }
+        let patience = match (self.patience(), left) {
+            (Some(patience), Some(left)) => Some(patience.min(left)),
+            (patience, left) => patience.or(left),
+        };
+        match core.turn(op, found.map_or(0, |record| record.attempts), patience).await? {
+            Ok(Turn::Go(mut pass)) => {
+                if within.is_some() {
+                    let left = within.unwrap_or_default().saturating_sub(self.waited(found));
+                    pass.get_or_insert_default().deadline = Some(core.now().after(left));
+                }
+                Ok(Ok(pass))
+            }
+            Ok(Turn::Later(wait)) if left.is_some_and(|left| wait > left) => {
+                self.used_up(found, &expired()).await.map(Err)
+            }
+            Ok(Turn::Later(wait)) => self.later(found, wait).await.map(Err),
+            Err(used_up) => self.used_up(found, &used_up).await.map(Err),
+        }
+    }
+
+    /// How long the operation waits by now. A run may have been parked meanwhile, and its record tells since when; any other
+    /// caller is here. What an execution before the present one has waited does not count.
+    fn waited(&self, found: Option<&Record>) -> Duration {
+        match found {
+            Some(record) if self.op.lane.is_some() && record.spent == 0 && record.not_before.is_some() => {
+                record.created_at.until(self.core.now())
+            }
+            _ => self.since.until(self.core.clock.boot()),
+        }
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        if self.op.lane.is_some() {
+            return Some(LONG_WAIT);
+        }
+        match self.wait {
+            Wait::No => Some(Duration::ZERO),
+            Wait::AtMost(at_most) => Some(at_most.saturating_sub(self.since.until(self.core.clock.boot()))),
+            Wait::ForOutcome => None,
+        }
+    }
+
+    /// It comes again. Where its time is limited, since when it waits is written down.
+    async fn later(&self, found: Option<&Record>, wait: Duration) -> Result<Step, ExecError> {
+        let until = self.core.now().after(wait);
+        if found.is_none() && self.op.lane.is_some() && self.op.tool.spec().quota.within.is_some() {
+            let message = "it waits for its turn; nothing was sent yet".to_owned();
+            let failure =
+                RecordedFailure { kind: ErrorKind::RateLimited, message, detail: serde_json::Value::Null };
+            if !unsent(&self.core, &self.op, failure, Some(until)).await? {
+                return Ok(Step::Changed);
+            }
+        }
+        Ok(Step::Answered(Answered::of(Outcome::Later { until })))
+    }
+
+    /// Nothing is sent, and that is the end of this execution. Of what expired, a record remains.
+    async fn used_up(&self, found: Option<&Record>, used_up: &UsedUp) -> Result<Step, ExecError> {
+        let (core, op, failure) = (&self.core, &self.op, used_up.failure());
+        tracing::info!(tenant = %op.tenant, key = %op.key, budget = used_up.budget(), "a budget is used up");
+        let is_as_it_was = match found {
+            Some(record) if record.not_before.is_some() => {
+                give_up(core, op, record, failure.clone()).await?.is_some()
+            }
+            None if matches!(used_up, UsedUp::OperationTime { .. }) => {
+                unsent(core, op, failure.clone(), None).await?
+            }
+            _ => true,
+        };
+        Ok(if is_as_it_was { Step::Answered(Answered::of(Outcome::Failed(failure))) } else { Step::Changed })
+    }
+}

@@ -1,0 +1,38 @@
+//! What fenced workers learned late is compared with the record that a change seals.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::core::Core;
+use crate::id::{Fence, Ids};
+use crate::ledger::{ContractClass, Record};
+use crate::store::Change;
+
+/// Another worker began the operation: it may have been answered late.
+fn is_taken_over(core: &Core, record: &Record) -> bool {
+    Ids::giver(record.id.0) != core.fence
+}
+
+/// Has the store compare what fenced workers learned with the record that the change seals, except for the late answers on
+/// which the seal rests. Returns whether it does: only of a record that was taken over.
+pub(super) fn compare(
+    core: &Core,
+    change: &mut Change,
+    contract: ContractClass,
+    rests_on: Box<[(Fence, u32)]>,
+) -> bool {
+    let taken_over = change.record.as_ref().is_some_and(|record| is_taken_over(core, record));
+    change.contract = Some(contract);
+    change.taken_over = taken_over.then_some(rests_on);
+    taken_over
+}
+
+/// Has the questions looked at once the seal of a record that was taken over is durable: the store may have opened one.
+pub(super) struct LookWhenDropped(pub(super) Arc<Notify>);
+
+impl Drop for LookWhenDropped {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}

@@ -1,0 +1,93 @@
+//! What somebody says to an open question, and what of it is written about a call.
+
+use super::compare::compare;
+use super::core::Core;
+use super::escalate;
+use super::outcome::ExecError;
+use crate::clock::Timestamp;
+use crate::id::Tenant;
+use crate::ledger::{Event, Record, apply};
+use crate::payload::Payload;
+use crate::store::{Answer, Change, Escalation, Refusal, Resolution, Verdict};
+
+/// Whoever answers is told so if somebody else was faster.
+pub(super) const MEANWHILE: &str = "it has been answered meanwhile";
+
+/// What somebody says to an open question.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) resolution: Resolution,
+    pub(crate) by: String,
+    pub(crate) because: Option<String>,
+}
+
+impl Said {
+    pub(crate) fn new(resolution: Resolution, by: impl Into<String>) -> Self {
+        Self { resolution, by: by.into(), because: None }
+    }
+
+    pub(super) fn at(self, at: Timestamp) -> Answer {
+        let Self { resolution, by, because } = self;
+        Answer { by, resolution, because, at }
+    }
+}
+
+/// As it stands in a record: who has decided what, and why.
+fn words(answer: &Answer, what: &str) -> String {
+    let reason = answer.reason().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{} decided {what}{reason}", answer.by)
+}
+
+/// Records what somebody has decided about a call. `None` if a row has changed meanwhile.
+///
+/// # Crash
+/// The answer and the record's new state are one transaction.
+pub(super) async fn decided(
+    core: &Core,
+    mut asked: Escalation,
+    record: &Record,
+    answer: Answer,
+) -> Result<Option<Escalation>, ExecError> {
+    let id = asked.id;
+    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let mut change = core.change(None);
+    let event = event(core, &asked.tenant, &answer, &mut change)?;
+    // The record no longer waits for this answer.
+    let record = apply(record, event, core.fence, core.now()).map_err(|_| unanswerable(MEANWHILE))?;
+    change.look = escalate::to_come(core, &record).await?.map(|look| Box::new(look.done()));
+    let declaration = core.declaration(&record).await;
+    let class = declaration.map_err(|source| ExecError::Store { key: id.to_string(), source })?.class;
+    change = change.record(record);
+    compare(core, &mut change, class, Box::default());
+    (asked.answer, asked.waiting) = (Some(answer), None);
+    change = change.escalation(asked.clone());
+    match core.group.commit_one(change).await {
+        Ok(Verdict::Admitted) => {
+            core.quiet.forget(id);
+            Ok(Some(asked))
+        }
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(None),
+        Ok(Verdict::Refused(refusal)) => Err(unanswerable(&refusal.to_string())),
+        Err(source) => Err(ExecError::Store { key: id.to_string(), source }),
+    }
+}
+
+fn event(core: &Core, tenant: &Tenant, answer: &Answer, change: &mut Change) -> Result<Event, ExecError> {
+    Ok(match &answer.resolution {
+        Resolution::Committed(result) => {
+            let payload = Payload::of(result)?.within(&core.limits)?;
+            let (response, large) = core.storable(payload);
+            change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
+            Event::ResolveCommitted { response, external_ref: None }
+        }
+        Resolution::SendWithoutLooking { .. } => {
+            Event::ResolveNotCommitted { message: words(answer, "that it is sent without a look") }
+        }
+        Resolution::NotCommitted | Resolution::LookNow => {
+            Event::ResolveNotCommitted { message: words(answer, "that it did not happen") }
+        }
+        Resolution::Abandon | Resolution::Withdrawn => {
+            Event::ResolveAbandoned { reason: words(answer, "to leave it") }
+        }
+    })
+}

@@ -1,0 +1,170 @@
+//! The dispatch of an attempt: the permit is given up, and the tool is called.
+
+use std::future::{Future as _, poll_fn};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+
+use super::approval::approved;
+use super::attempt::{Ambiguous, Ended, Permit};
+use super::core::Core;
+use super::declared::Settling;
+use super::needs::{needs, withheld};
+use super::noting::Note;
+use super::operation::Operation;
+use super::outcome::{Answer, ExecError};
+use super::seal::{committed, fail};
+use super::throttle::health;
+use crate::clock::{Boot, Timestamp};
+use crate::ledger::{ErrorKind, Need, Record, RetryDecision, State};
+use crate::payload::Payload;
+use crate::store::Store as _;
+use crate::tool::{Done, ToolError};
+
+/// Carries the attempt out.
+///
+/// # Crash
+/// Before the call: nothing happened, but the record says that it may have. During and after it, until the
+/// seal is durable: it may have happened. Either way the next one asks the world.
+///
+/// The permit is boxed, and what is not needed any more is let go before the call: the future of each call holds it all, and
+/// has to stay below the 1,032 bytes up to which glibc allocates from its thread's own cache.
+pub(super) async fn dispatch(
+    core: &Arc<Core>,
+    op: &Operation,
+    permit: Box<Permit>,
+) -> Result<Ended, ExecError> {
+    // Between the intent's way to the disk and this line the approval may have been withdrawn.
+    let may_go = approved(core, op).await.map(drop).map_err(Box::new);
+    // A worker that was stopped, or could not reach its store, may have been taken over meanwhile. The record stays `started`,
+    // and whoever took over asks the world.
+    core.hold_lease().await.map_err(|why| why.of(&op.key))?;
+    // Directly before the call, behind everything that waits: each need is looked at in one place.
+    let now = core.now();
+    let (lapsed, cut_off) = {
+        let needs = needs(core, op, &permit);
+        (needs.lapsed(now), needs.cut_off())
+    };
+    let Permit { record, unsettled, pass, bound, .. } = *permit;
+    if may_go.is_ok()
+        && let Some(need) = lapsed
+    {
+        // Boxed because it is rare: every call would have to carry the room for it.
+        return Box::pin(withheld(Settling { core, op, bound: &bound }, record, need, unsettled)).await;
+    }
+    let (record, result) = match may_go {
+        Ok(()) => {
+            let (record, result) = send(Settling { core, op, bound: &bound }, record, now, cut_off).await;
+            if let Some(passed) = pass {
+                passed.tell(health(&result), core.clock.boot());
+            }
+            (record, result)
+        }
+        Err(refused) => {
+            let (kind, message) = match *refused {
+                ExecError::Approval(error) => (ErrorKind::ApprovalMissing, error.to_string()),
+                // It could not be read: nothing was sent, and it may be tried again.
+                error => (ErrorKind::Unreachable, error.to_string()),
+            };
+            (record, Err(ToolError::new(kind, message)))
+        }
+    };
+    match result {
+        Ok(done) if matches!(record.state, State::Committed { .. }) => {
+            Ok(Ended::Committed(Answer::first(done.output, &record), None))
+        }
+        Ok(done) => committed(Settling { core, op, bound: &bound }, &record, done).await,
+        // Boxed because it is rare: every call would have to carry the room for it.
+        Err(error) => {
+            Box::pin(failed_attempt(Settling { core, op, bound: &bound }, record, error, unsettled)).await
+        }
+    }
+}
+
+/// Calls the tool, for as long as an attempt may last and has what it needs.
+async fn send(
+    settling: Settling<'_>,
+    record: Box<Record>,
+    now: Timestamp,
+    needed: Option<(Timestamp, Need)>,
+) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
+    let Settling { core, op, .. } = settling;
+    let timeout = op.tool.spec().retry.attempt_timeout;
+    let until = needed.map_or(now.after(timeout), |(at, _)| at.min(now.after(timeout)));
+    let (note, call) = Note::begun(settling, record, until);
+    tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
+    let result = {
+        let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
+        let mut limit = core.clock.sleep(needed.map_or(timeout, |_| now.until(until)));
+        let mut since = core.clock.boot();
+        let cut_off = |why: &dyn std::fmt::Display| {
+            Err(ToolError::new(ErrorKind::TimeoutDuringEffect, format!("cut off: {why}")))
+        };
+        loop {
+            let ended = poll_fn(|cx| {
+                // A process that was stopped over the instant does not let the tool's code go on: it might send only now.
+                if let Some((_, need)) = needed.filter(|(at, _)| *at <= core.now()) {
+                    return Poll::Ready(Some(cut_off(&need.words())));
+                }
+                if let Poll::Ready(result) = calling.as_mut().poll(cx) {
+                    return Poll::Ready(Some(result.unwrap_or_else(|_| {
+                        Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked"))
+                    })));
+                }
+                limit.as_mut().poll(cx).map(|()| None)
+            });
+            // Boxed because it is rare: every call would have to carry the room for it.
+            match ended.await {
+                Some(result) => break result,
+                None if Box::pin(woke_fenced(core, since, timeout)).await => {
+                    (since, limit) = (core.clock.boot(), core.clock.sleep(timeout));
+                }
+                None => break cut_off(&format_args!("after {timeout:?}")),
+            }
+        }
+    };
+    let record = note.end();
+    if let Err(error) = &result {
+        tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
+    }
+    (record, result)
+}
+
+/// This process stood still while it was about to send, for longer than an attempt may last, and was taken over. What it
+/// sends now cannot be prevented any more, but its answer tells whether it has an effect: it is waited for.
+async fn woke_fenced(core: &Core, since: Boot, limit: Duration) -> bool {
+    let stood_still = since.until(core.clock.boot()) > limit * 3 / 2;
+    stood_still
+        && matches!(core.group.worker_at(core.fence).await, Ok(Some(worker)) if worker.ended_at.is_some())
+}
+
+/// What follows from an attempt's error. That this attempt did nothing says nothing about an earlier one whose
+/// outcome is unknown: as long as there is one, the operation is not failed but ambiguous.
+async fn failed_attempt(
+    settling: Settling<'_>,
+    record: Box<Record>,
+    error: ToolError,
+    unsettled: Option<Boot>,
+) -> Result<Ended, ExecError> {
+    let effect = settling.effect();
+    let decision = error.kind.decision(effect, settling.contract().class);
+    // That the first one is still being worked on is no proof that it will not happen.
+    let uncertain = error.kind == ErrorKind::InProgress && effect.leaves_mark();
+    let nothing_happened = decision != RetryDecision::Reconcile && !uncertain;
+    let hopeless = nothing_happened && decision != RetryDecision::Retry;
+    if nothing_happened && !record.in_doubt {
+        return fail(settling, &record, error).await;
+    }
+    let earlier = unsettled.filter(|_| nothing_happened);
+    let cut = earlier.unwrap_or_else(|| settling.core.clock.boot());
+    Ok(Ended::Ambiguous(Ambiguous {
+        refused_as_duplicate: error.kind == ErrorKind::Duplicate,
+        hopeless,
+        retry_after: error.retry_after,
+        ..Ambiguous::new(record, cut)
+    }))
+}

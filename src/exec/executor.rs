@@ -1,0 +1,310 @@
+//! The executor as its host holds it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::attempt;
+use super::builder::ExecutorBuilder;
+use super::carry::{Expect, carry_out};
+use super::core::Core;
+use super::decided::Said;
+use super::looks::{self, Audit};
+use super::operation::{Asker, Operation};
+use super::outcome::{ExecError, Outcome, admitted};
+use super::questions::Questions;
+use super::request::{ToolRequest, Wait};
+use super::resolve::{Answers, Resolve};
+use super::shield::to_the_end;
+use super::throttle::GateReport;
+use super::undo::{self, Compensated};
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Tenant};
+use crate::ledger::{Key, Look, OperationKey, Record};
+use crate::payload::Payload;
+use crate::store::{Escalation, Evidence, Resolution, Store as _};
+use crate::tool::{Once, Prepared, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
+
+/// Executes tool calls under their records, for an agent loop or a service that has no workflows.
+#[derive(Clone)]
+pub struct Executor {
+    pub(super) core: Arc<Core>,
+    /// The engine that it belongs to, if it has one: runs wait for the answers that are given here.
+    engine: Option<Arc<dyn Answers>>,
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor").field("core", &self.core).finish_non_exhaustive()
+    }
+}
+
+impl Executor {
+    pub(crate) fn of(core: Arc<Core>, engine: Arc<dyn Answers>) -> Self {
+        Self { core, engine: Some(engine) }
+    }
+
+    pub(crate) const fn alone(core: Arc<Core>) -> Self {
+        Self { core, engine: None }
+    }
+
+    /// An executor on a SQLite file, to be given its tools.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(path: impl Into<std::path::PathBuf>) -> ExecutorBuilder {
+        ExecutorBuilder::sqlite(path)
+    }
+
+    /// An executor on a PostgreSQL database, beside other workers, to be given its tools.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(url: impl Into<String>) -> ExecutorBuilder {
+        ExecutorBuilder::postgres(url)
+    }
+
+    /// Executes one tool call: at once, or not at all if it happened before.
+    ///
+    /// Dropping the future does not cut the call off: it goes on, and its outcome is recorded.
+    ///
+    /// # Crash
+    /// After a crash the same request finds the record, and the outside world is asked before anything is sent.
+    pub async fn execute(&self, request: ToolRequest) -> Result<Outcome, ExecError> {
+        let wait = request.wait;
+        let op = self.prepare(request).await?;
+        self.durable(op, wait).await
+    }
+
+    /// Executes a typed tool call.
+    pub async fn call<T: Tool>(
+        &self,
+        tenant: &Tenant,
+        input: T::Input,
+        approval: Option<crate::ledger::Approval>,
+    ) -> Result<Outcome, ExecError> {
+        let tool = || T::NAME.to_owned();
+        let typed =
+            self.core.registry.typed::<T>(input).ok_or_else(|| ExecError::UnknownTool { tool: tool() })?;
+        let key = stable_key(&*typed)?.ok_or_else(|| ExecError::NoKey { tool: tool() })?;
+        let asker = Asker { approval, ..Asker::default() };
+        let op = Operation::prepare(&self.core, tenant, typed, key.render()?, asker).await?;
+        self.durable(op, Wait::ForOutcome).await
+    }
+
+    /// Runs a plain function at most once under a key (REC-7). Nothing is known of what it touches, so when
+    /// its outcome is unknown (a crash, a panic, an error that does not say "nothing happened") a person decides.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # let dir = tempfile::tempdir()?;
+    /// use counterfoil::{Executor, Key, Tenant};
+    /// let executor = Executor::sqlite(dir.path().join("agents.db")).open().await?;
+    /// let tenant = Tenant::new("acme")?;
+    /// for _ in 0..2 {
+    ///     let key = Key::of("welcome_mail").target("ann").operation("signup");
+    ///     let outcome = executor
+    ///         .execute_once(&tenant, key, &"Welcome, Ann", || async { Ok(42) })
+    ///         .await?;
+    ///     assert_eq!(outcome.answer().map(|a| a.decode::<i32>()), Some(Ok(42)));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn execute_once<P, T, F, Fut>(
+        &self,
+        tenant: &Tenant,
+        key: Key,
+        payload: &P,
+        function: F,
+    ) -> Result<Outcome, ExecError>
+    where
+        P: Serialize + Sync + ?Sized,
+        T: Serialize + DeserializeOwned,
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
+    {
+        let payload: Result<_, ExecError> = self.core.canonical(tenant, |key| canonical(payload, key)).await;
+        let payload = payload?.within(&self.core.limits)?;
+        let function = || async move {
+            let output = function().await?;
+            Payload::of(&output).map_err(|e| ToolError::new(crate::ledger::ErrorKind::Unknown, e.to_string()))
+        };
+        let once = Arc::new(Once::new(&key, payload, function)?);
+        self.inline(tenant, &key, once, Wait::ForOutcome).await
+    }
+
+    /// Carries out what no registered tool does.
+    pub(crate) async fn inline(
+        &self,
+        tenant: &Tenant,
+        key: &Key,
+        tool: Arc<dyn Prepared>,
+        wait: Wait,
+    ) -> Result<Outcome, ExecError> {
+        let tool = self.core.registry.hand_out(tool);
+        let op = Operation::prepare(&self.core, tenant, tool, key.render()?, Asker::default()).await?;
+        self.durable(op, wait).await
+    }
+
+    /// The open questions of a tenant, the oldest first: all of them, or a [page](Questions::limit).
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let executor = counterfoil::Executor::sqlite(dir.path().join("agents.db")).open().await?;
+    /// # let acme = counterfoil::Tenant::new("acme")?;
+    /// let mut page = executor.questions(&acme).limit(100).await?;
+    /// while let Some(last) = page.last().map(|question| question.id) {
+    ///     for question in &page {
+    ///         println!("{}: {}", question.id, question.question);
+    ///     }
+    ///     page = executor.questions(&acme).after(last).limit(100).await?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn questions(&self, tenant: &Tenant) -> Questions {
+        Questions::of(self.core.clone(), tenant.clone())
+    }
+
+    /// All open questions of a tenant, the oldest first: what [`questions`](Self::questions) gives without a limit.
+    pub async fn escalations(&self, tenant: &Tenant) -> Result<Vec<Escalation>, ExecError> {
+        self.questions(tenant).await
+    }
+
+    /// Answers an open question: it happened with this result, it did not happen, or leave it. Runs of the
+    /// executor's engine that wait for the answer go on.
+    ///
+    /// About a call that can be looked up, "it did not happen" takes effect once its lookup has answered and shows nothing. Until then
+    /// the question stays open and says that an answer [waits](Escalation::waiting).
+    ///
+    /// # Errors
+    /// Among others, if the question is about a halted run and this executor belongs to no engine that could
+    /// let the run go on.
+    pub fn resolve(
+        &self,
+        tenant: &Tenant,
+        escalation: EscalationId,
+        resolution: Resolution,
+        by: &str,
+    ) -> Resolve {
+        let said = Said::new(resolution, by);
+        match &self.engine {
+            Some(engine) => Resolve::by_engine(engine.clone(), tenant.clone(), escalation, said),
+            None => Resolve::alone(self.core.clone(), tenant.clone(), escalation, said),
+        }
+    }
+
+    /// The record of an operation, and what fenced workers learned about it: the proof that it happened once.
+    pub async fn record(
+        &self,
+        tenant: &Tenant,
+        key: &OperationKey,
+    ) -> Result<Option<(Record, Vec<Evidence>)>, ExecError> {
+        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
+        let evidence = self.core.group.record_evidence(tenant, record.id).await;
+        let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
+        Ok(Some((*record, evidence)))
+    }
+
+    /// Records what was done before this ledger was, by an older system: the request's key is answered with this outcome from now
+    /// on, and nothing is sent. The request is bound to the key as that of a later call will be.
+    ///
+    /// # Errors
+    /// [`ExecError::Refused`] if something is recorded under the key. Nothing was changed.
+    pub async fn import(
+        &self,
+        request: ToolRequest,
+        outcome: crate::tool::Done<serde_json::Value>,
+    ) -> Result<(), ExecError> {
+        let op = self.prepare(request).await?;
+        let output = Payload::of(&outcome.output)?.within(&self.core.limits)?;
+        attempt::import(&self.core, &op, output, outcome.external_ref).await
+    }
+
+    /// Looks committed records of a tenant up once more that were written at `since` or later, and opens questions: about
+    /// effects that are not there, and about those that happened more than once. To be called by hand or on a schedule.
+    ///
+    /// ```no_run
+    /// # use counterfoil::{Executor, Tenant, Timestamp};
+    /// # async fn nightly(executor: Executor, yesterday: Timestamp) -> Result<(), Box<dyn std::error::Error>> {
+    /// let audit = executor.audit(&Tenant::new("acme")?, yesterday).await?;
+    /// println!("{} looked up, {} missing, {} duplicated", audit.looked, audit.missing, audit.duplicated);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn audit(&self, tenant: &Tenant, since: Timestamp) -> Result<Audit, ExecError> {
+        let (core, tenant) = (self.core.clone(), tenant.clone());
+        to_the_end(&self.core.tracker, async move { looks::audit(&core, &tenant, since).await }).await
+    }
+
+    /// The next look at the record of an operation, if one is to come.
+    pub async fn next_look(&self, tenant: &Tenant, key: &OperationKey) -> Result<Option<Look>, ExecError> {
+        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
+        let look = self.core.group.look_find(tenant, record.id).await;
+        look.map_err(|source| ExecError::Store { key: key.to_string(), source })
+    }
+
+    /// Undoes an effect on purpose, by its tool's [`Compensate`](crate::tool::Compensate): once its fate is known, whatever its
+    /// policy except for "never", and unless other runs rest on it. However often, by whomever and in however many lives
+    /// it is asked for, it is undone once.
+    ///
+    /// # Crash
+    /// The compensation has a record of its own: the next process finds out what became of it.
+    pub async fn compensate(&self, tenant: &Tenant, key: &OperationKey) -> Result<Compensated, ExecError> {
+        let Some(record) = self.core.find(tenant, key).await? else { return Ok(Compensated::Nothing) };
+        let core = self.core.clone();
+        to_the_end(&self.core.tracker, async move { undo::compensate(&core, record).await }).await
+    }
+
+    /// Looks whether there is anything to be published: after events were [added](outbox::add) in a transaction that is not
+    /// this engine's. Without it they are found when anything else is published, or at the next start; in a shared store
+    /// within a heartbeat.
+    pub fn publish_soon(&self) {
+        self.core.group.events().notify_one();
+    }
+
+    /// What stands before the calls of tools and providers that declare a [`Quota`](crate::ledger::Quota): where each breaker
+    /// stands, since when, and how many calls wait. Each worker has its own.
+    pub fn gates(&self) -> Vec<GateReport> {
+        self.core.gates.reports(self.core.now(), self.core.clock.boot())
+    }
+
+    /// What the registered tools declare.
+    pub fn tools(&self) -> Vec<&ToolSpec> {
+        self.core.registry.specs()
+    }
+
+    /// Starts no new call, waits at most `drain` for those under way, and writes what is queued. Calls that are
+    /// still under way then stay `started`, which is what they are: ambiguous.
+    ///
+    /// When this returns, another process can open a SQLite file, unless a call is still under way: it may send
+    /// yet, so the file stays locked until the call or the process ends. What is recorded can still be read.
+    pub async fn close(self, drain: Duration) {
+        self.core.close(drain).await;
+    }
+
+    /// The operation that a request means. Nothing is recorded or sent.
+    async fn prepare(&self, request: ToolRequest) -> Result<Operation, ExecError> {
+        let ToolRequest { tenant, tool, input, key, call_id, approval, wait: _ } = request;
+        let unprepared =
+            self.core.registry.find(&tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.clone() })?;
+        let input = Payload::of(&input)?.within(&self.core.limits)?;
+        let prepared = self.core.registry.untyped(unprepared, &input)?;
+        let key = given_or_stable(key, &*prepared)?.ok_or(ExecError::NoKey { tool })?;
+        let owner = crate::ledger::Owner { call_id, ..Default::default() };
+        let asker = Asker { owner, approval, ..Asker::default() };
+        Operation::prepare(&self.core, &tenant, prepared, key.render()?, asker).await
+    }
+
+    /// Carries an operation out and lets its outcome leave when it is durable (invariant 2).
+    async fn durable(&self, op: Operation, wait: Wait) -> Result<Outcome, ExecError> {
+        let key = op.key.clone();
+        let op = Arc::new(op);
+        let answered = carry_out(&self.core, op, Expect::Anything, wait).await?;
+        if let Some(ticket) = answered.ticket {
+            admitted(&key, ticket.durable().await)?;
+        }
+        Ok(answered.outcome)
+    }
+}

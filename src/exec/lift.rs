@@ -1,0 +1,32 @@
+//! A person looks whether the ledger is taken for older than the world, and lifts that.
+
+use super::executor::Executor;
+use super::outcome::ExecError;
+use crate::id::{EscalationId, Tenant};
+use crate::ledger::Restored;
+use crate::store::Resolution;
+
+impl Executor {
+    /// Since when this ledger is taken for older than the world; `None` if it is not, or not any more.
+    pub async fn restored(&self) -> Result<Option<Restored>, ExecError> {
+        self.core.restored().await
+    }
+
+    /// Lifts what a restore has brought about: first sends are no longer preceded by a lookup. Answers the question, too.
+    ///
+    /// # Errors
+    /// [`ExecError::Unanswerable`] if it is not in force. Nothing was changed.
+    pub async fn lift_restored(&self, by: &str, because: &str) -> Result<(), ExecError> {
+        let Some(question) = self.core.restored_question().await? else {
+            let reason = "this ledger is not taken for older than the world: there is nothing to be lifted";
+            return Err(ExecError::Unanswerable { escalation: EscalationId(0), reason: reason.to_owned() });
+        };
+        let answer = self.resolve(&Tenant::ledger(), question, Resolution::NotCommitted, by);
+        if because.is_empty() {
+            answer.await?;
+        } else {
+            answer.because(because).await?;
+        }
+        self.core.restored().await.map(drop)
+    }
+}

@@ -1,0 +1,162 @@
+//! The external system is asked what became of a call: once, when it is the call's turn.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+
+use super::core::Core;
+use super::declared::{Bound, Settling};
+use super::escalate;
+use super::noting::{call, unsent};
+use super::operation::Operation;
+use super::outcome::{ExecError, failed};
+use super::surplus;
+use super::throttle::{Turn, health};
+use crate::clock::Boot;
+use crate::ledger::{Contract, ErrorKind, Finding, Record};
+use crate::payload::Payload;
+use crate::store::{Escalation, Store as _};
+use crate::tool::{Call, ToolError};
+
+/// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
+pub(super) fn unsettled(core: &Core, contract: &Contract, cut: Boot) -> Duration {
+    contract.settle_time().saturating_sub(cut.until(core.clock.boot()))
+}
+
+/// The tool has the account, the credential or the region that the call was sent under; under another one, neither
+/// its key nor a miss of its lookup says anything.
+pub(super) fn is_same_scope(op: &Operation, bound: &Bound) -> bool {
+    bound.declaration.scope == op.tool.spec().contract.scope
+}
+
+/// Asks the external system once, within the time of an attempt. A panic of the tool's code is no answer.
+/// `None` where nothing can be asked.
+pub(super) async fn ask(
+    core: &Core,
+    op: &Operation,
+    call: &Call,
+) -> Option<Result<Finding<Payload>, ToolError>> {
+    let limit = core.clock.sleep(op.tool.spec().retry.attempt_timeout);
+    let asking = AssertUnwindSafe(async {
+        match op.tool.reconcile(call) {
+            Some(finding) => Some(finding.await),
+            None => None,
+        }
+    });
+    tokio::select! {
+        biased;
+        found = asking.catch_unwind() => found.unwrap_or_else(|_| {
+            Some(Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked")))
+        }),
+        () = limit => Some(Err(ToolError::new(ErrorKind::TimeoutBeforeEffect, "the lookup timed out"))),
+    }
+}
+
+/// Asks the external system once, when it is its turn. `None` where nothing can be asked, or it is not its turn in time.
+async fn look_once(
+    core: &Arc<Core>,
+    op: &Operation,
+    call: &Call,
+    patience: Option<Duration>,
+) -> Result<Option<Result<Finding<Payload>, ToolError>>, ExecError> {
+    let Turn::Go(pass) = core.queue_up(op, patience).await? else { return Ok(None) };
+    let found = ask(core, op, call).await;
+    if let (Some(passed), Some(found)) = (pass, &found) {
+        passed.tell(health(found), core.clock.boot());
+    }
+    Ok(found)
+}
+
+/// What a look at a record has shown whose fate is an open question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// It happened: at least one effect, or the late answer of a fenced worker.
+    Effect,
+    /// No effect.
+    Nothing,
+    /// It had no answer, or could not be made.
+    Unanswered,
+}
+
+/// Looks a record up whose fate is an open question.
+pub(super) async fn show(
+    Settling { core, op, bound }: Settling<'_>,
+    record: &Record,
+    patience: Option<Duration>,
+) -> Result<Shown, ExecError> {
+    let evidence = core.group.record_evidence(&op.tenant, record.id).await;
+    if !evidence.map_err(|source| failed(&op.key, source))?.is_empty() {
+        return Ok(Shown::Effect);
+    }
+    show_to(core, op, &call(op, &bound.declaration, record), patience).await
+}
+
+/// Looks an operation up before anything is sent for it.
+pub(super) async fn show_unsent(core: &Arc<Core>, op: &Operation) -> Result<Shown, ExecError> {
+    let declared = core.declare(op).await?;
+    show_to(core, op, &unsent(op, &declared.declaration), op.patience()).await
+}
+
+async fn show_to(
+    core: &Arc<Core>,
+    op: &Operation,
+    call: &Call,
+    patience: Option<Duration>,
+) -> Result<Shown, ExecError> {
+    Ok(match look_once(core, op, call, patience).await? {
+        Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. })) => Shown::Effect,
+        Some(Ok(Finding::NotFound)) => Shown::Nothing,
+        unanswered => {
+            tracing::info!(tenant = %op.tenant, key = %op.key, ?unanswered, "lookup failed");
+            Shown::Unanswered
+        }
+    })
+}
+
+/// What a look at a committed record has shown.
+pub(super) enum Seen {
+    /// The effect.
+    One,
+    /// Nothing.
+    Nothing,
+    /// More than one effect, or another one after it was undone.
+    More(Copies),
+    /// It had no answer, or could not be made.
+    Unanswered,
+}
+
+/// More than one effect.
+pub(super) struct Copies {
+    /// The question about it.
+    pub(super) question: Box<Escalation>,
+    /// The effects that are not the one that its record is of.
+    pub(super) surplus: Vec<String>,
+}
+
+/// Looks a committed record up.
+pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Result<Seen, ExecError> {
+    let bound = core.bound(op, record).await?;
+    let call = call(op, &bound.declaration, record);
+    Ok(match look_once(core, op, &call, None).await? {
+        Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More(Copies {
+            question: Box::new(escalate::duplicated(core, op, record, &external_refs)),
+            surplus: surplus::surplus(record, external_refs),
+        }),
+        // It was undone, and there is one of another id: the first request has arrived after that.
+        Some(Ok(Finding::Committed { external_ref: Some(late), .. }))
+            if is_same_scope(op, &bound) && surplus::is_late(record, &late) =>
+        {
+            let question = Box::new(escalate::late(core, record, &late));
+            Seen::More(Copies { question, surplus: vec![late] })
+        }
+        // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
+        Some(Ok(Finding::Committed { .. })) if is_same_scope(op, &bound) => Seen::One,
+        Some(Ok(Finding::NotFound)) if is_same_scope(op, &bound) => Seen::Nothing,
+        unanswered => {
+            tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed");
+            Seen::Unanswered
+        }
+    })
+}

@@ -1,0 +1,140 @@
+//! How an attempt ended is written down: the seal with all that follows from it, or that it did not happen.
+
+use std::time::Duration;
+
+use super::agenda::NoteWhenDropped;
+use super::attempt::Ended;
+use super::compare::{LookWhenDropped, compare};
+use super::core::Core;
+use super::declared::Settling;
+use super::operation::Operation;
+use super::outcome::{Answer, ExecError, admitted, refused};
+use crate::id::Fence;
+use crate::ledger::{
+    Basis, Event, Illegal, Look, LookupOffer, Reason, Record, RecordedFailure, RetryDecision, apply,
+};
+use crate::payload::Payload;
+use crate::store::{Escalation, Held, Refusal, Ticket};
+use crate::tool::{Done, ToolError};
+
+pub(super) async fn committed(
+    settling: Settling<'_>,
+    record: &Record,
+    done: Done<Payload>,
+) -> Result<Ended, ExecError> {
+    settling.core.group.room().await;
+    let known = Known { external_ref: done.external_ref, ..Known::of(record.basis) };
+    let (answer, ticket) = seal(settling, record, done.output, known)?;
+    Ok(Ended::Committed(answer, Some(ticket)))
+}
+
+/// How it is known that it happened.
+pub(super) struct Known {
+    pub(super) basis: Basis,
+    pub(super) external_ref: Option<String>,
+    /// The question that is opened with it, if the world holds more than one.
+    pub(super) duplicated: Option<Escalation>,
+    /// The world holds more than one, and the confirming lookup is to undo what is beyond the first.
+    pub(super) surplus: bool,
+    /// The late answers on which it rests, by worker and attempt.
+    pub(super) evidence: Box<[(Fence, u32)]>,
+}
+
+impl Known {
+    /// It happened once, and no more is known.
+    pub(super) fn of(basis: Basis) -> Self {
+        Self { basis, external_ref: None, duplicated: None, surplus: false, evidence: Box::default() }
+    }
+}
+
+/// Queues the outcome; whoever calls this has waited for room. Whoever lets it leave the engine waits for the
+/// ticket first (invariant 2).
+pub(super) fn seal(
+    settling: Settling<'_>,
+    record: &Record,
+    response: Payload,
+    known: Known,
+) -> Result<(Answer, Ticket), ExecError> {
+    let Settling { core, op, .. } = settling;
+    let response = if response.as_str().len() > core.limits.max_bytes {
+        // It happened, and that must be recorded; the whole of the answer cannot be.
+        Payload::of(&serde_json::json!({"$truncated": {"bytes": response.as_str().len()}}))?
+    } else {
+        response
+    };
+    let (stored, large) = core.storable(response.clone());
+    let Known { basis, external_ref, duplicated, surplus, evidence } = known;
+    let contract = settling.contract();
+    // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
+    // it happened: a lookup after a crash may have seen the second one before the first has arrived.
+    let is_doubtful = record.in_doubt || record.basis == Basis::Denial;
+    let reason = if surplus || is_doubtful && contract.lookup != LookupOffer::None && duplicated.is_none() {
+        Some(Reason::Doubt)
+    } else if duplicated.is_none() && contract.looks_for_copies(record.class) {
+        Some(Reason::Doubled)
+    } else {
+        None
+    };
+    let event = Event::Commit { response: stored, external_ref, basis };
+    let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
+    let look = reason.map(|reason| Box::new(Look::first(&record, reason, contract, core.now())));
+    let due_at = look.as_ref().and_then(|look| look.due_at);
+    let answer = Answer::first(response, &record);
+    let mut change = core.change(op.lane).record(record);
+    let is_taken_over = compare(core, &mut change, contract.class, evidence);
+    change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
+    change.escalations.extend(duplicated);
+    change.look = look;
+    let slot = op.take_slot();
+    let note = due_at.map(|at| NoteWhenDropped { agenda: core.agenda.clone(), at });
+    let held = if note.is_some() || is_taken_over {
+        let look = is_taken_over.then(|| LookWhenDropped(core.late.clone()));
+        Some(Box::new((slot, note, look)) as Held)
+    } else {
+        slot.map(|slot| Box::new(slot) as Held)
+    };
+    Ok((answer, core.group.submit_holding(change, held)))
+}
+
+/// Records that it did not happen, and when it goes again. Durable before anyone waits for that instant, so
+/// that a crash during the wait neither loses nor shortens it.
+pub(super) async fn fail(
+    settling: Settling<'_>,
+    record: &Record,
+    error: ToolError,
+) -> Result<Ended, ExecError> {
+    let Settling { core, op, .. } = settling;
+    let spec = op.tool.spec();
+    let class = settling.contract().class;
+    let may_retry = error.kind.decision(settling.effect(), class) == RetryDecision::Retry;
+    let delay = may_retry
+        .then(|| spec.retry.next_delay(record.tries(), error.kind, error.retry_after, core.entropy.bits()))
+        .flatten();
+    let not_before = delay.map(|delay: Duration| core.now().after(delay));
+    let failure =
+        RecordedFailure { kind: error.kind, message: error.message, detail: serde_json::Value::Null };
+    let event = Event::Fail { failure, not_before };
+    let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
+    let record = Box::new(record);
+    let mut change = core.change(op.lane).record(record.clone());
+    compare(core, &mut change, class, Box::default());
+    admitted(&op.key, core.group.commit_one(change).await)?;
+    Ok(Ended::Failed(record))
+}
+
+pub(super) fn illegal(op: &Operation, error: &Illegal) -> ExecError {
+    tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "the record has changed");
+    refused(&op.key, if error.fenced { Refusal::Fenced } else { Refusal::Stale })
+}
+
+/// Records that it did not happen and is not tried again. `None` if the record was not as it was found.
+pub(super) async fn give_up(
+    core: &Core,
+    op: &Operation,
+    record: &Record,
+    failure: RecordedFailure,
+) -> Result<Option<Box<Record>>, ExecError> {
+    let event = Event::Fail { failure, not_before: None };
+    let Ok(record) = apply(record, event, core.fence, core.now()).map(Box::new) else { return Ok(None) };
+    core.commit(&op.key, core.change(op.lane).record(record.clone())).await.map(|()| Some(record))
+}

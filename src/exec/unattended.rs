@@ -1,0 +1,42 @@
+//! Calls whose callers keep them and do not poll them: they go on by themselves, or a request would stay halfway for as long as
+//! the caller keeps it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::core::Core;
+
+/// A caller that does not poll its call between two looks, although it was woken before the first, is not waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+impl Core {
+    /// Looks after calls whose callers do not poll them.
+    pub(crate) fn attend(self: &Arc<Self>) {
+        self.lasting("unattended calls", run);
+    }
+
+    /// Those that were not polled since the last look, although their callers had been woken, go on.
+    fn look_after(&self) {
+        self.attendance.begin_look();
+        for work in self.in_flight.woken() {
+            if work.is_kept() {
+                work.go_on();
+            } else {
+                self.attendance.stir();
+            }
+        }
+    }
+}
+
+/// Runs until the core is gone or closing. Nothing is looked at while no caller is woken.
+async fn run(core: Weak<Core>) {
+    loop {
+        let Some(strong) = core.upgrade().filter(|core| !core.is_closing()) else { return };
+        let (attendance, clock) = (strong.attendance.clone(), strong.clock.clone());
+        drop(strong); // a sleeper must not keep a closed database open
+        attendance.stirred().await;
+        clock.sleep(LOOK_EVERY).await;
+        let Some(core) = core.upgrade() else { return };
+        core.look_after();
+    }
+}

@@ -1,0 +1,381 @@
+//! What a record becomes: every transition there is, and no sequence that leaves the state machine.
+
+use proptest::prelude::*;
+
+use super::{MINE, failure, json, record, started};
+use crate::ledger::{Basis, EffectClass, Event, Illegal, Record, State, apply};
+use crate::payload::Stored;
+use crate::{DeclarationId, EscalationId, Fence, Timestamp};
+
+const OTHER: Fence = Fence(2);
+
+fn commit(response: &str) -> Event {
+    Event::Commit { response: json(response), external_ref: None, basis: Basis::Answer }
+}
+
+/// Under another account than the first attempt.
+fn again_by(fence: Fence, basis: Basis) -> Event {
+    Event::Again { fence, basis, declaration: DeclarationId(2) }
+}
+
+/// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
+fn events(fence: Fence) -> [(&'static str, Event); 13] {
+    [
+        ("again", again_by(fence, Basis::Answer)),
+        ("adopt", Event::Adopt { fence }),
+        ("note", Event::Note { external_ref: "noted".into() }),
+        ("commit", commit("answer")),
+        ("fail, go again", Event::Fail { failure: failure("no"), not_before: Some(Timestamp(50)) }),
+        ("fail, give up", Event::Fail { failure: failure("no"), not_before: None }),
+        ("park", Event::Park { escalation: EscalationId(9) }),
+        ("unpark", Event::Unpark),
+        ("answer waits", Event::AnswerWaits),
+        ("resolve committed", Event::ResolveCommitted { response: json("said"), external_ref: None }),
+        ("resolve not committed", Event::ResolveNotCommitted { message: "ann: no".into() }),
+        ("resolve abandoned", Event::ResolveAbandoned { reason: "ann: leave it".into() }),
+        ("compensate", Event::Compensate { compensation: json("undone"), whole: true }),
+    ]
+}
+
+/// The whole state machine: what each state takes from the worker that holds the record, and from another one.
+/// What is not named is refused.
+fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 10] {
+    let compensated =
+        |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
+    let committed = || record(State::Committed { response: json("first") });
+    let resolutions: &[_] =
+        &["unpark", "answer waits", "resolve committed", "resolve not committed", "resolve abandoned"];
+    [
+        (
+            "started",
+            record(State::Started),
+            &["again", "adopt", "note", "commit", "fail, go again", "fail, give up", "park"],
+            // Taken over, or put to a person; never reported on.
+            &["again", "adopt", "park"],
+        ),
+        // That this attempt failed says nothing about the earlier one of unknown fate.
+        (
+            "in doubt",
+            Record { in_doubt: true, ..record(State::Started) },
+            &["again", "adopt", "note", "commit", "park"],
+            &["again", "adopt", "park"],
+        ),
+        (
+            "parked",
+            Record { escalation: Some(EscalationId(9)), ..record(State::Started) },
+            resolutions,
+            resolutions,
+        ),
+        // Once more, or the waiting ends by decision: also that of a worker that has taken the run over.
+        (
+            "failed",
+            record(State::Failed { failure: failure("first") }),
+            &["again", "fail, give up"],
+            &["again", "fail, give up"],
+        ),
+        (
+            "waiting",
+            Record { not_before: Some(Timestamp(40)), ..record(State::Failed { failure: failure("first") }) },
+            &["again", "fail, give up"],
+            &["again", "fail, give up"],
+        ),
+        // No build writes such a row. If there is one, nothing goes out while its question is open.
+        (
+            "failed and parked",
+            Record {
+                escalation: Some(EscalationId(9)),
+                ..record(State::Failed { failure: failure("first") })
+            },
+            &[],
+            &[],
+        ),
+        ("committed", committed(), &["compensate"], &["compensate"]),
+        ("partly compensated", compensated(false), &["compensate"], &["compensate"]),
+        ("compensated", compensated(true), &[], &[]),
+        ("abandoned", record(State::Abandoned { reason: "left".into() }), &[], &[]),
+    ]
+}
+
+// R-EXE-6: what a further attempt of unknown fate rests on is kept with it, and a later answer does not lift it.
+#[test]
+fn a_further_attempt_is_in_doubt_and_keeps_its_mark() {
+    let again = |record: &Record, basis| applied(record, again_by(MINE, basis));
+    let started = record(State::Started);
+    let declared = again(&started, Basis::Declaration);
+    assert_eq!((declared.in_doubt, declared.basis), (true, Basis::Declaration));
+    let further = again(&declared, Basis::Answer);
+    assert_eq!((further.in_doubt, further.basis), (true, Basis::Declaration));
+    let harmless = Record { class: EffectClass::ReadOnly, ..started };
+    assert!(
+        !again(&harmless, Basis::Repeat).in_doubt,
+        "a repeatable effect has nothing to be in doubt about"
+    );
+    let failed = record(State::Failed { failure: failure("first") });
+    assert!(!again(&failed, Basis::Answer).in_doubt, "it had failed for certain");
+}
+
+// What a further attempt rests on is what it is sent on. A provider's word stands while the fate of the earlier attempt is
+// open; a person's word stands for good, for the person may be wrong, however often it is tried.
+#[test]
+fn what_an_attempt_rests_on_stands_under_an_answer() {
+    let started = record(State::Started);
+    let failed = record(State::Failed { failure: failure("first") });
+    for first in Basis::ALL {
+        for further in Basis::ALL {
+            let open = applied(&Record { basis: first, ..started.clone() }, again_by(MINE, further));
+            let stands = first == Basis::Declaration;
+            assert_eq!(open.basis, if stands { first } else { further }, "{first:?}, then {further:?}");
+            let anew = applied(&Record { basis: first, ..failed.clone() }, again_by(MINE, further));
+            let stands = first == Basis::Denial && further == Basis::Answer;
+            assert_eq!(anew.basis, if stands { first } else { further }, "{first:?}, then {further:?}");
+        }
+    }
+}
+
+// R-REC-3, invariants 4 and 6
+#[test]
+fn every_state_takes_what_the_table_says_and_nothing_else() {
+    for (state, record, from_mine, from_other) in table() {
+        for (fence, allowed) in [(MINE, from_mine), (OTHER, from_other)] {
+            for (event, what) in events(fence) {
+                let result = apply(&record, what, fence, Timestamp(20));
+                assert_eq!(
+                    result.is_ok(),
+                    allowed.contains(&event),
+                    "{state} takes {event} by {fence}: {result:?}"
+                );
+                if let Err(illegal) = result {
+                    assert_eq!(illegal.fenced, fence != MINE);
+                    assert_eq!(illegal.parked, record.escalation.is_some());
+                }
+            }
+        }
+    }
+}
+
+fn applied(record: &Record, event: Event) -> Record {
+    apply(record, event, record.fence, Timestamp(20)).unwrap()
+}
+
+// R-REC-4: the reference noted during the call stays, unless the answer names another one.
+#[test]
+fn a_noted_reference_survives_an_answer_without_one() {
+    let noted = applied(&started(), Event::Note { external_ref: "r1".into() });
+    assert_eq!(noted.state, State::Started);
+    assert_eq!(applied(&noted, commit("answer")).external_ref.as_deref(), Some("r1"));
+    let named =
+        Event::Commit { response: json("answer"), external_ref: Some("r2".into()), basis: Basis::Answer };
+    assert_eq!(applied(&noted, named).external_ref.as_deref(), Some("r2"));
+}
+
+// R-REC-3, invariant 6: the zombie's answer comes too late, and the record says to whom it belongs now.
+#[test]
+fn a_worker_that_was_adopted_from_can_report_nothing() {
+    let adopted = apply(&started(), Event::Adopt { fence: OTHER }, OTHER, Timestamp(20)).unwrap();
+    assert_eq!((adopted.fence, adopted.attempts), (OTHER, 1));
+    let refused = apply(&adopted, commit("zombie"), MINE, Timestamp(21)).unwrap_err();
+    assert!(refused.to_string().contains("belongs to another worker"), "{refused}");
+    let found = Event::Commit { response: json("found"), external_ref: None, basis: Basis::Lookup };
+    let settled = apply(&adopted, found, OTHER, Timestamp(22)).unwrap();
+    assert_eq!((settled.response(), settled.basis), (Some(&json("found")), Basis::Lookup));
+}
+
+// R-EXE-4: each execution has its own budget; what earlier ones spent does not count against it.
+#[test]
+fn giving_up_starts_the_next_execution_with_a_full_budget() {
+    let again = |record: &Record| applied(record, again_by(MINE, Basis::Answer));
+    let fail =
+        |record: &Record, not_before| applied(record, Event::Fail { failure: failure("no"), not_before });
+    let waiting = fail(&started(), Some(Timestamp(50)));
+    assert_eq!((waiting.tries(), waiting.not_before), (1, Some(Timestamp(50))));
+    let second = again(&waiting);
+    assert_eq!((second.attempts, second.tries(), second.not_before), (2, 2, None));
+    let ended = fail(&second, None);
+    assert_eq!((ended.attempts, ended.tries()), (2, 0));
+    let next = again(&ended);
+    assert_eq!((next.attempts, next.tries()), (3, 1));
+    // Ended while it waits: the same.
+    assert_eq!(fail(&waiting, None).tries(), 0);
+}
+
+// Invariant 8: a question that is open takes an answer, and each answer closes it.
+#[test]
+fn each_resolution_closes_the_question() {
+    let parked = applied(&started(), Event::Park { escalation: EscalationId(9) });
+    assert_eq!((parked.escalation, &parked.state), (Some(EscalationId(9)), &State::Started));
+    // A person answers, not a worker: whoever writes it down need not hold the record.
+    let resolve = |event| apply(&parked, event, OTHER, Timestamp(30)).unwrap();
+    let yes = resolve(Event::ResolveCommitted { response: json("said"), external_ref: Some("r".into()) });
+    assert_eq!((yes.response(), yes.basis, yes.escalation), (Some(&json("said")), Basis::Decision, None));
+    assert_eq!(yes.external_ref.as_deref(), Some("r"));
+    let no = resolve(Event::ResolveNotCommitted { message: "ann: no".into() });
+    assert!(matches!(&no.state, State::Failed { failure } if failure.message == "ann: no"));
+    assert_eq!((no.escalation, no.tries()), (None, 0));
+    // What is sent after the answer rests on it, until it is known what became of it; and it can fail for certain.
+    let again = applied(&no, again_by(MINE, Basis::Answer));
+    assert_eq!((again.basis, again.in_doubt), (Basis::Denial, false));
+    let failed = applied(&again, Event::Fail { failure: failure("no"), not_before: Some(Timestamp(50)) });
+    assert_eq!(applied(&failed, again_by(MINE, Basis::Answer)).basis, Basis::Denial);
+    let left = resolve(Event::ResolveAbandoned { reason: "ann: leave it".into() });
+    assert_eq!(left.state, State::Abandoned { reason: "ann: leave it".into() });
+    assert_eq!(left.escalation, None);
+}
+
+// DESIGN 4.12: undone in part, then wholly; the first result is shown throughout.
+#[test]
+fn undoing_in_part_can_be_completed_and_not_undone() {
+    let committed = applied(&started(), commit("first"));
+    let undo = |record: &Record, text: &str, whole| {
+        apply(record, Event::Compensate { compensation: json(text), whole }, OTHER, Timestamp(30))
+    };
+    let partly = undo(&committed, "half", false).unwrap();
+    let wholly = undo(&partly, "rest", true).unwrap();
+    assert_eq!(wholly.response(), Some(&json("first")));
+    assert!(undo(&wholly, "more", false).is_err());
+}
+
+// DESIGN 4.13
+#[test]
+fn a_refusal_says_what_the_record_is() {
+    let parked = Record { escalation: Some(EscalationId(9)), ..started() };
+    let illegal = apply(&parked, commit("late"), OTHER, Timestamp(20)).unwrap_err();
+    let Illegal { state, event, .. } = &illegal;
+    assert_eq!((*state, *event), ("started", "commit"));
+    let text = illegal.to_string();
+    for part in ["send:case", "started", "open escalation", "`commit`", "another worker"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+fn fence() -> impl Strategy<Value = Fence> {
+    prop_oneof![Just(MINE), Just(OTHER)]
+}
+
+fn stored() -> impl Strategy<Value = Stored> {
+    (0..4_u8).prop_map(|n| json(&n.to_string()))
+}
+
+fn instant() -> impl Strategy<Value = Timestamp> {
+    (0..40_i64).prop_map(Timestamp)
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let reference = || proptest::option::of("[ab]");
+    let basis = || prop_oneof![Just(Basis::Answer), Just(Basis::Lookup), Just(Basis::Repeat)];
+    prop_oneof![
+        2 => fence().prop_map(|fence| again_by(fence, Basis::Answer)),
+        2 => fence().prop_map(|fence| Event::Adopt { fence }),
+        1 => "[ab]".prop_map(|external_ref| Event::Note { external_ref }),
+        1 => (stored(), reference(), basis())
+            .prop_map(|(response, external_ref, basis)| Event::Commit { response, external_ref, basis }),
+        2 => proptest::option::of(instant())
+            .prop_map(|not_before| Event::Fail { failure: failure("no"), not_before }),
+        1 => (0..3_i64).prop_map(|n| Event::Park { escalation: EscalationId(n) }),
+        1 => Just(Event::Unpark),
+        1 => (stored(), reference())
+            .prop_map(|(response, external_ref)| Event::ResolveCommitted { response, external_ref }),
+        1 => Just(Event::AnswerWaits),
+        1 => Just(Event::ResolveNotCommitted { message: "no".into() }),
+        1 => Just(Event::ResolveAbandoned { reason: "left".into() }),
+        1 => (stored(), any::<bool>())
+            .prop_map(|(compensation, whole)| Event::Compensate { compensation, whole }),
+    ]
+}
+
+/// What never changes, whatever happens.
+fn same_operation(a: &Record, b: &Record) -> bool {
+    (&a.id, &a.tenant, &a.key, &a.operation, &a.class) == (&b.id, &b.tenant, &b.key, &b.operation, &b.class)
+        && (&a.request, &a.request_hash) == (&b.request, &b.request_hash)
+        && (&a.owner, &a.created_at) == (&b.owner, &b.created_at)
+}
+
+/// What holds of every record, however it came about.
+fn sound(record: &Record) -> Result<(), TestCaseError> {
+    let started = record.state == State::Started;
+    prop_assert!(record.escalation.is_none() || started, "a question is open about a settled record");
+    prop_assert!(
+        record.not_before.is_none() || matches!(record.state, State::Failed { .. }),
+        "nothing waits"
+    );
+    prop_assert!(record.spent <= record.attempts && record.attempts >= 1);
+    prop_assert!(record.updated_at >= record.created_at);
+    Ok(())
+}
+
+/// What holds of every step from one record to the next.
+fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(), TestCaseError> {
+    prop_assert!(same_operation(before, after));
+    prop_assert_eq!(after.revision, before.revision + 1);
+    prop_assert!(after.updated_at >= before.updated_at, "time runs backwards");
+    prop_assert!(after.spent >= before.spent);
+    // HAZARDS 0.5: what may have happened, happened under the account that is recorded.
+    let failed = matches!(before.state, State::Failed { .. });
+    prop_assert!(
+        after.declaration == before.declaration || failed,
+        "its attempt went out under another account"
+    );
+    let again = matches!(event, Event::Again { .. });
+    prop_assert!(!failed || !again || after.declaration == DeclarationId(2));
+    prop_assert_eq!(after.attempts, before.attempts + u32::from(again));
+
+    // Invariant 4: the first result wins.
+    if let Some(first) = before.response() {
+        prop_assert_eq!(after.response(), Some(first));
+        prop_assert_eq!((&after.external_ref, after.basis), (&before.external_ref, before.basis));
+        prop_assert!(
+            !matches!(after.state, State::Started | State::Failed { .. }),
+            "a committed effect is gone"
+        );
+    }
+    // Invariant 6: who does not hold the record cannot say what became of its attempt.
+    if before.fence != by && before.state == State::Started {
+        prop_assert!(
+            !matches!(event, Event::Commit { .. } | Event::Fail { .. } | Event::Note { .. }),
+            "a zombie"
+        );
+    }
+    prop_assert!(
+        !matches!(event, Event::Commit { .. } | Event::Note { .. }) || before.fence == by,
+        "a zombie"
+    );
+    if !matches!(event, Event::Again { .. } | Event::Adopt { .. }) {
+        prop_assert_eq!(after.fence, before.fence);
+    }
+    // Invariant 8: an open question is closed by an answer alone, or withdrawn; then it is as open as before.
+    let answer = matches!(
+        event,
+        Event::ResolveCommitted { .. } | Event::ResolveNotCommitted { .. } | Event::ResolveAbandoned { .. }
+    );
+    let withdrawn = *event == Event::Unpark;
+    let waits = *event == Event::AnswerWaits;
+    prop_assert_eq!(before.escalation.is_some(), answer || withdrawn || waits);
+    prop_assert!(!waits || after.escalation == before.escalation, "an answer that waits closes nothing");
+    prop_assert!(!withdrawn || after.state == State::Started, "withdrawn is not settled");
+    // Nothing is sent for what is settled, and nothing settled comes undone but by undoing.
+    prop_assert!(!again || matches!(before.state, State::Started | State::Failed { .. }), "settled");
+    prop_assert!(!matches!(before.state, State::Abandoned { .. }), "left is left");
+    prop_assert!(!matches!(before.state, State::Compensated { whole: true, .. }), "undone");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    // R-REC-1, R-REC-3, invariants 4, 6, 8
+    #[test]
+    fn no_sequence_leaves_the_state_machine(
+        events in proptest::collection::vec((event(), fence(), instant()), 1..40),
+    ) {
+        let mut record = started();
+        for (event, by, at) in events {
+            let before = record.clone();
+            let result = apply(&record, event.clone(), by, at);
+            prop_assert_eq!(&record, &before, "whatever the answer, the record that was given is as it was");
+            if let Ok(after) = result {
+                step(&before, &event, by, &after)?;
+                sound(&after)?;
+                record = after;
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Tests of the ledger: a file for each file of it, and the records that they share.
+
+mod apply;
+mod approval;
+mod compensation;
+mod contract;
+mod decide;
+mod declaration;
+mod evidence;
+mod guarantee;
+mod hash;
+mod key;
+mod look;
+mod permit;
+mod quota;
+mod record;
+mod resolve;
+mod restored;
+mod retention;
+mod retry;
+mod review;
+mod throttle;
+
+use crate::ledger::{Basis, EffectClass, ErrorKind, Owner, Record, RecordedFailure, RequestHash, State};
+use crate::payload::Stored;
+use crate::{DeclarationId, Fence, Key, Name, Payload, RecordId, Tenant, Timestamp};
+
+/// The worker whose records these are.
+const MINE: Fence = Fence(1);
+
+fn json(text: &str) -> Stored {
+    Stored::Inline(Payload::of(text).unwrap())
+}
+
+fn failure(message: &str) -> RecordedFailure {
+    RecordedFailure { kind: ErrorKind::Server, message: message.to_owned(), detail: serde_json::Value::Null }
+}
+
+/// A record as `begin` writes it: the first attempt of worker 1 is about to be dispatched.
+fn started() -> Record {
+    Record {
+        id: RecordId(1),
+        tenant: Tenant::new("acme").unwrap(),
+        key: Key::of("send").target("case").render().unwrap(),
+        operation: Name::new("send").unwrap(),
+        class: EffectClass::Notification,
+        request: json("request"),
+        request_hash: RequestHash { version: 1, digest: [1; 32] },
+        declaration: DeclarationId(1),
+        owner: Owner { call_id: Some("call 1".into()), ..Owner::default() },
+        fence: MINE,
+        revision: 1,
+        attempts: 1,
+        spent: 0,
+        state: State::Started,
+        basis: Basis::Answer,
+        external_ref: None,
+        escalation: None,
+        not_before: None,
+        in_doubt: false,
+        kept_until: None,
+        created_at: Timestamp(10),
+        updated_at: Timestamp(10),
+    }
+}
+
+fn record(state: State) -> Record {
+    Record { state, ..started() }
+}

@@ -1,0 +1,487 @@
+//! What is done about a call of unknown outcome: every combination there is, and every way through.
+
+use std::time::Duration;
+
+use crate::Timestamp;
+use crate::ledger::resolve::{Known, Looked, Next, Why, next};
+use crate::ledger::{
+    Backoff, Contract, ContractClass, ContractError, EffectClass, LookupOffer, Retention, RetentionMode,
+    RetryPolicy,
+};
+
+const LOOKUPS: [LookupOffer; 3] = [LookupOffer::None, LookupOffer::Eventual, LookupOffer::Strong];
+const LOOKED: [Looked; 5] =
+    [Looked::NotYet, Looked::MissedEarly, Looked::MissedSettled, Looked::MissedElsewhere, Looked::Unanswered];
+
+/// One question to [`next`], and its answer.
+#[derive(Debug)]
+struct Case {
+    effect: EffectClass,
+    contract: Contract,
+    known: Known,
+}
+
+impl Case {
+    fn next(&self) -> Next {
+        next(self.effect, &self.contract, &self.known)
+    }
+
+    fn strong_miss(&self) -> bool {
+        self.contract.lookup == LookupOffer::Strong && self.known.looked == Looked::MissedSettled
+    }
+}
+
+fn contracts() -> impl Iterator<Item = Contract> {
+    ContractClass::ALL.into_iter().flat_map(|class| {
+        LOOKUPS.into_iter().flat_map(move |lookup| {
+            let contract = Contract::new(class).lookup(lookup);
+            [contract.clone(), contract.repeat_blindly()]
+        })
+    })
+}
+
+fn known() -> impl Iterator<Item = Known> {
+    LOOKED.into_iter().flat_map(|looked| {
+        (0..64_u8).map(move |bits| Known {
+            looked,
+            key_honoured: bits & 1 != 0,
+            settled: bits & 2 != 0,
+            refused_as_duplicate: bits & 4 != 0,
+            may_send: bits & 8 != 0,
+            attempts_left: bits & 16 != 0,
+            noted: bits & 32 != 0,
+        })
+    })
+}
+
+/// All combinations: 10 effects × 36 contracts × 320 states of knowledge.
+fn cases() -> impl Iterator<Item = Case> {
+    EffectClass::ALL.into_iter().flat_map(|effect| {
+        contracts().flat_map(move |contract| {
+            known().map(move |known| Case { effect, contract: contract.clone(), known })
+        })
+    })
+}
+
+fn sends(next: Next) -> bool {
+    matches!(next, Next::Resend { .. } | Next::SendAndConfirm | Next::Repeat)
+}
+
+/// Every combination, with what holds of its answer.
+fn always(holds: impl Fn(&Case, Next) -> bool) {
+    let mut seen = 0;
+    for case in cases() {
+        let next = case.next();
+        assert!(holds(&case, next), "{next:?} for {case:?}");
+        seen += 1;
+    }
+    assert_eq!(seen, 10 * 36 * 320);
+}
+
+/// The same, for effects that leave a mark.
+fn always_when_marking(holds: impl Fn(&Case, Next) -> bool) {
+    always(|case, next| !case.effect.leaves_mark() || holds(case, next));
+}
+
+// R-EXE-6, invariant 3: "not found" is believed only after the settle time, and only from a strong lookup.
+#[test]
+fn a_send_that_does_not_collide_follows_a_settled_miss() {
+    always(|case, next| next != Next::SendAndConfirm || case.strong_miss());
+}
+
+// Invariant 3, in one sentence.
+#[test]
+fn no_marking_effect_is_sent_again_blindly() {
+    always_when_marking(|case, next| {
+        let collides = case.contract.class.collides() && case.known.key_honoured;
+        !sends(next) || collides || case.strong_miss() || case.contract.repeat_blindly
+    });
+}
+
+// R-EXE-7
+#[test]
+fn the_same_key_goes_again_only_where_it_collides() {
+    always(|case, next| {
+        !matches!(next, Next::Resend { .. }) || case.contract.class.collides() && case.known.key_honoured
+    });
+}
+
+// DESIGN 4.3: *silent* is a duplicate against which stands nothing but the provider's word, and no mark.
+#[test]
+fn a_send_that_rests_on_the_providers_word_is_marked() {
+    always(|case, next| match next {
+        Next::Resend { on_declaration } => on_declaration != case.strong_miss(),
+        _ => true,
+    });
+}
+
+// DESIGN 4.3, F07: *duplicate* is not *done*, and what is known to the provider is not sent again.
+#[test]
+fn a_refused_duplicate_is_never_sent_again() {
+    always(|case, next| !case.known.refused_as_duplicate || !sends(next));
+}
+
+// DESIGN 4.3
+#[test]
+fn a_blind_call_goes_to_a_person_unless_somebody_opted_in() {
+    always_when_marking(|case, next| {
+        let blind = case.contract.class == ContractClass::Blind && case.contract.lookup == LookupOffer::None;
+        let known = case.known;
+        if !blind {
+            return true;
+        }
+        let may = known.may_send && known.attempts_left && !known.refused_as_duplicate;
+        match next {
+            Next::Repeat => case.contract.repeat_blindly && may,
+            Next::Escalate(Why::Blind) => !case.contract.repeat_blindly,
+            Next::Escalate(_) => !may,
+            _ => false,
+        }
+    });
+}
+
+// R-EXE-6: a lookup that lags proves nothing by a miss.
+#[test]
+fn a_lagging_lookup_never_leads_to_a_second_effect() {
+    always_when_marking(|case, next| {
+        case.contract.lookup != LookupOffer::Eventual || !sends(next) || matches!(next, Next::Resend { .. })
+    });
+}
+
+// R-EXE-4, DESIGN 4.4
+#[test]
+fn nothing_is_sent_without_attempts_or_approval() {
+    always(|case, next| !sends(next) || case.known.attempts_left && case.known.may_send);
+}
+
+// DESIGN 4.2: an answer that can be had is had before anything else, and nobody waits for nothing.
+#[test]
+fn what_can_be_asked_is_asked_first_and_nobody_waits_for_nothing() {
+    always_when_marking(|case, next| {
+        let can_look = case.contract.lookup != LookupOffer::None;
+        let first = can_look && case.known.looked == Looked::NotYet;
+        let waits = next == Next::Settle;
+        (!first || next == Next::Look) && (next != Next::Look || can_look) && (!waits || !case.known.settled)
+    });
+    // A person is not asked while the world still can be.
+    always_when_marking(|case, next| {
+        let early = case.contract.lookup != LookupOffer::None && case.known.looked == Looked::MissedEarly;
+        let collides = case.contract.class.collides() && case.known.key_honoured;
+        !matches!(next, Next::Escalate(_)) || !early || collides
+    });
+}
+
+// DESIGN 4.4: what may be repeated is repeated, and disturbs neither provider's lookup nor person.
+#[test]
+fn a_repeatable_effect_is_repeated() {
+    always(|case, next| {
+        let may = case.known.may_send && case.known.attempts_left;
+        !case.effect.repeatable()
+            || case.known.refused_as_duplicate
+            || if may { next == Next::Repeat } else { matches!(next, Next::Escalate(_)) }
+    });
+}
+
+/// Carries `next` out in every way it can turn out, short of finding the effect, which ends the matter.
+fn outcomes(known: Known, next: Next) -> Vec<Known> {
+    match next {
+        Next::Look => {
+            let miss = if known.settled { Looked::MissedSettled } else { Looked::MissedEarly };
+            [miss, Looked::MissedElsewhere, Looked::Unanswered].map(|looked| Known { looked, ..known }).into()
+        }
+        Next::Settle => vec![Known { settled: true, ..known }],
+        _ => Vec::new(),
+    }
+}
+
+fn longest_way(effect: EffectClass, contract: &Contract, known: Known, steps: u32) -> u32 {
+    assert!(steps <= 6, "no end in sight: {effect:?} {contract:?} {known:?}");
+    let next = next(effect, contract, &known);
+    outcomes(known, next)
+        .into_iter()
+        .map(|known| longest_way(effect, contract, known, steps + 1))
+        .max()
+        .unwrap_or(steps)
+}
+
+// Invariant 8: from wherever one starts, an end is reached: a send, or a person. No livelock.
+#[test]
+fn every_way_ends() {
+    let longest = cases().map(|case| longest_way(case.effect, &case.contract, case.known, 0)).max();
+    // Look, settle, look.
+    assert_eq!(longest, Some(3));
+}
+
+/// A fresh start after a crash: nothing asked, nothing settled, all that may be had is there.
+const FRESH: Known = Known {
+    looked: Looked::NotYet,
+    key_honoured: true,
+    settled: false,
+    refused_as_duplicate: false,
+    may_send: true,
+    attempts_left: true,
+    noted: false,
+};
+
+/// Follows the answers, with every lookup missing.
+fn way(contract: &Contract, mut known: Known) -> Vec<Next> {
+    let mut way = Vec::new();
+    loop {
+        let next = next(EffectClass::Payment, contract, &known);
+        way.push(next);
+        assert!(way.len() <= 6, "no end in sight: {way:?}");
+        match outcomes(known, next).first() {
+            Some(then) => known = *then,
+            None => return way,
+        }
+    }
+}
+
+// R-EXE-6, R-EXE-7: the table of DESIGN 4.3, with a lookup that shows nothing.
+#[test]
+fn each_class_goes_its_way() {
+    use ContractClass::{Blind, Lookup, NaturalKey, RejectsKey, ReplaysKey};
+    let none = |class| Contract::new(class).lookup(LookupOffer::None);
+    let strong = |class| Contract::new(class).lookup(LookupOffer::Strong);
+    let eventual = |class| Contract::new(class).lookup(LookupOffer::Eventual);
+    let expired = Known { key_honoured: false, ..FRESH };
+    let refused = Known { refused_as_duplicate: true, ..FRESH };
+    let marked = Next::Resend { on_declaration: true };
+    let person = Next::Escalate;
+    let believed = |last| vec![Next::Look, Next::Settle, Next::Look, last];
+
+    for class in [ReplaysKey, NaturalKey] {
+        assert_eq!(way(&none(class), FRESH), [marked]);
+        assert_eq!(way(&none(class), expired), [person(Why::KeyExpired)]);
+        assert_eq!(way(&none(class), refused), [person(Why::KeyBurned)]);
+    }
+    for class in [ReplaysKey, NaturalKey, RejectsKey] {
+        // The second send collides: nothing waits.
+        assert_eq!(way(&strong(class), FRESH), [Next::Look, marked]);
+        assert_eq!(way(&strong(class), expired), believed(Next::SendAndConfirm));
+        assert_eq!(way(&eventual(class), expired), believed(person(Why::LookupLags)));
+        assert_eq!(way(&strong(class), refused), believed(person(Why::KeyBurned)));
+    }
+    assert_eq!(way(&strong(Lookup), FRESH), believed(Next::SendAndConfirm));
+    assert_eq!(way(&eventual(Lookup), FRESH), believed(person(Why::LookupLags)));
+    assert_eq!(way(&none(Blind), FRESH), [person(Why::Blind)]);
+    assert_eq!(way(&none(Blind).repeat_blindly(), FRESH), [Next::Repeat]);
+    assert_eq!(
+        way(&strong(Lookup), Known { may_send: false, ..FRESH }),
+        believed(person(Why::ApprovalExpired))
+    );
+    assert_eq!(
+        way(&strong(Lookup), Known { attempts_left: false, ..FRESH }),
+        believed(person(Why::AttemptsUsedUp))
+    );
+    // A miss under another account is no miss.
+    let elsewhere = Known { looked: Looked::MissedElsewhere, ..expired };
+    for class in [ReplaysKey, NaturalKey, RejectsKey, Lookup] {
+        for settled in [false, true] {
+            assert_eq!(way(&strong(class), Known { settled, ..elsewhere }), [person(Why::OtherScope)]);
+        }
+    }
+    // A miss that was believed stands against a duplicate by itself.
+    let missed = Known { looked: Looked::MissedSettled, settled: true, ..FRESH };
+    assert_eq!(way(&strong(ReplaysKey), missed), [Next::Resend { on_declaration: false }]);
+}
+
+// Every question that is put to a person is a question.
+#[test]
+fn each_reason_has_a_question() {
+    let reasons = [
+        Why::Blind,
+        Why::KeyExpired,
+        Why::KeyBurned,
+        Why::LookupUnanswered,
+        Why::LookupLags,
+        Why::OtherScope,
+        Why::ApprovalExpired,
+        Why::AttemptsUsedUp,
+        Why::Unwanted,
+    ];
+    let mut questions: Vec<_> = reasons.map(Why::question).into();
+    assert!(questions.iter().all(|question| question.ends_with('?')));
+    questions.sort_unstable();
+    questions.dedup();
+    assert_eq!(questions.len(), reasons.len());
+}
+
+fn check(contract: &Contract, effect: EffectClass) -> Result<(), ContractError> {
+    contract.check(effect, &RetryPolicy::default(), &Retention::default())
+}
+
+// R-EXE-1, DESIGN 4.4: a payment that nobody could find out about.
+#[test]
+fn a_payment_to_a_blind_provider_is_refused() {
+    for effect in EffectClass::ALL {
+        let blind = check(&Contract::new(ContractClass::Blind).repeat_blindly(), effect);
+        let payment = effect == EffectClass::Payment;
+        assert_eq!(blind, if payment { Err(ContractError::Unreconcilable { effect }) } else { Ok(()) });
+        for class in ContractClass::ALL.into_iter().filter(|class| *class != ContractClass::Blind) {
+            assert_eq!(check(&Contract::new(class), effect), Ok(()), "{class:?} {effect:?}");
+        }
+    }
+}
+
+// DESIGN 4.3
+#[test]
+fn a_class_that_stands_on_a_lookup_is_refused_without_one() {
+    for class in ContractClass::ALL {
+        let result = check(&Contract::new(class).lookup(LookupOffer::None), EffectClass::Notification);
+        assert_eq!(result.is_err(), class.needs_lookup());
+        assert!(result.is_ok() || result == Err(ContractError::NoLookup { class }));
+    }
+}
+
+// R-KEY-7
+#[test]
+fn keys_too_short_to_be_unique_are_refused() {
+    let of = |n| check(&Contract::new(ContractClass::ReplaysKey).key_max_len(n), EffectClass::Payment);
+    assert_eq!(of(24), Err(ContractError::KeyTooShort { characters: 24 }));
+    assert_eq!(of(25), Ok(()));
+}
+
+/// Three attempts of 10 s with at most 5 s between them: 40 s.
+fn retry() -> RetryPolicy {
+    RetryPolicy {
+        attempts: 3,
+        backoff: Backoff { base: Duration::from_secs(5), cap: Duration::from_secs(5) },
+        attempt_timeout: Duration::from_secs(10),
+        retry_after_cap: Duration::from_secs(5),
+    }
+}
+
+// R-REC-6, invariant 9
+#[test]
+fn forgetting_before_the_last_retry_is_refused() {
+    let contract = Contract::new(ContractClass::NaturalKey);
+    let of = |retention| contract.check(EffectClass::Deletion, &retry(), &retention);
+    let horizon = Duration::from_secs(40);
+    let kept = Duration::from_secs(39);
+    assert_eq!(of(Retention::forget_after(horizon)), Ok(()));
+    assert_eq!(
+        of(Retention::forget_after(kept)),
+        Err(ContractError::RetentionBelowHorizon { kept, horizon })
+    );
+    for mode in [RetentionMode::Tombstone, RetentionMode::Keep] {
+        assert_eq!(
+            of(Retention { mode, ..Retention::forget_after(Duration::ZERO) }),
+            Ok(()),
+            "nothing is forgotten"
+        );
+    }
+}
+
+// R-EXE-7, invariant 9: unless a lookup can answer when the provider has forgotten the key.
+#[test]
+fn a_key_window_below_the_horizon_is_refused() {
+    let horizon = Duration::from_secs(40);
+    let of = |class, window, lookup| {
+        let contract = Contract::new(class).key_window(Duration::from_secs(window)).lookup(lookup);
+        contract.check(EffectClass::Payment, &retry(), &Retention::default())
+    };
+    for class in [ContractClass::ReplaysKey, ContractClass::NaturalKey] {
+        let window = Duration::from_secs(39);
+        let refused = Err(ContractError::WindowBelowHorizon { window, horizon });
+        assert_eq!(of(class, 39, LookupOffer::None), refused);
+        assert_eq!(of(class, 40, LookupOffer::None), Ok(()));
+        assert_eq!(of(class, 100, LookupOffer::None), Ok(()));
+        assert_eq!(of(class, 39, LookupOffer::Strong), Ok(()));
+    }
+    assert_eq!(of(ContractClass::Lookup, 39, LookupOffer::Strong), Ok(()));
+}
+
+// R-EXE-7: before the last safe instant, which lies ahead of the window's end.
+#[test]
+fn a_key_has_a_last_safe_instant() {
+    let hour = Duration::from_hours(1);
+    let contract = Contract::new(ContractClass::ReplaysKey).key_window(hour);
+    let sent = Timestamp(1_000_000);
+    let last = sent.after(hour.saturating_sub(Contract::WINDOW_MARGIN));
+    assert!(contract.key_is_safe(sent, sent));
+    assert!(contract.key_is_safe(sent, Timestamp(last.0 - 1)));
+    assert!(!contract.key_is_safe(sent, last));
+    assert!(!contract.key_is_safe(sent, sent.after(hour)));
+    assert!(!contract.key_is_safe(sent, Timestamp(sent.0 - 1)), "a clock that ran backwards proves nothing");
+    assert!(Contract::new(ContractClass::ReplaysKey).key_is_safe(sent, Timestamp::MAX), "kept for ever");
+    // Short windows keep most of themselves.
+    let short = Contract::new(ContractClass::ReplaysKey).key_window(Duration::from_secs(10));
+    assert!(short.key_is_safe(sent, sent.after(Duration::from_secs(8))));
+    assert!(!short.key_is_safe(sent, sent.after(Duration::from_secs(9))));
+}
+
+// What a contract knows about collisions and lookups must cover each class on purpose.
+#[test]
+fn the_classes_are_what_the_table_says() {
+    use ContractClass::{Blind, Lookup, NaturalKey, RejectsKey, ReplaysKey, Transactional};
+    for class in ContractClass::ALL {
+        let (collides, needs_lookup) = match class {
+            Transactional | Blind => (false, false),
+            ReplaysKey | NaturalKey => (true, false),
+            RejectsKey => (true, true),
+            Lookup => (false, true),
+        };
+        assert_eq!((class.collides(), class.needs_lookup()), (collides, needs_lookup), "{class:?}");
+    }
+}
+
+// What is sealed in the transaction of its effect did not happen while it is not sealed; unless somebody else has committed.
+#[test]
+fn what_is_sealed_with_its_effect_goes_again_without_a_look() {
+    let mut contract = Contract::new(ContractClass::Transactional);
+    contract.sealed_with_effect = true;
+    let next = |known: &Known| crate::ledger::resolve::next(EffectClass::InternalMutation, &contract, known);
+    assert_eq!(next(&FRESH), Next::Resend { on_declaration: false });
+    assert_eq!(next(&Known { noted: true, ..FRESH }), Next::Escalate(Why::EndedInside));
+    assert_eq!(next(&Known { attempts_left: false, ..FRESH }), Next::Escalate(Why::AttemptsUsedUp));
+}
+
+// DESIGN 4.6: the record's mark is the transaction's first write. Where it is seen, the transaction was committed inside.
+#[test]
+fn what_is_sealed_with_its_effect_is_done_again_unless_it_was_committed_inside() {
+    let contract = Contract::sealed_with_effect();
+    for bits in 0..8_u8 {
+        let (noted, may_send, attempts_left) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+        let known = Known {
+            looked: Looked::NotYet,
+            key_honoured: false,
+            settled: false,
+            refused_as_duplicate: false,
+            may_send,
+            attempts_left,
+            noted,
+        };
+        let expected = match (noted, may_send, attempts_left) {
+            (true, ..) => Next::Escalate(Why::EndedInside),
+            (false, false, _) => Next::Escalate(Why::ApprovalExpired),
+            (false, true, false) => Next::Escalate(Why::AttemptsUsedUp),
+            (false, true, true) => Next::Resend { on_declaration: false },
+        };
+        assert_eq!(next(EffectClass::InternalMutation, &contract, &known), expected, "{known:?}");
+    }
+}
+
+#[test]
+fn each_question_is_another_one() {
+    let mut questions: Vec<_> = [
+        Why::Blind,
+        Why::KeyExpired,
+        Why::KeyBurned,
+        Why::LookupUnanswered,
+        Why::LookupLags,
+        Why::OtherScope,
+        Why::ApprovalExpired,
+        Why::CallerGone,
+        Why::AttemptsUsedUp,
+        Why::Unwanted,
+        Why::Restored,
+        Why::EndedInside,
+    ]
+    .map(Why::question)
+    .into();
+    assert!(questions.iter().all(|question| question.ends_with('?')), "{questions:?}");
+    questions.sort_unstable();
+    questions.dedup();
+    assert_eq!(questions.len(), 12);
+}

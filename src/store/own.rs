@@ -1,0 +1,238 @@
+//! The database that holds the ledger beside the user's own tables: transactions that both share, and what is kept of messages
+//! that are processed once in them.
+//!
+//! Beside [`Store`](super::Store), which a wrapper may stand before: here the kind of the connection counts that the user is
+//! given. What a closure gives passes through the database unseen, so that a database is written without naming its types.
+
+use std::any::Any;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::{Asked, Change, Delivery, Known, SetAside, Step, TransactionError};
+use crate::clock::Clock;
+use crate::id::EscalationId;
+use crate::ledger::Origin;
+use crate::payload::Payload;
+
+/// A database of the user's own that holds the ledger as well.
+pub trait OwnDatabase: Send + Sync {
+    /// Its transactions, if they run on SQLite's connections.
+    #[cfg(feature = "sqlite")]
+    fn on_sqlite(&self) -> Option<&dyn TransactionsOn<sqlx::sqlite::SqliteConnection>> {
+        None
+    }
+
+    /// Its transactions, if they run on PostgreSQL's connections.
+    #[cfg(feature = "postgres")]
+    fn on_postgres(&self) -> Option<&dyn TransactionsOn<sqlx::postgres::PgConnection>> {
+        None
+    }
+
+    /// Why its rows may be older than the world, if there is a sign of it, and for a server where the rows are. `before`: where they
+    /// were when the ledger was opened last.
+    fn continuity<'a>(
+        &'a self,
+        before: Option<&'a Origin>,
+    ) -> Asked<'a, (Option<&'static str>, Option<Origin>)> {
+        let _ = before;
+        Box::pin(async { Ok((None, None)) })
+    }
+
+    /// It is marked from outside, so that an older state of it is told from this one.
+    fn keeps_mark(&self) -> bool {
+        false
+    }
+
+    /// Marks it. `raise`: for what was written since it was opened.
+    fn mark(&self, raise: bool) -> Asked<'_, ()> {
+        let _ = raise;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Ends writing, and gives a file free.
+    fn retire(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// What is known of a message that nobody will process any more. Nothing is counted.
+    fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>>;
+
+    /// Counts a try. What is known of a message that is not to be tried.
+    fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>>;
+
+    /// The try has failed, and this is why. How many there have been.
+    fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> Asked<'a, i64>;
+
+    /// Sets the message aside after so many tries, and names the question about it, unless it has one. The question; none if another
+    /// delivery of the message has been processed meanwhile.
+    fn inbox_set_aside<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        tries: i64,
+        why: &'a SetAside,
+        question: EscalationId,
+    ) -> Asked<'a, Option<EscalationId>>;
+
+    /// Somebody has answered this question: the message may be tried again, from the first time on.
+    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> Asked<'a, ()>;
+}
+
+// A database is handed around as `dyn`.
+const _: Option<&dyn OwnDatabase> = None;
+
+/// The time that a closure has, by this clock.
+#[derive(Clone, Copy)]
+pub struct Within<'a> {
+    pub(crate) limit: Duration,
+    pub(crate) clock: &'a dyn Clock,
+}
+
+/// What a closure has come to, as it passes through the database.
+pub(crate) type Unseen = Box<dyn Any + Send>;
+
+/// What is done on a connection `C`, in a transaction that is open: it gives `V`, which the database writes.
+pub(crate) type Work<'a, C, V> =
+    Box<dyn for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(Unseen, V), Unseen>> + Send + 'a>;
+
+/// A transaction that is being carried out.
+pub(crate) type Transacting<'a, T> = BoxFuture<'a, Result<T, TransactionError<Unseen>>>;
+
+/// Transactions in which the user's closure is given a connection of this kind.
+pub trait TransactionsOn<C>: Send + Sync {
+    /// Runs `work` and records its result as `step`, in one transaction.
+    ///
+    /// The step is written first, without a value, so that a closure which commits by itself leaves a mark
+    /// that resume can see, instead of changes that would be made twice.
+    ///
+    /// # Crash
+    /// Before it returns: changes and checkpoint are both there, or neither. After: both.
+    fn transaction<'a>(
+        &'a self,
+        change: Change,
+        step: Step,
+        within: Within<'a>,
+        work: Work<'a, C, Payload>,
+    ) -> Transacting<'a, Unseen>;
+
+    /// Runs `work` and writes the change that it gives, in one transaction behind `mark`. The mark is the first write, so that a
+    /// closure which commits by itself leaves it behind.
+    ///
+    /// # Crash
+    /// Before it returns: what the closure and both changes write is there, or nothing of it. After: all of it.
+    fn sealed<'a>(
+        &'a self,
+        mark: &'a Change,
+        within: Within<'a>,
+        work: Work<'a, C, Change>,
+    ) -> Transacting<'a, (Unseen, Change)>;
+
+    /// Runs `work` and records that a message is processed, in one transaction, unless it is known what became of it.
+    ///
+    /// # Crash
+    /// Before the transaction ends: nothing of it is there, but the try if it is counted before. After: all of it.
+    fn process<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        within: Within<'a>,
+        work: Work<'a, C, Payload>,
+    ) -> Transacting<'a, Result<Unseen, Known>>;
+}
+
+/// A connection to the ledger's own database, as [`Ctx::transaction`](crate::Ctx::transaction) gives it to its closure:
+/// sqlx's `SqliteConnection` or `PgConnection`, as the engine's store is. No other type can be one.
+pub trait OwnConnection: Sized + Send + 'static {
+    /// The transactions of a database, if they run on such connections.
+    #[doc(hidden)]
+    fn of(database: &dyn OwnDatabase) -> Option<&dyn TransactionsOn<Self>>;
+}
+
+#[cfg(feature = "sqlite")]
+impl OwnConnection for sqlx::sqlite::SqliteConnection {
+    fn of(database: &dyn OwnDatabase) -> Option<&dyn TransactionsOn<Self>> {
+        database.on_sqlite()
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl OwnConnection for sqlx::postgres::PgConnection {
+    fn of(database: &dyn OwnDatabase) -> Option<&dyn TransactionsOn<Self>> {
+        database.on_postgres()
+    }
+}
+
+/// See [`TransactionsOn`]; for closures whose types are known. `None` if the database is of another kind than the connection.
+impl dyn OwnDatabase + '_ {
+    pub(crate) async fn transaction<C, T, E, F>(
+        &self,
+        change: Change,
+        step: Step,
+        within: Within<'_>,
+        work: F,
+    ) -> Option<Result<T, TransactionError<E>>>
+    where
+        C: OwnConnection,
+        T: Send + 'static,
+        E: Send + 'static,
+        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(T, Payload), E>> + Send,
+    {
+        let worked = C::of(self)?.transaction(change, step, within, unseen(work)).await;
+        Some(worked.map(seen).map_err(|error| error.map(seen)))
+    }
+
+    pub(crate) async fn sealed<C, T, E, F>(
+        &self,
+        mark: &Change,
+        within: Within<'_>,
+        work: F,
+    ) -> Option<Result<(T, Change), TransactionError<E>>>
+    where
+        C: OwnConnection,
+        T: Send + 'static,
+        E: Send + 'static,
+        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(T, Change), E>> + Send,
+    {
+        let worked = C::of(self)?.sealed(mark, within, unseen(work)).await;
+        Some(worked.map(|(value, seal)| (seen(value), seal)).map_err(|error| error.map(seen)))
+    }
+
+    pub(crate) async fn process<C, T, E, F>(
+        &self,
+        delivery: &Delivery,
+        within: Within<'_>,
+        work: F,
+    ) -> Option<Result<Result<T, Known>, TransactionError<E>>>
+    where
+        C: OwnConnection,
+        T: Send + 'static,
+        E: Send + 'static,
+        F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(T, Payload), E>> + Send,
+    {
+        let worked = C::of(self)?.process(delivery, within, unseen(work)).await;
+        Some(worked.map(|processed| processed.map(seen)).map_err(|error| error.map(seen)))
+    }
+}
+
+fn unseen<'a, C, T, E, V, F>(work: F) -> Work<'a, C, V>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    V: 'static,
+    F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(T, V), E>> + Send + 'a,
+{
+    Box::new(move |connection| {
+        let working = work(connection);
+        Box::pin(async move {
+            let worked = working.await.map_err(|error| Box::new(error) as Unseen);
+            worked.map(|(value, written)| (Box::new(value) as Unseen, written))
+        })
+    })
+}
+
+#[allow(
+    clippy::expect_used,
+    reason = "a database gives back what its closure has given, and makes none itself"
+)]
+fn seen<T: 'static>(unseen: Unseen) -> T {
+    *unseen.downcast().expect("what the closure has given")
+}

@@ -170,7 +170,7 @@ pub async fn at_work(
         settle: plan.settle,
     };
     let cases = |first: usize, step| (first..plan.runs).step_by(step).map(|n| format!("case-{n}")).collect();
-    let is_older = |number: &usize| plan.older.is_some() && number % 2 == 0;
+    let is_older = |number: &usize| plan.older.is_some() && number.is_multiple_of(2);
     let (older, newer): (Vec<_>, Vec<_>) = (0..plan.workers).partition(is_older);
     for number in older.into_iter().chain(newer) {
         let program = plan.older.as_ref().filter(|_| is_older(&number)).unwrap_or(program);

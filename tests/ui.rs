@@ -21,8 +21,9 @@ fn library() -> (PathBuf, PathBuf) {
     let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap());
     let ours = files.filter(|file| {
-        let name = file.file_name().into_string().unwrap();
-        name.starts_with("libcounterfoil-") && name.ends_with(".rlib")
+        let path = file.path();
+        let is_ours = file.file_name().to_string_lossy().starts_with("libcounterfoil-");
+        is_ours && path.extension().is_some_and(|ending| ending == "rlib")
     });
     let newest = ours.max_by_key(|file| file.metadata().unwrap().modified().unwrap()).unwrap();
     (folder, newest.path())

@@ -93,16 +93,20 @@ fn conceivable(contract: &Contract) -> impl Iterator<Item = Known> {
     let known = all.into_iter().take(made).flat_map(|looked| {
         (0..32_u8).map(move |bits| Known {
             looked,
-            key_honoured: bits & 1 != 0,
-            settled: bits & 2 != 0,
-            refused_as_duplicate: bits & 4 != 0,
-            may_send: bits & 8 != 0,
-            attempts_left: bits & 16 != 0,
+            key_honoured: holds(bits, 1),
+            settled: holds(bits, 2),
+            refused_as_duplicate: holds(bits, 4),
+            may_send: holds(bits, 8),
+            attempts_left: holds(bits, 16),
             noted: false, // of those that are not sealed with their effects it decides nothing
         })
     });
     // A key that does not expire is void under another scope alone, and what is missed there is missed elsewhere.
     known.filter(move |known| expires || known.key_honoured || known.looked != Looked::MissedSettled)
+}
+
+const fn holds(bits: u8, bit: u8) -> bool {
+    bits & bit != 0
 }
 
 /// What is done about a call of unknown outcome, step by step, if every lookup shows nothing: up to the step that sends it

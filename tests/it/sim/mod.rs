@@ -4,7 +4,7 @@ mod again;
 mod approval;
 mod asked;
 mod case_desk;
-mod case_notice;
+pub(crate) mod case_notice;
 mod chat;
 mod command;
 mod declared;

@@ -74,7 +74,10 @@
 #[cfg(feature = "agent")]
 pub mod agent;
 pub mod clock;
-#[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "a simulation and its watches name the points"))]
+#[cfg_attr(
+    not(feature = "sim"),
+    allow(dead_code, unreachable_pub, reason = "a simulation and its watches name the points")
+)]
 mod crash;
 pub mod exec;
 pub mod flow;

@@ -204,7 +204,7 @@ pub(super) fn intent(core: &Core, op: &Operation, declaration: DeclarationId) ->
         declaration,
         owner: op.owner.clone(),
         fence: core.fence,
-        kept_until: spec.retention.until(core.now()),
+        retention: spec.retention,
     };
     (intent, large)
 }

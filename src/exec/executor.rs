@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::attempt;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 use super::builder::ExecutorBuilder;
 use super::carry::{Expect, carry_out};
 use super::core::Core;
@@ -257,7 +258,7 @@ impl Executor {
         to_the_end(&self.core.tracker, async move { undo::compensate(&core, record).await }).await
     }
 
-    /// Looks whether there is anything to be published: after events were [added](outbox::add) in a transaction that is not
+    /// Looks whether there is anything to be published: after events were [added](super::outbox::add) in a transaction that is not
     /// this engine's. Without it they are found when anything else is published, or at the next start; in a shared store
     /// within a heartbeat.
     pub fn publish_soon(&self) {

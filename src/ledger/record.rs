@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::effect::EffectClass;
 use super::hash::RequestHash;
 use super::key::OperationKey;
+use super::retention::Retention;
 use super::retry::RecordedFailure;
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, Tenant};
@@ -228,8 +229,8 @@ pub struct Intent {
     pub owner: Owner,
     /// The worker that writes the record.
     pub fence: Fence,
-    /// Until when the record is kept whole.
-    pub kept_until: Option<Timestamp>,
+    /// How long the record is kept, and what is left of it.
+    pub retention: Retention,
 }
 
 impl Record {
@@ -251,7 +252,7 @@ impl Record {
             declaration,
             owner,
             fence,
-            kept_until,
+            retention,
         } = intent;
         Self {
             id,
@@ -273,7 +274,7 @@ impl Record {
             external_ref: None,
             escalation: None,
             not_before: None,
-            kept_until,
+            kept_until: retention.until(at),
             created_at: at,
             updated_at: at,
         }

@@ -180,6 +180,7 @@ impl dyn OwnDatabase + '_ {
         Some(worked.map(seen).map_err(|error| error.map(seen)))
     }
 
+    #[cfg(feature = "_sealed")]
     pub(crate) async fn sealed<C, T, E, F>(
         &self,
         mark: &Change,

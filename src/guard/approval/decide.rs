@@ -12,8 +12,8 @@ use crate::exec::approval::{next, read, review_of};
 use crate::flow::{ForTenant, RunError};
 use crate::id::{DeclarationId, IdError, Name, RecordId, Tenant, checked};
 use crate::ledger::{
-    EffectClass, Intent, Key, KeyError, OperationKey, Owner, Record, RequestHash, Review, ReviewOutcome,
-    Vote, VoteRefused,
+    EffectClass, Intent, Key, KeyError, OperationKey, Owner, Record, RequestHash, Retention, Review,
+    ReviewOutcome, Vote, VoteRefused,
 };
 use crate::payload::{Payload, PayloadError, Stored};
 use crate::store::{Document, Refusal, Store as _, StoreError, Verdict};
@@ -224,7 +224,7 @@ fn decision(
         declaration: DeclarationId(0),
         owner: Owner::default(),
         fence: core.fence,
-        kept_until: None, // what a person decided is kept
+        retention: Retention::keep(), // what a person decided is kept
     };
     Record::decided(intent, Stored::Inline(response), at)
 }

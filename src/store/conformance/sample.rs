@@ -8,7 +8,7 @@ use super::admit;
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence, Ids, Name, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{
-    EffectClass, Intent, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, State,
+    EffectClass, Intent, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, Retention, State,
 };
 use crate::payload::{Payload, Stored};
 use crate::store::{
@@ -86,7 +86,7 @@ impl Sample {
             declaration: DeclarationId(1),
             owner: Owner::default(),
             fence: self.fence,
-            kept_until: None,
+            retention: Retention::keep(),
         };
         Record::begin(intent, Timestamp(1_000))
     }

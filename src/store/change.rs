@@ -4,14 +4,13 @@ use super::Aggregate;
 use super::document::Document;
 use super::escalation::Escalation;
 use super::outbox::{OutboxEvent, Published};
-use super::queue::Admission;
 use super::run::Run;
 use super::schedule::Schedule;
 use super::signal::Signal;
 use super::{Evidence, Step, Use};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
-use crate::ledger::{Basis, ContractClass, Look, Record, State};
+use crate::ledger::{Admission, Basis, ContractClass, Look, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest, Stored};
 
 /// One activation of a run: changes of one lane never overtake one another, and a refused one stops the rest.

@@ -8,10 +8,11 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
-use super::{Fate, erase, fate, queue, retention, worker};
-use crate::store::ask::Session as _;
-use crate::store::judge::{is_written, open_late};
+use super::{Fate, erase, fate, retention};
 use crate::store::row::Given;
+use crate::store::sql::ask::Session as _;
+use crate::store::sql::judge::{is_written, open_late};
+use crate::store::sql::{queue, worker};
 use crate::store::table::Kind;
 use crate::store::{Change, Lane, Refusal, Verdict};
 
@@ -144,8 +145,7 @@ async fn write_one(
     change: &Change,
 ) -> Result<Option<Objection>, sqlx::Error> {
     if let Some(worker) = &change.worker
-        && worker::write(connection, worker, change.fence).await? == 0
-        && let Some(refusal) = worker::refusal(worker)
+        && let Some(refusal) = worker::write(connection, worker, change.fence).await?
     {
         return Ok(Some(Objection::Row(refusal)));
     }

@@ -11,25 +11,22 @@ mod connect;
 mod continuity;
 mod cut;
 mod erase;
-mod escalation;
 mod inbox;
 mod judge;
 mod listen;
 mod open;
 mod outbox;
-mod payload;
+mod own;
 mod pool;
-mod queue;
+mod pulse;
 mod retention;
 mod row;
 mod run;
 mod signal;
 mod statement;
-mod step;
 mod transaction;
 #[cfg(feature = "sqlite")]
 mod transfer;
-mod worker;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -39,7 +36,7 @@ use sqlx::Connection as _;
 use sqlx::postgres::{PgConnection, PgRow};
 use tokio::sync::Mutex;
 
-use super::ask::Queries;
+use super::sql::ask::Queries;
 use super::{Asked, Change, History, Pulse, Signal, Store, StoreError, Turns, Verdict};
 use crate::id::{RunId, Tenant};
 use connect::Connector;
@@ -144,7 +141,7 @@ impl Store for Postgres {
     }
 
     fn pulse(&self) -> Asked<'_, Pulse> {
-        Box::pin(worker::pulse(&self.readers))
+        Box::pin(pulse::pulse(&self.readers))
     }
 
     /// A database that was replaced has lost this worker's row, and with it every write.
@@ -270,38 +267,6 @@ impl<'r> Columns<'r> {
         self.row.try_get_unchecked(index).map_err(|e| self.damaged(e))
     }
 
-    fn parse<T, U>(&mut self, read: impl FnOnce(T) -> Option<U>) -> Result<U, StoreError>
-    where
-        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
-    {
-        let value = self.take()?;
-        read(value).ok_or_else(|| self.damaged(UNKNOWN))
-    }
-
-    fn parse_some<T, U>(&mut self, read: impl FnOnce(T) -> Option<U>) -> Result<Option<U>, StoreError>
-    where
-        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
-    {
-        let value: Option<T> = self.take()?;
-        value.map(|value| read(value).ok_or_else(|| self.damaged(UNKNOWN))).transpose()
-    }
-
-    fn text(&mut self) -> Result<String, StoreError> {
-        self.parse_text(|text| Some(text.to_owned()))
-    }
-
-    fn some_text(&mut self) -> Result<Option<String>, StoreError> {
-        self.parse_some_text(|text| Some(text.to_owned()))
-    }
-
-    fn parse_text<U>(&mut self, read: impl FnOnce(&str) -> Option<U>) -> Result<U, StoreError> {
-        self.parse(|text| unescaped(text).and_then(|text| read(&text)))
-    }
-
-    fn parse_some_text<U>(&mut self, read: impl FnOnce(&str) -> Option<U>) -> Result<Option<U>, StoreError> {
-        self.parse_some(|text| unescaped(text).and_then(|text| read(&text)))
-    }
-
     fn damaged(&self, detail: impl std::fmt::Display) -> StoreError {
         use sqlx::Row as _;
         let mut row = self.what.to_owned();
@@ -311,8 +276,6 @@ impl<'r> Columns<'r> {
         StoreError::Corrupt { row, detail: detail.to_string() }
     }
 }
-
-const UNKNOWN: &str = "a value that no version of this engine writes";
 
 #[cfg(test)]
 mod tests {

@@ -6,9 +6,10 @@ use super::pool::Pool;
 use super::statement::{Batch, Insert, PLAIN, array};
 use super::{Columns, StoreError, signal};
 use crate::id::{RunId, Tenant};
-use crate::store::ask::Reader as _;
-use crate::store::history::{CALLS, STEPS, USES};
-use crate::store::row::{Only, Readable as _, Row as _};
+use crate::store::cell::Declared as _;
+use crate::store::row::{Only, Row as _};
+use crate::store::sql::ask::Reader as _;
+use crate::store::sql::history::{CALLS, STEPS, USES};
 use crate::store::table::{Chosen, Column};
 use crate::store::{History, PastCall, PastStep, PastUse, Run, Turns};
 

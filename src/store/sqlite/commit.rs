@@ -11,12 +11,11 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
-use super::{
-    StoreError, Writer, escalation, failure, outbox, payload, primary_code, queue, retention, row, signal,
-    step, worker,
-};
-use crate::store::judge::{is_written, open_late};
-use crate::store::{Change, Refusal, Verdict, erase};
+use super::{StoreError, Writer, failure, primary_code, retention, row};
+use crate::store::sql::judge::{is_written, open_late};
+use crate::store::sql::write::write;
+use crate::store::sql::{erase, queue, worker};
+use crate::store::{Change, Refusal, Verdict};
 
 pub(super) async fn commit(
     writer: &Mutex<Option<Writer>>,
@@ -50,20 +49,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
 fn batch(changes: &[&Change]) -> Batch {
     let steps: usize = changes.iter().map(|change| change.steps.len()).sum();
     let mut batch = Batch::of(changes.len().max(steps)); // a fork's are many
-    payload::write(changes, &mut batch);
-    row::SCHEDULE.write(changes.iter().filter_map(|c| Some((c.schedule.as_deref()?, c.fence))), &mut batch);
-    row::DOCUMENT
-        .write(changes.iter().flat_map(|c| c.documents.iter().map(|row| (row, c.fence))), &mut batch);
-    row::RUN.write(changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))), &mut batch);
-    row::RECORD.write(changes.iter().filter_map(|c| Some((c.record.as_deref()?, c.fence))), &mut batch);
-    row::LOOK.write(changes.iter().filter_map(|c| Some((c.look.as_deref()?, c.fence))), &mut batch);
-    row::STEP.write(changes.iter().flat_map(|c| c.steps.iter().map(|row| (row, c.fence))), &mut batch);
-    step::prune(changes, &mut batch);
-    row::USE.write(changes.iter().filter_map(|c| Some((c.used.as_deref()?, c.fence))), &mut batch);
-    escalation::write(changes, &mut batch);
-    signal::write(changes, &mut batch);
-    outbox::write(changes, &mut batch);
-    row::EVIDENCE.write(changes.iter().filter_map(|c| Some((c.evidence.as_deref()?, None))), &mut batch);
+    write(changes, &mut batch);
     batch
 }
 
@@ -174,7 +160,9 @@ pub(super) async fn admit(
 
 async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result<(), sqlx::Error> {
     if let Some(worker) = &change.worker {
-        worker::write(connection, worker, change.fence).await?;
+        if worker::write(connection, worker, change.fence).await?.is_some() {
+            return Err(sqlx::Error::RowNotFound);
+        }
     }
     if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
         queue::admit(connection, admission, fence).await?;

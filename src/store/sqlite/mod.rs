@@ -6,26 +6,23 @@
 
 mod commit;
 mod continuity;
-mod escalation;
 pub(crate) mod inbox;
 mod log;
 mod named;
 mod open;
 mod outbox;
-mod payload;
+mod own;
 mod place;
-mod queue;
+mod pulse;
 mod retention;
 mod row;
 mod run;
 mod shared;
 mod signal;
 mod statement;
-mod step;
 mod transaction;
 #[cfg(feature = "postgres")]
 mod transfer;
-mod worker;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +32,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
-use super::ask::Queries;
+use super::sql::ask::Queries;
 use super::{Asked, Change, History, Pulse, Signal, Store, StoreError, Turns, Verdict};
 use crate::id::{RunId, Tenant};
 
@@ -60,8 +57,8 @@ pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
 /// The statements that are put together from parts. For tests that prepare and explain them.
 #[doc(hidden)]
 pub fn statements() -> Vec<String> {
-    let whole = retention::statements().map(ToOwned::to_owned).chain(super::erase::statements());
-    whole.chain(row::statements()).chain(super::retention::statements::<SqlitePool>()).collect()
+    let whole = retention::statements().map(ToOwned::to_owned).chain(super::sql::erase::statements());
+    whole.chain(row::statements()).chain(super::sql::retention::statements::<SqlitePool>()).collect()
 }
 
 /// The embedded store.
@@ -214,7 +211,7 @@ impl Store for Sqlite {
     }
 
     fn pulse(&self) -> Asked<'_, Pulse> {
-        Box::pin(worker::pulse(&self.readers))
+        Box::pin(pulse::pulse(&self.readers))
     }
 
     fn in_place(&self) -> Result<(), StoreError> {

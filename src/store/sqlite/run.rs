@@ -7,7 +7,7 @@ use sqlx::{Either, Executor as _, SqlitePool};
 
 use super::{Columns, StoreError, failure, row, signal};
 use crate::id::{RunId, Tenant};
-use crate::store::history::{CALLS, STEPS, USES};
+use crate::store::sql::history::{CALLS, STEPS, USES};
 use crate::store::{History, PastCall, PastStep, PastUse, Turns};
 
 /// Four queries, whatever the number of steps, as one text: between us and the driver's thread, each text costs a

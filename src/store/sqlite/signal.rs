@@ -5,34 +5,10 @@ use std::sync::LazyLock;
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-use super::statement::{Batch, Insert};
 use super::{StoreError, failure, row};
 use crate::id::{RunId, Tenant};
-use crate::store::row::Readable as _;
-use crate::store::{Change, Signal};
-
-/// One that its run has received. If there is none, or it was received before, its place becomes NULL or a trigger
-/// objects, which aborts.
-static RECEIVE: Insert = Insert {
-    head: "INSERT INTO signal (tenant, run, name, id, place, body, at, received) \
-           SELECT column1, (SELECT column2 FROM worker WHERE worker.fence = column5 AND worker.ended_at IS NULL), \
-           column3, column4, 0, '', 0, 1",
-    columns: 5,
-    tail: "ON CONFLICT (tenant, run, name, id) DO UPDATE SET received = 1, \
-           place = CASE WHEN NOT signal.received THEN signal.place END",
-};
-
-pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    row::SIGNAL.write(changes.iter().filter_map(|c| Some((c.signal.as_deref()?, c.fence))), batch);
-    let received: Vec<_> = changes.iter().filter_map(|c| Some((c.received.as_deref()?, c.fence))).collect();
-    batch.insert(&RECEIVE, &received, |(signal, writer), row| {
-        row.value(signal.tenant.text())
-            .value(signal.run.0)
-            .value(signal.name.clone())
-            .value(signal.id.clone())
-            .value(writer.map(|fence| fence.0));
-    });
-}
+use crate::store::Signal;
+use crate::store::cell::Declared as _;
 
 /// What was said to a run and it has not received, in the order in which it will. The arguments begin with the tenant.
 pub(super) static PENDING: LazyLock<String> = LazyLock::new(|| {

@@ -172,7 +172,7 @@ pub struct Admission {
 
 impl Admission {
     /// It may take this run.
-    pub(in crate::store) fn knows(&self, workflow: &Name, version: u32) -> bool {
+    pub(crate) fn knows(&self, workflow: &Name, version: u32) -> bool {
         let known = self.known.as_ref();
         known.is_none_or(|known| known.iter().any(|(name, v)| name == workflow && *v == version))
     }
@@ -180,13 +180,13 @@ impl Admission {
 
 /// What is known of a queue beside its runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Bucket {
+pub(crate) struct Bucket {
     /// Until when tokens of its rate are spent.
-    pub(in crate::store) spent_until: Timestamp,
+    pub(crate) spent_until: Timestamp,
     /// The tenant that was served last.
-    pub(in crate::store) served: Option<String>,
+    pub(crate) served: Option<String>,
     /// Runs of it wait for a token, which is there then.
-    pub(in crate::store) due_at: Option<Timestamp>,
+    pub(crate) due_at: Option<Timestamp>,
 }
 
 impl Default for Bucket {
@@ -197,33 +197,33 @@ impl Default for Bucket {
 
 /// How many places the runs of a tenant have taken under a queue key.
 #[derive(Clone, Debug)]
-pub(in crate::store) struct Taken {
-    pub(in crate::store) tenant: Tenant,
-    pub(in crate::store) key: Option<String>,
-    pub(in crate::store) by_all: u32,
+pub(crate) struct Taken {
+    pub(crate) tenant: Tenant,
+    pub(crate) key: Option<String>,
+    pub(crate) by_all: u32,
     /// By the worker that asks.
-    pub(in crate::store) by_own: u32,
+    pub(crate) by_own: u32,
 }
 
 /// A run that may begin.
 #[derive(Clone, Debug)]
-pub(in crate::store) struct Candidate {
-    pub(in crate::store) id: RunId,
-    pub(in crate::store) tenant: Tenant,
-    pub(in crate::store) key: Option<String>,
-    pub(in crate::store) priority: i32,
-    pub(in crate::store) created_at: Timestamp,
+pub(crate) struct Candidate {
+    pub(crate) id: RunId,
+    pub(crate) tenant: Tenant,
+    pub(crate) key: Option<String>,
+    pub(crate) priority: i32,
+    pub(crate) created_at: Timestamp,
 }
 
 impl Candidate {
     /// Of a tenant the highest priority first, of one priority the oldest.
-    pub(in crate::store) fn order(&self) -> (Reverse<i32>, Timestamp, RunId) {
+    pub(crate) fn order(&self) -> (Reverse<i32>, Timestamp, RunId) {
         (Reverse(self.priority), self.created_at, self.id)
     }
 }
 
 /// What is free in a queue.
-pub(in crate::store) struct Room<'a> {
+pub(crate) struct Room<'a> {
     admission: &'a Admission,
     bucket: Bucket,
     /// By all limits but the rate's.
@@ -235,13 +235,13 @@ pub(in crate::store) struct Room<'a> {
 
 /// Who begins, and what is known of the queue after that.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Chosen {
-    pub(in crate::store) runs: Vec<(Tenant, RunId)>,
-    pub(in crate::store) bucket: Bucket,
+pub(crate) struct Chosen {
+    pub(crate) runs: Vec<(Tenant, RunId)>,
+    pub(crate) bucket: Bucket,
 }
 
 impl<'a> Room<'a> {
-    pub(in crate::store) fn of(admission: &'a Admission, bucket: Bucket, taken: Vec<Taken>) -> Self {
+    pub(crate) fn of(admission: &'a Admission, bucket: Bucket, taken: Vec<Taken>) -> Self {
         let queue = &admission.queue;
         let (mut by_all, mut by_own) = (0_u32, 0_u32);
         let (mut tenants, mut keys) = (BTreeMap::new(), BTreeMap::new());
@@ -261,12 +261,12 @@ impl<'a> Room<'a> {
     }
 
     /// So many may begin.
-    pub(in crate::store) fn left(&self) -> u32 {
+    pub(crate) fn left(&self) -> u32 {
         self.places.min(self.tokens.unwrap_or(u32::MAX))
     }
 
     /// Those of the waiting tenants that have not reached their limit.
-    pub(in crate::store) fn open(&self, mut tenants: Vec<Tenant>) -> Vec<Tenant> {
+    pub(crate) fn open(&self, mut tenants: Vec<Tenant>) -> Vec<Tenant> {
         tenants.retain(|tenant| self.has_room(tenant));
         tenants
     }
@@ -282,27 +282,27 @@ impl<'a> Room<'a> {
     }
 
     /// The keys of which no other run may begin: they are not read, or many runs of one key would hide the others.
-    pub(in crate::store) fn full_keys(&self) -> Vec<(&Tenant, &str)> {
+    pub(crate) fn full_keys(&self) -> Vec<(&Tenant, &str)> {
         let full = |(tenant, key): &(&'_ Tenant, &'_ str)| self.is_full(tenant, key);
         self.keys.keys().map(|(tenant, key)| (tenant, key.as_str())).filter(full).collect()
     }
 
     /// How many runs of each tenant are looked at: of a few tenants as many as may begin and one that is then left, of
     /// many the first ones. Whoever is admitted any asks again, and so comes to those behind.
-    pub(in crate::store) fn depth(&self, tenants: usize) -> u32 {
+    pub(crate) fn depth(&self, tenants: usize) -> u32 {
         let left = self.left();
         let each = u64::from(left) * 4 / (tenants as u64).max(1);
         u32::try_from(each).unwrap_or(left).clamp(1, left.saturating_add(1))
     }
 
     /// Nothing begins; `waiting` says whether anything would have.
-    pub(in crate::store) fn nothing(self, waiting: bool) -> Chosen {
+    pub(crate) fn nothing(self, waiting: bool) -> Chosen {
         self.chosen(Vec::new(), waiting)
     }
 
     /// One after the other to the tenant that has the fewest places; of several to the next one behind the tenant that was
     /// served last.
-    pub(in crate::store) fn choose(mut self, mut waiting: Vec<Candidate>) -> Chosen {
+    pub(crate) fn choose(mut self, mut waiting: Vec<Candidate>) -> Chosen {
         waiting.sort_by_key(Candidate::order);
         let mut tenants: BTreeMap<Tenant, VecDeque<Candidate>> = BTreeMap::new();
         for run in waiting {
@@ -354,19 +354,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// How many runs of a queue wait and how many have a place, of all tenants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueLoad {
-    /// The queue.
-    pub queue: String,
-    /// Runs that wait for their turn.
-    pub queued: u64,
-    /// Runs that have a place.
-    pub running: u64,
-}
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -29,6 +29,7 @@ fn plan() -> Plan {
         lease: Duration::from_secs(10), // the database is away for seconds, on a busy machine for more
         settle: Duration::from_secs(5),
         faults: false,
+        older: None,
         seed: 0,
     }
 }

@@ -37,6 +37,7 @@ fn soak(load: Load, faults: bool, ledger: impl FnOnce(&std::path::Path) -> Ledge
         lease: Duration::from_secs(2),
         settle: Duration::from_secs(5),
         faults,
+        older: None,
         seed,
     };
     let folder = tempfile::tempdir().unwrap();

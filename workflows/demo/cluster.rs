@@ -35,6 +35,8 @@ pub struct Plan {
     pub settle: Duration,
     /// The provider and the way to it misbehave as well.
     pub faults: bool,
+    /// Every other worker is this older build, and begins before the others: as in an update, one worker after the other.
+    pub older: Option<Program>,
     pub seed: u64,
 }
 
@@ -168,9 +170,15 @@ pub async fn at_work(
         settle: plan.settle,
     };
     let cases = |first: usize, step| (first..plan.runs).step_by(step).map(|n| format!("case-{n}")).collect();
-    for number in 0..plan.workers {
-        let shift = shift(cases(number, plan.workers));
-        posts.push(Post::fill(program, shift)?);
+    let is_older = |number: &usize| plan.older.is_some() && number % 2 == 0;
+    let (older, newer): (Vec<_>, Vec<_>) = (0..plan.workers).partition(is_older);
+    for number in older.into_iter().chain(newer) {
+        let program = plan.older.as_ref().filter(|_| is_older(&number)).unwrap_or(program);
+        let mut post = Post::fill(program, shift(cases(number, plan.workers)))?;
+        if plan.older.is_some() {
+            post.process.until_working().await?;
+        }
+        posts.push(post);
     }
     happens(&mut posts, &mut tally, &mut deaths, &world).await?;
     world.behave(&healthy()).await?;

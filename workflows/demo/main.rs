@@ -5,7 +5,8 @@
 //! Then the whole desk around the notice is killed at each point of its day, and an order service in a storm of duplicates: its rows
 //! are counted, naive and behind counterfoil's doors. `COUNTERFOIL_SEED` repeats a storm.
 //!
-//! `cargo demo --postgres` shows many workers on one PostgreSQL, killed and stopped at random.
+//! `cargo demo --postgres` shows many workers on one PostgreSQL, killed and stopped at random; with `--older PATH` half of them are an
+//! older build of this program, as while an application is updated worker by worker.
 //!
 //! `cargo demo` prints a table; `cargo demo --json` a line of JSON per row, and one for the summary. The exit status is
 //! 1 if counterfoil has let a notice go out twice, or not at all, without saying so, or has taken a request twice or not at all.
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let usage = |why: &str| {
         eprintln!(
-            "{why}usage: cargo demo [--json]\n       cargo demo --postgres[=URL] [--workers N] [--runs N] [--seconds N] [--seed N] [--json]"
+            "{why}usage: cargo demo [--json]\n       cargo demo --postgres[=URL] [--workers N] [--runs N] [--seconds N] [--seed N] [--older PATH] [--json]"
         );
         ExitCode::from(2)
     };

@@ -9,6 +9,7 @@ use counterfoil::id::{Entropy as _, SystemEntropy};
 use super::Failed;
 use super::harness::cluster::{Plan, Tally, storm};
 use super::harness::process::Program;
+use super::harness::role::Role;
 use super::harness::worker::Ledger;
 use super::table::{Tone, colours, paint};
 
@@ -22,7 +23,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Reads `--postgres[=URL] [--workers N] [--runs N] [--seconds N] [--seed N] [--json]`.
+    /// Reads `--postgres[=URL] [--workers N] [--runs N] [--seconds N] [--seed N] [--older PATH] [--json]`.
     pub(super) fn read(arguments: &[String]) -> Result<Self, String> {
         let mut asked = Self {
             url: None,
@@ -34,12 +35,19 @@ impl Asked {
                 lease: Duration::from_secs(2),
                 settle: Duration::from_secs(5),
                 faults: false,
+                older: None,
                 seed: SystemEntropy.bits() % 1_000_000,
             },
             json: false,
         };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
+            if argument == "--older" {
+                let path =
+                    arguments.next().ok_or("--older needs the path of an older build of this program")?;
+                asked.plan.older = Some(Program::other(path.into()));
+                continue;
+            }
             let mut number = || -> Result<u64, String> {
                 let text = arguments.next().ok_or_else(|| format!("{argument} needs a number"))?;
                 text.parse().map_err(|error| format!("{argument} {text}: {error}"))
@@ -72,7 +80,11 @@ pub(super) async fn demo(asked: Asked) -> Result<ExitCode, Failed> {
         plan.workers, plan.runs, plan.storm, plan.seed
     );
     let ledger = Ledger::Postgres { url, schema };
-    ledger.prepare().await?;
+    match &plan.older {
+        // The database is of the older build, until the first newer worker opens it.
+        Some(older) => older.start(&Role::Prepare(ledger.clone()))?.death().await.map(drop)?,
+        None => ledger.prepare().await?,
+    }
     let tally = storm(&Program::this(&[])?, folder.path(), &ledger, &plan).await?;
     let mut out = std::io::stdout().lock();
     if json {

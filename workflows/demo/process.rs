@@ -33,6 +33,11 @@ impl Program {
         Ok(Self { command })
     }
 
+    /// Another build of this program.
+    pub fn other(path: PathBuf) -> Self {
+        Self { command: vec![path] }
+    }
+
     /// The same under another one, such as `strace`.
     pub fn under(&self, outer: &[&str]) -> Self {
         Self { command: outer.iter().map(PathBuf::from).chain(self.command.iter().cloned()).collect() }
@@ -92,6 +97,14 @@ impl Process {
         tokio::select! {
             message = next => message,
             () = SystemClock.sleep(PATIENCE) => Err(format!("a child has said nothing for {PATIENCE:?}").into()),
+        }
+    }
+
+    /// Listens until it is at work.
+    pub async fn until_working(&mut self) -> Result<(), Failed> {
+        match self.hear().await? {
+            Some(Message::Working) => Ok(()),
+            said => Err(format!("a worker said {said:?} before it was at work").into()),
         }
     }
 

@@ -21,7 +21,7 @@ use super::case_notice::classes::{Class, operation};
 use super::case_notice::client::{Http, Place, Provider};
 use super::case_notice::{Case, Receipt, provider};
 use super::shop::Shop;
-use super::worker::Shift;
+use super::worker::{Ledger, Shift};
 use super::{Failed, desk, naive, worker};
 
 /// The environment variable that makes a process a child.
@@ -42,6 +42,8 @@ pub enum Role {
     Life(Order),
     /// One life of the naive loop.
     Naive(Order),
+    /// Makes the tables of many workers.
+    Prepare(Ledger),
     /// One of many workers.
     Worker(Shift),
     /// One life of the whole desk.
@@ -196,6 +198,7 @@ pub async fn play(role: Role) -> Result<i32, Failed> {
         Role::Provider { db } => serve(&db).await,
         Role::Life(order) => live(&order).await,
         Role::Naive(order) => naive::live(&order).await,
+        Role::Prepare(ledger) => ledger.prepare().await.map(|()| 0),
         Role::Worker(shift) => worker::work(&shift).await,
         Role::Desk(order) => desk::live(&order).await,
         Role::Shop(shop) => shop.serve().await,

@@ -1,0 +1,8 @@
+//! Agents: models and servers of their own, and what becomes of what a model writes.
+
+mod crash;
+mod hostile;
+mod http;
+mod models;
+mod recorded;
+mod server;

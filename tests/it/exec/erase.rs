@@ -1,0 +1,299 @@
+//! Erasure on demand (REC-8; HAZARDS M03), on both databases: of what a record says, and of a tenant.
+
+use std::sync::Arc;
+
+use counterfoil::exec::{Compensated, EraseError};
+use counterfoil::flow::EngineBuilder;
+use counterfoil::ledger::{
+    Contract, ContractClass, EffectClass, ErrorKind, Finding, OperationKey, Undone, Was,
+};
+use counterfoil::store::{Resolution, UnderWay};
+use counterfoil::tool::{Call, Compensate, Done, Forward, Tool, ToolError, contract, effect};
+use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Tenant, ToolRequest};
+use serde_json::json;
+use sqlx::postgres::PgConnection;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _};
+
+use crate::store::postgres::{Schema, url};
+use crate::world::{Keys, Reply, World, acme, brief, request};
+
+/// What must not be found any more. Long, so that it is stored beside its record; and short.
+const IBAN: &str = "DE02120300000000202051";
+
+enum Place {
+    File(tempfile::TempDir),
+    Schema(Schema),
+}
+
+impl Place {
+    fn both() -> [Self; 2] {
+        [Self::File(tempfile::tempdir().unwrap()), Self::Schema(Schema::new())]
+    }
+
+    fn engine(&self) -> EngineBuilder {
+        match self {
+            Self::File(folder) => Engine::sqlite(folder.path().join("test.db")),
+            Self::Schema(schema) => Engine::postgres_with(url(), schema.options()),
+        }
+    }
+
+    /// The tables with a row that says this.
+    async fn saying(&self, what: &str) -> Vec<String> {
+        match self {
+            Self::File(folder) => saying_on_sqlite(&folder.path().join("test.db"), what).await,
+            Self::Schema(schema) => saying_on_postgres(schema.plain().await, what).await,
+        }
+    }
+}
+
+async fn saying_on_sqlite(path: &std::path::Path, what: &str) -> Vec<String> {
+    let mut db: SqliteConnection = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
+    let tables = "SELECT s.name, group_concat('coalesce(CAST(\"' || c.name || '\" AS TEXT), '''')', '||') \
+                  FROM sqlite_schema s JOIN pragma_table_info(s.name) c WHERE s.type = 'table' GROUP BY 1 ORDER BY 1";
+    let tables: Vec<(String, String)> = sqlx::query_as(tables).fetch_all(&mut db).await.unwrap();
+    let mut saying = Vec::new();
+    for (table, row) in tables {
+        let count = format!("SELECT count(*) FROM \"{table}\" WHERE instr({row}, ?) > 0");
+        let count: i64 =
+            sqlx::query_scalar(AssertSqlSafe(count)).bind(what).fetch_one(&mut db).await.unwrap();
+        saying.extend((count > 0).then_some(table));
+    }
+    saying
+}
+
+async fn saying_on_postgres(mut db: PgConnection, what: &str) -> Vec<String> {
+    let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1";
+    let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut db).await.unwrap();
+    let mut saying = Vec::new();
+    for table in tables {
+        let count = format!("SELECT count(*) FROM \"{table}\" t WHERE position($1 IN t::text) > 0");
+        let count: i64 =
+            sqlx::query_scalar(AssertSqlSafe(count)).bind(what).fetch_one(&mut db).await.unwrap();
+        saying.extend((count > 0).then_some(table));
+    }
+    saying
+}
+
+fn with_tools(engine: EngineBuilder, world: &Arc<World>) -> EngineBuilder {
+    let tool = |name: &str, class| {
+        world.tool(name, EffectClass::InternalMutation, Contract::new(class)).retry(brief())
+    };
+    engine
+        .dynamic_tool(tool("pay", ContractClass::Lookup))
+        .dynamic_tool(tool("ring", ContractClass::Blind))
+        .compensable(Book)
+        .workflow("booking", 1, booking)
+}
+
+/// Books for somebody, and unbooks.
+struct Book;
+
+impl Tool for Book {
+    const NAME: &'static str = "book";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::ReplaysKey;
+    type Input = String;
+    type Output = String;
+
+    fn key(&self, _: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target("room"))
+    }
+
+    async fn call(&self, _: &Call, whom: &String) -> Result<Done<String>, ToolError> {
+        Ok(Done::new(format!("booked for {whom}")))
+    }
+}
+
+impl Compensate for Book {
+    async fn compensate(
+        &self,
+        _: &Call,
+        forward: &Forward<String, String>,
+    ) -> Result<Done<Undone>, ToolError> {
+        Ok(Undone::whole().detail(forward.output().cloned()).into())
+    }
+
+    async fn find_compensation(
+        &self,
+        _: &Call,
+        _: &Forward<String, String>,
+    ) -> Result<Finding<Undone>, ToolError> {
+        Ok(Finding::Unknown)
+    }
+}
+
+/// Books, and waits for a word.
+async fn booking(ctx: Ctx, case: String) -> Result<String, Failure> {
+    ctx.artifact("report", &case).put(&case).await?;
+    ctx.call::<Book>(case).await?;
+    ctx.signal::<String>("word").await
+}
+
+fn key(tool: &str) -> OperationKey {
+    Key::of(tool).target("c1").render().unwrap()
+}
+
+fn room() -> OperationKey {
+    Key::of("book").target("room").render().unwrap()
+}
+
+/// A payment that says whose it is, in so many words.
+fn pay(words: usize) -> ToolRequest {
+    let mut pay = request("pay");
+    pay.input["iban"] = json!(IBAN.repeat(words));
+    pay
+}
+
+// What was asked and answered goes, small or large; and the effect is not repeated.
+#[tokio::test]
+async fn what_a_record_says_goes_and_nothing_is_repeated() {
+    for (place, words) in
+        Place::both().into_iter().zip([1, 1]).chain(Place::both().into_iter().zip([999, 999]))
+    {
+        let world = World::new(Keys::Ignores);
+        let engine = with_tools(place.engine(), &world).start().await.unwrap();
+        let executor = engine.executor();
+        world.replies([Reply::AnswerWith(json!({ "paid from": IBAN }))]);
+        assert!(executor.execute(pay(words)).await.unwrap().answer().unwrap().first);
+        assert!(!place.saying(IBAN).await.is_empty());
+
+        executor.erase(&acme(), &key("pay")).await.unwrap();
+        assert_eq!(place.saying(IBAN).await, Vec::<String>::new(), "{words}");
+        assert_eq!(executor.execute(pay(words)).await.unwrap(), Outcome::Gone { was: Was::Committed });
+        let other = executor.execute(request("pay")).await.unwrap();
+        assert!(matches!(other, Outcome::Conflict(_)), "{other:?}");
+        executor.erase(&acme(), &key("pay")).await.unwrap();
+        executor.erase(&acme(), &key("never")).await.unwrap();
+        assert_eq!(world.count(), 1);
+    }
+}
+
+// What for certain did not happen leaves nothing.
+#[tokio::test]
+async fn a_failed_one_leaves_nothing() {
+    for place in Place::both() {
+        let world = World::new(Keys::Ignores);
+        let executor = with_tools(place.engine(), &world).start().await.unwrap().executor();
+        world.replies([Reply::Fail(ErrorKind::Validation)]);
+        assert!(matches!(executor.execute(pay(1)).await.unwrap(), Outcome::Failed(_)));
+        executor.erase(&acme(), &key("pay")).await.unwrap();
+        assert_eq!(executor.record(&acme(), &key("pay")).await.unwrap(), None);
+        assert!(executor.execute(request("pay")).await.unwrap().answer().unwrap().first);
+    }
+}
+
+// The compensation was told what it undoes.
+#[tokio::test]
+async fn its_compensation_goes_with_it() {
+    for place in Place::both() {
+        let executor =
+            with_tools(place.engine(), &World::new(Keys::Ignores)).start().await.unwrap().executor();
+        let first = executor.call::<Book>(&acme(), IBAN.to_owned(), None).await.unwrap();
+        assert!(first.answer().unwrap().first);
+        assert!(matches!(executor.compensate(&acme(), &room()).await.unwrap(), Compensated::Undone(_)));
+        assert_eq!(place.saying(IBAN).await, ["record"]);
+        executor.erase(&acme(), &room()).await.unwrap();
+        assert_eq!(place.saying(IBAN).await, Vec::<String>::new());
+        let again = executor.call::<Book>(&acme(), IBAN.to_owned(), None).await.unwrap();
+        assert_eq!(again, Outcome::Gone { was: Was::Compensated });
+    }
+}
+
+// What could not be settled without it stays, all of it.
+#[tokio::test]
+async fn what_is_needed_stays() {
+    for place in Place::both() {
+        let world = World::new(Keys::Ignores);
+        let engine = with_tools(place.engine(), &world).start().await.unwrap();
+        let (executor, acme) = (engine.executor(), acme());
+        let still_needed = async |key: &OperationKey| {
+            let before = executor.record(&acme, key).await.unwrap();
+            let refused = executor.erase(&acme, key).await;
+            assert!(matches!(refused, Err(EraseError::StillNeeded { .. })), "{refused:?}");
+            assert_eq!(executor.record(&acme, key).await.unwrap(), before);
+        };
+        world.replies([Reply::EffectThenFail(ErrorKind::Disconnected)]);
+        let parked = executor.execute(request("ring")).await.unwrap();
+        let Outcome::Parked { escalation } = parked else { panic!("{parked:?}") };
+        still_needed(&key("ring")).await;
+        executor.resolve(&acme, escalation, Resolution::Committed(json!(1)), "ann").await.unwrap();
+        executor.erase(&acme, &key("ring")).await.unwrap();
+
+        let tenant = engine.tenant("acme").unwrap();
+        let run = tenant.run(booking, "c1".to_owned()).start().await.unwrap();
+        let is_booked = async || {
+            let found = executor.record(&acme, &room()).await.unwrap();
+            found.is_some_and(|(record, _)| record.response().is_some())
+        };
+        while !is_booked().await {
+            tokio::task::yield_now().await;
+        }
+        still_needed(&room()).await;
+        run.signal("word", "done".to_owned()).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "done");
+        executor.erase(&acme, &room()).await.unwrap();
+        let again = executor.call::<Book>(&acme, "c1".to_owned(), None).await.unwrap();
+        assert_eq!(again, Outcome::Gone { was: Was::Committed });
+    }
+}
+
+// All of a tenant that is at its end, and nothing of another's.
+#[tokio::test]
+async fn a_tenant_goes_with_all_that_is_its_own() {
+    for place in Place::both() {
+        let world = World::new(Keys::Ignores);
+        let engine = with_tools(place.engine(), &world).start().await.unwrap();
+        let executor = engine.executor();
+        let globex = Tenant::new("globex").unwrap();
+        for name in ["acme", "globex"] {
+            let tenant = engine.tenant(name).unwrap();
+            tenant.memory(IBAN).remember("fact", "likes tea").await.unwrap();
+            let run = tenant.run(booking, IBAN.to_owned()).start().await.unwrap();
+            if name == "acme" {
+                let refused = executor.erase_tenant(&acme()).await;
+                let under_way = matches!(&refused, Err(EraseError::UnderWay { what: UnderWay::Run, .. }));
+                assert!(under_way, "{refused:?}");
+            }
+            run.signal("word", IBAN.to_owned()).await.unwrap();
+            assert_eq!(run.result().await.unwrap(), IBAN);
+        }
+        let everywhere = place.saying("acme").await;
+        assert!(everywhere.len() > 6, "{everywhere:?}");
+        let theirs = place.saying("globex").await;
+
+        executor.erase_tenant(&acme()).await.unwrap();
+        assert!(
+            ["tenant"].map(str::to_owned).ends_with(&place.saying("acme").await),
+            "its name, with its key for digests"
+        );
+        assert_eq!(place.saying("globex").await, theirs);
+        let is_first = async |tenant: &Tenant| {
+            let booked = executor.call::<Book>(tenant, IBAN.to_owned(), None).await.unwrap();
+            booked.answer().unwrap().first
+        };
+        assert!(!is_first(&globex).await);
+        assert!(is_first(&acme()).await, "its keys are new");
+        executor.erase_tenant(&acme()).await.unwrap();
+        executor.erase_tenant(&Tenant::new("nobody").unwrap()).await.unwrap();
+    }
+}
+
+// Whichever table comes next is erased, too.
+#[test]
+fn no_table_is_left_out() {
+    let erases =
+        |sql: &str| counterfoil::store::sqlite::statements().iter().any(|statement| statement == sql);
+    let mut count = 0;
+    for file in std::fs::read_dir("migrations/sqlite").unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for table in text.split("CREATE TABLE ").skip(1) {
+            let (name, columns) = table.split_once(" (").unwrap();
+            if columns.split_once("STRICT").unwrap().0.contains("\n    tenant ") && name != "tenant" {
+                assert!(erases(&format!("DELETE FROM {name} WHERE tenant = $1")), "{name} is left out");
+                count += 1;
+            }
+        }
+    }
+    assert_eq!(count, 16);
+}

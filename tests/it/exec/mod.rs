@@ -1,0 +1,25 @@
+//! The executor: single operations, without any workflow.
+
+mod approval;
+mod asked;
+mod callers;
+mod declared;
+mod erase;
+mod errors;
+mod hostile;
+pub(crate) mod inbox;
+mod late;
+mod lease_model;
+mod looks;
+mod orphans;
+mod outbox;
+mod permit;
+mod questions;
+mod reconcile;
+mod record;
+mod restored;
+mod restored_postgres;
+mod retention;
+mod secrets;
+mod tenants;
+mod throttle;

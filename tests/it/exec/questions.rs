@@ -1,0 +1,87 @@
+//! Open questions: however many there are, each of them can be listed.
+
+use std::sync::Arc;
+
+use counterfoil::exec::ExecutorBuilder;
+use counterfoil::store::conformance::sample::{Sample, answered};
+use counterfoil::store::sqlite::Sqlite;
+use counterfoil::store::{Change, Escalation, Model, Store};
+use counterfoil::{EscalationId, Executor, Tenant};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Executor as _};
+
+/// More than any store reads at once.
+const MANY: usize = 2500;
+
+/// Opens them, and one question of another tenant.
+async fn ask(store: &dyn Store) -> (Tenant, Vec<Escalation>) {
+    let sample = Sample::enrol(store, "ann").await;
+    let mut all: Vec<_> = (0..MANY).map(|number| sample.escalation(&number.to_string())).collect();
+    all.sort_by_key(|question| question.id);
+    let mut changes: Vec<_> =
+        all.chunks(500).map(|some| Change { escalations: some.to_vec(), ..sample.change() }).collect();
+    changes.push(sample.change().escalation(sample.for_tenant("globex").escalation("theirs")));
+    // An answered one is not listed.
+    changes.push(sample.change().escalation(answered(&all.remove(MANY / 2), "bob")));
+    for change in changes {
+        assert!(store.commit(&[change]).await.unwrap()[0].is_admitted());
+    }
+    (sample.tenant.clone(), all)
+}
+
+async fn all_are_listed<S: Store + 'static>(store: S) {
+    let (tenant, all) = ask(&store).await;
+    let executor: Executor = ExecutorBuilder::store(Arc::new(store)).open().await.unwrap();
+    assert_eq!(executor.escalations(&tenant).await.unwrap(), all);
+    assert_eq!(executor.questions(&tenant).await.unwrap(), all);
+    assert_eq!(executor.questions(&tenant).limit(0).await.unwrap(), []);
+
+    for limit in [999, 1000, 1001, 2499, 2500, 7000] {
+        let (mut paged, mut after) = (Vec::new(), EscalationId(i64::MIN));
+        loop {
+            let page = executor.questions(&tenant).after(after).limit(limit).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = last.id;
+            let left = all.len() - paged.len();
+            assert_eq!(page.len(), left.min(limit as usize), "a page is full, or the last one");
+            paged.extend(page);
+        }
+        assert_eq!(paged, all, "pages of {limit}");
+    }
+    let globex = Tenant::new("globex").unwrap();
+    assert_eq!(executor.questions(&globex).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn all_questions_are_listed_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    all_are_listed(Sqlite::open(folder.path().join("test.db")).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn all_questions_are_listed_on_postgres() {
+    let schema = crate::store::postgres::Schema::new();
+    all_are_listed(schema.open().await).await;
+}
+
+#[tokio::test]
+async fn all_questions_are_listed_on_the_model() {
+    all_are_listed(Model::new()).await;
+}
+
+// One that cannot be read is named in the log and left out: it does not hide those behind it, not even where it fills a page.
+#[tokio::test]
+async fn a_damaged_question_hides_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.db");
+    let store = Sqlite::open(&path).await.unwrap();
+    let (tenant, mut all) = ask(&store).await;
+    let mut other = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    let damage = "UPDATE escalation SET kind = 99 WHERE id > ? AND id <= ?";
+    let damage = sqlx::query(damage).bind(all[9].id.0).bind(all[1199].id.0);
+    assert_eq!(damage.execute(&mut other).await.unwrap().rows_affected(), 1190);
+    other.execute("PRAGMA wal_checkpoint(PASSIVE)").await.unwrap();
+    all.drain(10..1200);
+    let executor = ExecutorBuilder::store(Arc::new(store)).open().await.unwrap();
+    assert_eq!(executor.questions(&tenant).await.unwrap(), all);
+}

@@ -1,0 +1,307 @@
+//! FLOW-3, KEY-4, L01, D11: a resumed run that takes another path is found out before its next effect goes out,
+//! and no effect of the former path is forgotten.
+
+use std::sync::Arc;
+
+use counterfoil::flow::{FailureCode, RunError};
+use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::{Approval, Ctx, Failure, Package, RunId};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::join;
+
+use crate::flow;
+use crate::flow::tools::{Bill, Pay, Post, Tell, post};
+use crate::flow::world::{Process, World};
+
+async fn pay(ctx: &Ctx, reference: &str) -> Result<u32, Failure> {
+    ctx.call::<Pay>(Bill::new(reference, 100)).await
+}
+
+async fn tell(ctx: &Ctx, what: &str) -> Result<u32, Failure> {
+    let approval = Approval::of("ann", &Package::of("notice", what))?;
+    ctx.call::<Tell>(what.to_owned()).approved_by(&approval).await
+}
+
+/// A step whose result is read from the payload table on resume, which takes a while.
+async fn big(ctx: &Ctx, id: &str) -> Result<String, Failure> {
+    ctx.step(("big", id), id, |_| "x".repeat(200_000)).await
+}
+
+/// Runs `old` until it waits at `point`, dies there, and goes on as `new`.
+fn resumed<A, B, Fa, Fb>(world: &Arc<World>, point: &str, old: A, new: B) -> (Process, RunId)
+where
+    A: Fn(Ctx, u32) -> Fa + Clone + Send + Sync + 'static,
+    B: Fn(Ctx, u32) -> Fb + Clone + Send + Sync + 'static,
+    Fa: Future<Output = Result<u32, Failure>> + Send + 'static,
+    Fb: Future<Output = Result<u32, Failure>> + Send + 'static,
+{
+    world.hold(point);
+    let process = Process::start(world, world.engine().workflow("path", 1, old.clone()));
+    let run = process.on(async {
+        let run = process.acme().run(old, 1).start().await.unwrap().id();
+        world.reached(point).await;
+        run
+    });
+    process.crash();
+    world.release(point);
+    (Process::start(world, world.engine().workflow("path", 1, new)), run)
+}
+
+async fn halted(process: &Process, run: RunId) -> counterfoil::store::Escalation {
+    let result = process.acme().handle::<u32>(run).result().await;
+    assert!(matches!(result, Err(RunError::Halted { .. })), "{result:?}");
+    process.question(EscalationKind::Diverged).await
+}
+
+#[test]
+fn a_random_key_is_found_before_the_second_effect() {
+    // KEY-4, D11: the process dies after the payment; on resume the tool draws another key.
+    let world = World::new();
+    let flow = flow!(world, |ctx, _n: u32| pay(&ctx, "random").await);
+    let (process, run) = resumed(&world, "pay after", flow.clone(), flow);
+    process.on(async {
+        let question = halted(&process, run).await;
+        for key in ["pay:ann:draw 1", "pay:ann:draw 2"] {
+            assert!(question.question.contains(key), "names both keys: {}", question.question);
+        }
+        assert!(question.record.is_some());
+    });
+    assert_eq!(world.effects("pay").len(), 1);
+}
+
+#[test]
+fn another_choice_of_the_model_escalates_before_the_new_effect() {
+    // L01: a payment was made; the resumed path wants to pay somebody else's bill, or tell instead.
+    for other in ["payment", "notification", "post"] {
+        let world = World::new();
+        let old = flow!(world, |ctx, _n: u32| pay(&ctx, "june").await);
+        let new = flow!(world, |ctx, _n: u32| match other {
+            "payment" => pay(&ctx, "july").await,
+            "notification" => tell(&ctx, "unpaid").await,
+            _ => post(&ctx, "unpaid").await,
+        });
+        let (process, run) = resumed(&world, "pay after", old, new.clone());
+        let before = |world: &World| {
+            let effects = ["pay", "tell", "post"].map(|tool| world.effects(tool).len());
+            assert_eq!(effects, [1, 0, 0], "nothing new goes out: {other}");
+        };
+        process.on(async {
+            let question = halted(&process, run).await;
+            assert!(question.question.contains("pay:ann:june"), "{}", question.question);
+            before(&world);
+        });
+        process.crash();
+        // The question outlives the process, and asks nothing of the run meanwhile.
+        let process = Process::start(&world, world.engine().workflow("path", 1, new.clone()));
+        process.on(async {
+            let question = halted(&process, run).await;
+            before(&world);
+            process.acme().resolve(question.id, Resolution::NotCommitted, "ann").await.unwrap();
+            process.acme().handle::<u32>(run).result().await.unwrap();
+            assert_eq!(process.acme().escalations().await.unwrap(), [], "kept on purpose");
+        });
+        assert_eq!(["pay", "tell", "post"].map(|tool| world.effects(tool).len()).iter().sum::<usize>(), 2);
+    }
+}
+
+#[test]
+fn a_notification_that_is_not_asked_for_escalates() {
+    let world = World::new();
+    let old = flow!(world, |ctx, _n: u32| tell(&ctx, "paid").await);
+    let new = flow!(world, |ctx, _n: u32| post(&ctx, "paid").await);
+    let (process, run) = resumed(&world, "tell after", old, new);
+    process.on(async {
+        halted(&process, run).await;
+    });
+    assert_eq!(world.effects("post").len(), 0);
+}
+
+#[test]
+fn other_arguments_of_a_call_without_key_are_a_conflict() {
+    let world = World::new();
+    let old = flow!(world, |ctx, _n: u32| post(&ctx, "a").await);
+    let new = flow!(world, |ctx, _n: u32| {
+        assert_eq!(post(&ctx, "b").await.unwrap_err().code, FailureCode::Conflict);
+        Ok::<_, Failure>(7)
+    });
+    let (process, run) = resumed(&world, "post after", old, new);
+    assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 7);
+    assert_eq!(world.effects("post"), ["a"]);
+}
+
+#[test]
+fn what_is_adopted_does_not_stop_the_run_and_is_listed_at_its_end() {
+    // L01: an internal mutation is adopted; invariant 7: it is not forgotten.
+    let world = World::new();
+    let old = flow!(world, |ctx, _n: u32| ctx.call::<Post>("old".into()).id("old").await);
+    let new = flow!(world, |ctx, _n: u32| pay(&ctx, "june").await);
+    let (process, run) = resumed(&world, "post after", old, new);
+    process.on(async {
+        process.acme().handle::<u32>(run).result().await.unwrap();
+        let question = process.question(EscalationKind::Orphaned).await;
+        assert!(question.question.contains("post"), "{}", question.question);
+        assert_eq!(question.run, Some(run));
+        process.acme().resolve(question.id, Resolution::Abandon, "ann").await.unwrap();
+        assert_eq!(process.acme().escalations().await.unwrap(), []);
+    });
+    assert_eq!((world.effects("post").len(), world.effects("pay").len()), (1, 1));
+}
+
+#[test]
+fn an_abandoned_run_fails_and_lists_what_it_did_over_any_crash() {
+    let world = World::new();
+    let old = flow!(world, |ctx, _n: u32| {
+        post(&ctx, "a").await?;
+        pay(&ctx, "june").await
+    });
+    let new = flow!(world, |ctx, _n: u32| {
+        world.count("new path");
+        post(&ctx, "a").await?;
+        pay(&ctx, "july").await
+    });
+    let (process, run) = resumed(&world, "pay after", old, new.clone());
+    process.on(async {
+        let question = halted(&process, run).await;
+        process.acme().resolve(question.id, Resolution::Abandon, "ann").await.unwrap();
+    });
+    process.crash(); // right after the answer is durable
+    let process = Process::start(&world, world.engine().workflow("path", 1, new));
+    process.on(async {
+        match process.acme().handle::<u32>(run).result().await {
+            Err(RunError::Failed { failure, .. }) => assert_eq!(failure.code, FailureCode::Abandoned),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(process.questions(EscalationKind::Orphaned).await.len(), 2, "both effects");
+    });
+    assert_eq!((world.counted("new path"), world.effects("pay").len()), (1, 1));
+}
+
+#[test]
+fn the_answer_that_abandons_a_run_and_its_end_are_one_transaction() {
+    // The process dies between any two writes of `resolve`: the run must not come back to life.
+    let world = World::new();
+    let old = flow!(world, |ctx, _n: u32| pay(&ctx, "june").await);
+    let new = flow!(world, |ctx, _n: u32| {
+        world.count("new path");
+        pay(&ctx, "july").await
+    });
+    let (process, run) = resumed(&world, "pay after", old, new.clone());
+    let question = process.on(halted(&process, run));
+    // Whatever is written after the answer never reaches the disk.
+    world.tap.hold(|change| change.run.is_some() && change.escalations.iter().all(|e| e.answer.is_none()));
+    process.on(async {
+        let acme = process.acme();
+        let resolving = acme.resolve(question.id, Resolution::Abandon, "ann");
+        tokio::select! {
+            resolved = resolving => resolved.unwrap(),
+            () = world.tap.until(|tap| tap.held > 0) => {}
+        }
+    });
+    process.crash();
+    world.tap.release();
+    let process = Process::start(&world, world.engine().workflow("path", 1, new));
+    let result = process.on(async { process.acme().handle::<u32>(run).result().await });
+    assert!(matches!(result, Err(RunError::Failed { .. })), "{result:?}");
+    assert_eq!(world.counted("new path"), 1, "an abandoned run is not executed again");
+}
+
+#[test]
+fn a_failed_run_lists_every_committed_effect() {
+    let world = World::new();
+    let flow = flow!(world, |ctx, _n: u32| {
+        post(&ctx, "a").await?;
+        pay(&ctx, "june").await?;
+        tell(&ctx, "paid").await?;
+        Err::<u32, _>(Failure::new("no"))
+    });
+    let process = Process::start(&world, world.engine().workflow("fails", 1, flow.clone()));
+    process.on(async {
+        process.acme().run(flow, 1).await.unwrap_err();
+        let listed = process.questions(EscalationKind::Orphaned).await;
+        for (question, tool) in listed.iter().zip(["post", "pay", "tell"]) {
+            assert!(question.question.starts_with(tool), "{}", question.question);
+        }
+        assert_eq!(listed.len(), 3);
+    });
+}
+
+#[test]
+fn an_ended_run_lists_what_it_no_longer_asked_for() {
+    // It ends without any new effect, so nothing is ever held back; what was left is found all the same.
+    let world = World::new();
+    let old = flow!(world, |ctx, _n: u32| pay(&ctx, "june").await);
+    let new = flow!(world, |_ctx, n: u32| Ok::<_, Failure>(n));
+    let (process, run) = resumed(&world, "pay after", old, new);
+    process.on(async {
+        process.acme().handle::<u32>(run).result().await.unwrap();
+        let question = process.question(EscalationKind::Orphaned).await.question;
+        assert!(question.contains("pay:ann:june"), "{question}");
+    });
+}
+
+#[test]
+fn a_branch_that_still_has_records_to_ask_for_is_no_other_path() {
+    // FLOW-3: one branch has something new at once, the other still has recorded calls to ask for. Were the
+    // question put before every branch waits, they would look like another path.
+    for new_first in [true, false] {
+        for unordered in [true, false] {
+            let world = World::new();
+            let old = flow!(world, |ctx, _n: u32| {
+                for reference in ["one", "two"] {
+                    big(&ctx, reference).await?;
+                    pay(&ctx, reference).await?;
+                }
+                pay(&ctx, "three").await
+            });
+            let new = flow!(world, |ctx, _n: u32| {
+                let fresh = async { pay(&ctx, "new").await };
+                let recorded = async {
+                    for reference in ["one", "two"] {
+                        big(&ctx, reference).await?;
+                        pay(&ctx, reference).await?;
+                    }
+                    pay(&ctx, "three").await
+                };
+                let results = if unordered {
+                    let (a, b): (
+                        futures_util::future::BoxFuture<'_, _>,
+                        futures_util::future::BoxFuture<'_, _>,
+                    ) = (Box::pin(fresh), Box::pin(recorded));
+                    let branches = if new_first { [a, b] } else { [b, a] };
+                    branches.into_iter().collect::<FuturesUnordered<_>>().collect::<Vec<_>>().await
+                } else if new_first {
+                    let (a, b) = join!(biased; fresh, recorded);
+                    vec![a, b]
+                } else {
+                    let (b, a) = join!(biased; recorded, fresh);
+                    vec![a, b]
+                };
+                results.into_iter().collect::<Result<Vec<_>, _>>().map(|all| all.into_iter().sum())
+            });
+            let (process, run) = resumed(&world, "pay after three 100", old, new);
+            let sum: u32 = process.on(async { process.acme().handle(run).result().await.unwrap() });
+            assert_eq!(sum, 3 + 4, "new first: {new_first}, unordered: {unordered}");
+            assert_eq!(world.effects("pay"), ["one 100", "two 100", "three 100", "new 100"]);
+        }
+    }
+}
+
+#[test]
+fn a_branch_that_no_longer_asks_is_found_while_the_other_holds_something_new() {
+    let world = World::new();
+    let old = flow!(world, |ctx, _n: u32| {
+        pay(&ctx, "one").await?;
+        pay(&ctx, "two").await
+    });
+    let new = flow!(world, |ctx, _n: u32| {
+        let (fresh, recorded) = join!(pay(&ctx, "new"), pay(&ctx, "one"));
+        Ok::<_, Failure>(fresh? + recorded?)
+    });
+    let (process, run) = resumed(&world, "pay after two 100", old, new);
+    process.on(async {
+        let question = halted(&process, run).await.question;
+        assert!(question.contains("pay:ann:two") && question.contains("pay:ann:new"), "{question}");
+    });
+    assert_eq!(world.effects("pay"), ["one 100", "two 100"]);
+}

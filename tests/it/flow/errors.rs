@@ -1,0 +1,240 @@
+//! Errors that a workflow handles, and waits that have no end: a resumed run meets the same ones.
+
+use std::time::Duration;
+
+use counterfoil::flow::{FailureCode, RunError, Workflow};
+use counterfoil::payload::Limits;
+use counterfoil::sim::{Offer, Simulation};
+use counterfoil::store::{EscalationKind, Resolution, WaitsOn};
+use counterfoil::{Ctx, Failure, Package, RunId, Timestamp};
+use futures_util::future::{BoxFuture, Either};
+use sqlx::postgres::PgConnection;
+use sqlx::sqlite::SqliteConnection;
+
+use crate::flow;
+use crate::flow::lives::{NAME, died_at, life, stand};
+use crate::flow::tools::{Tell, post};
+use crate::flow::world::{Process, World, counted};
+use crate::sim::{Looks, quick};
+
+/// A process in which little fits, or anything.
+fn process<W: Workflow<(), Vec<String>>>(world: &std::sync::Arc<World>, code: W, tight: bool) -> Process {
+    let limits = if tight { Limits { inline_bytes: 500, max_bytes: 1000 } } else { Limits::default() };
+    Process::start(world, world.engine().limits(limits).workflow(NAME, 1, code).workflow("never", 1, never))
+}
+
+async fn never(_: Ctx, _: String) -> Result<u32, Failure> {
+    Ok(7)
+}
+
+fn told<T>(result: Result<T, Failure>) -> String {
+    result.map_or_else(|failure| format!("{:?} {failure}", failure.code), |_| "it worked".to_owned())
+}
+
+#[test]
+fn an_error_that_was_handled_is_the_same_after_a_crash() {
+    let world = World::new();
+    let code = flow!(world, |ctx, _n: ()| {
+        let long = "x".repeat(2000);
+        let errors = vec![
+            told(ctx.step("output", &1, |_| long.clone()).await),
+            told(ctx.step_async("later", &1, || async { long.clone() }).await),
+            told(ctx.step("inexact", &1, |_| u64::MAX - u64::from(world.count("inexact"))).await),
+            told(post(&ctx, &long).await),
+            told(ctx.child(never, long.clone()).await),
+            told(ctx.send(ctx.run_id(), "long", &long).await),
+            told(ctx.emit("letter/1", "long", &long).await),
+            told(ctx.send(RunId(5), "nobody", &1).await),
+        ];
+        stand(&ctx, &world).await?;
+        Ok::<_, Failure>(errors)
+    });
+    world.hold("stand");
+    let first = process(&world, code.clone(), true);
+    let run = first.on(async {
+        let run = first.acme().run(code.clone(), ()).start().await.unwrap();
+        world.reached("stand").await;
+        run.id()
+    });
+    first.crash();
+    world.release("stand");
+    // Whatever was too large fits by now.
+    let second = process(&world, code, false);
+    let errors = second.on(async { second.acme().handle::<Vec<String>>(run).result().await.unwrap() });
+    for error in &errors {
+        assert!(error.starts_with("Invalid "), "{errors:#?}");
+    }
+    assert_eq!((world.counted("inexact"), world.effects("post")), (1, vec![]));
+    second.shut_down();
+}
+
+#[test]
+fn what_failed_in_a_run_s_code_is_done_again_by_a_retry() {
+    let world = World::new();
+    let code = flow!(world, |ctx, _n: ()| {
+        let drawn = ctx.step("inexact", &1, |_| u64::MAX * u64::from(world.count("drawn") == 1)).await?;
+        Ok::<_, Failure>(u32::try_from(drawn).unwrap() + 3)
+    });
+    let process = life(&world, code.clone());
+    process.on(async {
+        let run = process.acme().run(code, ()).start().await.unwrap();
+        let RunError::Failed { failure, .. } = run.result().await.unwrap_err() else { panic!() };
+        assert_eq!(failure.code, FailureCode::Invalid, "{failure}");
+        run.retry("ann", "mended").from_step("inexact").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 3);
+    });
+    process.shut_down();
+}
+
+#[test]
+fn a_sleep_without_an_end_waits_for_ever() {
+    let world = World::new();
+    let code = flow!(world, |ctx, _n: ()| {
+        counted(&world, &ctx, "before", 1).await?;
+        ctx.sleep(Duration::MAX).await?;
+        counted(&world, &ctx, "after", 1).await
+    });
+    let mut process = life(&world, code.clone());
+    let run = process.on(async { process.acme().run(code.clone(), ()).start().await.unwrap().id() });
+    for _life in 1..=2 {
+        process.on(process.state(run, "waiting"));
+        let row = process.on(async { process.acme().handle::<u32>(run).status().await.unwrap() });
+        assert!(
+            matches!(row.state, counterfoil::store::RunState::Waiting { until: None, on: WaitsOn::NOTHING }),
+            "{row:?}"
+        );
+        process.crash();
+        process = life(&world, code.clone());
+    }
+    process.on(async {
+        let handle = process.acme().handle::<u32>(run);
+        handle.cancel("ann", "long enough").await.unwrap();
+        let RunError::Failed { failure, .. } = handle.result().await.unwrap_err() else { panic!() };
+        assert_eq!(failure.code, FailureCode::Cancelled);
+    });
+    assert_eq!((world.counted("before"), world.counted("after")), (1, 0));
+    process.shut_down();
+}
+
+#[test]
+fn what_waits_beside_a_sleep_without_an_end_wins_after_a_crash() {
+    let world = World::new();
+    let code = flow!(world, |ctx, _n: ()| {
+        let endless = ctx.sleep_until("endless", Timestamp::MAX);
+        let won = ctx.select("first", ctx.signal::<u32>("said"), endless).await?;
+        let Either::Left(said) = won else { return Err(Failure::new("the end of time has come")) };
+        stand(&ctx, &world).await?;
+        Ok(said? + ctx.within("limit", Duration::MAX, async { 1 }).await?.unwrap_or_default())
+    });
+    let process = life(&world, code.clone());
+    let run = process.on(async { process.acme().run(code.clone(), ()).start().await.unwrap().id() });
+    process.on(process.state(run, "waiting"));
+    process.crash();
+    let process = life(&world, code);
+    process.on(async {
+        let run = process.acme().handle::<u32>(run);
+        run.signal("said", 6).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 7);
+    });
+    process.shut_down();
+}
+
+/// Something of another database.
+fn elsewhere(_: &mut PgConnection) -> BoxFuture<'_, Result<u32, Failure>> {
+    Box::pin(async { Ok(1) })
+}
+
+fn here(_: &mut SqliteConnection) -> BoxFuture<'_, Result<u32, Failure>> {
+    Box::pin(async { Ok(2) })
+}
+
+#[test]
+fn a_transaction_on_another_kind_of_connection_halts_its_run_until_the_code_is_mended() {
+    let world = World::new();
+    let wrong = flow!(world, |ctx, _n: ()| {
+        let handled = ctx.transaction("book", elsewhere).await;
+        stand(&ctx, &world).await?;
+        Ok::<_, Failure>(handled.unwrap_or(0))
+    });
+    let mut process = life(&world, wrong.clone());
+    let run = process.on(async { process.acme().run(wrong.clone(), ()).start().await.unwrap().id() });
+    process.on(process.state(run, "halted"));
+    process.crash();
+    process = life(&world, wrong);
+    let asked = process.on(process.question(EscalationKind::Quarantined));
+    assert!(asked.question.contains("transaction \"book\"") && asked.question.contains("another database"));
+    process.shut_down();
+    let mended = flow!(world, |ctx, _n: ()| {
+        let booked = ctx.transaction("book", here).await;
+        stand(&ctx, &world).await?;
+        booked
+    });
+    let process = life(&world, mended);
+    process.on(async {
+        process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
+    });
+    process.shut_down();
+}
+
+#[test]
+fn the_error_of_a_transaction_is_the_same_after_a_crash_even_if_its_detail_cannot_be_recorded() {
+    let world = World::new();
+    let code = flow!(world, |ctx, _n: ()| {
+        let failed = ctx.transaction("book", |_: &mut SqliteConnection| {
+            let times = world.count("tried");
+            Box::pin(async move {
+                Err::<u32, _>(
+                    Failure::new(format!("try {times}")).detail(serde_json::json!({"id": u64::MAX})),
+                )
+            })
+        });
+        let failure = failed.await.unwrap_err();
+        stand(&ctx, &world).await?;
+        Err::<u32, _>(failure)
+    });
+    let run = died_at(&world, "stand", code.clone());
+    let process = life(&world, code);
+    let failed = process.on(async { process.acme().handle::<u32>(run).result().await.unwrap_err() });
+    assert!(failed.to_string().contains("try 1"), "{failed}");
+    assert_eq!(world.counted("tried"), 1);
+    process.shut_down();
+}
+
+#[test]
+fn an_approval_that_is_valid_for_ever_can_be_given() {
+    let world = World::new();
+    let code = flow!(world, |ctx, _n: ()| {
+        let ask = ctx.approval(Package::of("notice", "granted"));
+        let approval = ask.valid_for(Duration::MAX).expires_in(Duration::MAX).await?;
+        ctx.call::<Tell>("granted".to_owned()).approved_by(&approval).await
+    });
+    let process = life(&world, code.clone());
+    process.on(async {
+        let run = process.acme().run(code, ()).start().await.unwrap();
+        process.until(async |acme| acme.reviews(None).await.unwrap().len() == 1).await;
+        let review = process.acme().reviews(None).await.unwrap().remove(0);
+        process.acme().decide(&review.id, review.version).approve("ann").await.unwrap();
+        run.result().await.unwrap();
+    });
+    assert_eq!(world.effects("tell").len(), 1);
+    process.shut_down();
+}
+
+/// Handles what fails, limits what has no limit, and goes on.
+async fn handles(ctx: Ctx, what: String) -> Result<(), Failure> {
+    let inexact = ctx.step("inexact", &1, |_| u64::MAX).await;
+    let nobody = ctx.send(RunId(5), "nobody", &1).await;
+    let called = ctx.within("limit", Duration::MAX, ctx.call::<Looks>(what)).await?;
+    match (inexact, nobody, called) {
+        (Err(_), Err(_), Ok(Ok(_))) => Ok(()),
+        (_, _, called) => Err(Failure::new(format!("{called:?}"))),
+    }
+}
+
+#[test]
+fn a_run_that_handles_its_errors_ends_wherever_it_is_crashed() {
+    let simulation = Simulation::of(handles, "o1".to_owned())
+        .engine(|engine, world| engine.tool(Looks(world.service("desk", Offer::Lookup))));
+    quick(simulation).explore().assert_ok();
+}

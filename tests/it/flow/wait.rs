@@ -1,0 +1,318 @@
+//! Waiting: durable sleeps, parked runs, and answers (FLOW-4, DESIGN 4.8).
+
+#![allow(clippy::unchecked_time_subtraction, reason = "of constants, the smaller from the larger")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use counterfoil::flow::{Failure, Workflow};
+use counterfoil::store::{EscalationKind, Resolution, RunState, StepKind};
+use counterfoil::{Ctx, RunId};
+use futures_util::future::Either;
+use serde_json::json;
+
+use crate::flow;
+use crate::flow::clock::Hands;
+use crate::flow::store::Tapped;
+use crate::flow::tools::Ring;
+use crate::flow::world::{Process, World, counted};
+use crate::world::acme;
+
+const MOMENT: Duration = Duration::from_millis(1);
+/// So long a write that nobody waits for stays in the queue.
+pub(crate) const LINGER: Duration = TICK.saturating_mul(2);
+const TICK: Duration = Duration::from_micros(1500);
+/// So long a run that only waits is kept in memory.
+const GRACE: Duration = Duration::from_millis(200);
+pub(crate) const MINUTE: Duration = Duration::from_mins(1);
+pub(crate) const HOUR: Duration = Duration::from_hours(1);
+
+pub(crate) fn life(
+    world: &Arc<World>,
+    hands: &Hands,
+    flow: &(impl Workflow<u32, String> + Clone),
+) -> Process {
+    Process::start(world, world.engine_on(hands.clone()).workflow("wait", 1, flow.clone()))
+}
+
+#[track_caller]
+pub(crate) fn begin(process: &Process, flow: &(impl Workflow<u32, String> + Clone), input: u32) -> RunId {
+    process.on(process.acme().run(flow.clone(), input).start()).unwrap().id()
+}
+
+#[track_caller]
+pub(crate) fn result(process: &Process, run: RunId) -> String {
+    let handle = process.acme().handle::<String>(run);
+    process.on(handle.result()).unwrap()
+}
+
+/// What is ready to go on has gone on, as far as it comes without the disk: there is one worker, and it is fair.
+pub(crate) async fn settle() {
+    let turns = async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::spawn(turns).await.unwrap();
+}
+
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+fn has_timer(tapped: &Tapped) -> bool {
+    let steps = tapped.batches.iter().flatten().flat_map(|change| &change.steps);
+    steps.into_iter().any(|step| step.kind == StepKind::Timer)
+}
+
+/// Lets the grace period of a run that only waits go by.
+pub(crate) async fn park(process: &Process, hands: &Hands, run: RunId) {
+    hands.asleep_for(GRACE).await;
+    hands.turn(GRACE);
+    process.state(run, "waiting").await;
+}
+
+/// A value in the memory of a workflow.
+struct Memory(Arc<World>);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.0.count("forgotten");
+    }
+}
+
+// FLOW-4
+#[test]
+fn a_sleep_that_a_crash_interrupts_is_neither_lost_nor_shortened() {
+    for parked in [false, true] {
+        let (world, hands) = (World::new(), Hands::default());
+        let flow = flow!(world, |ctx, input: u32| {
+            counted(&world, &ctx, "before", input).await?;
+            ctx.sleep(HOUR).await?;
+            counted(&world, &ctx, "after", input).await?;
+            Ok::<_, Failure>("slept".to_owned())
+        });
+        let first = life(&world, &hands, &flow);
+        let run = begin(&first, &flow, 0);
+        first.on(async {
+            hands.asleep_for(HOUR).await;
+            if parked {
+                park(&first, &hands, run).await;
+            } else {
+                for _ in 0..2 {
+                    hands.asleep_for(TICK).await;
+                    hands.turn(TICK);
+                }
+                world.tap.until(has_timer).await;
+            }
+        });
+        first.crash();
+        hands.turn(30 * MINUTE);
+        let left = HOUR - 30 * MINUTE - if parked { GRACE } else { LINGER };
+        let second = life(&world, &hands, &flow);
+        second.on(async {
+            hands.asleep_for(left).await;
+            hands.turn(left - MOMENT);
+            settle().await;
+            assert_eq!(world.counted("after"), 0, "woken too early (parked: {parked})");
+            hands.turn(MOMENT);
+        });
+        assert_eq!(result(&second, run), "slept");
+        assert_eq!((world.counted("before"), world.counted("after")), (1, 1), "parked: {parked}");
+    }
+}
+
+/// Waits for an hour, in different ways.
+async fn hour(ctx: &Ctx, way: u32) -> Result<(), Failure> {
+    let (long, short) = (ctx.sleep_named("long", 2 * HOUR), ctx.sleep_named("short", HOUR));
+    match way {
+        0 => short.await,
+        1 => match ctx.select("first", long, short).await? {
+            Either::Left(over) | Either::Right(over) => over,
+        },
+        _ => tokio::try_join!(short, ctx.sleep_named("third", 30 * MINUTE)).map(drop),
+    }
+}
+
+// FLOW-4: no task and no memory.
+#[test]
+fn a_long_wait_is_a_row_and_nothing_else() {
+    const RUNS: u32 = 20;
+    for way in 0..3 {
+        let (world, hands) = (World::new(), Hands::default());
+        let flow = flow!(world, |ctx, way: u32| {
+            let memory = Memory(world.clone());
+            world.count("begun");
+            hour(&ctx, way).await?;
+            drop(memory);
+            Ok::<_, Failure>("waited".to_owned())
+        });
+        let process = life(&world, &hands, &flow);
+        let runs: Vec<_> = (0..RUNS).map(|_| begin(&process, &flow, way)).collect();
+        let soonest = if way == 2 { 30 * MINUTE } else { HOUR };
+        process.on(async {
+            world.counts("begun", RUNS).await;
+            settle().await;
+            assert!(tasks() >= RUNS as usize, "way {way}: runs that may go on soon have a task each");
+            assert_eq!(world.counted("forgotten"), 0, "way {way}");
+            hands.turn(GRACE);
+            for run in &runs {
+                process.state(*run, "waiting").await;
+            }
+            assert_eq!(world.counted("forgotten"), RUNS, "way {way}: their memory is free");
+            while tasks() >= RUNS as usize {
+                tokio::task::yield_now().await; // they have just said that they end
+            }
+            hands.asleep_for(soonest - GRACE).await;
+            hands.turn(soonest - GRACE - MOMENT);
+            settle().await;
+            assert!(tasks() < RUNS as usize, "way {way}: woken too early");
+            hands.turn(MOMENT);
+            if way == 2 {
+                world.counts("begun", 2 * RUNS).await;
+                settle().await;
+                hands.turn(30 * MINUTE);
+            }
+        });
+        for run in runs {
+            assert_eq!(result(&process, run), "waited", "way {way}");
+        }
+        assert_eq!(world.counted("forgotten"), 2 * RUNS, "way {way}");
+    }
+}
+
+// DESIGN 4.9: an idle engine costs the database next to nothing.
+#[test]
+fn sleeping_runs_ask_the_store_nothing() {
+    const RUNS: u32 = 300; // more than are woken in one batch
+    let (world, hands) = (World::new(), Hands::default());
+    let flow = flow!(world, |ctx, way: u32| {
+        world.count("lies down");
+        hour(&ctx, way).await?;
+        world.count("gets up");
+        Ok::<_, Failure>(String::new())
+    });
+    let process = life(&world, &hands, &flow);
+    let runs: Vec<_> = (0..RUNS).map(|_| begin(&process, &flow, 0)).collect();
+    process.on(async {
+        world.counts("lies down", RUNS).await;
+        settle().await;
+        hands.turn(GRACE);
+        for run in &runs {
+            process.state(*run, "waiting").await;
+        }
+        settle().await;
+        let asked = world.tap.see(|tapped| tapped.asked);
+        for _ in 0..59 {
+            hands.turn(MINUTE);
+            settle().await;
+        }
+        assert_eq!(world.tap.see(|tapped| tapped.asked), asked, "while {RUNS} runs slept");
+        hands.turn(MINUTE);
+    });
+    for run in runs {
+        result(&process, run);
+    }
+    assert_eq!(world.counted("gets up"), RUNS);
+}
+
+/// When the answer to a question comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answered {
+    WhileInMemory,
+    WhileParked,
+    AfterARestart,
+}
+
+// FLOW-4, APR: a question that nobody answers for days costs a row.
+#[test]
+fn a_run_that_waits_for_an_answer_is_parked_and_goes_on_with_it() {
+    let times = [Answered::WhileInMemory, Answered::WhileParked, Answered::AfterARestart];
+    for (when, by_executor) in times.into_iter().flat_map(|when| [(when, false), (when, true)]) {
+        let (world, hands) = (World::new(), Hands::default());
+        let flow = flow!(world, |ctx, input: u32| {
+            let memory = Memory(world.clone());
+            counted(&world, &ctx, "before", input).await?;
+            let number = ctx.call::<Ring>("bell".to_owned()).await?;
+            drop(memory);
+            Ok::<_, Failure>(format!("rang {number}"))
+        });
+        world.hold("ring after");
+        let first = life(&world, &hands, &flow);
+        let run = begin(&first, &flow, 0);
+        first.on(world.reached("ring after"));
+        first.crash(); // it rang, and nobody knows
+        world.release("ring after");
+        let mut process = life(&world, &hands, &flow);
+        let forgotten = world.counted("forgotten");
+        process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
+        if when != Answered::WhileInMemory {
+            process.on(park(&process, &hands, run));
+            assert_eq!(world.counted("forgotten"), forgotten + 1, "{when:?}: its memory is free");
+            hands.turn(72 * HOUR);
+        }
+        if when == Answered::AfterARestart {
+            process.crash();
+            process = life(&world, &hands, &flow);
+        }
+        process.on(async {
+            let question = process.question(EscalationKind::Ambiguous).await;
+            let answer = Resolution::Committed(json!(7));
+            if by_executor {
+                process.engine().executor().resolve(&acme(), question.id, answer, "ann").await.unwrap();
+            } else {
+                process.acme().resolve(question.id, answer, "ann").await.unwrap();
+            }
+        });
+        assert_eq!(result(&process, run), "rang 7", "{when:?}, by its executor: {by_executor}");
+        assert_eq!(world.counted("ring called"), 1, "{when:?}: called again");
+        assert_eq!(world.counted("before"), 1, "{when:?}");
+    }
+}
+
+// DESIGN 4.8: outside the context a workflow waits for nothing; one that does so all the same is not parked again and again.
+#[test]
+fn a_run_that_waits_for_something_else_is_kept_in_memory() {
+    for foreign in [false, true] {
+        let (world, hands) = (World::new(), Hands::default());
+        let flow = flow!(world, |ctx, _n: u32| {
+            world.count("lives");
+            let other = async {
+                if foreign {
+                    world.pass("elsewhere").await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
+                ctx.sleep_named("other", Duration::ZERO).await
+            };
+            match ctx.select("first", ctx.sleep_named("long", 2 * HOUR), other).await? {
+                Either::Left(_) => Ok::<_, Failure>("slept".to_owned()),
+                Either::Right(_) => Ok("passed".to_owned()),
+            }
+        });
+        world.hold("elsewhere");
+        let process = life(&world, &hands, &flow);
+        let run = begin(&process, &flow, 0);
+        process.on(async {
+            hands.asleep_for(GRACE).await;
+            settle().await; // it is at rest
+            world.count("something that wakes it");
+            settle().await;
+            hands.turn(GRACE);
+            settle().await;
+            if foreign {
+                hands.turn(HOUR);
+                settle().await;
+                let row = process.acme().handle::<String>(run).status().await.unwrap();
+                assert_eq!(row.state, RunState::Active, "it was parked");
+                world.release("elsewhere");
+            } else {
+                process.state(run, "waiting").await;
+                hands.asleep_for(2 * HOUR - GRACE).await;
+                hands.turn(2 * HOUR);
+            }
+        });
+        assert_eq!(result(&process, run), if foreign { "passed" } else { "slept" });
+        assert_eq!(world.counted("lives"), if foreign { 1 } else { 2 });
+    }
+}

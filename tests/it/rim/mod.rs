@@ -1,0 +1,6 @@
+//! The rims: what comes in by HTTP, by webhooks and by short windows, and what goes out.
+
+mod http;
+mod http_sink;
+mod nonce;
+pub(crate) mod webhook;

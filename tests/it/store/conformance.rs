@@ -1,0 +1,48 @@
+//! The public suite against every store and every wrapper of one.
+
+use std::future::ready;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use counterfoil::SystemClock;
+use counterfoil::store::sqlite::Sqlite;
+use counterfoil::store::{Group, Model, Store};
+
+/// A store and the folder that it lives in.
+struct Kept<S> {
+    store: S,
+    #[allow(dead_code, reason = "removed when the store is dropped")]
+    folder: tempfile::TempDir,
+}
+
+impl<S> Deref for Kept<S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        &self.store
+    }
+}
+
+async fn fresh_sqlite() -> Kept<Sqlite> {
+    let folder = tempfile::tempdir().unwrap();
+    Kept { store: Sqlite::open(folder.path().join("test.db")).await.unwrap(), folder }
+}
+
+fn grouped(store: impl Store) -> Group {
+    Group::new(Arc::new(store), Arc::new(SystemClock))
+}
+
+async fn group_over_sqlite() -> Kept<Group> {
+    let Kept { store, folder } = fresh_sqlite().await;
+    Kept { store: grouped(store), folder }
+}
+
+async fn group_over_postgres() -> crate::store::postgres::Kept<Group> {
+    crate::store::postgres::fresh().await.map(grouped)
+}
+
+counterfoil::conformance!(model, ready(Box::new(Model::new())));
+counterfoil::conformance!(sqlite, fresh_sqlite());
+counterfoil::conformance!(grouped_model, ready(Box::new(grouped(Model::new()))));
+counterfoil::conformance!(grouped_sqlite, group_over_sqlite());
+counterfoil::conformance!(postgres, crate::store::postgres::fresh());
+counterfoil::conformance!(grouped_postgres, group_over_postgres());

@@ -1,0 +1,3 @@
+//! The tools: lookups.
+
+mod lookup;

@@ -155,14 +155,6 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     reads!(pass_on);
 
-    /// What a run has recorded in these turns.
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
-        passed(self, |store| store.run_history(tenant, id, turns))
-    }
-    /// The signals that these runs have not received, those of each in the order in which it is to receive them.
-    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
-        passed(self, |store| store.signal_pending(runs))
-    }
     /// Who is there, what time it is for leases, and what is due next.
     fn pulse(&self) -> Asked<'_, Pulse> {
         passed(self, |store| store.pulse())

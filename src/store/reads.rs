@@ -39,6 +39,8 @@ macro_rules! reads {
             run_find(tenant: &'a Tenant, id: RunId) -> Option<Run>;
             /// The run that was started under a key.
             run_keyed(tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Option<Run>;
+            /// What a run has recorded in these turns.
+            run_history(tenant: &'a Tenant, id: RunId, turns: Turns) -> History;
             /// Active runs whose worker has been fenced, from `after` on: what a restart takes over.
             run_orphans(after: RunId, limit: u32) -> Vec<Run>;
             /// Runs that wait for an answer although none of their questions is open, from `after` on: the answer came, and
@@ -100,6 +102,8 @@ macro_rules! reads {
             signal_unreceived(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
             /// The last place among the signals that a run has not received.
             signal_last(tenant: &'a Tenant, run: RunId) -> Option<i64>;
+            /// The signals that these runs have not received, those of each in the order in which it is to receive them.
+            signal_pending(runs: &'a [(Tenant, RunId)]) -> Vec<Signal>;
 
             /// An escalation.
             escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;

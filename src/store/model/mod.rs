@@ -286,17 +286,6 @@ impl Store for Model {
 
     reads!(answer);
 
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
-        self.ask(move |tables| tables.run_history(tenant, id, turns))
-    }
-
-    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
-        let of = |tables: &Tables| {
-            runs.iter().flat_map(|(tenant, run)| tables.signal_pending(tenant, *run)).collect()
-        };
-        self.ask(of)
-    }
-
     fn pulse(&self) -> Asked<'_, Pulse> {
         let time = self.clock.as_ref().map_or(Timestamp::MIN, |clock| clock.now());
         self.ask(move |tables| Pulse {

@@ -475,7 +475,7 @@ impl Tables {
             steps: steps.filter(|step| turns.contains(step.turn)).map(past_step).collect(),
             calls: calls.filter(|record| turns.contains(record.owner.turn)).map(past_call).collect(),
             uses: uses.filter_map(|used| Some(past_use(used, self.record(tenant, used.record)?))).collect(),
-            signals: self.signal_pending(tenant, id),
+            signals: self.pending(tenant, id),
         }
     }
 
@@ -496,10 +496,14 @@ impl Tables {
     }
 
     pub(super) fn signal_last(&self, tenant: &Tenant, run: RunId) -> Option<i64> {
-        self.signal_pending(tenant, run).iter().map(|signal| signal.place).max()
+        self.pending(tenant, run).iter().map(|signal| signal.place).max()
     }
 
-    pub(super) fn signal_pending(&self, tenant: &Tenant, run: RunId) -> Vec<Signal> {
+    pub(super) fn signal_pending(&self, runs: &[(Tenant, RunId)]) -> Vec<Signal> {
+        runs.iter().flat_map(|(tenant, run)| self.pending(tenant, *run)).collect()
+    }
+
+    fn pending(&self, tenant: &Tenant, run: RunId) -> Vec<Signal> {
         let of_run =
             self.signals.values().filter(|(s, received)| !received && s.tenant == *tenant && s.run == run);
         let mut pending: Vec<_> = of_run.map(|(signal, _)| signal.clone()).collect();
@@ -511,7 +515,7 @@ impl Tables {
         let listens = |run: &Run| matches!(run.state, RunState::Waiting { on, .. } if on.signal);
         let wakes = |run: &Run| {
             let waits = matches!(run.state, RunState::Waiting { .. } | RunState::Queued);
-            let pending = self.signal_pending(&run.tenant, run.id);
+            let pending = self.pending(&run.tenant, run.id);
             waits && pending.iter().any(|signal| listens(run) || signal.name.starts_with(COMMAND))
         };
         first(limit, self.runs.values().filter(|run| run.id > after && wakes(run)))

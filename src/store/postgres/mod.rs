@@ -22,7 +22,6 @@ mod pulse;
 mod retention;
 mod row;
 mod run;
-mod signal;
 mod statement;
 mod transaction;
 #[cfg(feature = "sqlite")]
@@ -37,8 +36,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use tokio::sync::Mutex;
 
 use super::sql::ask::Queries;
-use super::{Asked, Change, History, Pulse, Signal, Store, StoreError, Turns, Verdict};
-use crate::id::{RunId, Tenant};
+use super::{Asked, Change, Pulse, Store, StoreError, Verdict};
 use connect::Connector;
 use pool::Pool;
 
@@ -130,14 +128,6 @@ impl Store for Postgres {
 
     fn behind(&self) -> Option<&dyn Store> {
         Some(&self.readers)
-    }
-
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
-        Box::pin(run::history(&self.readers, tenant, id, turns))
-    }
-
-    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
-        Box::pin(signal::pending(&self.readers, runs))
     }
 
     fn pulse(&self) -> Asked<'_, Pulse> {

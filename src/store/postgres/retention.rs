@@ -51,9 +51,18 @@ static FORGET: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// One use less of each payload, which may stand there several times; with the last one it goes.
+const RELEASE: [&str; 2] = [
+    "UPDATE payload p SET uses = p.uses - n.uses FROM (SELECT tenant, digest, count(*) AS uses \
+     FROM (SELECT unnest($1::text[]) AS tenant, unnest($2::bytea[]) AS digest) u GROUP BY tenant, digest) n \
+     WHERE p.tenant = n.tenant AND p.digest = n.digest",
+    "DELETE FROM payload p USING (SELECT unnest($1::text[]) AS tenant, unnest($2::bytea[]) AS digest) n \
+     WHERE p.tenant = n.tenant AND p.digest = n.digest AND p.uses <= 0",
+];
+
 /// For the test that explains them.
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [KEEP, &TOMBSTONE, &FORGET].map(ToOwned::to_owned).into_iter()
+    [KEEP, &TOMBSTONE, &FORGET].into_iter().chain(RELEASE).map(ToOwned::to_owned)
 }
 
 /// Beside what is written otherwise, and without waiting for the disk: what a crash takes back is retired again.
@@ -141,18 +150,11 @@ fn places(sql: &'static str, retired: &[&Retired]) -> Query<'static, Postgres, P
     sqlx::query(sql).bind(tenants).bind(ids).bind(revisions).persistent(false)
 }
 
-/// One use less of each, which may stand there several times; with the last one it goes.
 async fn release_payloads(
     connection: &mut PgConnection,
     uses: &[(&Tenant, PayloadDigest)],
 ) -> Result<(), sqlx::Error> {
-    for sql in [
-        "UPDATE payload p SET uses = p.uses - n.uses FROM (SELECT tenant, digest, count(*) AS uses \
-         FROM (SELECT unnest($1::text[]) AS tenant, unnest($2::bytea[]) AS digest) u GROUP BY tenant, digest) n \
-         WHERE p.tenant = n.tenant AND p.digest = n.digest",
-        "DELETE FROM payload p USING (SELECT unnest($1::text[]) AS tenant, unnest($2::bytea[]) AS digest) n \
-         WHERE p.tenant = n.tenant AND p.digest = n.digest AND p.uses <= 0",
-    ] {
+    for sql in RELEASE {
         let tenants: Vec<_> = uses.iter().map(|(tenant, _)| tenant.as_str().to_owned()).collect();
         let digests: Vec<_> = uses.iter().map(|(_, digest)| digest.0.to_vec()).collect();
         let query = sqlx::query(sql).bind(tenants).bind(digests).persistent(false);

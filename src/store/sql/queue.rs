@@ -2,8 +2,8 @@
 
 use super::ask::Session;
 use crate::clock::Timestamp;
-use crate::id::{Fence, Tenant};
-use crate::ledger::queue::{Admission, Bucket, Candidate, Chosen, Room, Taken};
+use crate::id::{Fence, RunId, Tenant};
+use crate::ledger::queue::{Admission, Bucket, Candidate, Room, Taken};
 use crate::store::StoreError;
 use crate::store::row::{Given, Take as _};
 use crate::store::table::Kind;
@@ -25,7 +25,8 @@ pub(in crate::store) async fn admit<S: Session>(
         let waiting = candidates(session, admission, &room, &tenants).await?;
         room.choose(waiting)
     };
-    write(session, admission, fence, &before, &chosen).await
+    begin(session, admission, fence, &chosen.runs).await?;
+    if before == chosen.bucket { Ok(()) } else { note(session, queue, &chosen.bucket).await }
 }
 
 /// Made when the queue is first used. Where several write at once it is held until the transaction ends, by a statement of its own:
@@ -122,35 +123,33 @@ async fn candidates<S: Session>(
 }
 
 /// Rows that another worker is writing at this moment are passed over: they are being cancelled.
-async fn write<S: Session>(
+async fn begin<S: Session>(
     session: &mut S,
     admission: &Admission,
     fence: Fence,
-    before: &Bucket,
-    chosen: &Chosen,
+    runs: &[(Tenant, RunId)],
 ) -> Result<(), sqlx::Error> {
-    if !chosen.runs.is_empty() {
-        let sql = S::either(
-            "UPDATE run SET state = 1, fence = $1, revision = revision + 1, admitted_at = $2, updated_at = $2 \
-             WHERE id IN (SELECT i.value FROM json_each($3) t JOIN json_each($4) i ON i.key = t.key CROSS JOIN run r \
-             ON r.id = i.value AND r.tenant = t.value AND r.state = 0)",
-            "UPDATE run SET state = 1, fence = $1, revision = revision + 1, admitted_at = $2, updated_at = $2 \
-             WHERE (tenant, id) IN (SELECT r.tenant, r.id FROM unnest($3::text[], $4::bigint[]) AS u (tenant, id) \
-             JOIN run r ON r.tenant = u.tenant AND r.id = u.id WHERE r.state = 0 FOR UPDATE OF r SKIP LOCKED)",
-        );
-        let (tenants, ids) = chosen.runs.iter().map(|(tenant, id)| (tenant.as_str(), id.0)).unzip();
-        let runs = [Given::Texts(tenants), Given::Numbers(ids)];
-        let [tenants, ids] = runs;
-        session.finds(sql, &[fence.0.into(), admission.at.0.into(), tenants, ids]).await?;
+    if runs.is_empty() {
+        return Ok(());
     }
-    if *before != chosen.bucket {
-        let Bucket { spent_until, served, due_at } = &chosen.bucket;
-        let sql = "UPDATE queue SET spent_until = $1, served = $2, due_at = $3 WHERE name = $4";
-        let served = served.as_deref().map_or(Given::Null(Kind::Text), Given::Text);
-        let due_at = due_at.map_or(Given::Null(Kind::Number), |at| Given::Number(at.0));
-        session.finds(sql, &[spent_until.0.into(), served, due_at, admission.queue.name().into()]).await?;
-    }
-    Ok(())
+    let sql = S::either(
+        "UPDATE run SET state = 1, fence = $1, revision = revision + 1, admitted_at = $2, updated_at = $2 \
+         WHERE id IN (SELECT i.value FROM json_each($3) t JOIN json_each($4) i ON i.key = t.key CROSS JOIN run r \
+         ON r.id = i.value AND r.tenant = t.value AND r.state = 0)",
+        "UPDATE run SET state = 1, fence = $1, revision = revision + 1, admitted_at = $2, updated_at = $2 \
+         WHERE (tenant, id) IN (SELECT r.tenant, r.id FROM unnest($3::text[], $4::bigint[]) AS u (tenant, id) \
+         JOIN run r ON r.tenant = u.tenant AND r.id = u.id WHERE r.state = 0 FOR UPDATE OF r SKIP LOCKED)",
+    );
+    let (tenants, ids) = runs.iter().map(|(tenant, id)| (tenant.as_str(), id.0)).unzip();
+    let arguments = [fence.0.into(), admission.at.0.into(), Given::Texts(tenants), Given::Numbers(ids)];
+    session.finds(sql, &arguments).await.map(drop)
+}
+
+async fn note<S: Session>(session: &mut S, queue: &str, bucket: &Bucket) -> Result<(), sqlx::Error> {
+    let sql = "UPDATE queue SET spent_until = $1, served = $2, due_at = $3 WHERE name = $4";
+    let served = bucket.served.as_deref().map_or(Given::Null(Kind::Text), Given::Text);
+    let due_at = bucket.due_at.map_or(Given::Null(Kind::Number), |at| Given::Number(at.0));
+    session.finds(sql, &[bucket.spent_until.0.into(), served, due_at, queue.into()]).await.map(drop)
 }
 
 /// All rows that a query finds. One that is damaged spoils the answer.

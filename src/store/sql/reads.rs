@@ -5,6 +5,7 @@
 use std::fmt::Debug;
 
 use super::ask::{Found, Listed, Queries, Reader, named};
+use super::history;
 use super::outbox::by_aggregate;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -12,10 +13,11 @@ use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::cell::Declared as _;
 use crate::store::reads::reads;
-use crate::store::row::Take as _;
+use crate::store::row::{Given, Take as _};
 use crate::store::{
-    Aggregate, Asked, COMMAND, Change, Document, Due, Escalation, EscalationKind, Evidence, OutboxEvent,
-    Published, QueueLoad, Run, Schedule, Signal, Store, StoreError, Use, Verdict, Worker,
+    Aggregate, Asked, COMMAND, Change, Document, Due, Escalation, EscalationKind, Evidence, History,
+    OutboxEvent, PastCall, PastStep, PastUse, Published, QueueLoad, Run, Schedule, Signal, Store, StoreError,
+    Turns, Use, Verdict, Worker,
 };
 
 macro_rules! answer {
@@ -137,6 +139,27 @@ impl<D: Reader> Queries<D> {
     pub(super) async fn run_keyed(&self, tenant: &Tenant, workflow: &str, key: &str) -> Found<Run> {
         let behind = "WHERE tenant = $1 AND workflow = $2 AND key = $3";
         self.row(behind, &[tenant.into(), workflow.into(), key.into()]).await
+    }
+
+    pub(super) async fn run_history(
+        &self,
+        tenant: &Tenant,
+        id: RunId,
+        turns: Turns,
+    ) -> Result<History, StoreError> {
+        let asked = [tenant.into(), id.0.into(), turns.base.into(), turns.first.into(), turns.last.into()];
+        let steps = self.fetch(history::STEPS.to_owned(), &asked).await?;
+        let calls = self.fetch(history::CALLS.to_owned(), &asked).await?;
+        let uses = self.fetch(history::USES.to_owned(), &asked).await?;
+        let step = |row| PastStep::take(&mut D::values("step", row));
+        let call = |row| PastCall::take(&mut D::values("record", row));
+        let used = |row| PastUse::take(&mut D::values("use", row));
+        Ok(History {
+            steps: steps.iter().map(step).collect::<Result<_, _>>()?,
+            calls: calls.iter().map(call).collect::<Result<_, _>>()?,
+            uses: uses.iter().map(used).collect::<Result<_, _>>()?,
+            signals: self.signal_pending(&[(tenant.clone(), id)]).await?,
+        })
     }
 
     pub(super) async fn run_orphans(&self, after: RunId, limit: u32) -> Listed<Run> {
@@ -384,6 +407,23 @@ impl<D: Reader> Queries<D> {
             "SELECT place FROM signal {index}WHERE tenant = $1 AND run = $2 AND NOT received ORDER BY place DESC LIMIT 1"
         );
         self.number(&sql, &[tenant.into(), run.0.into()]).await
+    }
+
+    pub(super) async fn signal_pending(&self, runs: &[(Tenant, RunId)]) -> Listed<Signal> {
+        // By run, not as a join, which PostgreSQL could plan as a scan of all that is pending.
+        let asked = D::either(
+            "json_each($1) t JOIN json_each($2) r ON r.key = t.key CROSS JOIN signal s INDEXED BY signal_pending \
+             ON s.tenant = t.value AND s.run = r.value AND NOT s.received",
+            "unnest($1::text[], $2::bigint[]) AS asked (tenant, run), LATERAL (SELECT * FROM signal \
+             WHERE tenant = asked.tenant AND run = asked.run AND NOT received) s",
+        );
+        let sql = format!(
+            "SELECT s.tenant, s.run, s.name, s.id, s.place, s.body, s.at, s.received FROM {asked} \
+             ORDER BY s.run, s.place, s.name, s.id"
+        );
+        let (tenants, ids) = runs.iter().map(|(tenant, run)| (tenant.as_str(), run.0)).unzip();
+        let found = self.fetch(sql, &[Given::Texts(tenants), Given::Numbers(ids)]).await?;
+        found.iter().map(D::read).collect()
     }
 }
 

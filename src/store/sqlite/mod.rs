@@ -18,7 +18,6 @@ mod retention;
 mod row;
 mod run;
 mod shared;
-mod signal;
 mod statement;
 mod transaction;
 #[cfg(feature = "postgres")]
@@ -33,7 +32,7 @@ use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::sql::ask::Queries;
-use super::{Asked, Change, History, Pulse, Signal, Store, StoreError, Turns, Verdict};
+use super::{Asked, Change, History, Pulse, Store, StoreError, Turns, Verdict};
 use crate::id::{RunId, Tenant};
 
 pub use super::transaction::TransactionError;
@@ -197,17 +196,6 @@ impl Store for Sqlite {
 
     fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
         Box::pin(run::history(&self.readers, tenant, id, turns))
-    }
-
-    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
-        Box::pin(async move {
-            let mut connection = self.readers.acquire().await.map_err(|e| failure(&e))?;
-            let mut pending = Vec::new();
-            for (tenant, run) in runs {
-                pending.extend(signal::pending(&mut connection, tenant, *run).await?);
-            }
-            Ok(pending)
-        })
     }
 
     fn pulse(&self) -> Asked<'_, Pulse> {

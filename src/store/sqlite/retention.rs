@@ -35,9 +35,15 @@ static BELONGING: [&str; 3] = [
     "DELETE FROM use WHERE tenant = ?1 AND record = ?2",
 ];
 
+/// One use less of a payload; with the last one it goes.
+const RELEASE: [&str; 2] = [
+    "UPDATE payload SET uses = uses - 1 WHERE tenant = ?1 AND digest = ?2",
+    "DELETE FROM payload WHERE tenant = ?1 AND digest = ?2 AND uses <= 0",
+];
+
 /// For the test that explains them.
 pub(super) fn statements() -> impl Iterator<Item = &'static str> {
-    [KEEP, &TOMBSTONE, &FORGET].into_iter().chain(BELONGING)
+    [KEEP, &TOMBSTONE, &FORGET].into_iter().chain(BELONGING).chain(RELEASE)
 }
 
 /// Beside what is written otherwise, and without waiting for the disk: what a crash takes back is retired again. Behind the
@@ -95,16 +101,12 @@ pub(super) async fn retire(connection: &mut SqliteConnection, retired: &Retired)
     Ok(())
 }
 
-/// One use less; with the last one it goes.
 async fn release(
     connection: &mut SqliteConnection,
     tenant: &Tenant,
     digest: PayloadDigest,
 ) -> Result<(), sqlx::Error> {
-    for sql in [
-        "UPDATE payload SET uses = uses - 1 WHERE tenant = ?1 AND digest = ?2",
-        "DELETE FROM payload WHERE tenant = ?1 AND digest = ?2 AND uses <= 0",
-    ] {
+    for sql in RELEASE {
         let query = sqlx::query(sql).bind(tenant.text()).bind(digest.0.to_vec());
         query.execute(&mut *connection).await?;
     }

@@ -6,7 +6,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, SqlitePool};
 
 use super::statement::{Batch, Insert, Values, text};
-use super::{Columns, StoreError, failure, own, signal};
+use super::{Columns, StoreError, failure, own, run};
 use crate::id::Fence;
 use crate::ledger::{Look, Record};
 use crate::store::cell::{Declared, as_json};
@@ -136,7 +136,7 @@ fn tail(table: &Table) -> String {
 
 /// For the tests that explain and pin them.
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    WRITES.iter().flat_map(Writes::texts).chain([signal::PENDING.clone()])
+    WRITES.iter().flat_map(Writes::texts).chain([run::PENDING.clone()])
 }
 
 /// What stands against the row being written.

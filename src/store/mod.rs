@@ -4,6 +4,10 @@
 //! Reads are named by meaning. There is one write primitive, [`Store::commit`].
 
 mod aggregate;
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    allow(dead_code, reason = "the model has no columns")
+)]
 mod cell;
 mod change;
 #[cfg(feature = "conformance")]

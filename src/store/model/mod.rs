@@ -8,6 +8,7 @@ mod document;
 mod erase;
 mod outbox;
 mod queue;
+mod read;
 mod retention;
 mod schedule;
 mod tables;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock, Timestamp};
-use counterfoil::flow::{EngineBuilder, RunError};
+use counterfoil::flow::{EngineBuilder, ForTenant, RunError};
 use counterfoil::sim::{CrashPoint, Watch};
 use counterfoil::store::Store;
 #[cfg(feature = "postgres")]
@@ -152,6 +152,19 @@ pub async fn audit(shift: &Shift) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Begins a case, or finds the run that an earlier life of this worker has begun, and waits for its end, whoever carries it out.
+async fn carry_out(ledger: &Ledger, tenant: &ForTenant, id: &str) -> Result<(), RunError> {
+    match ledger {
+        Ledger::Sqlite(_) => {
+            tenant.run(case_notice_by::<SendLookup, SqliteConnection>, case(id)).key(id).await.map(drop)
+        }
+        #[cfg(feature = "postgres")]
+        Ledger::Postgres { .. } => {
+            tenant.run(case_notice_by::<SendLookup, sqlx::PgConnection>, case(id)).key(id).await.map(drop)
+        }
+    }
+}
+
 pub async fn work(shift: &Shift) -> Result<i32, Failed> {
     let mut term = signal(SignalKind::terminate())?;
     let mut provider = Provider::new(Place::Http(Http::new(&shift.provider)?), shift.settle);
@@ -170,23 +183,21 @@ pub async fn work(shift: &Shift) -> Result<i32, Failed> {
                 let begins =
                     shift.from.after(shift.lasting * number / u32::try_from(shift.cases.len()).unwrap_or(1));
                 SystemClock.sleep(SystemClock.now().until(begins)).await;
-                // Begun, or found: an earlier life of this worker has begun it, and whoever has it now carries it out.
-                let ended = match shift.ledger {
-                    Ledger::Sqlite(_) => {
-                        let run = tenant.run(case_notice_by::<SendLookup, SqliteConnection>, case(id));
-                        run.key(id).await.map(drop)
+                loop {
+                    match carry_out(&shift.ledger, &tenant, id).await {
+                        Ok(()) => break,
+                        // A worker that is told to go, or was fenced, does not see the end of its runs.
+                        Err(RunError::Closed { .. }) => std::future::pending::<()>().await,
+                        Err(error @ (RunError::Failed { .. } | RunError::Halted { .. })) => {
+                            eprintln!("{id}: {error}");
+                            break;
+                        }
+                        // That the ledger cannot be reached, or refuses this worker, is not the end of the run.
+                        Err(error) => {
+                            eprintln!("{id}: {error}");
+                            SystemClock.sleep(Duration::from_millis(200)).await;
+                        }
                     }
-                    #[cfg(feature = "postgres")]
-                    Ledger::Postgres { .. } => {
-                        let run = tenant.run(case_notice_by::<SendLookup, sqlx::PgConnection>, case(id));
-                        run.key(id).await.map(drop)
-                    }
-                };
-                // A worker that is told to go, or was fenced, does not see the end of its runs.
-                if let Err(error) = ended
-                    && !matches!(error, RunError::Closed { .. })
-                {
-                    eprintln!("{id}: {error}");
                 }
             });
         all.await;

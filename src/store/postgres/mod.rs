@@ -131,6 +131,7 @@ impl Store for Postgres {
     }
 
     fn pulse(&self) -> Asked<'_, Pulse> {
+        self.guests.close_unused(); // an idle worker comes by here, too
         Box::pin(pulse::pulse(&self.readers))
     }
 

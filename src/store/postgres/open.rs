@@ -102,6 +102,8 @@ pub struct Options {
     /// Connections for the user's own transactions, opened as they are needed. Sixteen by default: as many as a queue consumer has
     /// messages in hand.
     pub guests: u32,
+    /// How long a connection for reading or for the user's own transactions stays open while nobody needs it.
+    pub idle_for: Duration,
     /// Another URL to listen for hints on: through a pooler that shares connections between clients nothing is heard.
     pub listener: Option<String>,
     /// Tell other workers at once when there is something for them, by `NOTIFY`. Without it they look from time to time.
@@ -131,6 +133,7 @@ impl Default for Options {
             schema: Some("counterfoil".into()),
             readers: 4,
             guests: 16,
+            idle_for: Duration::from_secs(30),
             listener: None,
             notify: true,
             allow_async_commit: false,

@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connect::{Connector, Patience, Purpose, within};
 use super::{Fate, failure, fate};
+use crate::clock::{Boot, Clock as _, SystemClock};
 use crate::store::StoreError;
 
 /// A statement with its arguments.
@@ -22,7 +23,8 @@ pub(super) type Statement = Query<'static, sqlx::Postgres, PgArguments>;
 pub(super) struct Pool {
     connector: Arc<Connector>,
     purpose: Purpose,
-    free: Mutex<Vec<PgConnection>>,
+    /// Each with the time since when nobody needs it. The last one is lent first, so those at the front are the longest without use.
+    free: Mutex<Vec<(Boot, PgConnection)>>,
     room: Arc<Semaphore>,
     closed: AtomicBool,
 }
@@ -121,7 +123,7 @@ impl Pool {
         let room = room.map_err(|_| Trouble { error: StoreError::Closed, may_pass: false })?;
         let free = self.free().pop();
         let connection = match free {
-            Some(connection) => connection,
+            Some((_, connection)) => connection,
             None => self.connector.connect(self.purpose).await.map_err(Trouble::of)?,
         };
         Ok(Lent { pool: self, connection, room })
@@ -142,7 +144,23 @@ impl Pool {
 
     fn take_back(&self, connection: PgConnection) {
         if !self.closed.load(Ordering::Relaxed) {
-            self.free().push(connection);
+            self.free().push((SystemClock.boot(), connection));
+        }
+        self.close_unused();
+    }
+
+    /// Closes the connections that nobody has needed for a while: a server has few for all its clients, and what one worker keeps
+    /// another one lacks.
+    pub(super) fn close_unused(&self) {
+        let now = SystemClock.boot();
+        let unused: Vec<_> = {
+            let mut free = self.free();
+            let unused =
+                free.partition_point(|(since, _)| since.until(now) >= self.connector.options.idle_for);
+            free.drain(..unused).collect()
+        };
+        for (_, connection) in unused {
+            tokio::spawn(connection.close()); // the server is told, and nobody waits for that
         }
     }
 
@@ -162,12 +180,12 @@ impl Pool {
         self.closed.store(true, Ordering::Relaxed);
         self.room.close();
         let free = std::mem::take(&mut *self.free());
-        for connection in free {
+        for (_, connection) in free {
             let _ = connection.close().await; // nothing was under way on it
         }
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<PgConnection>> {
+    fn free(&self) -> MutexGuard<'_, Vec<(Boot, PgConnection)>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

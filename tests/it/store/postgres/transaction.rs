@@ -8,10 +8,11 @@ use counterfoil::store::conformance::sample::{self, Sample};
 use counterfoil::store::postgres::{Options, Postgres, TransactionError};
 use counterfoil::store::{Refusal, Run, Step, Store, StoreError, Turns, Verdict};
 use counterfoil::{Payload, SystemClock};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use serde_json::json;
 use sqlx::Executor as _;
 use sqlx::postgres::PgConnection;
+use tokio::sync::Barrier;
 
 use super::proxy::{COMMIT, Loss, Proxy};
 use super::{Schema, number, run};
@@ -280,4 +281,34 @@ async fn nothing_is_left_on_the_connection() {
     });
     let looked = transaction(&scene.store, &scene.sample, &step("2"), LIMIT, look).await;
     assert_eq!(looked.unwrap(), 7);
+}
+
+/// A server has few connections for all its clients. Those that an idle worker does not need any more are closed.
+#[tokio::test]
+async fn connections_that_nobody_needs_are_closed() {
+    const AT_ONCE: usize = 4;
+    let mut scene = scene_with(|options| Options { idle_for: Duration::from_millis(100), ..options }).await;
+    let together = Arc::new(Barrier::new(AT_ONCE));
+    let transactions = (0..AT_ONCE).map(async |id| {
+        let together = together.clone();
+        let process = closure(move |connection| {
+            Box::pin(async move {
+                together.wait().await;
+                let process =
+                    sqlx::query_scalar("SELECT pg_backend_pid()::bigint").fetch_one(connection).await?;
+                Ok((process, Payload::of(&process).unwrap()))
+            })
+        });
+        let step = mark(&scene.sample, &scene.owner, &id.to_string());
+        transaction(&scene.store, &scene.sample, &step, LIMIT, process).await.unwrap()
+    });
+    let processes = join_all(transactions).await;
+    let mut other = scene.schema.plain().await;
+    let processes: Vec<_> = processes.iter().map(ToString::to_string).collect();
+    let open = format!("SELECT count(*) FROM pg_stat_activity WHERE pid IN ({})", processes.join(", "));
+    // As a worker does that has nothing to do.
+    while number(&mut other, &open).await > 0 {
+        scene.store.pulse().await.unwrap();
+    }
+    scene.goes_on().await;
 }

@@ -19,11 +19,11 @@ use crate::store::{Document, Escalation, Evidence, Run, Schedule, Signal, Step, 
 
 macro_rules! writes {
     ($($row:ident),+) => {
-        [$(Writes::of::<$row>()),+]
+        vec![$(Writes::of::<$row>()),+]
     };
 }
 
-static WRITES: LazyLock<[Writes; 9]> = LazyLock::new(|| rows!(writes));
+static WRITES: LazyLock<Vec<Writes>> = LazyLock::new(|| rows!(writes));
 
 /// The statements that write the rows of a table.
 struct Writes {

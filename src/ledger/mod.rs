@@ -53,7 +53,7 @@ pub(crate) use key::{REVISION, escaped, unrevised};
 pub(crate) use look::pause_after;
 pub use look::{Look, Missing, Reason, may_be_missing, removal_key};
 pub use permit::{Need, Needs};
-pub use queue::{Admission, Queue, QueueLoad};
+pub use queue::{Admission, Queue};
 pub use quota::{Quota, Throttle};
 pub use rate::{Bucket, Rate};
 pub use record::{Basis, Intent, Owner, Record, State, Was};

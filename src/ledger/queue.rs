@@ -354,19 +354,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// How many runs of a queue wait and how many have a place, of all tenants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueLoad {
-    /// The queue.
-    pub queue: String,
-    /// Runs that wait for their turn.
-    pub queued: u64,
-    /// Runs that have a place.
-    pub running: u64,
-}
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -1,15 +1,10 @@
 //! Evidence: what fenced workers learned too late.
 
+use super::cell::table;
+use super::row::Row;
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
 use crate::payload::Payload;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-use {
-    super::StoreError,
-    super::ask::{Queries, Reader},
-    super::row::{Put, Readable, Row, Take},
-    super::table::{Law, Table, number, text},
-};
 
 /// What a fenced worker learned too late. Appended, never a change of the record (REC-9).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,65 +25,9 @@ pub struct Evidence {
     pub at: Timestamp,
 }
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Readable for Evidence {
-    const TABLE: &'static Table = &Table {
-        name: "evidence",
-        key: &["tenant", "record", "fence", "attempt"],
-        with: &[],
-        law: Law::Note, // a fenced worker may change nothing, but what it learned must not be lost
-        columns: &[
-            text("tenant"),
-            number("record"),
-            number("fence"),
-            number("attempt"),
-            text("response"),
-            text("external_ref"),
-            number("at"),
-        ],
-    };
+// A fenced worker may change nothing, but what it learned must not be lost.
+table! { Evidence in "evidence", Note by (tenant, record, fence, attempt) {
+    tenant, record, fence, attempt, response, external_ref, at
+} }
 
-    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
-        Ok(Self {
-            tenant: values.tenant()?,
-            record: RecordId(values.number()?),
-            fence: Fence(values.number()?),
-            attempt: values.count()?,
-            response: Payload::stored(values.text()?),
-            external_ref: values.some_text()?,
-            at: values.time()?,
-        })
-    }
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Row for Evidence {
-    fn key(&self) -> impl Ord + std::hash::Hash {
-        (&self.tenant, self.record, self.fence, self.attempt)
-    }
-
-    fn put(&self, values: &mut impl Put) {
-        values
-            .shared(self.tenant.text())
-            .number(self.record.0)
-            .number(self.fence.0)
-            .number(self.attempt)
-            .shared(self.response.text())
-            .some_text(self.external_ref.as_deref())
-            .number(self.at.0);
-    }
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Evidence {
-    /// What is known of a record.
-    pub(super) const OF: &str = "WHERE tenant = $1 AND record = $2 ORDER BY at, fence, attempt";
-
-    pub(super) async fn of<D: Reader>(
-        on: &Queries<D>,
-        tenant: &Tenant,
-        record: RecordId,
-    ) -> Result<Vec<Self>, StoreError> {
-        on.rows(Self::OF, &[tenant.into(), record.0.into()]).await
-    }
-}
+impl Row for Evidence {}

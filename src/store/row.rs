@@ -4,24 +4,15 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::StoreError;
+use super::cell::{Cell, Declared};
 use super::table::{Chosen, Kind, Table};
-use crate::clock::Timestamp;
-use crate::id::{Name, Tenant};
-use crate::ledger::RequestHash;
-
-/// A row of a table, as it is read.
-pub(in crate::store) trait Readable: Sized + Send {
-    const TABLE: &'static Table;
-
-    /// Reads the values, in the order of the table's columns.
-    fn take(values: &mut impl Take) -> Result<Self, StoreError>;
-}
+use crate::id::Tenant;
 
 /// What nearly all rows have in some of their columns, as SQL: these are not sent. What is NULL is left out altogether.
 pub(in crate::store) type Form = &'static [(&'static str, &'static str)];
 
 /// A row as it is written.
-pub(in crate::store) trait Row: Readable + PartialEq {
+pub(in crate::store) trait Row: Declared + PartialEq {
     /// The first that a row [has](Self::has) counts.
     const FORMS: &'static [Form] = &[];
 
@@ -31,15 +22,9 @@ pub(in crate::store) trait Row: Readable + PartialEq {
         false
     }
 
-    /// What tells rows apart: batches are written in its order, so that two workers lock the same rows in one order.
-    fn key(&self) -> impl Ord + Hash;
-
-    /// The values, in the order of the table's columns.
-    fn put(&self, values: &mut impl Put);
-
-    /// Where rows count their changes, which one it is.
-    fn revision(&self) -> u32 {
-        1
+    /// Batches are written in its order, so that two workers lock the same rows in one order.
+    fn key(&self) -> impl Ord + Hash {
+        self.place()
     }
 
     /// Some are taken off.
@@ -65,8 +50,12 @@ pub(in crate::store) enum Given<'v> {
     Shared(Arc<str>),
     Number(i64),
     Bytes(&'v [u8]),
+    Owned(Vec<u8>),
     Flag(bool),
     Null(Kind),
+    /// A list, as an argument of a query: an array in PostgreSQL, and JSON in SQLite.
+    Texts(Vec<&'v str>),
+    Numbers(Vec<i64>),
 }
 
 impl<'v> From<&'v str> for Given<'v> {
@@ -109,54 +98,28 @@ impl From<u32> for Given<'_> {
 pub(in crate::store) trait Put {
     fn give(&mut self, value: Given<'_>);
 
-    fn text(&mut self, value: &str) -> &mut Self {
-        self.put(Given::Text(value))
+    fn cell(&mut self, cell: &impl Cell) -> &mut Self
+    where
+        Self: Sized,
+    {
+        cell.put(self);
+        self
     }
 
-    fn some_text(&mut self, value: Option<&str>) -> &mut Self {
-        self.put(value.map_or(Given::Null(Kind::Text), Given::Text))
-    }
-
-    fn shared(&mut self, value: Arc<str>) -> &mut Self {
-        self.put(Given::Shared(value))
-    }
-
-    fn some_shared(&mut self, value: Option<Arc<str>>) -> &mut Self {
-        self.put(value.map_or(Given::Null(Kind::Text), Given::Shared))
-    }
-
-    fn number(&mut self, value: impl Into<i64>) -> &mut Self {
-        self.put(Given::Number(value.into()))
-    }
-
-    fn some_number(&mut self, value: Option<i64>) -> &mut Self {
-        self.put(value.map_or(Given::Null(Kind::Number), Given::Number))
-    }
-
-    fn bytes(&mut self, value: &[u8]) -> &mut Self {
-        self.put(Given::Bytes(value))
-    }
-
-    fn some_bytes(&mut self, value: Option<&[u8]>) -> &mut Self {
-        self.put(value.map_or(Given::Null(Kind::Bytes), Given::Bytes))
-    }
-
-    fn flag(&mut self, value: bool) -> &mut Self {
-        self.put(Given::Flag(value))
-    }
-
-    fn put(&mut self, value: Given<'_>) -> &mut Self {
-        self.give(value);
+    fn with<'v>(&mut self, value: impl Into<Given<'v>>) -> &mut Self
+    where
+        Self: Sized,
+    {
+        self.give(value.into());
         self
     }
 }
 
-/// The values of a stored row, one after the other, telling damage from trouble.
-pub(in crate::store) trait Take {
-    /// Reads a text where it stands.
-    fn with_text<T>(&mut self, read: impl FnOnce(Option<&str>) -> T) -> Result<T, StoreError>;
-    fn with_bytes<T>(&mut self, read: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StoreError>;
-    fn some_number(&mut self) -> Result<Option<i64>, StoreError>;
+/// The values of a stored row, one after the other, telling damage from trouble. A text is read where it stands.
+pub(in crate::store) trait Take: Sized {
+    fn text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, StoreError>;
+    fn bytes<T>(&mut self, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, StoreError>;
+    fn number<T>(&mut self, read: impl FnOnce(i64) -> Option<T>) -> Result<Option<T>, StoreError>;
     fn flag(&mut self) -> Result<bool, StoreError>;
     fn damaged(&self, detail: &str) -> StoreError;
 
@@ -165,64 +128,17 @@ pub(in crate::store) trait Take {
         self.damaged("a value that no version of this engine writes")
     }
 
-    fn some_text(&mut self) -> Result<Option<String>, StoreError> {
-        self.with_text(|text| text.map(ToOwned::to_owned))
+    /// A value that was read, if there was one.
+    fn known<T>(&self, read: Option<Option<T>>) -> Result<Option<T>, StoreError> {
+        match read {
+            Some(None) => Err(self.unknown()),
+            read => Ok(read.flatten()),
+        }
     }
 
-    fn text(&mut self) -> Result<String, StoreError> {
-        self.some_text()?.ok_or_else(|| self.unknown())
-    }
-
-    fn number(&mut self) -> Result<i64, StoreError> {
-        self.some_number()?.ok_or_else(|| self.unknown())
-    }
-
-    /// A number that counts.
-    fn count(&mut self) -> Result<u32, StoreError> {
-        self.parsed(|number| u32::try_from(number).ok())
-    }
-
-    fn time(&mut self) -> Result<Timestamp, StoreError> {
-        self.number().map(Timestamp)
-    }
-
-    fn some_time(&mut self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.some_number()?.map(Timestamp))
-    }
-
-    fn parsed_bytes<T>(&mut self, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<T, StoreError> {
-        self.with_bytes(|bytes| bytes.and_then(read))?.ok_or_else(|| self.unknown())
-    }
-
-    fn hash(&mut self) -> Result<RequestHash, StoreError> {
-        self.parsed_bytes(RequestHash::from_column)
-    }
-
-    fn some_hash(&mut self) -> Result<Option<RequestHash>, StoreError> {
-        let hash = self.with_bytes(|bytes| bytes.map(RequestHash::from_column))?;
-        hash.map(|hash| hash.ok_or_else(|| self.unknown())).transpose()
-    }
-
-    fn tenant(&mut self) -> Result<Tenant, StoreError> {
-        self.parsed_text(|text| Tenant::new(text).ok())
-    }
-
-    fn name(&mut self) -> Result<Name, StoreError> {
-        self.parsed_text(|text| Name::new(text).ok())
-    }
-
-    fn parsed<T>(&mut self, read: impl FnOnce(i64) -> Option<T>) -> Result<T, StoreError> {
-        let number = self.number()?;
-        read(number).ok_or_else(|| self.unknown())
-    }
-
-    fn some_parsed_text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, StoreError> {
-        let value = self.with_text(|text| text.map(read))?;
-        value.map(|value| value.ok_or_else(|| self.unknown())).transpose()
-    }
-
-    fn parsed_text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
-        self.with_text(|text| text.and_then(read))?.ok_or_else(|| self.unknown())
+    /// What stands in the next column.
+    fn cell<C: Cell>(&mut self) -> Result<C, StoreError> {
+        C::take(self)
     }
 }
 

@@ -1,7 +1,6 @@
-//! Runs, and how they stand in the columns of their table.
+//! Runs.
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(super) mod reads;
+mod columns;
 
 use crate::clock::Timestamp;
 use crate::id::{Fence, Name, RunId, RunNumber, Tenant};
@@ -65,6 +64,17 @@ pub struct InQueue {
     pub priority: i32,
     /// Since when it has a place; none while it waits for its turn, or has given its place free.
     pub admitted_at: Option<Timestamp>,
+}
+
+/// How many runs of a queue wait and how many have a place, of all tenants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueLoad {
+    /// The queue.
+    pub queue: String,
+    /// Runs that wait for their turn.
+    pub queued: u64,
+    /// Runs that have a place.
+    pub running: u64,
 }
 
 /// Where a run stands.

@@ -1,108 +1,57 @@
 //! Steps: a run's checkpoints.
 
+use super::cell::{coded, table};
+use super::row::{Form, Row};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::Stored;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-use {
-    super::StoreError,
-    super::row::{Form, Put, Readable, Row, Take},
-    super::table::{Law, Table, bytes, number, text},
-};
 
-/// What a run's checkpoint is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StepKind {
-    /// A closure's result.
-    Step,
-    /// The instant at which a timer is due.
-    Timer,
-    /// A time, an id or a number drawn for the run.
-    Drawn,
-    /// The winner of a select.
-    Select,
-    /// The changes of a closure in the ledger's own database.
-    Transaction,
-    /// A failure that a call showed to the run.
-    CallFailed,
-    /// A pending future that the run's code dropped.
-    Abandoned,
-    /// A recorded effect that the run no longer asks for, and that somebody decided to keep.
-    Kept,
-    /// A signal that the run received.
-    Signal,
-    /// A child that the run began.
-    Child,
-    /// A signal that the run sent.
-    Sent,
-    /// Of a loop: in a turn the state that the turn began with, outside the result of the whole loop.
-    Turns,
-    /// The input with which the run went on as new.
-    Input,
-    /// How the run was begun again: by whom, why, and what of its past does not count.
-    Again,
-    /// What a guard answered when it wrote rows of its own: a memory.
-    Guard,
-    /// An event that the run emitted.
-    Emitted,
-    /// The run has failed, and what it did is being undone: with what it failed.
-    Undoing,
+coded! {
+    /// What a run's checkpoint is of.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum StepKind {
+        /// A closure's result.
+        Step = 1,
+        /// The instant at which a timer is due.
+        Timer = 2,
+        /// A time, an id or a number drawn for the run.
+        Drawn = 3,
+        /// The winner of a select.
+        Select = 4,
+        /// The changes of a closure in the ledger's own database.
+        Transaction = 5,
+        /// A failure that a call showed to the run.
+        CallFailed = 6,
+        /// A pending future that the run's code dropped.
+        Abandoned = 7,
+        /// A recorded effect that the run no longer asks for, and that somebody decided to keep.
+        Kept = 8,
+        /// A signal that the run received.
+        Signal = 9,
+        /// A child that the run began.
+        Child = 10,
+        /// A signal that the run sent.
+        Sent = 11,
+        /// Of a loop: in a turn the state that the turn began with, outside the result of the whole loop.
+        Turns = 12,
+        /// The input with which the run went on as new.
+        Input = 13,
+        /// How the run was begun again: by whom, why, and what of its past does not count.
+        Again = 14,
+        /// What a guard answered when it wrote rows of its own: a memory.
+        Guard = 15,
+        /// An event that the run emitted.
+        Emitted = 16,
+        /// The run has failed, and what it did is being undone: with what it failed.
+        Undoing = 17,
+    }
 }
 
 impl StepKind {
-    /// All, for reading back.
-    pub const ALL: [Self; 17] = [
-        Self::Step,
-        Self::Timer,
-        Self::Drawn,
-        Self::Select,
-        Self::Transaction,
-        Self::CallFailed,
-        Self::Abandoned,
-        Self::Kept,
-        Self::Signal,
-        Self::Child,
-        Self::Sent,
-        Self::Turns,
-        Self::Input,
-        Self::Again,
-        Self::Guard,
-        Self::Emitted,
-        Self::Undoing,
-    ];
-
-    /// The number that rows hold. Never reuse one.
-    pub(crate) const fn code(self) -> i64 {
-        match self {
-            Self::Step => 1,
-            Self::Timer => 2,
-            Self::Drawn => 3,
-            Self::Select => 4,
-            Self::Transaction => 5,
-            Self::CallFailed => 6,
-            Self::Abandoned => 7,
-            Self::Kept => 8,
-            Self::Signal => 9,
-            Self::Child => 10,
-            Self::Sent => 11,
-            Self::Turns => 12,
-            Self::Input => 13,
-            Self::Again => 14,
-            Self::Guard => 15,
-            Self::Emitted => 16,
-            Self::Undoing => 17,
-        }
-    }
-
     /// The run's code asks for it, by its name.
     pub(crate) const fn is_asked_for(self) -> bool {
         !matches!(self, Self::Abandoned | Self::Kept | Self::Input | Self::Again | Self::Undoing)
-    }
-
-    /// Reads the number back.
-    pub(crate) fn from_code(code: i64) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 }
 
@@ -129,56 +78,15 @@ pub struct Step {
     pub at: Timestamp,
 }
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Readable for Step {
-    const TABLE: &'static Table = &Table {
-        name: "step",
-        key: &["tenant", "run", "turn", "kind", "name", "id"],
-        with: &[],
-        law: Law::Once,
-        columns: &[
-            text("tenant"),
-            number("run"),
-            number("turn"),
-            number("kind"),
-            text("name"),
-            text("id"),
-            bytes("input_hash"),
-            text("value"),
-            number("at"),
-        ],
-    };
+table! { Step in "step", Once by (tenant, run, turn, kind, name, id) {
+    tenant, run, turn, kind, name, id, input_hash, value, at
+} }
 
-    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
-        let (tenant, run) = (values.tenant()?, RunId(values.number()?));
-        let PastStep { turn, kind, name, id, input_hash, value, at } = PastStep::take(values)?;
-        Ok(Self { tenant, run, turn, kind, name, id, input_hash, value, at })
-    }
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl Row for Step {
     const FORMS: &'static [Form] = &[&[("turn", "0")]];
 
     fn has(&self, _: usize) -> bool {
         self.turn == 0
-    }
-
-    fn key(&self) -> impl Ord + std::hash::Hash {
-        (&self.tenant, self.run, self.turn, self.kind.code(), &self.name, &self.id)
-    }
-
-    fn put(&self, values: &mut impl Put) {
-        values
-            .shared(self.tenant.text())
-            .number(self.run.0)
-            .number(self.turn)
-            .number(self.kind.code())
-            .text(&self.name)
-            .text(&self.id)
-            .some_bytes(self.input_hash.map(|hash| hash.column()).as_deref())
-            .some_shared(self.value.as_ref().map(Stored::column))
-            .number(self.at.0);
     }
 
     /// With the same value, whenever it was.
@@ -230,19 +138,4 @@ pub struct PastStep {
     pub value: Option<Stored>,
     /// When: of two checkpoints of a run the later one has the later instant.
     pub at: Timestamp,
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl PastStep {
-    pub(super) fn take(values: &mut impl Take) -> Result<Self, StoreError> {
-        Ok(Self {
-            turn: values.count()?,
-            kind: values.parsed(StepKind::from_code)?,
-            name: values.text()?,
-            id: values.text()?,
-            input_hash: values.some_hash()?,
-            value: values.some_parsed_text(Stored::from_column)?,
-            at: values.time()?,
-        })
-    }
 }

@@ -1,6 +1,6 @@
 //! Tables, each declared once: its columns, and its key.
 
-use super::row::Readable as _;
+use super::cell::Declared as _;
 use super::{
     Aggregate, Document, Escalation, Evidence, OutboxEvent, Run, Schedule, Signal, Step, Use, Worker,
 };

@@ -1,14 +1,8 @@
 //! Workers, and what they look at from time to time.
 
+use super::cell::table;
 use crate::clock::Timestamp;
 use crate::id::Fence;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-use {
-    super::StoreError,
-    super::ask::{Queries, Reader},
-    super::row::{Readable, Take},
-    super::table::{Law, Table, flag, number, text},
-};
 
 /// One engine process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,58 +42,6 @@ pub struct Pulse {
     pub restored: bool,
 }
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Readable for Worker {
-    const TABLE: &'static Table = &Table {
-        name: "worker",
-        key: &["fence"],
-        with: &[],
-        law: Law::Own,
-        columns: &[
-            number("fence"),
-            text("name"),
-            number("enrolled_at"),
-            number("lease_until"),
-            number("ended_at"),
-            flag("retired"),
-            flag("settled"),
-            flag("publishes"),
-        ],
-    };
-
-    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
-        let fence = Fence(values.number()?);
-        Self::with(fence, values)
-    }
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Worker {
-    /// The rest of the row of this one.
-    pub(super) fn with(fence: Fence, values: &mut impl Take) -> Result<Self, StoreError> {
-        Ok(Self {
-            fence,
-            name: values.text()?,
-            enrolled_at: values.time()?,
-            lease_until: values.some_time()?,
-            ended_at: values.some_time()?,
-            retired: values.flag()?,
-            settled: values.flag()?,
-            publishes: values.flag()?,
-        })
-    }
-
-    pub(super) async fn find<D: Reader>(on: &Queries<D>, name: &str) -> Result<Option<Self>, StoreError> {
-        on.row("WHERE name = $1", &[name.into()]).await
-    }
-
-    /// Those that have not ended, and those of which something may be left.
-    #[cfg(feature = "sqlite")]
-    pub(super) async fn open<D: Reader>(on: &Queries<D>) -> Result<Vec<Self>, StoreError> {
-        on.rows("WHERE NOT settled ORDER BY fence", &[]).await
-    }
-
-    pub(super) async fn at<D: Reader>(on: &Queries<D>, fence: Fence) -> Result<Option<Self>, StoreError> {
-        on.row("WHERE fence = $1", &[fence.0.into()]).await
-    }
-}
+table! { Worker in "worker", Own by (fence) {
+    fence, name, enrolled_at, lease_until, ended_at, retired, settled, publishes
+} }

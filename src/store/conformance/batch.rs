@@ -224,16 +224,3 @@ pub async fn changes_of_one_row_build_on_one_another(store: &dyn Store) {
         "the wrong way round"
     );
 }
-
-/// Of two changes of a batch that were computed from one revision the first wins.
-pub async fn of_two_changes_from_one_revision_the_first_wins(store: &dyn Store) {
-    let sample = Sample::enrol(store, "ann").await;
-    let record = sample.record("a");
-    admit(store, &[sample.change().record(record.clone())]).await;
-    let committed = sample.committed(&record);
-    let abandoned = sample.record_on(&record, crate::ledger::State::Abandoned { reason: "tired".into() });
-    let verdicts =
-        store.commit(&[sample.change().record(committed.clone()), sample.change().record(abandoned)]).await;
-    assert_eq!(verdicts.unwrap(), [Verdict::Admitted, Verdict::Refused(Refusal::Stale)]);
-    assert_eq!(store.record_find(&sample.tenant, &record.key).await.unwrap(), Some(committed));
-}

@@ -2,23 +2,10 @@
 
 use std::slice::from_ref;
 
-use super::sample::{Sample, fence_others, name};
+use super::sample::{Sample, name};
 use super::{admit, refused};
 use crate::clock::Timestamp;
 use crate::store::{Change, Document, Refusal, Store};
-
-fn document(sample: &Sample, id: &str) -> Document {
-    Document {
-        tenant: sample.tenant.clone(),
-        kind: name("approval"),
-        id: id.into(),
-        revision: 1,
-        open: true,
-        body: r#"{"what":"'; DROP TABLE document; --"}"#.into(),
-        created_at: Timestamp(1),
-        updated_at: Timestamp(2),
-    }
-}
 
 fn set(sample: &Sample, document: &Document) -> Change {
     Change { documents: vec![document.clone()], ..sample.change() }
@@ -27,7 +14,7 @@ fn set(sample: &Sample, document: &Document) -> Change {
 /// A row comes back as it was written last, by its tenant, guard and id.
 pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
-    let mut notice = document(&sample, "notice/7");
+    let mut notice = sample.document("notice/7");
     admit(store, &[set(&sample, &notice)]).await;
     let find = async |kind: &str, id: &str| store.document_find(&sample.tenant, kind, id).await.unwrap();
     assert_eq!(find("approval", "notice/7").await, Some(notice.clone()));
@@ -39,33 +26,10 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     assert_eq!(find("approval", "notice/7").await, Some(notice));
 }
 
-/// Of two changes from one revision the first wins, with all that comes with it; the same again is admitted.
-pub async fn changes_follow_one_another(store: &dyn Store) {
-    let (sample, other) = (Sample::enrol(store, "ann").await, Sample::enrol(store, "bob").await);
-    let first = document(&sample, "a");
-    admit(store, &[set(&sample, &first)]).await;
-    admit(store, &[set(&sample, &first)]).await;
-    let twin = Document { open: false, ..first.clone() };
-    assert_eq!(refused(store, set(&other, &twin)).await, Some(Refusal::Exists));
-    let second = Document { revision: 2, ..first.clone() };
-    admit(store, &[set(&sample, &second)]).await;
-    let run = sample.run("late");
-    let late = set(&other, &Document { revision: 2, ..twin.clone() }).run(run.clone());
-    assert_eq!(refused(store, late).await, Some(Refusal::Exists));
-    assert_eq!(store.run_find(&run.tenant, run.id).await.unwrap(), None);
-    let nowhere = Document { revision: 2, ..document(&sample, "b") };
-    assert_eq!(refused(store, set(&sample, &nowhere)).await, Some(Refusal::Exists));
-    assert_eq!(store.document_find(&sample.tenant, "approval", "a").await.unwrap(), Some(second));
-    let next = Sample::enrol(store, "eve").await;
-    admit(store, &[fence_others(next.fence)]).await;
-    let fenced = Document { revision: 3, ..first };
-    assert_eq!(refused(store, set(&sample, &fenced)).await, Some(Refusal::Fenced));
-}
-
 /// A change of several rows is admitted if each of them is, and writes none otherwise; the same again is admitted.
 pub async fn several_are_written_together_or_not_at_all(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
-    let (a, b, c) = (document(&sample, "a"), document(&sample, "b"), document(&sample, "c"));
+    let (a, b, c) = (sample.document("a"), sample.document("b"), sample.document("c"));
     let all = |documents: &[Document]| Change { documents: documents.to_vec(), ..sample.change() };
     admit(store, &[all(&[a.clone(), b.clone()])]).await;
     admit(store, &[all(&[a.clone(), b.clone()])]).await;
@@ -83,10 +47,10 @@ pub async fn several_are_written_together_or_not_at_all(store: &dyn Store) {
 /// Those of one guard are listed by their ids, from a place on; those that are open by themselves.
 pub async fn is_listed_from_a_place_on(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
-    let (a, c) = (document(&sample, "a"), document(&sample, "c"));
-    let b = Document { open: false, ..document(&sample, "b") };
-    let of_another = Document { kind: name("artifact"), ..document(&sample, "a") };
-    let theirs = document(&sample.for_tenant("globex"), "a");
+    let (a, c) = (sample.document("a"), sample.document("c"));
+    let b = Document { open: false, ..sample.document("b") };
+    let of_another = Document { kind: name("artifact"), ..sample.document("a") };
+    let theirs = sample.for_tenant("globex").document("a");
     admit(store, &[&c, &b, &a, &of_another, &theirs].map(|document| set(&sample, document))).await;
     let tenant = &sample.tenant;
     let list =

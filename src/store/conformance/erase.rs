@@ -2,15 +2,14 @@
 
 use serde_json::json;
 
-use super::sample::{self, Sample, answered, inline, name};
+use super::sample::{self, Sample, answered, inline};
 use super::state::{Names, State};
 use super::{admit, refused};
 use crate::clock::Timestamp;
 use crate::ledger::Record;
 use crate::payload::DigestKey;
 use crate::store::{
-    Aggregate, Change, Document, OutboxEvent, Refusal, Run, RunState, Schedule, ScheduleState, Store,
-    UnderWay,
+    Aggregate, Change, OutboxEvent, Refusal, Run, RunState, Schedule, ScheduleState, Store, UnderWay,
 };
 
 /// One thing of each kind, each followed by its end.
@@ -28,22 +27,7 @@ impl Things {
         let ended = sample.run_on(&run, RunState::Succeeded { output: inline(json!({ "total": 7 })) });
         let record = sample.record("order 7");
         let committed = sample.committed(&record);
-        let schedule = Schedule {
-            tenant: sample.tenant.clone(),
-            name: name("nightly"),
-            workflow: name("order"),
-            version: 1,
-            rule: "{}".into(),
-            input: inline(json!({ "order": 7 })),
-            state: ScheduleState::Active,
-            next_at: None,
-            last_at: None,
-            last_run: None,
-            missed: 0,
-            revision: 1,
-            created_at: Timestamp(1),
-            updated_at: Timestamp(1),
-        };
+        let schedule = Schedule { next_at: None, ..sample.schedule("nightly", 1) };
         let deleted = Schedule { state: ScheduleState::Deleted, revision: 2, ..schedule.clone() };
         let event = OutboxEvent {
             tenant: sample.tenant.clone(),
@@ -84,16 +68,6 @@ fn all(sample: &Sample) -> Vec<Change> {
     let Things { run: [run, ended], record: [record, committed], schedule: [set, deleted], event, published } =
         Things::of(sample);
     let question = sample.escalation("again?");
-    let document = Document {
-        tenant: sample.tenant.clone(),
-        kind: name("approval"),
-        id: "notice/7".into(),
-        revision: 1,
-        open: true,
-        body: "{}".into(),
-        created_at: Timestamp(1),
-        updated_at: Timestamp(1),
-    };
     let large = sample::payload(&json!("0123456789".repeat(1_000)));
     let (step, signal) = (sample.step(&run, "load"), sample.signal(&run, "paid", "1"));
     let (used, evidence) = (sample.used(&record, &run), sample.evidence(&record, 1));
@@ -108,7 +82,7 @@ fn all(sample: &Sample) -> Vec<Change> {
         sample.change().escalation(answered(&question, "ann")),
         schedule(sample, &set),
         schedule(sample, &deleted),
-        Change { documents: vec![document], ..sample.change() },
+        Change { documents: vec![sample.document("notice/7")], ..sample.change() },
         Change { events: vec![event], ..sample.change() },
         Change { aggregates: vec![published], ..sample.change() },
     ]

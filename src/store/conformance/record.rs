@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::sample::{self, HOSTILE, Sample, fence_others, inline, name, payload};
-use super::{admit, one, refused};
+use super::{admit, refused};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, RecordId};
 use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, State};
@@ -114,59 +114,14 @@ pub async fn a_key_belongs_to_its_tenant(store: &dyn Store) {
     assert_found(store, &theirs).await;
 }
 
-/// A change is admitted only on top of the revision that it was computed from.
-pub async fn an_update_follows_the_revision_before(store: &dyn Store) {
-    let sample = Sample::enrol(store, "ann").await;
-    let first = sample.record("a");
-    let second = sample.committed(&first);
-    let third = sample.record_on(&second, State::Abandoned { reason: "why".into() });
-    admit(store, &[sample.change().record(first.clone())]).await;
-    assert_eq!(refused(store, sample.change().record(third.clone())).await, Some(Refusal::Stale), "too far");
-    admit(store, &[sample.change().record(second)]).await;
-    admit(store, &[sample.change().record(third.clone())]).await;
-    assert_eq!(refused(store, sample.change().record(first)).await, Some(Refusal::Stale), "from the past");
-    let mut zero = third.clone();
-    zero.revision = 0;
-    assert_eq!(refused(store, sample.change().record(zero)).await, Some(Refusal::Stale), "before the first");
-    assert_found(store, &third).await;
-}
-
-/// A change of a record that is not there is stale.
-pub async fn an_update_needs_its_record(store: &dyn Store) {
-    let sample = Sample::enrol(store, "ann").await;
-    let record = sample.record("a");
-    for revision in [0, 2, 3, u32::MAX] {
-        let update = Record { revision, ..sample.committed(&record) };
-        assert_eq!(refused(store, sample.change().record(update)).await, Some(Refusal::Stale), "{revision}");
-        assert_eq!(store.record_at(&sample.tenant, record.id).await.unwrap(), None);
-    }
-}
-
-/// A change cannot reach the record of another tenant, nor that of another key, by its place.
-pub async fn an_update_stays_with_its_tenant_and_key(store: &dyn Store) {
+/// A change cannot reach the record of another key by its place.
+pub async fn an_update_stays_with_its_key(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let record = sample.record("a");
     admit(store, &[sample.change().record(record.clone())]).await;
-    let foreign = Record { tenant: sample::tenant("globex"), ..sample.committed(&record) };
-    assert_eq!(refused(store, sample.change().record(foreign)).await, Some(Refusal::Stale));
     let other = Record { key: sample::key("b"), ..sample.committed(&record) };
     assert_eq!(refused(store, sample.change().record(other)).await, Some(Refusal::Stale));
     assert_found(store, &record).await;
-}
-
-/// Two changes from one revision: the second is stale even if the same worker made both. It is not the first
-/// one's repetition.
-pub async fn another_change_at_the_same_revision_is_stale(store: &dyn Store) {
-    let sample = Sample::enrol(store, "ann").await;
-    let record = sample.record("a");
-    let committed = sample.committed(&record);
-    admit(store, &[sample.change().record(record.clone())]).await;
-    admit(store, &[sample.change().record(committed.clone())]).await;
-    let abandoned = sample.record_on(&record, State::Abandoned { reason: "a person said so".into() });
-    assert_eq!(one(store, sample.change().record(abandoned)).await, Verdict::Refused(Refusal::Stale));
-    let marked = Record { external_ref: Some("ch_2".into()), ..committed.clone() };
-    assert_eq!(one(store, sample.change().record(marked)).await, Verdict::Refused(Refusal::Stale));
-    assert_found(store, &committed).await;
 }
 
 /// Only its tenant finds it, by key or by place.

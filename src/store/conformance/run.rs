@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::sample::{self, HOSTILE, Sample, fence_others, inline, name, payload};
-use super::{admit, one, refused};
+use super::{admit, refused};
 use crate::clock::Timestamp;
 use crate::id::RunId;
 use crate::payload::Stored;
@@ -103,53 +103,6 @@ pub async fn without_a_key_there_is_no_clash(store: &dyn Store) {
     for run in &runs {
         assert_found(store, run).await;
     }
-}
-
-/// A change is admitted only on top of the revision that it was computed from.
-pub async fn an_update_follows_the_revision_before(store: &dyn Store) {
-    let sample = Sample::enrol(store, "ann").await;
-    let first = sample.run("a");
-    let second = sample.run_on(&first, RunState::Waiting { until: None, on: WaitsOn::ANSWER });
-    let third = sample.run_on(&second, RunState::Active);
-    admit(store, &[sample.change().run(first.clone())]).await;
-    assert_eq!(refused(store, sample.change().run(third.clone())).await, Some(Refusal::Stale), "too far");
-    admit(store, &[sample.change().run(second)]).await;
-    admit(store, &[sample.change().run(third.clone())]).await;
-    assert_eq!(refused(store, sample.change().run(first)).await, Some(Refusal::Stale), "from the past");
-    assert_found(store, &third).await;
-}
-
-/// A change of a run that is not there is stale.
-pub async fn an_update_needs_its_run(store: &dyn Store) {
-    let sample = Sample::enrol(store, "ann").await;
-    let run = sample.run("a");
-    for revision in [0, 2, 3, u32::MAX] {
-        let update = Run { revision, ..run.clone() };
-        assert_eq!(refused(store, sample.change().run(update)).await, Some(Refusal::Stale), "{revision}");
-        assert_eq!(store.run_find(&sample.tenant, run.id).await.unwrap(), None);
-    }
-}
-
-/// A change cannot reach the run of another tenant by its id.
-pub async fn an_update_stays_with_its_tenant(store: &dyn Store) {
-    let sample = Sample::enrol(store, "ann").await;
-    let run = sample.run("a");
-    admit(store, &[sample.change().run(run.clone())]).await;
-    let foreign = Run { tenant: sample::tenant("globex"), ..sample.run_on(&run, RunState::Active) };
-    assert_eq!(refused(store, sample.change().run(foreign)).await, Some(Refusal::Stale));
-    assert_found(store, &run).await;
-}
-
-/// Two changes from one revision: the second is stale even if the same worker made both.
-pub async fn another_change_at_the_same_revision_is_stale(store: &dyn Store) {
-    let sample = Sample::enrol(store, "ann").await;
-    let run = sample.run("a");
-    admit(store, &[sample.change().run(run.clone())]).await;
-    let first = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(7)), on: WaitsOn::NOTHING });
-    admit(store, &[sample.change().run(first.clone())]).await;
-    let second = sample.run_on(&run, RunState::Waiting { until: Some(Timestamp(8)), on: WaitsOn::NOTHING });
-    assert_eq!(one(store, sample.change().run(second)).await, Verdict::Refused(Refusal::Stale));
-    assert_found(store, &first).await;
 }
 
 /// Only its tenant finds it, by id, by key and in a list.

@@ -12,8 +12,8 @@ use crate::ledger::{
 };
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Answer, Change, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Signal, Step, StepKind,
-    Store, Use, WaitsOn, WorkerChange,
+    Answer, Change, Document, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Schedule,
+    ScheduleState, Signal, Step, StepKind, Store, Use, WaitsOn, WorkerChange,
 };
 
 /// Text that has broken programs before.
@@ -219,6 +219,40 @@ impl Sample {
             opened_at: Timestamp(id & 0xffff),
             waiting: None,
             answer: None,
+        }
+    }
+
+    /// A schedule that is due at this instant.
+    pub fn schedule(&self, of: &str, next_at: i64) -> Schedule {
+        Schedule {
+            tenant: self.tenant.clone(),
+            name: name(of),
+            workflow: name("order"),
+            version: 3,
+            rule: r#"{"when":"'; DROP TABLE schedule; --"}"#.into(),
+            input: inline(json!({ "order": 7 })),
+            state: ScheduleState::Active,
+            next_at: Some(Timestamp(next_at)),
+            last_at: None,
+            last_run: None,
+            missed: 0,
+            revision: 1,
+            created_at: Timestamp(1),
+            updated_at: Timestamp(2),
+        }
+    }
+
+    /// An open row of a guard.
+    pub fn document(&self, id: &str) -> Document {
+        Document {
+            tenant: self.tenant.clone(),
+            kind: name("approval"),
+            id: id.into(),
+            revision: 1,
+            open: true,
+            body: r#"{"what":"'; DROP TABLE document; --"}"#.into(),
+            created_at: Timestamp(1),
+            updated_at: Timestamp(2),
         }
     }
 

@@ -2,31 +2,10 @@
 
 use std::slice::from_ref;
 
-use serde_json::json;
-
-use super::sample::{Sample, fence_others, hash, inline, name};
+use super::sample::{Sample, hash};
 use super::{admit, refused};
 use crate::clock::Timestamp;
-use crate::store::{Change, Refusal, Run, Schedule, ScheduleState, Store};
-
-fn schedule(sample: &Sample, of: &str, next_at: i64) -> Schedule {
-    Schedule {
-        tenant: sample.tenant.clone(),
-        name: name(of),
-        workflow: name("order"),
-        version: 3,
-        rule: r#"{"when":"'; DROP TABLE schedule; --"}"#.into(),
-        input: inline(json!({ "order": 7 })),
-        state: ScheduleState::Active,
-        next_at: Some(Timestamp(next_at)),
-        last_at: None,
-        last_run: None,
-        missed: 0,
-        revision: 1,
-        created_at: Timestamp(1),
-        updated_at: Timestamp(2),
-    }
-}
+use crate::store::{Change, Run, Schedule, ScheduleState, Store};
 
 fn set(sample: &Sample, schedule: &Schedule) -> Change {
     Change { schedule: Some(Box::new(schedule.clone())), ..sample.change() }
@@ -35,7 +14,7 @@ fn set(sample: &Sample, schedule: &Schedule) -> Change {
 /// A schedule comes back as it was written last, by its tenant and name.
 pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
-    let mut nightly = schedule(&sample, "nightly", 100);
+    let mut nightly = sample.schedule("nightly", 100);
     admit(store, &[set(&sample, &nightly)]).await;
     let find = async |of: &str| store.schedule_find(&sample.tenant, of).await.unwrap();
     assert_eq!(find("nightly").await, Some(nightly.clone()));
@@ -51,31 +30,10 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     }
 }
 
-/// Of two changes from one revision the first wins; the same again is admitted.
-pub async fn changes_follow_one_another(store: &dyn Store) {
-    let sample = Sample::enrol(store, "ann").await;
-    let first = schedule(&sample, "nightly", 100);
-    admit(store, &[set(&sample, &first)]).await;
-    admit(store, &[set(&sample, &first)]).await;
-    let other = Schedule { missed: 9, ..first.clone() };
-    assert_eq!(refused(store, set(&sample, &other)).await, Some(Refusal::Exists));
-    let second = Schedule { revision: 2, next_at: Some(Timestamp(200)), ..first.clone() };
-    admit(store, &[set(&sample, &second)]).await;
-    let late = Schedule { revision: 2, next_at: Some(Timestamp(300)), ..first.clone() };
-    assert_eq!(refused(store, set(&sample, &late)).await, Some(Refusal::Stale));
-    let nowhere = Schedule { revision: 2, ..schedule(&sample, "weekly", 1) };
-    assert_eq!(refused(store, set(&sample, &nowhere)).await, Some(Refusal::Stale));
-    assert_eq!(store.schedule_find(&sample.tenant, "nightly").await.unwrap(), Some(second));
-    let next = Sample::enrol(store, "bob").await;
-    admit(store, &[fence_others(next.fence)]).await;
-    let fenced = Schedule { revision: 3, ..first };
-    assert_eq!(refused(store, set(&sample, &fenced)).await, Some(Refusal::Fenced));
-}
-
 /// A tick and its run are one change, and there is one of them.
 pub async fn a_tick_begins_one_run(store: &dyn Store) {
     let (ann, bob) = (Sample::enrol(store, "ann").await, Sample::enrol(store, "bob").await);
-    let first = schedule(&ann, "nightly", 100);
+    let first = ann.schedule("nightly", 100);
     admit(store, &[set(&ann, &first)]).await;
     let tick = |sample: &Sample| {
         let run = Run { input_hash: hash("order"), ..sample.run("~tick/100/nightly") };
@@ -101,8 +59,8 @@ pub async fn a_tick_begins_one_run(store: &dyn Store) {
 /// What is due is listed, the earliest first, of all tenants; and the next of all is told.
 pub async fn is_due_at_its_time(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
-    let (a, b) = (schedule(&sample, "a", 300), schedule(&sample.for_tenant("globex"), "b", 200));
-    let paused = Schedule { state: ScheduleState::Paused, next_at: None, ..schedule(&sample, "c", 1) };
+    let (a, b) = (sample.schedule("a", 300), sample.for_tenant("globex").schedule("b", 200));
+    let paused = Schedule { state: ScheduleState::Paused, next_at: None, ..sample.schedule("c", 1) };
     admit(store, &[&a, &b, &paused].map(|schedule| set(&sample, schedule))).await;
     let due = async |until: i64, limit: u32| store.schedule_due(Timestamp(until), limit).await.unwrap();
     assert_eq!(due(199, 9).await, []);

@@ -7,6 +7,7 @@ use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
 use crate::ledger::OperationKey;
 use crate::payload::PayloadDigest;
+use crate::store::written::Written;
 use crate::store::{Change, PastStep, RunState, Store, Turns, WorkerChange};
 
 /// What there may be to ask a store about: gathered from the changes that were sent to it, admitted or not.
@@ -31,77 +32,62 @@ pub struct Names {
 impl Names {
     /// Adds what a change names.
     pub fn learn(&mut self, change: &Change) {
-        if let Some(WorkerChange::Enrol { name, .. }) = &change.worker {
-            self.workers.insert(name.clone());
+        for row in change.written() {
+            self.tenants.extend(row.tenant().cloned());
+            self.learn_row(row, change.fence);
         }
-        if let Some((admission, fence)) = change.admission.as_ref().zip(change.fence) {
-            self.queues.insert((admission.queue.name().to_owned(), fence));
-        }
-        if let Some(schedule) = &change.schedule {
-            self.tenants.insert(schedule.tenant.clone());
-            self.instants.extend(schedule.next_at);
-        }
-        for document in &change.documents {
-            self.tenants.insert(document.tenant.clone());
-            self.documents.insert((document.kind.as_str().to_owned(), document.id.clone()));
-        }
-        if let Some(run) = &change.run {
-            self.tenants.insert(run.tenant.clone());
-            self.runs.insert(run.id);
-            self.starts.extend(run.key.clone().map(|key| (run.workflow.as_str().to_owned(), key)));
-            if let RunState::Waiting { until, .. } = run.state {
-                self.instants.extend(until);
+    }
+
+    fn learn_row(&mut self, row: Written<'_>, by: Option<Fence>) {
+        match row {
+            Written::Worker(WorkerChange::Enrol { name, .. }) => drop(self.workers.insert(name.clone())),
+            Written::Admission(row) => {
+                self.queues.extend(by.map(|fence| (row.queue.name().to_owned(), fence)))
             }
+            Written::Schedule(row) => self.instants.extend(row.next_at),
+            Written::Document(row) => {
+                self.documents.insert((row.kind.as_str().to_owned(), row.id.clone()));
+            }
+            Written::Event(row) => {
+                self.events.insert(row.id.clone());
+                self.aggregates.insert(row.aggregate.clone());
+            }
+            Written::Mark(row) => drop(self.aggregates.insert(row.name.clone())),
+            Written::Retired(row) => drop(self.records.insert(row.id)),
+            Written::Payload(_, payload) => drop(self.payloads.insert(payload.digest().0)),
+            Written::Run(row) => {
+                self.runs.insert(row.id);
+                self.starts.extend(row.key.clone().map(|key| (row.workflow.as_str().to_owned(), key)));
+                if let RunState::Waiting { until, .. } = row.state {
+                    self.instants.extend(until);
+                }
+            }
+            Written::Record(row) => {
+                self.records.insert(row.id);
+                self.keys.insert(row.key.clone());
+                self.instants.extend(row.kept_until);
+            }
+            Written::Look(row) => {
+                self.records.insert(row.record);
+                self.instants.extend(row.due_at);
+            }
+            Written::Step(row) => drop(self.runs.insert(row.run)),
+            Written::Use(row) => {
+                self.records.insert(row.record);
+                self.runs.insert(row.run);
+            }
+            Written::Question(row) => drop(self.escalations.insert(row.id)),
+            Written::Signal(row) | Written::Received(row) => {
+                self.runs.insert(row.run);
+                self.signals.insert((row.run, row.name.clone(), row.id.clone()));
+            }
+            Written::Evidence(row) => drop(self.records.insert(row.record)),
+            Written::Worker(_)
+            | Written::Erased(_)
+            | Written::Forgotten(_)
+            | Written::Key(..)
+            | Written::Prune(..) => {}
         }
-        if let Some(record) = &change.record {
-            self.tenants.insert(record.tenant.clone());
-            self.records.insert(record.id);
-            self.keys.insert(record.key.clone());
-            self.instants.extend(record.kept_until);
-        }
-        if let Some(look) = &change.look {
-            self.tenants.insert(look.tenant.clone());
-            self.records.insert(look.record);
-            self.instants.extend(look.due_at);
-        }
-        for retired in &change.retired {
-            self.tenants.insert(retired.tenant.clone());
-            self.records.insert(retired.id);
-        }
-        self.tenants.extend(change.erased.clone());
-        for event in &change.events {
-            self.tenants.insert(event.tenant.clone());
-            self.events.insert(event.id.clone());
-            self.aggregates.insert(event.aggregate.clone());
-        }
-        self.aggregates.extend(change.aggregates.iter().map(|aggregate| aggregate.name.clone()));
-        for step in &change.steps {
-            self.tenants.insert(step.tenant.clone());
-            self.runs.insert(step.run);
-        }
-        for signal in change.signal.iter().chain(&change.received) {
-            self.tenants.insert(signal.tenant.clone());
-            self.runs.insert(signal.run);
-            self.signals.insert((signal.run, signal.name.clone(), signal.id.clone()));
-        }
-        if let Some(used) = &change.used {
-            self.tenants.insert(used.tenant.clone());
-            self.records.insert(used.record);
-            self.runs.insert(used.run);
-        }
-        if let Some(evidence) = &change.evidence {
-            self.tenants.insert(evidence.tenant.clone());
-            self.records.insert(evidence.record);
-        }
-        for escalation in &change.escalations {
-            self.tenants.insert(escalation.tenant.clone());
-            self.escalations.insert(escalation.id);
-        }
-        for (tenant, payload) in &change.payloads {
-            self.tenants.insert(tenant.clone());
-            self.payloads.insert(payload.digest().0);
-        }
-        self.tenants.extend(change.tenant_key.as_ref().map(|(tenant, _)| tenant.clone()));
     }
 }
 

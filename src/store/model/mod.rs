@@ -8,6 +8,7 @@ mod document;
 mod erase;
 mod outbox;
 mod queue;
+mod read;
 mod retention;
 mod schedule;
 mod tables;
@@ -18,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use self::tables::Tables;
+use super::reads::reads;
 use super::{
     Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, LEDGER_ID, LEDGER_KIND,
     OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict,
@@ -266,6 +268,14 @@ impl State {
     }
 }
 
+macro_rules! answer {
+    ($($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty;)+) => {
+        $(fn $question<'a>(&'a self, $($named: $kind),*) -> Asked<'a, $answer> {
+            self.ask(move |tables| tables.$question($($named),*))
+        })+
+    };
+}
+
 impl Store for Model {
     fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
         Box::pin(async move {
@@ -275,260 +285,7 @@ impl Store for Model {
         })
     }
 
-    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
-        self.ask(|tables| tables.record_find(tenant, key))
-    }
-
-    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
-        self.ask(move |tables| tables.record_at(tenant, id).cloned())
-    }
-
-    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.ask(move |tables| tables.record_orphans(after, limit))
-    }
-
-    fn record_committed<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        since: Timestamp,
-        after: &'a str,
-        limit: u32,
-    ) -> Asked<'a, Vec<Record>> {
-        self.ask(move |tables| tables.record_committed(tenant, since, after, limit))
-    }
-
-    fn record_removed<'a>(&'a self, tenant: &'a Tenant, key: &'a str, since: Timestamp) -> Asked<'a, bool> {
-        self.ask(move |tables| tables.record_removed(tenant, key, since))
-    }
-
-    fn look_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Look>> {
-        self.ask(move |tables| tables.look_due(until, limit))
-    }
-
-    fn look_find<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Option<Look>> {
-        self.ask(move |tables| tables.look_find(tenant, record).cloned())
-    }
-
-    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
-        self.ask(move |tables| tables.record_expired(after, until, limit))
-    }
-
-    fn record_expiring(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
-        self.ask(move |tables| tables.record_expiring(after))
-    }
-
-    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
-        self.ask(move |tables| tables.record_uses(tenant, id))
-    }
-
-    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Evidence>> {
-        self.ask(move |tables| tables.record_evidence(tenant, id))
-    }
-
-    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> Asked<'a, Option<Run>> {
-        self.ask(move |tables| tables.run_find(tenant, id).cloned())
-    }
-
-    fn run_keyed<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        workflow: &'a str,
-        key: &'a str,
-    ) -> Asked<'a, Option<Run>> {
-        self.ask(move |tables| tables.run_keyed(tenant, workflow, key))
-    }
-
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
-        self.ask(move |tables| tables.run_history(tenant, id, turns))
-    }
-
-    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.ask(move |tables| tables.run_orphans(after, limit))
-    }
-
-    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.ask(move |tables| tables.run_answered(after, limit))
-    }
-
-    fn run_signalled(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.ask(move |tables| tables.run_signalled(after, limit))
-    }
-
-    fn run_children<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        parent: RunId,
-        after: RunId,
-        limit: u32,
-    ) -> Asked<'a, Vec<Run>> {
-        self.ask(move |tables| tables.run_children(tenant, parent, after, limit))
-    }
-
-    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
-        self.ask(move |tables| tables.run_due(until, limit))
-    }
-
-    fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
-        self.ask(move |tables| tables.next_due(after))
-    }
-
-    fn run_list<'a>(&'a self, tenant: &'a Tenant, after: RunId, limit: u32) -> Asked<'a, Vec<Run>> {
-        self.ask(move |tables| tables.run_list(tenant, after, limit))
-    }
-
-    fn queue_waiting(&self) -> Asked<'_, Vec<String>> {
-        self.ask(Tables::queue_waiting)
-    }
-
-    fn queue_admitted<'a>(&'a self, queue: &'a str, fence: Fence, since: Timestamp) -> Asked<'a, Vec<Run>> {
-        self.ask(move |tables| tables.queue_admitted(queue, fence, since))
-    }
-
-    fn queue_load(&self) -> Asked<'_, Vec<QueueLoad>> {
-        self.ask(Tables::queue_load)
-    }
-
-    fn schedule_find<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Schedule>> {
-        self.ask(move |tables| tables.schedule_find(tenant, name))
-    }
-
-    fn schedule_list<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        after: &'a str,
-        limit: u32,
-    ) -> Asked<'a, Vec<Schedule>> {
-        self.ask(move |tables| tables.schedule_list(tenant, after, limit))
-    }
-
-    fn schedule_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Schedule>> {
-        self.ask(move |tables| tables.schedule_due(until, limit))
-    }
-
-    fn document_find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        kind: &'a str,
-        id: &'a str,
-    ) -> Asked<'a, Option<Document>> {
-        self.ask(move |tables| tables.document_find(tenant, kind, id))
-    }
-
-    fn document_list<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        kind: &'a str,
-        after: &'a str,
-        limit: u32,
-    ) -> Asked<'a, Vec<Document>> {
-        self.ask(move |tables| tables.document_list(tenant, kind, after, limit))
-    }
-
-    fn document_open<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        kind: &'a str,
-        after: &'a str,
-        limit: u32,
-    ) -> Asked<'a, Vec<Document>> {
-        self.ask(move |tables| tables.document_open(tenant, kind, after, limit))
-    }
-
-    fn outbox_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Due>> {
-        self.ask(move |tables| tables.outbox_due(until, limit))
-    }
-
-    fn outbox_next(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
-        self.ask(move |tables| tables.outbox_next(after))
-    }
-
-    fn outbox_published(&self, after: Timestamp, limit: u32) -> Asked<'_, Vec<Published>> {
-        self.ask(move |tables| tables.outbox_published(after, limit))
-    }
-
-    fn outbox_find<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Asked<'a, Option<OutboxEvent>> {
-        self.ask(move |tables| tables.outbox_find(tenant, id))
-    }
-
-    fn outbox_aggregate<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> Asked<'a, Option<Aggregate>> {
-        self.ask(move |tables| tables.outbox_aggregate(tenant, name))
-    }
-
-    fn outbox_set_aside<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        question: EscalationId,
-    ) -> Asked<'a, Option<Aggregate>> {
-        self.ask(move |tables| tables.outbox_set_aside(tenant, question))
-    }
-
-    fn signal_find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        run: RunId,
-        name: &'a str,
-        id: &'a str,
-    ) -> Asked<'a, Option<Signal>> {
-        self.ask(move |tables| tables.signal_find(tenant, run, name, id))
-    }
-
-    fn signal_unreceived<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        run: RunId,
-        name: &'a str,
-        id: &'a str,
-    ) -> Asked<'a, Option<Signal>> {
-        self.ask(move |tables| tables.signal_unreceived(tenant, run, name, id))
-    }
-
-    fn signal_last<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Option<i64>> {
-        self.ask(move |tables| tables.signal_pending(tenant, run).iter().map(|signal| signal.place).max())
-    }
-
-    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
-        let of = |tables: &Tables| {
-            runs.iter().flat_map(|(tenant, run)| tables.signal_pending(tenant, *run)).collect()
-        };
-        self.ask(of)
-    }
-
-    fn escalation_find<'a>(&'a self, tenant: &'a Tenant, id: EscalationId) -> Asked<'a, Option<Escalation>> {
-        self.ask(move |tables| tables.escalation_find(tenant, id).cloned())
-    }
-
-    fn escalation_open<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        after: EscalationId,
-        limit: u32,
-    ) -> Asked<'a, Vec<Escalation>> {
-        self.ask(move |tables| tables.escalation_open(tenant, after, limit))
-    }
-
-    fn escalation_about<'a>(&'a self, tenant: &'a Tenant, run: RunId) -> Asked<'a, Vec<Escalation>> {
-        self.ask(move |tables| tables.escalation_about(tenant, run))
-    }
-
-    fn escalation_of<'a>(&'a self, tenant: &'a Tenant, record: RecordId) -> Asked<'a, Vec<Escalation>> {
-        self.ask(move |tables| tables.escalation_of(tenant, record))
-    }
-
-    fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
-        self.ask(move |tables| tables.escalation_unknown_workflow(after, limit))
-    }
-
-    fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Asked<'_, Vec<Escalation>> {
-        self.ask(move |tables| tables.escalation_duplicated(after, limit))
-    }
-
-    fn worker_find<'a>(&'a self, name: &'a str) -> Asked<'a, Option<Worker>> {
-        self.ask(move |tables| tables.worker_find(name).cloned())
-    }
-
-    fn worker_at(&self, fence: Fence) -> Asked<'_, Option<Worker>> {
-        self.ask(move |tables| tables.worker_at(fence).cloned())
-    }
+    reads!(answer);
 
     fn pulse(&self) -> Asked<'_, Pulse> {
         let time = self.clock.as_ref().map_or(Timestamp::MIN, |clock| clock.now());
@@ -563,13 +320,5 @@ impl Store for Model {
             hint.await;
             Ok(())
         })
-    }
-
-    fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> Asked<'a, Option<DigestKey>> {
-        self.ask(move |tables| tables.tenant_key(tenant))
-    }
-
-    fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> Asked<'a, Option<Payload>> {
-        self.ask(move |tables| tables.payload_find(tenant, digest))
     }
 }

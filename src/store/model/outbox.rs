@@ -3,59 +3,53 @@
 use super::tables::{Tables, follows};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Tenant};
-use crate::store::{Aggregate, Change, Due, OutboxEvent, Published, Refusal};
+use crate::store::{Aggregate, Due, OutboxEvent, Published, Refusal};
 
 type Place = (Tenant, String);
 
 impl Tables {
-    pub(super) fn check_outbox(&self, change: &Change) -> Result<(), Refusal> {
-        let ids: std::collections::BTreeSet<_> = change.events.iter().map(place).collect();
-        if ids.len() < change.events.len() || ids.iter().any(|id| self.events.contains_key(id)) {
-            return Err(Refusal::Exists);
-        }
-        for mark in &change.aggregates {
-            let stored = self.aggregates.get(&of(&mark.tenant, &mark.name));
-            follows(stored.map_or(0, |stored| stored.revision), mark.revision)?;
-            if stored.is_none() {
-                return Err(Refusal::Stale); // it is there from its first event on
-            }
-        }
-        Ok(())
+    pub(super) fn is_event_taken(&self, event: &OutboxEvent) -> bool {
+        self.events.contains_key(&place(event))
     }
 
-    pub(super) fn write_outbox(&mut self, change: &Change) {
-        for event in &change.events {
-            let aggregate =
-                self.aggregates.entry(of(&event.tenant, &event.aggregate)).or_insert_with(|| Aggregate {
-                    tenant: event.tenant.clone(),
-                    name: event.aggregate.clone(),
-                    last: 0,
-                    published: 0,
-                    tries: 0,
-                    refusals: 0,
-                    due_at: event.created_at,
-                    escalation: None,
-                    revision: 1,
-                });
-            if aggregate.published == aggregate.last {
-                aggregate.due_at = event.created_at;
-            }
-            aggregate.last += 1;
-            self.events.insert(place(event), OutboxEvent { seq: aggregate.last, ..event.clone() });
-        }
-        for mark in &change.aggregates {
-            if let Some(stored) = self.aggregates.get_mut(&of(&mark.tenant, &mark.name)) {
-                *stored = Aggregate { last: stored.last, ..mark.clone() };
-            }
-        }
-        for gone in &change.forgotten {
-            let published =
-                self.aggregates.get(&of(&gone.tenant, &gone.aggregate)).map_or(0, |a| a.published);
-            self.events.retain(|_, event| {
-                (&event.tenant, &event.aggregate) != (&gone.tenant, &gone.aggregate)
-                    || event.seq > gone.seq.min(published)
+    /// It is there from its first event on.
+    pub(super) fn check_mark(&self, mark: &Aggregate) -> Result<(), Refusal> {
+        let stored = self.aggregates.get(&of(&mark.tenant, &mark.name)).ok_or(Refusal::Stale)?;
+        follows(stored.revision, mark.revision)
+    }
+
+    pub(super) fn add_event(&mut self, event: &OutboxEvent) {
+        let aggregate =
+            self.aggregates.entry(of(&event.tenant, &event.aggregate)).or_insert_with(|| Aggregate {
+                tenant: event.tenant.clone(),
+                name: event.aggregate.clone(),
+                last: 0,
+                published: 0,
+                tries: 0,
+                refusals: 0,
+                due_at: event.created_at,
+                escalation: None,
+                revision: 1,
             });
+        if aggregate.published == aggregate.last {
+            aggregate.due_at = event.created_at;
         }
+        aggregate.last += 1;
+        self.events.insert(place(event), OutboxEvent { seq: aggregate.last, ..event.clone() });
+    }
+
+    pub(super) fn mark(&mut self, mark: &Aggregate) {
+        if let Some(stored) = self.aggregates.get_mut(&of(&mark.tenant, &mark.name)) {
+            *stored = Aggregate { last: stored.last, ..mark.clone() };
+        }
+    }
+
+    pub(super) fn forget(&mut self, gone: &Published) {
+        let published = self.aggregates.get(&of(&gone.tenant, &gone.aggregate)).map_or(0, |a| a.published);
+        self.events.retain(|_, event| {
+            (&event.tenant, &event.aggregate) != (&gone.tenant, &gone.aggregate)
+                || event.seq > gone.seq.min(published)
+        });
     }
 
     pub(super) fn has_event(&self, event: &OutboxEvent) -> bool {

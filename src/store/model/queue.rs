@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::tables::Tables;
 use crate::clock::Timestamp;
 use crate::id::{Fence, Tenant};
-use crate::ledger::queue::{Admission, Bucket, Candidate, QueueLoad, Room, Taken};
-use crate::store::{InQueue, Run, RunState};
+use crate::ledger::queue::{Admission, Bucket, Candidate, Room, Taken};
+use crate::store::{InQueue, QueueLoad, Run, RunState};
 
 impl Tables {
     pub(super) fn admit_queued(&mut self, admission: &Admission, fence: Fence) {

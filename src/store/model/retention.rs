@@ -63,14 +63,14 @@ impl Tables {
     /// Nobody rests on it or asks about it. A run that is under way rests on all that it did since it last went on as new.
     fn is_at_rest(&self, record: &Record) -> bool {
         let rests = |tenant: &Tenant, run: RunId, turn: u32| {
-            self.run_find(tenant, run).is_some_and(|run| !run.state.is_final() && turn >= run.base)
+            self.run(tenant, run).is_some_and(|run| !run.state.is_final() && turn >= run.base)
         };
         let asks = |q: &crate::store::Escalation| {
             q.tenant == record.tenant && q.record == Some(record.id) && q.answer.is_none()
         };
         record.state != State::Started
             && record.escalation.is_none()
-            && self.look_find(&record.tenant, record.id).is_none()
+            && self.look(&record.tenant, record.id).is_none()
             && !self.escalations.values().any(asks)
             && !record.owner.run.is_some_and(|run| rests(&record.tenant, run, record.owner.turn))
             && !self.record_uses(&record.tenant, record.id).iter().any(|u| rests(&u.tenant, u.run, u.turn))

@@ -1,24 +1,25 @@
-//! The model's rows and the rules for them. Plain maps: everything is read in the order of its key.
+//! The model's rows, and the rules by which they are written. Plain maps: everything is read in the order of its key.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::queue::Bucket;
-use crate::ledger::{Look, OperationKey, Record, State};
-use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::ledger::{Look, OperationKey, Record};
+use crate::payload::{DigestKey, Payload};
+use crate::store::row::Row as _;
+use crate::store::written::Written;
 use crate::store::{
-    Aggregate, COMMAND, Change, Document, Escalation, EscalationKind, Evidence, History, OutboxEvent,
-    PastCall, PastStep, PastUse, Refusal, Run, RunState, Schedule, Signal, Step, StepKind, Turns, Use,
-    Verdict, Worker, WorkerChange,
+    Aggregate, Change, Document, Escalation, Evidence, OutboxEvent, Refusal, Run, Schedule, Signal, Step,
+    StepKind, Use, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    workers: BTreeMap<Fence, Worker>,
-    tenant_keys: BTreeMap<Tenant, DigestKey>,
+    pub(super) workers: BTreeMap<Fence, Worker>,
+    pub(super) tenant_keys: BTreeMap<Tenant, DigestKey>,
     /// Each with its uses.
     pub(super) payloads: BTreeMap<(Tenant, [u8; 32]), (Payload, u32)>,
     pub(super) runs: BTreeMap<RunId, Run>,
@@ -71,211 +72,197 @@ impl Tables {
     }
 
     fn check(&self, change: &Change) -> Result<(), Refusal> {
-        match &change.worker {
-            Some(WorkerChange::Enrol { name, .. }) if self.worker_find(name).is_some() => {
-                return Err(Refusal::Exists);
-            }
-            Some(WorkerChange::End { fence, at }) if !self.is_expired(*fence, *at) => {
-                return Err(Refusal::Stale);
-            }
-            Some(WorkerChange::Settle { fence }) if !self.is_fenced(*fence) => return Err(Refusal::Stale),
-            Some(WorkerChange::Publish) if self.another_publishes(change.fence) => {
-                return Err(Refusal::Exists);
-            }
-            _ => {}
-        }
-        if let Some(schedule) = &change.schedule {
-            self.check_schedule(schedule)?;
-        }
-        for document in &change.documents {
-            self.check_document(document)?;
-        }
-        if let Some(what) = change.erased.as_ref().and_then(|tenant| self.under_way(tenant)) {
-            return Err(Refusal::UnderWay(what));
-        }
-        self.check_outbox(change)?;
-        if let Some(run) = &change.run {
-            match self.runs.get(&run.id) {
-                Some(stored) if stored.tenant == run.tenant => follows(stored.revision, run.revision)?,
-                Some(_) => return Err(Refusal::Stale),
-                None if run_key(run).is_some_and(|key| self.run_keys.contains_key(&key)) => {
-                    return Err(Refusal::Exists);
-                }
-                None => follows(0, run.revision)?,
-            }
-        }
-        if let Some(record) = &change.record {
-            match self.records.get(&record.id) {
-                Some(stored) if record_key(stored) == record_key(record) => {
-                    follows(stored.revision, record.revision)?;
-                }
-                Some(_) => return Err(Refusal::Stale),
-                None if self.record_keys.contains_key(&record_key(record)) => return Err(Refusal::Exists),
-                None => follows(0, record.revision)?,
-            }
-        }
-        if let Some(look) = &change.look {
-            let stored = self.look_find(&look.tenant, look.record);
-            follows(stored.map_or(0, |stored| stored.revision), look.revision)?;
-            if stored.is_none() && look.due_at.is_none() {
-                return Err(Refusal::Stale);
-            }
-        }
-        if change.steps.iter().any(|step| self.step(step).is_some()) {
+        if is_any_twice(&change.events) {
             return Err(Refusal::Exists);
         }
-        for escalation in &change.escalations {
-            let stored = self.escalation_find(&escalation.tenant, escalation.id);
-            let open = stored.map(|stored| stored.answer.is_none());
-            match (open, escalation.is_new()) {
-                (None, true) | (Some(true), false) => {}
-                _ => return Err(Refusal::Stale), // the first answer stands
+        change.written().try_for_each(|row| self.check_row(row, change.fence))
+    }
+
+    fn check_row(&self, row: Written<'_>, by: Option<Fence>) -> Result<(), Refusal> {
+        let exists = |taken| if taken { Err(Refusal::Exists) } else { Ok(()) };
+        let stale = |not| if not { Err(Refusal::Stale) } else { Ok(()) };
+        match row {
+            Written::Worker(change) => self.check_worker(change, by),
+            Written::Schedule(row) => self.check_schedule(row),
+            Written::Document(row) => self.check_document(row),
+            Written::Erased(tenant) => {
+                self.under_way(tenant).map_or(Ok(()), |what| Err(Refusal::UnderWay(what)))
             }
+            Written::Event(row) => exists(self.is_event_taken(row)),
+            Written::Mark(row) => self.check_mark(row),
+            Written::Run(row) => match self.runs.get(&row.id) {
+                Some(stored) if stored.tenant == row.tenant => follows(stored.revision, row.revision),
+                Some(_) => Err(Refusal::Stale),
+                None if run_key(row).is_some_and(|key| self.run_keys.contains_key(&key)) => {
+                    Err(Refusal::Exists)
+                }
+                None => follows(0, row.revision),
+            },
+            Written::Record(row) => match self.records.get(&row.id) {
+                Some(stored) if record_key(stored) == record_key(row) => {
+                    follows(stored.revision, row.revision)
+                }
+                Some(_) => Err(Refusal::Stale),
+                None if self.record_keys.contains_key(&record_key(row)) => Err(Refusal::Exists),
+                None => follows(0, row.revision),
+            },
+            Written::Look(row) => {
+                let stored = self.look(&row.tenant, row.record);
+                follows(stored.map_or(0, |stored| stored.revision), row.revision)?;
+                stale(stored.is_none() && row.due_at.is_none())
+            }
+            Written::Step(row) => exists(self.step(row).is_some()),
+            // The first answer stands.
+            Written::Question(row) => {
+                let is_open = self.question(&row.tenant, row.id).map(|stored| stored.answer.is_none());
+                stale(is_open != if row.is_new() { None } else { Some(true) })
+            }
+            Written::Signal(row) => exists(self.signals.contains_key(&signal_key(row))),
+            Written::Received(row) => {
+                stale(self.signals.get(&signal_key(row)).is_none_or(|(_, received)| *received))
+            }
+            Written::Admission(_)
+            | Written::Forgotten(_)
+            | Written::Retired(_)
+            | Written::Payload(..)
+            | Written::Key(..)
+            | Written::Prune(..)
+            | Written::Use(_)
+            | Written::Evidence(_) => Ok(()),
         }
-        if let Some(signal) = &change.signal
-            && self.signals.contains_key(&signal_key(signal))
-        {
-            return Err(Refusal::Exists);
+    }
+
+    fn check_worker(&self, change: &WorkerChange, by: Option<Fence>) -> Result<(), Refusal> {
+        match change {
+            WorkerChange::Enrol { name, .. } if self.worker_named(name).is_some() => Err(Refusal::Exists),
+            WorkerChange::End { fence, at } if !self.is_expired(*fence, *at) => Err(Refusal::Stale),
+            WorkerChange::Settle { fence } if !self.is_fenced(*fence) => Err(Refusal::Stale),
+            WorkerChange::Publish if self.another_publishes(by) => Err(Refusal::Exists),
+            _ => Ok(()),
         }
-        if let Some(signal) = &change.received
-            && self.signals.get(&signal_key(signal)).is_none_or(|(_, received)| *received)
-        {
-            return Err(Refusal::Stale);
-        }
-        Ok(())
     }
 
     /// The rows that tell this change from another one's are there as it would have written them.
     fn is_written(&self, change: &Change) -> bool {
-        let worker = match &change.worker {
-            Some(WorkerChange::Enrol { name, at, .. }) => Some(
-                self.worker_find(name)
-                    .is_some_and(|stored| stored.enrolled_at == *at && stored.ended_at.is_none()),
-            ),
-            Some(WorkerChange::End { fence, at }) => {
-                Some(self.worker_at(*fence).is_some_and(|stored| stored.ended_at == Some(*at)))
+        let mut rows = change.written().filter_map(|row| self.has(row)).peekable();
+        rows.peek().is_some() && rows.all(|is_there| is_there)
+    }
+
+    /// Whether the row is there as it would have been written; nothing, of what another change may have written alike.
+    fn has(&self, row: Written<'_>) -> Option<bool> {
+        let signal = |signal: &Signal| self.signals.get(&signal_key(signal));
+        Some(match row {
+            Written::Worker(WorkerChange::Enrol { name, at, .. }) => self
+                .worker_named(name)
+                .is_some_and(|stored| stored.enrolled_at == *at && stored.ended_at.is_none()),
+            Written::Worker(WorkerChange::End { fence, at }) => {
+                self.worker(*fence).is_some_and(|stored| stored.ended_at == Some(*at))
             }
-            _ => None,
-        };
-        let schedule = change.schedule.as_deref().map(|schedule| self.has_schedule(schedule));
-        let run = change.run.as_deref().map(|run| self.runs.get(&run.id) == Some(run));
-        let record = change
-            .record
-            .as_deref()
-            .map(|record| self.records.get(&record.id).is_some_and(|stored| stored.is_as_written(record)));
-        let look = change.look.as_deref().map(|look| match self.look_find(&look.tenant, look.record) {
-            Some(stored) => stored == look,
-            None => look.due_at.is_none(),
-        });
-        let steps = change.steps.iter().map(|step| {
-            self.step(step)
-                .is_some_and(|stored| stored.input_hash == step.input_hash && stored.value == step.value)
-        });
-        let escalations = change
-            .escalations
-            .iter()
-            .map(|escalation| self.escalation_find(&escalation.tenant, escalation.id) == Some(escalation));
-        let stored = |signal: &Signal| self.signals.get(&signal_key(signal));
-        let signal = change.signal.as_deref().map(|signal| stored(signal).is_some_and(|(s, _)| s == signal));
-        let received = change.received.as_deref().map(|signal| stored(signal).is_some_and(|(_, r)| *r));
-        let all: Vec<bool> = [worker, schedule, run, record, look, signal, received]
-            .into_iter()
-            .flatten()
-            .chain(change.documents.iter().map(|document| self.has_document(document)))
-            .chain(steps)
-            .chain(escalations)
-            .chain(change.events.iter().map(|event| self.has_event(event)))
-            .chain(change.aggregates.iter().map(|mark| self.has_mark(mark)))
-            .collect();
-        !all.is_empty() && all.into_iter().all(|written| written)
+            Written::Schedule(row) => self.has_schedule(row),
+            Written::Document(row) => self.has_document(row),
+            Written::Event(row) => self.has_event(row),
+            Written::Mark(row) => self.has_mark(row),
+            Written::Run(row) => self.runs.get(&row.id) == Some(row),
+            Written::Record(row) => self.records.get(&row.id).is_some_and(|stored| stored.is_as_written(row)),
+            Written::Look(row) => {
+                self.look(&row.tenant, row.record).map_or(row.due_at.is_none(), |stored| stored == row)
+            }
+            Written::Step(row) => self.step(row).is_some_and(|stored| stored.is_as_written(row)),
+            Written::Question(row) => self.question(&row.tenant, row.id) == Some(row),
+            Written::Signal(row) => signal(row).is_some_and(|(stored, _)| stored == row),
+            Written::Received(row) => signal(row).is_some_and(|(_, received)| *received),
+            Written::Worker(_)
+            | Written::Admission(_)
+            | Written::Erased(_)
+            | Written::Forgotten(_)
+            | Written::Retired(_)
+            | Written::Payload(..)
+            | Written::Key(..)
+            | Written::Prune(..)
+            | Written::Use(_)
+            | Written::Evidence(_) => return None,
+        })
     }
 
     fn write(&mut self, change: &Change) {
-        if let Some(worker) = &change.worker {
-            self.write_worker(worker, change.fence);
-        }
-        if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
-            self.admit_queued(admission, fence);
-        }
-        if let Some(schedule) = &change.schedule {
-            self.write_schedule(schedule);
-        }
-        for document in &change.documents {
-            self.write_document(document);
-        }
-        self.write_outbox(change);
-        for retired in &change.retired {
-            self.retire(retired);
-        }
-        if let Some(tenant) = &change.erased {
-            self.erase(tenant);
-        }
-        for (tenant, payload) in &change.payloads {
-            let place = (tenant.clone(), payload.digest().0);
-            self.payloads.entry(place).or_insert_with(|| (payload.clone(), 0)).1 += 1;
-        }
-        if let Some((tenant, key)) = &change.tenant_key {
-            self.tenant_keys.entry(tenant.clone()).or_insert_with(|| key.clone());
-        }
-        if let Some(run) = change.run.as_deref().cloned() {
-            if let Some(key) = run_key(&run) {
-                self.run_keys.insert(key, run.id);
-            }
-            self.runs.insert(run.id, run);
-        }
-        if let Some(mut record) = change.record.as_deref().cloned() {
-            if let Some(stored) = self.records.get(&record.id) {
-                record.kept_until = stored.kept_until; // that is for retirement alone to change
-            }
-            debug_assert!(
-                self.records.get(&record.id).is_none_or(|stored| is_same_operation(stored, &record)),
-                "what was asked never changes, and other stores do not write it again: {record:?}"
-            );
-            self.record_keys.insert(record_key(&record), record.id);
-            self.records.insert(record.id, record);
-        }
-        if let Some(look) = change.look.as_deref() {
-            let place = (look.tenant.clone(), look.record);
-            match look.due_at {
-                Some(_) => drop(self.looks.insert(place, look.clone())),
-                None => drop(self.looks.remove(&place)),
-            }
-        }
-        for step in change.steps.iter().cloned() {
-            let steps = self.steps.entry((step.tenant.clone(), step.run)).or_default();
-            steps.insert(step_key(&step), step);
-        }
-        if let Some((run, last)) = change.run.as_deref().zip(change.prune)
-            && let Some(steps) = self.steps.get_mut(&(run.tenant.clone(), run.id))
-        {
-            steps.retain(|(turn, ..), _| *turn <= run.base || *turn > last);
-        }
-        if let Some(used) = change.used.as_deref() {
-            let key = (used.tenant.clone(), used.run, used.turn, used.record);
-            self.uses.entry(key).or_insert_with(|| used.clone());
-        }
-        for escalation in &change.escalations {
-            self.escalations.insert((escalation.tenant.clone(), escalation.id), escalation.clone());
-        }
-        if let Some(signal) = change.signal.as_deref() {
-            self.signals.insert(signal_key(signal), (signal.clone(), false));
-        }
-        if let Some(signal) = change.received.as_deref()
-            && let Some((_, received)) = self.signals.get_mut(&signal_key(signal))
-        {
-            *received = true;
-        }
-        if let Some(evidence) = change.evidence.as_deref() {
-            let key = (evidence.tenant.clone(), evidence.record, evidence.fence, evidence.attempt);
-            self.evidence.entry(key).or_insert_with(|| evidence.clone());
+        for row in change.written() {
+            self.write_row(row, change.fence);
         }
         self.open_late_questions(change);
     }
 
+    fn write_row(&mut self, row: Written<'_>, by: Option<Fence>) {
+        match row {
+            Written::Worker(change) => self.write_worker(change, by),
+            Written::Admission(admission) => {
+                by.into_iter().for_each(|fence| self.admit_queued(admission, fence))
+            }
+            Written::Schedule(row) => self.write_schedule(row),
+            Written::Document(row) => self.write_document(row),
+            Written::Erased(tenant) => self.erase(tenant),
+            Written::Event(row) => self.add_event(row),
+            Written::Mark(row) => self.mark(row),
+            Written::Forgotten(row) => self.forget(row),
+            Written::Retired(row) => self.retire(row),
+            Written::Payload(tenant, payload) => {
+                let place = (tenant.clone(), payload.digest().0);
+                self.payloads.entry(place).or_insert_with(|| (payload.clone(), 0)).1 += 1;
+            }
+            Written::Key(tenant, key) => {
+                self.tenant_keys.entry(tenant.clone()).or_insert_with(|| key.clone());
+            }
+            Written::Run(row) => {
+                self.run_keys.extend(run_key(row).map(|key| (key, row.id)));
+                self.runs.insert(row.id, row.clone());
+            }
+            Written::Record(row) => self.write_record(row.clone()),
+            Written::Look(row) if row.due_at.is_none() => {
+                self.looks.remove(&(row.tenant.clone(), row.record));
+            }
+            Written::Look(row) => drop(self.looks.insert((row.tenant.clone(), row.record), row.clone())),
+            Written::Step(row) => {
+                let steps = self.steps.entry((row.tenant.clone(), row.run)).or_default();
+                steps.insert(step_key(row), row.clone());
+            }
+            Written::Prune(run, last) => {
+                if let Some(steps) = self.steps.get_mut(&(run.tenant.clone(), run.id)) {
+                    steps.retain(|(turn, ..), _| *turn <= run.base || *turn > last);
+                }
+            }
+            Written::Use(row) => {
+                let key = (row.tenant.clone(), row.run, row.turn, row.record);
+                self.uses.entry(key).or_insert_with(|| row.clone());
+            }
+            Written::Question(row) => {
+                self.escalations.insert((row.tenant.clone(), row.id), row.clone());
+            }
+            Written::Signal(row) => drop(self.signals.insert(signal_key(row), (row.clone(), false))),
+            Written::Received(row) => {
+                self.signals.entry(signal_key(row)).and_modify(|(_, received)| *received = true);
+            }
+            Written::Evidence(row) => {
+                let key = (row.tenant.clone(), row.record, row.fence, row.attempt);
+                self.evidence.entry(key).or_insert_with(|| row.clone());
+            }
+        }
+    }
+
+    fn write_record(&mut self, mut record: Record) {
+        if let Some(stored) = self.records.get(&record.id) {
+            record.kept_until = stored.kept_until; // that is for retirement alone to change
+        }
+        debug_assert!(
+            self.records.get(&record.id).is_none_or(|stored| is_same_operation(stored, &record)),
+            "what was asked never changes, and other stores do not write it again: {record:?}"
+        );
+        self.record_keys.insert(record_key(&record), record.id);
+        self.records.insert(record.id, record);
+    }
+
     fn open_late_questions(&mut self, change: &Change) {
         let Some((tenant, id)) = change.compared() else { return };
-        let Some(record) = self.record_at(tenant, id).cloned() else { return };
-        let run = record.awaited_by().and_then(|run| self.run_find(tenant, run));
+        let Some(record) = self.record(tenant, id).cloned() else { return };
+        let run = record.awaited_by().and_then(|run| self.run(tenant, run));
         let is_left = run.is_some_and(|run| run.state.is_final());
         for evidence in self.record_evidence(tenant, id) {
             let Some(question) = change.late_question(&record, is_left, &evidence) else { continue };
@@ -328,6 +315,11 @@ pub(super) fn follows(stored: u32, revision: u32) -> Result<(), Refusal> {
     if stored.checked_add(1) == Some(revision) { Ok(()) } else { Err(Refusal::Stale) }
 }
 
+fn is_any_twice(events: &[OutboxEvent]) -> bool {
+    let ids: BTreeSet<_> = events.iter().map(|event| (&event.tenant, &event.id)).collect();
+    ids.len() < events.len()
+}
+
 fn run_key(run: &Run) -> Option<(Tenant, Name, String)> {
     Some((run.tenant.clone(), run.workflow.clone(), run.key.clone()?))
 }
@@ -349,7 +341,7 @@ fn step_key(step: &Step) -> (u32, StepKind, String, String) {
     (step.turn, step.kind, step.name.clone(), step.id.clone())
 }
 
-/// Reading.
+/// What is there, as far as rules ask for it.
 impl Tables {
     fn is_alive(&self, fence: Fence) -> bool {
         self.workers.get(&fence).is_some_and(|worker| worker.ended_at.is_none())
@@ -358,7 +350,7 @@ impl Tables {
     /// Its lease had run out at that time, and it has not ended yet.
     fn is_expired(&self, fence: Fence, at: Timestamp) -> bool {
         let expired = |worker: &Worker| worker.lease_until.is_some_and(|until| until < at);
-        self.worker_at(fence).is_some_and(|worker| worker.ended_at.is_none() && expired(worker))
+        self.worker(fence).is_some_and(|worker| worker.ended_at.is_none() && expired(worker))
     }
 
     fn another_publishes(&self, by: Option<Fence>) -> bool {
@@ -367,298 +359,11 @@ impl Tables {
         self.workers.values().any(other)
     }
 
-    fn is_fenced(&self, fence: Fence) -> bool {
+    pub(super) fn is_fenced(&self, fence: Fence) -> bool {
         self.workers.get(&fence).is_some_and(|worker| worker.ended_at.is_some())
     }
 
     fn step(&self, step: &Step) -> Option<&Step> {
         self.steps.get(&(step.tenant.clone(), step.run))?.get(&step_key(step))
-    }
-
-    pub(super) fn record_find(&self, tenant: &Tenant, key: &OperationKey) -> Option<Record> {
-        let id = self.record_keys.get(&(tenant.clone(), key.clone()))?;
-        self.records.get(id).cloned()
-    }
-
-    pub(super) fn record_at(&self, tenant: &Tenant, id: RecordId) -> Option<&Record> {
-        self.records.get(&id).filter(|record| record.tenant == *tenant)
-    }
-
-    pub(super) fn record_orphans(&self, after: RecordId, limit: u32) -> Vec<Record> {
-        // A run that goes on resumes what it did outside of loops and in its present turn.
-        let left = |record: &Record, run| {
-            let run = self.run_find(&record.tenant, run).filter(|run| run.unsettled);
-            run.is_some_and(|run| run.state.code() >= 3 || !run.present().contains(record.owner.turn))
-        };
-        let lacks_its_tool = |record: &Record, question| {
-            let question = self.escalation_find(&record.tenant, question);
-            question.is_some_and(|q| q.kind == EscalationKind::UnknownTool && q.answer.is_none())
-        };
-        let orphan = |record: &&Record| {
-            record.id > after
-                && record.state == State::Started
-                && record.owner.run.is_none_or(|run| left(record, run))
-                && record.escalation.is_none_or(|question| lacks_its_tool(record, question))
-                && self.is_fenced(record.fence)
-        };
-        first(limit, self.records.values().filter(orphan))
-    }
-
-    pub(super) fn record_committed(
-        &self,
-        tenant: &Tenant,
-        since: Timestamp,
-        after: &str,
-        limit: u32,
-    ) -> Vec<Record> {
-        let committed = |record: &&Record| {
-            record.tenant == *tenant
-                && matches!(record.state, State::Committed { .. })
-                && record.key.as_str() > after
-                && record.updated_at >= since
-        };
-        let mut all: Vec<_> = self.records.values().filter(committed).cloned().collect();
-        all.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
-        all.truncate(limit as usize);
-        all
-    }
-
-    pub(super) fn record_removed(&self, tenant: &Tenant, key: &str, since: Timestamp) -> bool {
-        self.records.values().any(|record| {
-            let rest = record.key.as_str().strip_prefix(key);
-            record.tenant == *tenant
-                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
-                && !matches!(record.state, State::Failed { .. } | State::Abandoned { .. })
-                && record.updated_at >= since
-        })
-    }
-
-    pub(super) fn look_due(&self, until: Timestamp, limit: u32) -> Vec<Look> {
-        let due = |look: &Look| look.due_at.filter(|at| *at <= until);
-        earliest(limit, self.looks.values().filter_map(|look| Some((due(look)?, look))))
-    }
-
-    pub(super) fn look_find(&self, tenant: &Tenant, record: RecordId) -> Option<&Look> {
-        self.looks.get(&(tenant.clone(), record))
-    }
-
-    pub(super) fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Vec<Use> {
-        self.uses.values().filter(|used| used.tenant == *tenant && used.record == id).cloned().collect()
-    }
-
-    pub(super) fn record_evidence(&self, tenant: &Tenant, id: RecordId) -> Vec<Evidence> {
-        let of_record = self.evidence.values().filter(|e| e.tenant == *tenant && e.record == id);
-        earliest(u32::MAX, of_record.map(|evidence| (evidence.at, evidence)))
-    }
-
-    pub(super) fn run_find(&self, tenant: &Tenant, id: RunId) -> Option<&Run> {
-        self.runs.get(&id).filter(|run| run.tenant == *tenant)
-    }
-
-    pub(super) fn run_keyed(&self, tenant: &Tenant, workflow: &str, key: &str) -> Option<Run> {
-        let workflow = Name::new(workflow).ok()?; // nothing else names a workflow
-        let id = self.run_keys.get(&(tenant.clone(), workflow, key.to_owned()))?;
-        self.runs.get(id).cloned()
-    }
-
-    pub(super) fn run_history(&self, tenant: &Tenant, id: RunId, turns: Turns) -> History {
-        let steps = self.steps.get(&(tenant.clone(), id)).into_iter().flat_map(BTreeMap::values);
-        let calls = self.records.values().filter(|r| r.tenant == *tenant && r.owner.run == Some(id));
-        let uses = self.uses.values().filter(|used| used.tenant == *tenant && used.run == id);
-        let uses = uses.filter(|used| turns.contains(used.turn));
-        History {
-            steps: steps.filter(|step| turns.contains(step.turn)).map(past_step).collect(),
-            calls: calls.filter(|record| turns.contains(record.owner.turn)).map(past_call).collect(),
-            uses: uses
-                .filter_map(|used| Some(past_use(used, self.record_at(tenant, used.record)?)))
-                .collect(),
-            signals: self.signal_pending(tenant, id),
-        }
-    }
-
-    pub(super) fn signal_find(&self, tenant: &Tenant, run: RunId, name: &str, id: &str) -> Option<Signal> {
-        let key = (tenant.clone(), run, name.to_owned(), id.to_owned());
-        self.signals.get(&key).map(|(signal, _)| signal.clone())
-    }
-
-    pub(super) fn signal_unreceived(
-        &self,
-        tenant: &Tenant,
-        run: RunId,
-        name: &str,
-        id: &str,
-    ) -> Option<Signal> {
-        let key = (tenant.clone(), run, name.to_owned(), id.to_owned());
-        self.signals.get(&key).filter(|(_, received)| !received).map(|(signal, _)| signal.clone())
-    }
-
-    pub(super) fn signal_pending(&self, tenant: &Tenant, run: RunId) -> Vec<Signal> {
-        let of_run =
-            self.signals.values().filter(|(s, received)| !received && s.tenant == *tenant && s.run == run);
-        let mut pending: Vec<_> = of_run.map(|(signal, _)| signal.clone()).collect();
-        pending.sort_by_key(|signal| signal.place); // stable: by name and id where places are the same
-        pending
-    }
-
-    pub(super) fn run_signalled(&self, after: RunId, limit: u32) -> Vec<Run> {
-        let listens = |run: &Run| matches!(run.state, RunState::Waiting { on, .. } if on.signal);
-        let wakes = |run: &Run| {
-            let waits = matches!(run.state, RunState::Waiting { .. } | RunState::Queued);
-            let pending = self.signal_pending(&run.tenant, run.id);
-            waits && pending.iter().any(|signal| listens(run) || signal.name.starts_with(COMMAND))
-        };
-        first(limit, self.runs.values().filter(|run| run.id > after && wakes(run)))
-    }
-
-    pub(super) fn run_children(&self, tenant: &Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run> {
-        let child = |run: &&Run| run.tenant == *tenant && run.parent == Some(parent) && run.id > after;
-        first(limit, self.runs.values().filter(child))
-    }
-
-    pub(super) fn run_orphans(&self, after: RunId, limit: u32) -> Vec<Run> {
-        let orphan =
-            |run: &&Run| run.id > after && run.state == RunState::Active && self.is_fenced(run.fence);
-        first(limit, self.runs.values().filter(orphan))
-    }
-
-    pub(super) fn run_answered(&self, after: RunId, limit: u32) -> Vec<Run> {
-        let asks = |run: &Run| {
-            let open = self.escalations.values().filter(|escalation| escalation.answer.is_none());
-            open.into_iter().any(|escalation| {
-                escalation.run == Some(run.id)
-                    && escalation.tenant == run.tenant
-                    && EscalationKind::PARKING.contains(&escalation.kind)
-            })
-        };
-        let waits = |run: &Run| matches!(run.state, RunState::Waiting { on, .. } if on.answer);
-        first(limit, self.runs.values().filter(|run| run.id > after && waits(run) && !asks(run)))
-    }
-
-    pub(super) fn run_due(&self, until: Timestamp, limit: u32) -> Vec<Run> {
-        let due = |run: &Run| wake_at(run).filter(|at| *at <= until);
-        earliest(limit, self.runs.values().filter_map(|run| Some((due(run)?, run))))
-    }
-
-    pub(super) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
-        let timers = self.runs.values().filter_map(wake_at);
-        let lookups = self.looks.values().filter_map(|look| look.due_at);
-        let queues = self.queues.values().filter_map(|queue| queue.due_at);
-        let schedules = self.schedules.values().filter_map(|schedule| schedule.next_at);
-        timers.chain(queues).chain(schedules).chain(lookups).filter(|at| *at > after).min()
-    }
-
-    pub(super) fn run_list(&self, tenant: &Tenant, after: RunId, limit: u32) -> Vec<Run> {
-        first(limit, self.runs.values().filter(|run| run.tenant == *tenant && run.id > after))
-    }
-
-    pub(super) fn escalation_find(&self, tenant: &Tenant, id: EscalationId) -> Option<&Escalation> {
-        self.escalations.get(&(tenant.clone(), id))
-    }
-
-    pub(super) fn escalation_open(
-        &self,
-        tenant: &Tenant,
-        after: EscalationId,
-        limit: u32,
-    ) -> Vec<Escalation> {
-        let open = |e: &&Escalation| e.tenant == *tenant && e.answer.is_none() && e.id > after;
-        first(limit, self.escalations.values().filter(open))
-    }
-
-    pub(super) fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Vec<Escalation> {
-        let about = |e: &&Escalation| e.tenant == *tenant && e.record == Some(record);
-        self.escalations.values().filter(about).cloned().collect()
-    }
-
-    pub(super) fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Vec<Escalation> {
-        let asks = |e: &&Escalation| e.tenant == *tenant && e.run == Some(run) && e.answer.is_none();
-        self.escalations.values().filter(asks).cloned().collect()
-    }
-
-    pub(super) fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
-        let asks = |e: &&Escalation| e.kind == EscalationKind::UnknownWorkflow && e.answer.is_none();
-        let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
-        open.sort_by_key(|escalation| escalation.id);
-        first(limit, open.into_iter())
-    }
-
-    pub(super) fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
-        let asks = |e: &&Escalation| e.kind == EscalationKind::Duplicated && e.answer.is_none();
-        let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
-        open.sort_by_key(|escalation| escalation.id);
-        first(limit, open.into_iter())
-    }
-
-    pub(super) fn worker_find(&self, name: &str) -> Option<&Worker> {
-        self.workers.values().find(|worker| worker.name == name)
-    }
-
-    pub(super) fn worker_at(&self, fence: Fence) -> Option<&Worker> {
-        self.workers.get(&fence)
-    }
-
-    pub(super) fn workers(&self) -> Vec<Worker> {
-        self.workers.values().filter(|worker| worker.ended_at.is_none() || !worker.settled).cloned().collect()
-    }
-
-    pub(super) fn tenant_key(&self, tenant: &Tenant) -> Option<DigestKey> {
-        self.tenant_keys.get(tenant).cloned()
-    }
-
-    pub(super) fn payload_find(&self, tenant: &Tenant, digest: PayloadDigest) -> Option<Payload> {
-        self.payloads.get(&(tenant.clone(), digest.0)).map(|(payload, _)| payload.clone())
-    }
-}
-
-fn first<'a, T: Clone + 'a>(limit: u32, rows: impl Iterator<Item = &'a T>) -> Vec<T> {
-    rows.take(limit as usize).cloned().collect()
-}
-
-fn earliest<'a, T: Clone + 'a>(limit: u32, rows: impl Iterator<Item = (Timestamp, &'a T)>) -> Vec<T> {
-    let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|(at, _)| *at);
-    first(limit, rows.into_iter().map(|(_, row)| row))
-}
-
-fn wake_at(run: &Run) -> Option<Timestamp> {
-    if let RunState::Waiting { until, .. } = run.state { until } else { None }
-}
-
-fn past_step(step: &Step) -> PastStep {
-    PastStep {
-        turn: step.turn,
-        kind: step.kind,
-        name: step.name.clone(),
-        id: step.id.clone(),
-        input_hash: step.input_hash,
-        value: step.value.clone(),
-        at: step.at,
-    }
-}
-
-fn past_call(record: &Record) -> PastCall {
-    PastCall {
-        record: record.id,
-        key: record.key.clone(),
-        operation: record.operation.as_str().to_owned(),
-        turn: record.owner.turn,
-        step: record.owner.step.as_deref().unwrap_or_default().to_owned(),
-        request_hash: record.request_hash,
-        attempts: record.attempts,
-        response: if let State::Committed { response } = &record.state {
-            Some(response.clone())
-        } else {
-            None
-        },
-    }
-}
-
-fn past_use(used: &Use, record: &Record) -> PastUse {
-    PastUse {
-        record: record.id,
-        key: record.key.clone(),
-        operation: record.operation.as_str().to_owned(),
-        turn: used.turn,
-        step: used.step.clone(),
     }
 }

@@ -18,13 +18,12 @@ use super::cut::{halves, is_second, tenant, waves};
 use super::judge::judge;
 use super::pool::{Pool, Trouble};
 use super::statement::{Batch, Statements, texts};
-use super::{
-    Fate, Postgres, StoreError, Writer, erase, escalation, failure, fate, outbox, payload, retention, row,
-    run, signal, step, worker,
-};
+use super::{Fate, Postgres, StoreError, Writer, erase, failure, fate, pulse, retention, row, run, special};
 use crate::clock::Timestamp;
 use crate::id::Fence;
-use crate::store::ask::Session as _;
+use crate::store::sql::ask::Session as _;
+use crate::store::sql::worker;
+use crate::store::sql::write::{Own, write};
 use crate::store::written::Written;
 use crate::store::{Change, Refusal, Run, Verdict, WorkerChange};
 
@@ -32,7 +31,7 @@ pub(super) async fn commit(store: &Postgres, changes: &[Change]) -> Result<Vec<V
     if let [change] = changes
         && let Some((fence, until)) = heartbeat(change)
     {
-        let alive = worker::renew(&store.readers, fence, until).await?;
+        let alive = pulse::renew(&store.readers, fence, until).await?;
         return Ok(vec![if alive { Verdict::Admitted } else { Verdict::Refused(Refusal::Fenced) }]);
     }
     if let [change] = changes
@@ -95,20 +94,7 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
 
 /// The rows of some changes, table by table.
 pub(super) fn batch(mut batch: Batch, changes: &[&Change]) -> Batch {
-    payload::write(changes, &mut batch);
-    row::SCHEDULE.write(changes.iter().filter_map(|change| change.schedule.as_deref()), &mut batch);
-    row::DOCUMENT.write(changes.iter().flat_map(|change| &change.documents), &mut batch);
-    row::RUN.write(changes.iter().filter_map(|change| change.run.as_deref()), &mut batch);
-    row::RECORD.write(changes.iter().filter_map(|change| change.record.as_deref()), &mut batch);
-    row::LOOK.write(changes.iter().filter_map(|change| change.look.as_deref()), &mut batch);
-    row::STEP.write(changes.iter().flat_map(|change| &change.steps), &mut batch);
-    step::prune(changes, &mut batch);
-    row::USE.write(changes.iter().filter_map(|change| change.used.as_deref()), &mut batch);
-    escalation::write(changes, &mut batch);
-    row::SIGNAL.write(changes.iter().filter_map(|change| change.signal.as_deref()), &mut batch);
-    signal::write_received(changes, &mut batch);
-    outbox::write(changes, &mut batch);
-    row::EVIDENCE.write(changes.iter().filter_map(|change| change.evidence.as_deref()), &mut batch);
+    write(changes, &mut batch);
     batch
 }
 
@@ -294,26 +280,15 @@ async fn claim(
 
 /// For the test that prepares and explains them.
 pub(super) fn statements() -> Vec<String> {
-    let mut parts = vec![&payload::INSERT, &payload::INSERT_TENANT];
-    for table in [&row::SCHEDULE, &row::DOCUMENT, &row::RUN, &row::RECORD, &row::LOOK, &row::STEP] {
-        parts.extend(table.inserts());
-    }
-    parts.extend([
-        &step::PRUNE,
-        &escalation::INSERT,
-        &escalation::ANSWER,
-        &signal::RECEIVE,
-        &outbox::MORE,
-        &outbox::INSERT,
-    ]);
-    for table in [&row::USE, &row::SIGNAL, &row::EVIDENCE] {
-        parts.extend(table.inserts());
-    }
-    let mut all = texts(&parts);
-    all.extend(texts(&[&outbox::MARK])); // never with events of the same aggregate
+    use Own::{Event, Key, Mark, More, Payload, Prune, Received};
+    let own = [&special::QUESTION, &special::ANSWER]
+        .into_iter()
+        .chain([Payload, Key, Prune, Received, More, Event].map(special::insert));
+    let mut all = texts(&row::inserts().chain(own).collect::<Vec<_>>());
+    all.extend(texts(&[special::insert(Mark)])); // never with events of the same aggregate
     all.push(run::CLAIM.to_owned());
     all.extend(retention::statements());
-    all.extend(crate::store::retention::statements::<Pool>());
-    all.extend(crate::store::erase::statements());
+    all.extend(crate::store::sql::retention::statements::<Pool>());
+    all.extend(crate::store::sql::erase::statements());
     all
 }

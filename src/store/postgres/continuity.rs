@@ -6,6 +6,7 @@
 
 use super::{Columns, Postgres, StoreError};
 use crate::ledger::Origin;
+use crate::store::row::Take as _;
 
 /// Where the rows are, with the number of the system as it is asked for.
 macro_rules! with_system {
@@ -53,7 +54,7 @@ impl Postgres {
         let Some(row) = row else { return Ok(None) };
         let mut c = Columns::of("origin", &row);
         Ok(Some(Origin {
-            system: c.text()?,
+            system: c.cell()?,
             database: c.take()?,
             table: c.take()?,
             timeline: c.take()?,

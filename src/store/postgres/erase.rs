@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnection;
 use super::statement::Statements;
 use super::{Postgres, StoreError, failure, judge};
 use crate::id::Tenant;
-use crate::store::erase::under_way;
+use crate::store::sql::erase::under_way;
 use crate::store::{Change, UnderWay, Verdict};
 
 /// On a connection beside those that write for others, and for as long as it takes.
@@ -33,6 +33,6 @@ pub(super) async fn erase(
     if before.is_some() {
         return Ok(before);
     }
-    crate::store::erase::erase(connection, tenant).await?;
+    crate::store::sql::erase::erase(connection, tenant).await?;
     under_way(connection, tenant).await
 }

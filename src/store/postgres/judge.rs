@@ -8,10 +8,11 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
-use super::{Fate, erase, fate, queue, retention, worker};
-use crate::store::ask::Session as _;
-use crate::store::judge::{is_written, open_late};
+use super::{Fate, erase, fate, retention};
 use crate::store::row::Given;
+use crate::store::sql::ask::Session as _;
+use crate::store::sql::judge::{is_written, open_late};
+use crate::store::sql::{queue, worker};
 use crate::store::table::Kind;
 use crate::store::{Change, Lane, Refusal, Verdict};
 
@@ -22,7 +23,7 @@ pub(super) async fn judge(
     changes: &[&Change],
 ) -> Result<Vec<Verdict>, sqlx::Error> {
     connection.execute(BEGIN).await?;
-    let mut judged = Judged { verdicts: vec![None; changes.len()], stopped: HashSet::new() };
+    let mut judged = Judged { verdicts: vec![UNSEEN; changes.len()], stopped: HashSet::new() };
     let mut parts = Vec::new();
     parts.push(0..changes.len());
     while let Some(part) = parts.pop() {
@@ -45,32 +46,26 @@ pub(super) async fn judge(
         }
     }
     connection.execute("COMMIT").await?;
-    let missing = Verdict::Refused(Refusal::Predecessor); // cannot be: every part was judged
-    Ok(judged.verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(|| missing.clone())).collect())
+    Ok(judged.verdicts)
 }
 
+/// The verdict on a change that nobody judges, because its lane has stopped.
+const UNSEEN: Verdict = Verdict::Refused(Refusal::Predecessor);
+
 struct Judged {
-    verdicts: Vec<Option<Verdict>>,
+    verdicts: Vec<Verdict>,
     stopped: HashSet<Lane>,
 }
 
 impl Judged {
-    /// Those of a part that are not refused unseen because their lane has stopped.
-    fn open(&mut self, changes: &[&Change], part: std::ops::Range<usize>) -> Vec<usize> {
-        let mut open = Vec::with_capacity(part.len());
-        for one in part {
-            if changes[one].lane.is_some_and(|lane| self.stopped.contains(&lane)) {
-                self.verdicts[one] = Some(Verdict::Refused(Refusal::Predecessor));
-            } else {
-                open.push(one);
-            }
-        }
-        open
+    /// Those of a part that are not refused unseen.
+    fn open(&self, changes: &[&Change], part: std::ops::Range<usize>) -> Vec<usize> {
+        part.filter(|one| changes[*one].lane.is_none_or(|lane| !self.stopped.contains(&lane))).collect()
     }
 
     fn judge(&mut self, one: usize, change: &Change, verdict: Verdict) {
         self.stopped.extend(change.lane.filter(|_| change.stops_lane(&verdict)));
-        self.verdicts[one] = Some(verdict);
+        self.verdicts[one] = verdict;
     }
 }
 
@@ -144,8 +139,7 @@ async fn write_one(
     change: &Change,
 ) -> Result<Option<Objection>, sqlx::Error> {
     if let Some(worker) = &change.worker
-        && worker::write(connection, worker, change.fence).await? == 0
-        && let Some(refusal) = worker::refusal(worker)
+        && let Some(refusal) = worker::write(connection, worker, change.fence).await?
     {
         return Ok(Some(Objection::Row(refusal)));
     }

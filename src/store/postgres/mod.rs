@@ -11,26 +11,22 @@ mod connect;
 mod continuity;
 mod cut;
 mod erase;
-mod escalation;
 mod inbox;
 mod judge;
 mod listen;
 mod open;
 mod outbox;
 mod own;
-mod payload;
 mod pool;
-mod queue;
+mod pulse;
 mod retention;
 mod row;
 mod run;
-mod signal;
+mod special;
 mod statement;
-mod step;
 mod transaction;
 #[cfg(feature = "sqlite")]
 mod transfer;
-mod worker;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -40,9 +36,8 @@ use sqlx::Connection as _;
 use sqlx::postgres::{PgConnection, PgRow};
 use tokio::sync::Mutex;
 
-use super::ask::Queries;
-use super::{Asked, Change, History, Pulse, Signal, Store, StoreError, Turns, Verdict};
-use crate::id::{RunId, Tenant};
+use super::sql::ask::Queries;
+use super::{Asked, Change, Pulse, Store, StoreError, Verdict};
 use connect::Connector;
 use pool::Pool;
 
@@ -136,17 +131,9 @@ impl Store for Postgres {
         Some(&self.readers)
     }
 
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
-        Box::pin(run::history(&self.readers, tenant, id, turns))
-    }
-
-    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
-        Box::pin(signal::pending(&self.readers, runs))
-    }
-
     fn pulse(&self) -> Asked<'_, Pulse> {
         self.guests.close_unused(); // an idle worker comes by here, too
-        Box::pin(worker::pulse(&self.readers))
+        Box::pin(pulse::pulse(&self.readers))
     }
 
     /// A database that was replaced has lost this worker's row, and with it every write.
@@ -272,38 +259,6 @@ impl<'r> Columns<'r> {
         self.row.try_get_unchecked(index).map_err(|e| self.damaged(e))
     }
 
-    fn parse<T, U>(&mut self, read: impl FnOnce(T) -> Option<U>) -> Result<U, StoreError>
-    where
-        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
-    {
-        let value = self.take()?;
-        read(value).ok_or_else(|| self.damaged(UNKNOWN))
-    }
-
-    fn parse_some<T, U>(&mut self, read: impl FnOnce(T) -> Option<U>) -> Result<Option<U>, StoreError>
-    where
-        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
-    {
-        let value: Option<T> = self.take()?;
-        value.map(|value| read(value).ok_or_else(|| self.damaged(UNKNOWN))).transpose()
-    }
-
-    fn text(&mut self) -> Result<String, StoreError> {
-        self.parse_text(|text| Some(text.to_owned()))
-    }
-
-    fn some_text(&mut self) -> Result<Option<String>, StoreError> {
-        self.parse_some_text(|text| Some(text.to_owned()))
-    }
-
-    fn parse_text<U>(&mut self, read: impl FnOnce(&str) -> Option<U>) -> Result<U, StoreError> {
-        self.parse(|text| unescaped(text).and_then(|text| read(&text)))
-    }
-
-    fn parse_some_text<U>(&mut self, read: impl FnOnce(&str) -> Option<U>) -> Result<Option<U>, StoreError> {
-        self.parse_some(|text| unescaped(text).and_then(|text| read(&text)))
-    }
-
     fn damaged(&self, detail: impl std::fmt::Display) -> StoreError {
         use sqlx::Row as _;
         let mut row = self.what.to_owned();
@@ -313,8 +268,6 @@ impl<'r> Columns<'r> {
         StoreError::Corrupt { row, detail: detail.to_string() }
     }
 }
-
-const UNKNOWN: &str = "a value that no version of this engine writes";
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use super::connect::{Connector, Patience, Purpose};
 use super::pool::Pool;
 use super::{Fate, Postgres, Writer, failure, fate, listen};
 use crate::payload::{Payload, hex};
-use crate::store::ask::Queries;
+use crate::store::sql::ask::Queries;
 use crate::store::{OpenError, StoreError};
 
 /// One step of the schema. Never edit a released one.

@@ -9,9 +9,12 @@ use sqlx::{Executor as _, Postgres, Row as _};
 
 use super::connect::within;
 use super::pool::Trouble;
-use super::{Postgres as Store, StoreError, failure, payload, worker};
+use super::{Postgres as Store, StoreError, failure};
+use crate::id::Tenant;
 use crate::ledger::Record;
-use crate::store::retention::AT_REST_IN_POSTGRES;
+use crate::payload::PayloadDigest;
+use crate::store::sql::retention::AT_REST_IN_POSTGRES;
+use crate::store::sql::worker;
 use crate::store::{Change, Refusal, Retired, Verdict, record};
 
 const KEEP: &str = "UPDATE record SET revision = n.revision + 1, kept_until = n.kept_until \
@@ -48,9 +51,18 @@ static FORGET: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// One use less of each payload, which may stand there several times; with the last one it goes.
+const RELEASE: [&str; 2] = [
+    "UPDATE payload p SET uses = p.uses - n.uses FROM (SELECT tenant, digest, count(*) AS uses \
+     FROM (SELECT unnest($1::text[]) AS tenant, unnest($2::bytea[]) AS digest) u GROUP BY tenant, digest) n \
+     WHERE p.tenant = n.tenant AND p.digest = n.digest",
+    "DELETE FROM payload p USING (SELECT unnest($1::text[]) AS tenant, unnest($2::bytea[]) AS digest) n \
+     WHERE p.tenant = n.tenant AND p.digest = n.digest AND p.uses <= 0",
+];
+
 /// For the test that explains them.
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [KEEP, &TOMBSTONE, &FORGET].map(ToOwned::to_owned).into_iter()
+    [KEEP, &TOMBSTONE, &FORGET].into_iter().chain(RELEASE).map(ToOwned::to_owned)
 }
 
 /// Beside what is written otherwise, and without waiting for the disk: what a crash takes back is retired again.
@@ -124,7 +136,7 @@ async fn release(
     let ids: HashSet<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     let gone = retired.iter().filter(|retired| ids.contains(&retired.id.0));
     let uses: Vec<_> = gone.flat_map(|r| r.payloads.iter().map(|digest| (&r.tenant, *digest))).collect();
-    if uses.is_empty() { Ok(()) } else { payload::release(connection, &uses).await }
+    if uses.is_empty() { Ok(()) } else { release_payloads(connection, &uses).await }
 }
 
 fn records<'a>(retired: &'a [&'a Retired]) -> impl Iterator<Item = &'a Record> {
@@ -136,4 +148,17 @@ fn places(sql: &'static str, retired: &[&Retired]) -> Query<'static, Postgres, P
     let ids: Vec<_> = retired.iter().map(|retired| retired.id.0).collect();
     let revisions: Vec<_> = retired.iter().map(|retired| i64::from(retired.revision)).collect();
     sqlx::query(sql).bind(tenants).bind(ids).bind(revisions).persistent(false)
+}
+
+async fn release_payloads(
+    connection: &mut PgConnection,
+    uses: &[(&Tenant, PayloadDigest)],
+) -> Result<(), sqlx::Error> {
+    for sql in RELEASE {
+        let tenants: Vec<_> = uses.iter().map(|(tenant, _)| tenant.as_str().to_owned()).collect();
+        let digests: Vec<_> = uses.iter().map(|(_, digest)| digest.0.to_vec()).collect();
+        let query = sqlx::query(sql).bind(tenants).bind(digests).persistent(false);
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
 }

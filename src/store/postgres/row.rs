@@ -6,26 +6,28 @@ use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::{Arguments as _, AssertSqlSafe, Encode, Type};
 
 use super::pool::{Pool, Statement};
-use super::statement::{Batch, Insert, PLAIN};
-use super::{Columns, StoreError, escaped, unescaped};
+use super::statement::{Batch, Insert, PLAIN, Values};
+use super::{Columns, StoreError, escaped, special, unescaped};
+use crate::id::Fence;
 use crate::ledger::{Look, Record};
-use crate::store::ask::{Reader, Session};
-use crate::store::row::{Form, Given, Only, Put, Readable, Row, Take};
+use crate::store::cell::Declared;
+use crate::store::row::{Form, Given, Only, Put, Row, Take};
+use crate::store::sql::ask::{Reader, Session};
+use crate::store::sql::write::{self, Own, rows};
 use crate::store::table::{Chosen, Column, Kind, Law, REVISION, Table, number};
-use crate::store::{Document, Evidence, Run, Schedule, Signal, Step, Use};
+use crate::store::{Document, Escalation, Evidence, Run, Schedule, Signal, Step, Use};
 
-pub(super) static DOCUMENT: LazyLock<Writes> = LazyLock::new(Writes::of::<Document>);
-pub(super) static EVIDENCE: LazyLock<Writes> = LazyLock::new(Writes::of::<Evidence>);
-pub(super) static LOOK: LazyLock<Writes> = LazyLock::new(Writes::of::<Look>);
-pub(super) static RECORD: LazyLock<Writes> = LazyLock::new(Writes::of::<Record>);
-pub(super) static RUN: LazyLock<Writes> = LazyLock::new(Writes::of::<Run>);
-pub(super) static SCHEDULE: LazyLock<Writes> = LazyLock::new(Writes::of::<Schedule>);
-pub(super) static SIGNAL: LazyLock<Writes> = LazyLock::new(Writes::of::<Signal>);
-pub(super) static STEP: LazyLock<Writes> = LazyLock::new(Writes::of::<Step>);
-pub(super) static USE: LazyLock<Writes> = LazyLock::new(Writes::of::<Use>);
+macro_rules! writes {
+    ($($row:ident),+) => {
+        vec![$(Writes::of::<$row>()),+]
+    };
+}
+
+static WRITES: LazyLock<Vec<Writes>> = LazyLock::new(|| rows!(writes));
 
 /// The statements that write the rows of a table.
-pub(super) struct Writes {
+struct Writes {
+    table: &'static Table,
     forms: Vec<Formed>,
     /// Takes rows off, at the revision before.
     gone: Option<Insert>,
@@ -79,43 +81,62 @@ impl Writes {
             Formed { form, new: new(table, constant, &of), moved: moves.then(|| moved(table, constant, &of)) }
         };
         let forms = forms.chain([(None, [].as_slice())]).map(formed).collect();
-        Self { forms, gone: R::GOES.then(|| gone(table)) }
+        Self { table, forms, gone: R::GOES.then(|| gone(table)) }
     }
 
-    /// Adds rows.
-    pub(super) fn write<'c, R: Row + 'c>(
-        &'static self,
-        rows: impl Iterator<Item = &'c R>,
-        batch: &mut Batch,
-    ) {
-        let mut rows: Vec<_> = rows.collect();
+    /// For the test that prepares and explains them.
+    fn inserts(&'static self) -> Vec<&'static Insert> {
+        let forms = self.forms.iter();
+        let all = forms.flat_map(|formed| [Some(&formed.new), formed.moved.as_ref()]).flatten();
+        all.map(|part| &part.insert).chain(&self.gone).collect()
+    }
+}
+
+impl write::Batch for Batch {
+    fn rows<'c, R: Row + 'c>(&mut self, rows: impl Iterator<Item = (&'c R, Option<Fence>)>) {
+        let Some(writes) = WRITES.iter().find(|writes| writes.table.name == R::TABLE.name) else { return };
+        let mut rows: Vec<_> = rows.map(|(row, _)| row).collect();
         rows.sort_by(|one, other| one.key().cmp(&other.key()));
         let (gone, mut rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_gone());
-        for formed in &self.forms {
+        for formed in &writes.forms {
             let of_form;
             (of_form, rows) = rows.into_iter().partition(|row| formed.form.is_none_or(|form| row.has(form)));
             let (new, moved): (Vec<_>, Vec<_>) = of_form.into_iter().partition(|row| row.revision() == 1);
             for (part, rows) in [(Some(&formed.new), new), (formed.moved.as_ref(), moved)] {
                 let Some(Part { insert, sent, turned }) = part else { continue };
-                batch.insert(insert, &rows, |row, values| {
-                    row.put(&mut Only::of(*sent, values).turned(*turned));
+                self.insert(insert, &rows, |row, values| {
+                    row.put(&mut Only::of(*sent, values).turned(*turned))
                 });
             }
         }
-        if let Some(insert) = &self.gone {
-            batch.insert(insert, &gone, |row, values| {
+        if let Some(insert) = &writes.gone {
+            self.insert(insert, &gone, |row, values| {
                 row.put(&mut Only::telling(R::TABLE, values));
-                values.number(row.revision());
+                values.cell(&row.revision());
             });
         }
     }
 
-    /// For the test that prepares and explains them.
-    pub(super) fn inserts(&'static self) -> Vec<&'static Insert> {
-        let forms = self.forms.iter();
-        let all = forms.flat_map(|formed| [Some(&formed.new), formed.moved.as_ref()]).flatten();
-        all.map(|part| &part.insert).chain(&self.gone).collect()
+    fn own<T>(&mut self, own: Own, rows: &[(T, Option<Fence>)], put: impl Fn(&T, &mut Values<'_>)) {
+        self.insert(special::insert(own), rows, |(row, _), values| put(row, values));
     }
+
+    fn questions(&mut self, rows: &[(&Escalation, Option<Fence>)]) {
+        let rows = rows.iter().map(|(question, _)| *question);
+        let (new, old): (Vec<_>, Vec<_>) = rows.partition(|question| question.is_new());
+        self.insert(&special::QUESTION, &new, |question, values| question.put(values));
+        self.insert(&special::ANSWER, &old, |answered, values| {
+            values.cell(&answered.tenant).cell(&answered.id).cell(&answered.question);
+            values.cell(&answered.answer).cell(&answered.waiting);
+        });
+    }
+
+    type Values<'b> = Values<'b>;
+}
+
+/// For the test that prepares and explains them.
+pub(super) fn inserts() -> impl Iterator<Item = &'static Insert> {
+    WRITES.iter().flat_map(Writes::inserts)
 }
 
 /// Rows at revision 1. One whose key is taken is not written, and missed when rows are counted, unless what is there may stay.
@@ -216,8 +237,8 @@ impl Session for PgConnection {
         sqlx::query_with(AssertSqlSafe(sql), arguments.0).persistent(false).fetch_all(self).await
     }
 
-    fn read<R: Readable>(row: &PgRow) -> Result<R, StoreError> {
-        R::take(&mut Columns::of(R::TABLE.name, row))
+    fn values<'r>(table: &'static str, row: &'r PgRow) -> impl Take + use<'r> {
+        Columns::of(table, row)
     }
 }
 
@@ -245,24 +266,30 @@ impl Put for Bound {
             Given::Shared(text) => self.add(escaped(&text).into_owned()),
             Given::Number(number) => self.add(number),
             Given::Bytes(bytes) => self.add(bytes.to_vec()),
+            Given::Owned(bytes) => self.add(bytes),
             Given::Flag(flag) => self.add(flag),
+            Given::Texts(texts) => {
+                self.add(texts.into_iter().map(|text| escaped(text).into_owned()).collect::<Vec<_>>());
+            }
+            Given::Numbers(numbers) => self.add(numbers),
         }
     }
 }
 
 impl Take for Columns<'_> {
-    fn with_text<T>(&mut self, read: impl FnOnce(Option<&str>) -> T) -> Result<T, StoreError> {
-        let Some(text) = self.take::<Option<&str>>()? else { return Ok(read(None)) };
-        let text = unescaped(text).ok_or_else(|| self.unknown())?;
-        Ok(read(Some(&text)))
+    fn text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, StoreError> {
+        let text = self.take::<Option<&str>>()?.map(|text| unescaped(text).and_then(|text| read(&text)));
+        self.known(text)
     }
 
-    fn with_bytes<T>(&mut self, read: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StoreError> {
-        self.take().map(read)
+    fn bytes<T>(&mut self, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, StoreError> {
+        let bytes = self.take::<Option<&[u8]>>()?.map(read);
+        self.known(bytes)
     }
 
-    fn some_number(&mut self) -> Result<Option<i64>, StoreError> {
-        self.take()
+    fn number<T>(&mut self, read: impl FnOnce(i64) -> Option<T>) -> Result<Option<T>, StoreError> {
+        let number = self.take::<Option<i64>>()?.map(read);
+        self.known(number)
     }
 
     fn flag(&mut self) -> Result<bool, StoreError> {

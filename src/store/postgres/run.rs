@@ -1,16 +1,12 @@
-//! Taking runs over, and a run's whole history.
+//! Taking runs over.
 
 use std::sync::LazyLock;
 
-use super::pool::Pool;
 use super::statement::{Batch, Insert, PLAIN, array};
-use super::{Columns, StoreError, signal};
-use crate::id::{RunId, Tenant};
-use crate::store::ask::Reader as _;
-use crate::store::history::{CALLS, STEPS, USES};
-use crate::store::row::{Only, Readable as _, Row as _};
+use crate::store::Run;
+use crate::store::cell::Declared as _;
+use crate::store::row::{Only, Row as _};
 use crate::store::table::{Chosen, Column};
-use crate::store::{History, PastCall, PastStep, PastUse, Run, Turns};
 
 /// What a run that is taken over brings: what tells it, and what changes.
 static CLAIMED: LazyLock<(Insert, Chosen)> = LazyLock::new(|| {
@@ -49,29 +45,4 @@ pub(super) fn write_claims(runs: &[&Run], batch: &mut Batch) {
     runs.sort_by(|one, other| one.key().cmp(&other.key()));
     let (insert, sent) = &*CLAIMED;
     batch.insert(insert, &runs, |run, values| run.put(&mut Only::of(*sent, values)));
-}
-
-/// Four queries, whatever the number of steps.
-pub(super) async fn history(
-    pool: &Pool,
-    tenant: &Tenant,
-    id: RunId,
-    turns: Turns,
-) -> Result<History, StoreError> {
-    let asked = [tenant.into(), id.0.into(), turns.base.into(), turns.first.into(), turns.last.into()];
-    let steps = pool.fetch(STEPS.to_owned(), &asked).await?;
-    let calls = pool.fetch(CALLS.to_owned(), &asked).await?;
-    let uses = pool.fetch(USES.to_owned(), &asked).await?;
-    Ok(History {
-        steps: steps
-            .iter()
-            .map(|row| PastStep::take(&mut Columns::of("step", row)))
-            .collect::<Result<_, _>>()?,
-        calls: calls
-            .iter()
-            .map(|row| PastCall::take(&mut Columns::of("record", row)))
-            .collect::<Result<_, _>>()?,
-        uses: uses.iter().map(|row| PastUse::take(&mut Columns::of("use", row))).collect::<Result<_, _>>()?,
-        signals: signal::pending(pool, &[(tenant.clone(), id)]).await?,
-    })
 }

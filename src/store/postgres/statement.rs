@@ -20,6 +20,7 @@ use sqlx::{Arguments as _, Encode, Postgres, Type};
 
 use super::escaped;
 use crate::id::Fence;
+use crate::store::cell::as_json;
 use crate::store::row::{Given, Put};
 use crate::store::table::{Column, Kind};
 
@@ -179,7 +180,11 @@ impl Put for Values<'_> {
             Given::Shared(text) => self.add(Kind::Text, Some(escaped(&text).as_bytes())),
             Given::Number(number) => self.add(Kind::Number, Some(&number.to_be_bytes())),
             Given::Bytes(bytes) => self.add(Kind::Bytes, Some(bytes)),
+            Given::Owned(bytes) => self.add(Kind::Bytes, Some(&bytes)),
             Given::Flag(flag) => self.add(Kind::Flag, Some(&[u8::from(flag)])),
+            // A list is one value of a row as JSON alone.
+            Given::Texts(texts) => self.add(Kind::Text, Some(as_json(&texts).as_bytes())),
+            Given::Numbers(numbers) => self.add(Kind::Text, Some(as_json(&numbers).as_bytes())),
         }
     }
 }
@@ -388,12 +393,12 @@ fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
             "{name} AS (DELETE FROM {table} USING (SELECT {values}) AS gone ({names}) WHERE {tail}{returning})"
         );
     }
-    if *insert == super::outbox::MORE {
+    if *insert == super::special::MORE {
         returning.push_str(", tenant, name, last");
     }
-    if *insert == super::outbox::INSERT {
+    if *insert == super::special::EVENT {
         let placed = names.replace("seq", "more.last - new.seq").replace("tenant", "new.tenant");
-        let more = super::outbox::MORE.name;
+        let more = super::special::MORE.name;
         return format!(
             "{name} AS (INSERT INTO {table} ({names}) SELECT {placed} FROM (SELECT {values}) AS new ({names}) \
              JOIN {more} AS more ON more.tenant = new.tenant AND more.name = new.aggregate {tail}{returning})"
@@ -406,7 +411,7 @@ fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
 pub(super) fn texts(inserts: &[&'static Insert]) -> Vec<String> {
     // The events of the outbox are placed by what the statement has made of their aggregates.
     let with = |insert| {
-        if insert == &super::outbox::INSERT { vec![&super::outbox::MORE, insert] } else { vec![insert] }
+        if insert == &super::special::EVENT { vec![&super::special::MORE, insert] } else { vec![insert] }
     };
     let each = inserts.iter().map(|insert| with(*insert)).chain([inserts.to_vec()]);
     let forms = |inserts: Vec<_>| {
@@ -432,7 +437,7 @@ mod tests {
             let mut batch = Batch::by(vec![1]);
             for (bit, insert) in INSERTS.iter().enumerate().filter(|(bit, _)| (shape >> bit) & 1 == 1) {
                 batch.insert(insert, &[bit], |_, row| {
-                    row.number(1);
+                    row.cell(&1_i64);
                 });
             }
             batch

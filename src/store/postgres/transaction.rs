@@ -14,10 +14,13 @@ use super::commit::BEGIN;
 use super::connect::{Patience, within};
 use super::pool::{Lent, Trouble};
 use super::statement::Statements;
-use super::{Fate, Postgres, StoreError, TransactionError, failure, fate, judge, step, worker};
+use super::{Fate, Postgres, StoreError, TransactionError, failure, fate, judge};
 use crate::clock::Clock;
 use crate::payload::{Payload, Stored};
-use crate::store::ask::Session as _;
+use crate::store::row::Given;
+use crate::store::sql::ask::Session as _;
+use crate::store::sql::worker;
+use crate::store::table::Kind;
 use crate::store::{Change, Refusal, Step};
 
 impl Postgres {
@@ -51,7 +54,7 @@ impl Postgres {
         {
             return Err(TransactionError::Refused(Refusal::Fenced));
         }
-        step::fill(connection, &step).await.map_err(|e| failure(&e))?;
+        fill(connection, &step).await.map_err(|e| failure(&e))?;
         if !self.committed(lent).await? {
             self.find_out(&change, &step).await?;
         }
@@ -293,4 +296,13 @@ where
         worked = work => Ok(worked),
         () = late => Err(TransactionError::TooSlow { limit }),
     }
+}
+
+/// Gives a checkpoint its value: that of a transaction, whose mark was written before its closure ran.
+async fn fill(connection: &mut PgConnection, step: &Step) -> Result<(), sqlx::Error> {
+    let sql = "UPDATE step SET value = $7 WHERE tenant = $1 AND run = $2 AND turn = $3 AND kind = $4 AND name = $5 AND id = $6";
+    let value = step.value.as_ref().map_or(Given::Null(Kind::Text), |value| value.column().into());
+    let place = [(&step.tenant).into(), step.run.0.into(), step.turn.into(), step.kind.code().into()];
+    let named = [step.name.as_str().into(), step.id.as_str().into(), value];
+    connection.finds(sql, &[place.as_slice(), &named].concat()).await.map(drop)
 }

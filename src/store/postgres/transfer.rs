@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Executor as _};
 
@@ -12,7 +12,7 @@ use super::open::{FILLING, Opening, prepare};
 use super::statement::array;
 use super::{Columns, Options, StoreError, escaped, failure};
 use crate::store::table::{Column, Kind, TABLES, Table};
-use crate::store::transfer::table::{Row, Rows, Value};
+use crate::store::transfer::table::{Row, Rows, Value, read};
 
 /// A database that is being filled. A mark in its table of migrations says so, and no engine opens it.
 pub(in crate::store) struct Target {
@@ -78,7 +78,7 @@ impl Target {
         let sql = format!("SELECT {key} FROM {} ORDER BY {down} DESC LIMIT 1", table.name);
         let last = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut self.connection).await;
         let last = last.map_err(|e| failure(&e))?;
-        last.map(|row| read(table.name, table.key_columns(), &row)).transpose()
+        last.map(|row| read(table.key_columns(), &mut Columns::of(table.name, &row))).transpose()
     }
 
     /// All or none of them.
@@ -108,7 +108,8 @@ impl Target {
     pub(in crate::store) fn rows(&mut self, table: &'static Table) -> Rows<'_> {
         let sql = format!("SELECT {} FROM {} ORDER BY {}", table.names(), table.name, table.key.join(", "));
         let rows = sqlx::query(AssertSqlSafe(sql)).fetch(&mut self.connection).map_err(|e| failure(&e));
-        rows.map(move |row| row.and_then(|row| read(table.name, table.columns.iter().copied(), &row))).boxed()
+        let columns = || table.columns.iter().copied();
+        rows.map(move |row| row.and_then(|row| read(columns(), &mut Columns::of(table.name, &row)))).boxed()
     }
 
     /// From here on engines open it.
@@ -143,17 +144,4 @@ fn bind(query: Statement, column: Column, values: Vec<Value>) -> Statement {
             query.bind(values.into_iter().map(bytes).collect::<Vec<_>>())
         }
     }
-}
-
-fn read(what: &'static str, columns: impl Iterator<Item = Column>, row: &PgRow) -> Result<Row, StoreError> {
-    let mut values = Columns::of(what, row);
-    let read = |column: Column| {
-        Ok(match column.kind {
-            Kind::Number => Value::number(values.take()?),
-            Kind::Flag => Value::number(values.take::<Option<bool>>()?.map(i64::from)),
-            Kind::Text => Value::text(values.some_text()?),
-            Kind::Bytes => Value::bytes(values.take()?),
-        })
-    };
-    columns.map(read).collect()
 }

@@ -11,12 +11,11 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part, inserts};
-use super::{
-    StoreError, Writer, escalation, failure, outbox, payload, primary_code, queue, retention, row, signal,
-    step, worker,
-};
-use crate::store::judge::{is_written, open_late};
-use crate::store::{Change, Refusal, Verdict, erase};
+use super::{StoreError, Writer, failure, primary_code, retention, row};
+use crate::store::sql::judge::{is_written, open_late};
+use crate::store::sql::write::write;
+use crate::store::sql::{erase, queue, worker};
+use crate::store::{Change, Refusal, Verdict};
 
 pub(super) async fn commit(
     writer: &Mutex<Option<Writer>>,
@@ -50,20 +49,7 @@ fn must_be_judged(changes: &[Change]) -> bool {
 fn batch(changes: &[&Change]) -> Batch {
     let steps: usize = changes.iter().map(|change| change.steps.len()).sum();
     let mut batch = Batch::of(changes.len().max(steps)); // a fork's are many
-    payload::write(changes, &mut batch);
-    row::SCHEDULE.write(changes.iter().filter_map(|c| Some((c.schedule.as_deref()?, c.fence))), &mut batch);
-    row::DOCUMENT
-        .write(changes.iter().flat_map(|c| c.documents.iter().map(|row| (row, c.fence))), &mut batch);
-    row::RUN.write(changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))), &mut batch);
-    row::RECORD.write(changes.iter().filter_map(|c| Some((c.record.as_deref()?, c.fence))), &mut batch);
-    row::LOOK.write(changes.iter().filter_map(|c| Some((c.look.as_deref()?, c.fence))), &mut batch);
-    row::STEP.write(changes.iter().flat_map(|c| c.steps.iter().map(|row| (row, c.fence))), &mut batch);
-    step::prune(changes, &mut batch);
-    row::USE.write(changes.iter().filter_map(|c| Some((c.used.as_deref()?, c.fence))), &mut batch);
-    escalation::write(changes, &mut batch);
-    signal::write(changes, &mut batch);
-    outbox::write(changes, &mut batch);
-    row::EVIDENCE.write(changes.iter().filter_map(|c| Some((c.evidence.as_deref()?, None))), &mut batch);
+    write(changes, &mut batch);
     batch
 }
 
@@ -150,31 +136,40 @@ pub(super) async fn admit(
         None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
         _ => {}
     }
+    connection.execute("SAVEPOINT one").await?;
+    let refused = match write_one(connection, change).await {
+        Ok(None) => {
+            connection.execute("RELEASE one").await?;
+            return Ok(None);
+        }
+        Ok(Some(refusal)) => Ok(refusal),
+        Err(error) if is_verdict(&error) => Err(error),
+        Err(error) => return Err(error),
+    };
+    connection.execute("ROLLBACK TO one; RELEASE one").await?;
+    if is_written(connection, change).await? {
+        return Ok(None);
+    }
+    Ok(Some(match refused {
+        Ok(refusal) => refusal,
+        Err(error) => refusal(connection, change, &error).await?,
+    }))
+}
+
+/// Returns why the change is refused, if the worker or the tenant that it is about is not as it should be.
+async fn write_one(
+    connection: &mut SqliteConnection,
+    change: &Change,
+) -> Result<Option<Refusal>, sqlx::Error> {
     if let Some(tenant) = &change.erased
         && let Some(what) = erase::under_way(connection, tenant).await?
     {
         return Ok(Some(Refusal::UnderWay(what)));
     }
-    connection.execute("SAVEPOINT one").await?;
-    match write_one(connection, change).await {
-        Ok(()) => {
-            connection.execute("RELEASE one").await?;
-            Ok(None)
-        }
-        Err(error) if is_verdict(&error) => {
-            connection.execute("ROLLBACK TO one; RELEASE one").await?;
-            if is_written(connection, change).await? {
-                return Ok(None);
-            }
-            refusal(connection, change, &error).await.map(Some)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result<(), sqlx::Error> {
-    if let Some(worker) = &change.worker {
-        worker::write(connection, worker, change.fence).await?;
+    if let Some(worker) = &change.worker
+        && let Some(refusal) = worker::write(connection, worker, change.fence).await?
+    {
+        return Ok(Some(refusal));
     }
     if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
         queue::admit(connection, admission, fence).await?;
@@ -191,12 +186,13 @@ async fn write_one(connection: &mut SqliteConnection, change: &Change) -> Result
     for part in batch(&[change]).into_parts() {
         execute(connection, inserts(&part).into(), part).await?;
     }
-    open_late(connection, change).await
+    open_late(connection, change).await?;
+    Ok(None)
 }
 
-/// The database refused the values, not the write: no such row, constraint, mismatch, too big, or a text with a NUL inside.
+/// The database refused the values, not the write: constraint, mismatch, too big, or a text with a NUL inside.
 fn is_verdict(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::RowNotFound) || matches!(primary_code(error), Some(18..=20))
+    matches!(primary_code(error), Some(18..=20))
 }
 
 /// Why a change is refused, now that nothing of it is written.
@@ -224,9 +220,6 @@ fn refused_by(change: &Change, error: &sqlx::Error) -> Refusal {
     const UNIQUE: &str = "2067";
     const FOREIGN_KEY: &str = "787";
     const TRIGGER: &str = "1811";
-    if matches!(error, sqlx::Error::RowNotFound) {
-        return Refusal::Stale;
-    }
     let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };
     match error.code().as_deref() {
         Some(UNIQUE | PRIMARY_KEY) => Refusal::Exists,

@@ -6,27 +6,23 @@
 
 mod commit;
 mod continuity;
-mod escalation;
 pub(crate) mod inbox;
 mod log;
 mod named;
 mod open;
 mod outbox;
 mod own;
-mod payload;
 mod place;
-mod queue;
+mod pulse;
 mod retention;
 mod row;
 mod run;
 mod shared;
-mod signal;
+mod special;
 mod statement;
-mod step;
 mod transaction;
 #[cfg(feature = "postgres")]
 mod transfer;
-mod worker;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,8 +32,8 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
-use super::ask::Queries;
-use super::{Asked, Change, History, Pulse, Signal, Store, StoreError, Turns, Verdict};
+use super::sql::ask::Queries;
+use super::{Asked, Change, History, Pulse, Store, StoreError, Turns, Verdict};
 use crate::id::{RunId, Tenant};
 
 pub use super::transaction::TransactionError;
@@ -61,8 +57,8 @@ pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
 /// The statements that are put together from parts. For tests that prepare and explain them.
 #[doc(hidden)]
 pub fn statements() -> Vec<String> {
-    let whole = retention::statements().map(ToOwned::to_owned).chain(super::erase::statements());
-    whole.chain(row::statements()).chain(super::retention::statements::<SqlitePool>()).collect()
+    let whole = retention::statements().map(ToOwned::to_owned).chain(super::sql::erase::statements());
+    whole.chain(row::statements()).chain(super::sql::retention::statements::<SqlitePool>()).collect()
 }
 
 /// The embedded store.
@@ -203,19 +199,8 @@ impl Store for Sqlite {
         Box::pin(run::history(&self.readers, tenant, id, turns))
     }
 
-    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
-        Box::pin(async move {
-            let mut connection = self.readers.acquire().await.map_err(|e| failure(&e))?;
-            let mut pending = Vec::new();
-            for (tenant, run) in runs {
-                pending.extend(signal::pending(&mut connection, tenant, *run).await?);
-            }
-            Ok(pending)
-        })
-    }
-
     fn pulse(&self) -> Asked<'_, Pulse> {
-        Box::pin(worker::pulse(&self.readers))
+        Box::pin(pulse::pulse(&self.readers))
     }
 
     fn in_place(&self) -> Result<(), StoreError> {

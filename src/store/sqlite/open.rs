@@ -18,7 +18,7 @@ use super::place::Place;
 use super::shared::Shared;
 use super::statement::Statements;
 use super::{Columns, Sqlite, Writer, failure, primary_code};
-use crate::store::ask::Queries;
+use crate::store::sql::ask::Queries;
 use crate::store::{OpenError, StoreError};
 
 /// "CFOI": marks the file as ours.

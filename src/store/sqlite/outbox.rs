@@ -2,75 +2,13 @@
 
 use sqlx::sqlite::SqliteConnection;
 
-use super::statement::{Batch, Insert};
 use super::{StoreError, failure};
 use crate::payload::Payload;
-use crate::store::ask::Session as _;
-use crate::store::outbox::added;
+use crate::store::OutboxEvent;
 #[cfg(feature = "sim")]
-use crate::store::row::Readable as _;
-use crate::store::{Change, OutboxEvent, payload};
-
-/// So many more events of an aggregate. One that nothing was pending of is due from now on; otherwise it keeps its turn.
-static MORE: Insert = Insert {
-    head: "INSERT INTO outbox_aggregate (tenant, name, last, published, tries, refusals, due_at, revision) \
-           SELECT column1, column2, column3, 0, 0, 0, column4, 1",
-    columns: 4,
-    tail: "ON CONFLICT (tenant, name) DO UPDATE SET last = outbox_aggregate.last + excluded.last, \
-           due_at = CASE WHEN published < outbox_aggregate.last THEN due_at ELSE excluded.due_at END",
-};
-
-/// The events themselves, placed from the end of what their aggregate has by now. A fenced worker gets a NULL id.
-static INSERT: Insert = Insert {
-    head: "INSERT INTO outbox (tenant, id, aggregate, seq, kind, payload, created_at) \
-           SELECT column1, (SELECT column2 FROM worker WHERE worker.fence = column8 AND worker.ended_at IS NULL), \
-           column3, (SELECT last - column4 FROM outbox_aggregate WHERE tenant = column1 AND name = column3), column5, \
-           column6, column7",
-    columns: 8,
-    tail: "",
-};
-
-/// What the publisher has found out. A fenced worker gets a NULL name and a revision that does not follow becomes NULL,
-/// which aborts; where there is no aggregate, a trigger objects.
-static MARK: Insert = Insert {
-    head: "INSERT INTO outbox_aggregate (tenant, name, published, tries, refusals, due_at, escalation, revision, last) \
-           SELECT column1, (SELECT column2 FROM worker WHERE worker.fence = column9 AND worker.ended_at IS NULL), \
-           column3, column4, column5, column6, column7, column8, 0",
-    columns: 9,
-    tail: "ON CONFLICT (tenant, name) DO UPDATE SET published = excluded.published, tries = excluded.tries, \
-           refusals = excluded.refusals, due_at = excluded.due_at, escalation = excluded.escalation, \
-           revision = CASE WHEN outbox_aggregate.revision = excluded.revision - 1 THEN excluded.revision END",
-};
-
-pub(super) fn write(changes: &[&Change], batch: &mut Batch) {
-    let (aggregates, events) = added(changes);
-    batch.insert(&MORE, &aggregates, |more, row| {
-        row.value(more.tenant.text()).value(more.aggregate.to_owned()).value(more.events).value(more.at.0);
-    });
-    batch.insert(&INSERT, &events, |(event, behind, change), row| {
-        row.value(event.tenant.text())
-            .value(event.id.clone())
-            .value(event.aggregate.clone())
-            .value(*behind)
-            .value(event.kind.clone())
-            .value(event.payload.column())
-            .value(event.created_at.0)
-            .value(change.fence.map(|fence| fence.0));
-    });
-    let marks: Vec<_> =
-        changes.iter().flat_map(|c| c.aggregates.iter().map(|mark| (mark, c.fence))).collect();
-    batch.insert(&MARK, &marks, |(mark, writer), row| {
-        row.value(mark.tenant.text())
-            .value(mark.name.clone())
-            .value(mark.published)
-            .value(i64::from(mark.tries))
-            .value(i64::from(mark.refusals))
-            .value(mark.due_at.0)
-            .value(mark.escalation.map(|id| id.0))
-            .value(i64::from(mark.revision))
-            .value(writer.map(|fence| fence.0));
-    });
-}
+use crate::store::cell::Declared as _;
+use crate::store::sql::ask::Session as _;
+use crate::store::sql::{judge::EVENT, payload};
 
 /// Adds an event inside a transaction of the user's own; the database tells when. False if another event has its id.
 pub(crate) async fn add_event(
@@ -88,7 +26,7 @@ async fn add(
 ) -> Result<bool, sqlx::Error> {
     let place = [(&event.tenant).into(), event.id.as_str().into()];
     if connection.finds("SELECT 1 FROM outbox WHERE tenant = $1 AND id = $2", &place).await? {
-        let stored: Option<OutboxEvent> = connection.row(OutboxEvent::FIND, &place).await?;
+        let stored: Option<OutboxEvent> = connection.row(EVENT, &place).await?;
         return Ok(stored.is_some_and(|stored| stored.is_same(event)));
     }
     if let Some(payload) = large {

@@ -7,8 +7,10 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::commit::admit;
 use super::open::open_aside;
-use super::{Sqlite, StoreError, failure, payload};
-use crate::store::retention::AT_REST_IN_SQLITE;
+use super::{Sqlite, StoreError, failure};
+use crate::id::Tenant;
+use crate::payload::PayloadDigest;
+use crate::store::sql::retention::AT_REST_IN_SQLITE;
 use crate::store::{Change, Retired, Verdict, record};
 
 const KEEP: &str = "UPDATE record SET revision = revision + 1, kept_until = ?4 \
@@ -33,9 +35,15 @@ static BELONGING: [&str; 3] = [
     "DELETE FROM use WHERE tenant = ?1 AND record = ?2",
 ];
 
+/// One use less of a payload; with the last one it goes.
+const RELEASE: [&str; 2] = [
+    "UPDATE payload SET uses = uses - 1 WHERE tenant = ?1 AND digest = ?2",
+    "DELETE FROM payload WHERE tenant = ?1 AND digest = ?2 AND uses <= 0",
+];
+
 /// For the test that explains them.
 pub(super) fn statements() -> impl Iterator<Item = &'static str> {
-    [KEEP, &TOMBSTONE, &FORGET].into_iter().chain(BELONGING)
+    [KEEP, &TOMBSTONE, &FORGET].into_iter().chain(BELONGING).chain(RELEASE)
 }
 
 /// Beside what is written otherwise, and without waiting for the disk: what a crash takes back is retired again. Behind the
@@ -88,7 +96,19 @@ pub(super) async fn retire(connection: &mut SqliteConnection, retired: &Retired)
         sqlx::query(sql).bind(tenant.clone()).bind(id).execute(&mut *connection).await?;
     }
     for digest in retired.payloads.iter().filter(|_| is_retired) {
-        payload::release(connection, &retired.tenant, *digest).await?;
+        release(connection, &retired.tenant, *digest).await?;
+    }
+    Ok(())
+}
+
+async fn release(
+    connection: &mut SqliteConnection,
+    tenant: &Tenant,
+    digest: PayloadDigest,
+) -> Result<(), sqlx::Error> {
+    for sql in RELEASE {
+        let query = sqlx::query(sql).bind(tenant.text()).bind(digest.0.to_vec());
+        query.execute(&mut *connection).await?;
     }
     Ok(())
 }

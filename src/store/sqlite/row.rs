@@ -6,27 +6,30 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, SqlitePool};
 
 use super::statement::{Batch, Insert, Values, text};
-use super::{Columns, StoreError, failure, signal};
+use super::{Columns, StoreError, failure, run, special};
 use crate::id::Fence;
 use crate::ledger::{Look, Record};
-use crate::store::ask::{Reader, Session};
+use crate::store::cell::{Declared, as_json};
 use crate::store::change::follows;
-use crate::store::row::{Form, Given, Only, Put, Readable, Row, Take};
+use crate::store::row::{Form, Given, Only, Put, Row, Take};
+use crate::store::sql::ask::{Reader, Session};
+use crate::store::sql::write::{self, Own, rows};
 use crate::store::table::{Chosen, Law, REVISION, Table};
-use crate::store::{Document, Evidence, Refusal, Run, Schedule, Signal, Step, Use};
+use crate::store::{Document, Escalation, Evidence, Refusal, Run, Schedule, Signal, Step, Use};
 
-pub(super) static DOCUMENT: LazyLock<Writes> = LazyLock::new(Writes::of::<Document>);
-pub(super) static EVIDENCE: LazyLock<Writes> = LazyLock::new(Writes::of::<Evidence>);
-pub(super) static LOOK: LazyLock<Writes> = LazyLock::new(Writes::of::<Look>);
-pub(super) static RECORD: LazyLock<Writes> = LazyLock::new(Writes::of::<Record>);
-pub(super) static RUN: LazyLock<Writes> = LazyLock::new(Writes::of::<Run>);
-pub(super) static SCHEDULE: LazyLock<Writes> = LazyLock::new(Writes::of::<Schedule>);
-pub(super) static SIGNAL: LazyLock<Writes> = LazyLock::new(Writes::of::<Signal>);
-pub(super) static STEP: LazyLock<Writes> = LazyLock::new(Writes::of::<Step>);
-pub(super) static USE: LazyLock<Writes> = LazyLock::new(Writes::of::<Use>);
+macro_rules! writes {
+    ($($row:ident),+) => {
+        vec![$(Writes::of::<$row>()),+]
+    };
+}
+
+static WRITES: LazyLock<Vec<Writes>> = LazyLock::new(|| rows!(writes));
 
 /// The statements that write the rows of a table.
-pub(super) struct Writes(Vec<Formed>);
+struct Writes {
+    table: &'static Table,
+    forms: Vec<Formed>,
+}
 
 /// That for rows of one form.
 struct Formed {
@@ -44,33 +47,39 @@ impl Writes {
             let (insert, sent) = insert(R::TABLE, constant);
             Formed { form, insert, sent }
         };
-        Self(both.chain([(None, [].as_slice())]).map(formed).collect())
-    }
-
-    /// Adds rows, each with its writer.
-    pub(super) fn write<'c, R: Row + 'c>(
-        &'static self,
-        rows: impl Iterator<Item = (&'c R, Option<Fence>)>,
-        batch: &mut Batch,
-    ) {
-        let mut rows: Vec<_> = rows.collect();
-        for formed in &self.0 {
-            let of_form: Vec<_>;
-            (of_form, rows) =
-                rows.into_iter().partition(|(row, _)| formed.form.is_none_or(|form| row.has(form)));
-            batch.insert(&formed.insert, &of_form, |(row, writer), values| {
-                row.put(&mut Only::of(formed.sent, values));
-                if R::TABLE.law != Law::Note {
-                    values.value(writer.map(|fence| fence.0));
-                }
-            });
-        }
+        Self { table: R::TABLE, forms: both.chain([(None, [].as_slice())]).map(formed).collect() }
     }
 
     /// For the tests that explain and pin them.
     fn texts(&'static self) -> impl Iterator<Item = String> {
-        self.0.iter().map(|formed| text(&formed.insert, 2))
+        self.forms.iter().map(|formed| text(&formed.insert, 2))
     }
+}
+
+impl write::Batch for Batch {
+    fn rows<'c, R: Row + 'c>(&mut self, rows: impl Iterator<Item = (&'c R, Option<Fence>)>) {
+        let mut rows: Vec<_> = rows.collect();
+        let forms = WRITES
+            .iter()
+            .filter(|writes| writes.table.name == R::TABLE.name)
+            .flat_map(|writes| &writes.forms);
+        for formed in forms {
+            let of_form: Vec<_>;
+            (of_form, rows) =
+                rows.into_iter().partition(|(row, _)| formed.form.is_none_or(|form| row.has(form)));
+            self.insert(&formed.insert, &of_form, |row, values| row.put(&mut Only::of(formed.sent, values)));
+        }
+    }
+
+    fn own<T>(&mut self, own: Own, rows: &[(T, Option<Fence>)], put: impl Fn(&T, &mut Values<'_>)) {
+        self.insert(special::insert(own), rows, put);
+    }
+
+    fn questions(&mut self, rows: &[(&Escalation, Option<Fence>)]) {
+        self.insert(&special::QUESTION, rows, |question, values| question.put(values));
+    }
+
+    type Values<'b> = Values<'b>;
 }
 
 /// Inserts rows, or moves those on that count their changes: by exactly one revision.
@@ -127,8 +136,7 @@ fn tail(table: &Table) -> String {
 
 /// For the tests that explain and pin them.
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    let tables = [&*DOCUMENT, &*EVIDENCE, &*LOOK, &*RECORD, &*RUN, &*SCHEDULE, &*SIGNAL, &*STEP, &*USE];
-    tables.into_iter().flat_map(Writes::texts).chain([signal::PENDING.clone()])
+    WRITES.iter().flat_map(Writes::texts).chain([run::PENDING.clone()])
 }
 
 /// What stands against the row being written.
@@ -142,7 +150,7 @@ pub(super) async fn objection<R: Row>(
     })
 }
 
-pub(super) fn read<R: Readable>(row: &SqliteRow) -> Result<R, StoreError> {
+pub(super) fn read<R: Declared>(row: &SqliteRow) -> Result<R, StoreError> {
     R::take(&mut Columns::of(R::TABLE.name, row))
 }
 
@@ -179,8 +187,8 @@ impl Session for SqliteConnection {
         sqlx::query_with(AssertSqlSafe(sql), arguments).fetch_all(self).await
     }
 
-    fn read<R: Readable>(row: &SqliteRow) -> Result<R, StoreError> {
-        read(row)
+    fn values<'r>(table: &'static str, row: &'r SqliteRow) -> impl Take + use<'r> {
+        Columns::of(table, row)
     }
 }
 
@@ -198,22 +206,28 @@ impl Put for Values<'_> {
             Given::Shared(text) => self.value(text),
             Given::Number(number) => self.value(number),
             Given::Bytes(bytes) => self.value(bytes.to_vec()),
+            Given::Owned(bytes) => self.value(bytes),
             Given::Flag(flag) => self.value(flag),
+            Given::Texts(texts) => self.value(as_json(&texts)),
+            Given::Numbers(numbers) => self.value(as_json(&numbers)),
         };
     }
 }
 
 impl Take for Columns<'_> {
-    fn with_text<T>(&mut self, read: impl FnOnce(Option<&str>) -> T) -> Result<T, StoreError> {
-        self.take().map(read)
+    fn text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, StoreError> {
+        let text = self.take::<Option<&str>>()?.map(read);
+        self.known(text)
     }
 
-    fn with_bytes<T>(&mut self, read: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StoreError> {
-        self.take().map(read)
+    fn bytes<T>(&mut self, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, StoreError> {
+        let bytes = self.take::<Option<&[u8]>>()?.map(read);
+        self.known(bytes)
     }
 
-    fn some_number(&mut self) -> Result<Option<i64>, StoreError> {
-        self.take()
+    fn number<T>(&mut self, read: impl FnOnce(i64) -> Option<T>) -> Result<Option<T>, StoreError> {
+        let number = self.take::<Option<i64>>()?.map(read);
+        self.known(number)
     }
 
     fn flag(&mut self) -> Result<bool, StoreError> {

@@ -5,14 +5,22 @@ use std::sync::LazyLock;
 use futures_util::TryStreamExt as _;
 use sqlx::{Either, Executor as _, SqlitePool};
 
-use super::{Columns, StoreError, failure, row, signal};
+use super::{Columns, StoreError, failure, row};
 use crate::id::{RunId, Tenant};
-use crate::store::history::{CALLS, STEPS, USES};
-use crate::store::{History, PastCall, PastStep, PastUse, Turns};
+use crate::store::cell::Declared as _;
+use crate::store::sql::history::{CALLS, STEPS, USES};
+use crate::store::{History, PastCall, PastStep, PastUse, Signal, Turns};
+
+/// What was said to a run and it has not received, in the order in which it will. The arguments begin with the tenant.
+pub(super) static PENDING: LazyLock<String> = LazyLock::new(|| {
+    Signal::TABLE.select(
+        "INDEXED BY signal_pending WHERE tenant = ?1 AND run = ?2 AND NOT received ORDER BY place, name, id",
+    )
+});
 
 /// Four queries, whatever the number of steps, as one text: between us and the driver's thread, each text costs a
 /// wake-up in both directions, and most runs that wake have recorded little.
-static HISTORY: LazyLock<String> = LazyLock::new(|| [STEPS, CALLS, USES, &signal::PENDING].join("; "));
+static HISTORY: LazyLock<String> = LazyLock::new(|| [STEPS, CALLS, USES, &PENDING].join("; "));
 
 pub(super) async fn history(
     pool: &SqlitePool,

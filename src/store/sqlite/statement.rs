@@ -13,6 +13,8 @@ use std::sync::Arc;
 use sqlx::Arguments as _;
 use sqlx::sqlite::SqliteArguments;
 
+use crate::id::Fence;
+
 /// Rows per statement. Each is prepared once and kept, which takes memory by the row.
 const SIZES: [usize; 5] = [128, 32, 8, 2, 1];
 /// A batch of so few changes is one text, however many tables it writes: between us and the driver's thread, each
@@ -63,12 +65,12 @@ impl Batch {
         Self { together: changes <= TOGETHER, parts: Vec::new() }
     }
 
-    /// Adds the rows of one table.
+    /// Adds the rows of one table, each with its writer, which comes behind the other columns where the statement has one for it.
     pub(super) fn insert<T>(
         &mut self,
         insert: &'static Insert,
-        rows: &[T],
-        bind: impl Fn(&T, &mut Values<'_>),
+        rows: &[(T, Option<Fence>)],
+        put: impl Fn(&T, &mut Values<'_>),
     ) {
         let mut rest = rows;
         while !rest.is_empty() {
@@ -80,10 +82,13 @@ impl Batch {
             let Some(Part { shape, arguments }) = self.parts.last_mut() else { return };
             shape.push((insert, size));
             arguments.reserve(size * insert.columns, 0);
-            for row in now {
-                let before = arguments.len();
-                bind(row, &mut Values(arguments));
-                debug_assert_eq!(arguments.len() - before, insert.columns, "a value per column");
+            for (row, writer) in now {
+                let end = arguments.len() + insert.columns;
+                put(row, &mut Values(arguments));
+                if arguments.len() < end {
+                    Values(arguments).value(writer.map(|fence| fence.0));
+                }
+                debug_assert_eq!(arguments.len(), end, "a value per column");
             }
             for _ in 0..(size - now.len()) * insert.columns {
                 Values(arguments).value(None::<i64>);
@@ -188,7 +193,7 @@ mod tests {
     fn part(shape: usize) -> Part {
         let mut batch = Batch::of(1);
         for bit in 0..10 {
-            let rows = vec![1_i64; 1 << ((shape >> bit) & 1)];
+            let rows = vec![(1_i64, None); 1 << ((shape >> bit) & 1)];
             batch.insert(&INSERT, &rows, |row: &i64, columns: &mut Values<'_>| {
                 columns.value(*row);
             });

@@ -5,13 +5,13 @@ use std::path::Path;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use sqlx::AssertSqlSafe;
 use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::sqlite::SqliteArguments;
 
 use super::open::{GIVEN_UP, Options, open_to_move};
 use super::{Columns, Sqlite, StoreError, failure};
 use crate::clock::Timestamp;
-use crate::store::table::{Column, Kind, Table};
-use crate::store::transfer::table::{Row, Rows, Value};
+use crate::store::table::Table;
+use crate::store::transfer::table::{Row, Rows, Value, read};
 
 /// A file that is being moved. It holds the lock, so no engine works on it.
 pub(in crate::store) struct Source {
@@ -62,7 +62,8 @@ impl Source {
         let sql = table.select(&format!("{behind} ORDER BY {key}"));
         let query = after.unwrap_or_default().into_iter().fold(sqlx::query(AssertSqlSafe(sql)), bind);
         let rows = query.fetch(&*self.store.readers).map_err(|e| failure(&e));
-        rows.map(move |row| row.and_then(|row| read(table, &row))).boxed()
+        let columns = || table.columns.iter().copied();
+        rows.map(move |row| row.and_then(|row| read(columns(), &mut Columns::of(table.name, &row)))).boxed()
     }
 
     /// From here on no engine opens this file.
@@ -97,16 +98,4 @@ fn bind(query: Statement, value: Value) -> Statement {
         Value::Text(text) => query.bind(text),
         Value::Bytes(bytes) => query.bind(bytes),
     }
-}
-
-fn read(table: &'static Table, row: &SqliteRow) -> Result<Row, StoreError> {
-    let mut columns = Columns::of(table.name, row);
-    let read = |column: &Column| {
-        Ok(match column.kind {
-            Kind::Number | Kind::Flag => Value::number(columns.take()?),
-            Kind::Text => Value::text(columns.take()?),
-            Kind::Bytes => Value::bytes(columns.take()?),
-        })
-    };
-    table.columns.iter().map(read).collect()
 }

@@ -5,6 +5,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::payload::hex;
 use crate::store::StoreError;
+use crate::store::row::Take;
+use crate::store::table::{Column, Kind};
 
 /// A value of any column. A flag is 0 or 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,18 +24,6 @@ pub(in crate::store) type Row = Vec<Value>;
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 impl Value {
-    pub(in crate::store) fn number(value: Option<i64>) -> Self {
-        value.map_or(Self::Null, Self::Number)
-    }
-
-    pub(in crate::store) fn text(value: Option<String>) -> Self {
-        value.map_or(Self::Null, Self::Text)
-    }
-
-    pub(in crate::store) fn bytes(value: Option<Vec<u8>>) -> Self {
-        value.map_or(Self::Null, Self::Bytes)
-    }
-
     /// How much room it takes, nearly.
     pub(in crate::store) fn len(&self) -> usize {
         match self {
@@ -42,6 +32,23 @@ impl Value {
             Self::Bytes(bytes) => bytes.len(),
         }
     }
+}
+
+/// Reads the values of these columns.
+pub(in crate::store) fn read(
+    columns: impl Iterator<Item = Column>,
+    values: &mut impl Take,
+) -> Result<Row, StoreError> {
+    let read = |column: Column| {
+        let value = match column.kind {
+            Kind::Number => values.number(|number| Some(Value::Number(number))),
+            Kind::Flag => values.flag().map(|flag| Some(Value::Number(flag.into()))),
+            Kind::Text => values.text(|text| Some(Value::Text(text.to_owned()))),
+            Kind::Bytes => values.bytes(|bytes| Some(Value::Bytes(bytes.to_vec()))),
+        };
+        Ok(value?.unwrap_or(Value::Null))
+    };
+    columns.map(read).collect()
 }
 
 /// The digest of a table: of all values of all rows, in the order of the key.

@@ -28,23 +28,14 @@ pub(crate) fn pinned(statements: impl Iterator<Item = String>) -> String {
     lines.into_iter().collect::<Vec<_>>().join("\n")
 }
 
-/// The statements that both databases are given in the same words. Parts of them are in the files that are named as their tables are. `either` chooses
-/// between what stands in them for each.
+/// The statements that both databases are given in the same words. A text that goes on behind a query is of the table of the rows
+/// that its function answers. `either` chooses between what stands in them for each.
 pub(crate) fn shared_reads(either: impl Fn(String, String) -> String) -> Vec<String> {
-    let mut sources = files("src/store");
-    sources.extend(files("src/store/run").into_iter().map(|(_, source)| ("run.rs".to_owned(), source)));
     let mut reads = Vec::new();
-    for (file, source) in sources {
+    for (file, source) in files("src/store/sql") {
         if file == "queried.rs" {
             continue; // users' own, for each database in its words
         }
-        let table = match file.trim_end_matches(".rs") {
-            "used" => "use",
-            "aggregate" => "outbox_aggregate",
-            table => table,
-        };
-        let columns: Vec<_> =
-            columns().filter(|(name, _)| *name == table).map(|(_, column)| column).collect();
         let (mut chosen, mut first) = (BTreeMap::new(), None);
         for (before, mut text, _) in literals(&source) {
             if let Some((name, sqlite)) = first.take() {
@@ -68,13 +59,38 @@ pub(crate) fn shared_reads(either: impl Fn(String, String) -> String) -> Vec<Str
             }
             if is_whole(&text) {
                 reads.push(text);
-            } else if !columns.is_empty() && text.contains("WHERE ") {
+            } else if let Some(table) = table_answered(before)
+                && text.contains("WHERE ")
+            {
+                let columns: Vec<_> =
+                    columns().filter(|(name, _)| *name == table).map(|(_, column)| column).collect();
+                assert!(!columns.is_empty(), "{table}");
                 reads.push(format!("SELECT {} FROM {table} {text}", columns.join(", ")));
             }
         }
     }
-    assert!(reads.len() >= 20, "found only {reads:#?}: has their form changed?");
+    assert!(reads.len() >= 40, "found only {reads:#?}: has their form changed?");
     reads
+}
+
+/// The table whose rows a function answers, or a constant is of, that a text stands in.
+fn table_answered(before: &str) -> Option<String> {
+    if let Some(constant) = before.strip_suffix(": &str =") {
+        return Some(match constant.rsplit(' ').next()? {
+            "EVIDENCE" => "evidence".to_owned(),
+            "EVENT" => "outbox".to_owned(),
+            "AGGREGATE" => "outbox_aggregate".to_owned(),
+            _ => return None,
+        });
+    }
+    let answers = [before.rfind("> Found<"), before.rfind("> Listed<")].into_iter().flatten().max()?;
+    let row = before[answers..].split(['<', '>']).nth(2)?;
+    Some(match row {
+        "Use" => "use".to_owned(),
+        "Aggregate" => "outbox_aggregate".to_owned(),
+        "OutboxEvent" => "outbox".to_owned(),
+        row => row.to_lowercase(),
+    })
 }
 
 /// It is a statement by itself.

@@ -65,13 +65,13 @@ const HOT: [(&str, &str); 61] = [
         "AND kind = $2 AND open AND id > $3",
         "document USING INDEX document_open (tenant=? AND kind=? AND id>?)",
     ),
-    ("FROM queue WHERE name = ?", "queue USING PRIMARY KEY (name=?)"),
+    ("FROM queue WHERE name = $1", "queue USING PRIMARY KEY (name=?)"),
     ("SELECT tenant, queue_key, count(*)", "run USING INDEX run_admitted (queue=?"),
     (
-        "SELECT min(tenant) FROM run WHERE queue = ?1",
+        "SELECT min(tenant) FROM run WHERE queue = $1",
         "run USING COVERING INDEX run_queued (queue=? AND tenant>?)",
     ),
-    ("SELECT id, queue_key, priority", "run USING INDEX run_queued (queue=? AND tenant=?)"),
+    ("SELECT id, tenant, queue_key, priority", "run USING INDEX run_queued (queue=? AND tenant=?)"),
     ("SELECT min(queue) FROM run WHERE state = 0", "run USING COVERING INDEX run_queued (queue>?)"),
     (
         "FROM run WHERE queue = $1 AND admitted_at >= $2",
@@ -176,6 +176,7 @@ fn may_be_scanned(what: &str) -> bool {
         || what == "sqlite_sequence" // it has one row
         || what == "worker"
         || what == "worker USING INDEX worker_open"
+        || what.ends_with("INDEX worker_publishes") // it has one row
         || what == "record USING INDEX record_orphan"
         || what == "u USING INDEX run_unsettled"
         || what.starts_with("s USING INDEX signal_pending")

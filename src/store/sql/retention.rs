@@ -1,14 +1,12 @@
 //! Records whose time is over.
 
-use super::StoreError;
-use super::ask::{Queries, Reader};
-use super::row::Readable as _;
-use crate::clock::Timestamp;
+use super::ask::Reader;
 use crate::ledger::Record;
+use crate::store::cell::Declared as _;
 
 /// Nobody rests on a record or asks about it. A run that is under way rests on all that it did since it last went on as new.
 #[cfg(feature = "sqlite")]
-pub(super) const AT_REST_IN_SQLITE: &str = "record.status <> 1 AND record.escalation IS NULL \
+pub(in crate::store) const AT_REST_IN_SQLITE: &str = "record.status <> 1 AND record.escalation IS NULL \
     AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
     AND NOT EXISTS (SELECT 1 FROM escalation e INDEXED BY escalation_record \
     WHERE e.tenant = record.tenant AND e.record = record.id AND e.answer IS NULL) \
@@ -19,7 +17,7 @@ pub(super) const AT_REST_IN_SQLITE: &str = "record.status <> 1 AND record.escala
 
 /// The same. The OFFSET keeps the planner from looking through all open questions of the tenant instead.
 #[cfg(feature = "postgres")]
-pub(super) const AT_REST_IN_POSTGRES: &str = "record.status <> 1 AND record.escalation IS NULL \
+pub(in crate::store) const AT_REST_IN_POSTGRES: &str = "record.status <> 1 AND record.escalation IS NULL \
     AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
     AND NOT EXISTS (SELECT 1 FROM (SELECT answer FROM escalation a WHERE a.tenant = record.tenant \
     AND a.record = record.id OFFSET 0) e WHERE e.answer IS NULL) \
@@ -35,7 +33,7 @@ const AT_REST_IN_POSTGRES: &str = "";
 
 /// What is over between two instants, which are the arguments. The limit is none of them: for one that it does not know, the planner
 /// of PostgreSQL sorts all that has expired for each page.
-fn behind<D: Reader>(limit: u32) -> String {
+pub(super) fn expired<D: Reader>(limit: u32) -> String {
     let index = D::either("INDEXED BY record_kept ", "");
     let at_rest = D::either(AT_REST_IN_SQLITE, AT_REST_IN_POSTGRES);
     format!(
@@ -43,25 +41,9 @@ fn behind<D: Reader>(limit: u32) -> String {
     )
 }
 
-pub(super) async fn expired<D: Reader>(
-    on: &Queries<D>,
-    after: Timestamp,
-    until: Timestamp,
-    limit: u32,
-) -> Result<Vec<Record>, StoreError> {
-    on.sound(&behind::<D>(limit), &[after.0.into(), until.0.into()]).await
-}
-
-const EXPIRING: &str = "SELECT min(kept_until) FROM record WHERE kept_until > $1";
-
-pub(super) async fn expiring<D: Reader>(
-    on: &Queries<D>,
-    after: Timestamp,
-) -> Result<Option<Timestamp>, StoreError> {
-    Ok(on.number(EXPIRING, &[after.0.into()]).await?.map(Timestamp))
-}
+pub(super) const EXPIRING: &str = "SELECT min(kept_until) FROM record WHERE kept_until > $1";
 
 /// For the tests that explain and pin them.
-pub(super) fn statements<D: Reader>() -> [String; 2] {
-    [EXPIRING.to_owned(), Record::TABLE.select(&behind::<D>(32))]
+pub(in crate::store) fn statements<D: Reader>() -> [String; 2] {
+    [EXPIRING.to_owned(), Record::TABLE.select(&expired::<D>(32))]
 }

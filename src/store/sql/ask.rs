@@ -1,7 +1,13 @@
 //! Asking a database: outside of any transaction, and within the one that is under way.
 
-use super::StoreError;
-use super::row::{Given, Only, Put, Readable, Row, Take};
+use crate::store::StoreError;
+use crate::store::cell::{Cell, Declared};
+use crate::store::row::{Given, Only, Put, Row, Take};
+
+/// What one row may be the answer of.
+pub(in crate::store) type Found<T> = Result<Option<T>, StoreError>;
+/// What several are.
+pub(in crate::store) type Listed<T> = Result<Vec<T>, StoreError>;
 
 /// A database that is asked for rows. What both are asked in the same words stands beside the row's type; arguments are numbered from
 /// `$1` on. The text of a query goes on behind the name of the table.
@@ -20,13 +26,13 @@ pub(in crate::store) trait Reader: Send + Sync {
     /// The values of a row of this table.
     fn values<'r>(table: &'static str, fetched: &'r Self::Fetched) -> impl Take + use<'r, Self>;
 
-    fn read<R: Readable>(fetched: &Self::Fetched) -> Result<R, StoreError> {
+    fn read<R: Declared>(fetched: &Self::Fetched) -> Result<R, StoreError> {
         R::take(&mut Self::values(R::TABLE.name, fetched))
     }
 
     /// The first column, if it is not NULL: the id of a row that has one.
     fn id(fetched: &Self::Fetched) -> Result<Option<i64>, StoreError> {
-        Self::values("number", fetched).some_number()
+        Self::values("number", fetched).cell()
     }
 }
 
@@ -44,52 +50,55 @@ impl<D: Reader> Queries<D> {
     }
 
     /// The number that a query of its own gives, if it gives one.
-    pub(in crate::store) async fn number(
-        &self,
-        sql: &str,
-        arguments: &[Given<'_>],
-    ) -> Result<Option<i64>, StoreError> {
+    pub(in crate::store) async fn number(&self, sql: &str, arguments: &[Given<'_>]) -> Found<i64> {
         let found = self.0.fetch(sql.to_owned(), arguments).await?;
         Ok(found.first().map(D::id).transpose()?.flatten())
     }
 
-    /// The row that a query finds, if there is one.
-    pub(in crate::store) async fn row<R: Readable>(
+    /// What a query for one column of a table finds, if it finds a row.
+    pub(super) async fn cell<C: Cell>(
         &self,
-        behind: &str,
+        table: &'static str,
+        sql: &str,
         arguments: &[Given<'_>],
-    ) -> Result<Option<R>, StoreError> {
+    ) -> Found<C> {
+        let found = self.0.fetch(sql.to_owned(), arguments).await?;
+        found.first().map(|row| D::values(table, row).cell()).transpose()
+    }
+
+    /// The row that a query finds, if there is one.
+    pub(in crate::store) async fn row<R: Declared>(&self, behind: &str, arguments: &[Given<'_>]) -> Found<R> {
         let found = self.0.fetch(R::TABLE.select(behind), arguments).await?;
         found.first().map(D::read).transpose()
     }
 
     /// All rows that a query finds.
-    pub(in crate::store) async fn rows<R: Readable>(
+    pub(in crate::store) async fn rows<R: Declared>(
         &self,
         behind: &str,
         arguments: &[Given<'_>],
-    ) -> Result<Vec<R>, StoreError> {
+    ) -> Listed<R> {
         self.0.fetch(R::TABLE.select(behind), arguments).await?.iter().map(D::read).collect()
     }
 
     /// The same without those that are damaged. They are named and passed over: one must not take the others of its list with it.
-    pub(in crate::store) async fn sound<R: Readable>(
+    pub(in crate::store) async fn sound<R: Declared>(
         &self,
         behind: &str,
         arguments: &[Given<'_>],
-    ) -> Result<Vec<R>, StoreError> {
+    ) -> Listed<R> {
         let found = self.0.fetch(R::TABLE.select(behind), arguments).await?;
         Ok(found.iter().filter_map(|row| named(D::read(row))).collect())
     }
 
     /// The next page of a list in the order of its ids, from behind `after`, which is `$1`. A page of which all rows are damaged is
     /// passed over: an empty one would say that the list ends here.
-    pub(in crate::store) async fn page<R: Readable>(
+    pub(in crate::store) async fn page<R: Declared>(
         &self,
         behind: &str,
         mut after: i64,
         arguments: &[Given<'_>],
-    ) -> Result<Vec<R>, StoreError> {
+    ) -> Listed<R> {
         loop {
             let arguments: Vec<_> = std::iter::once(after.into()).chain(arguments.iter().cloned()).collect();
             let found = self.0.fetch(R::TABLE.select(behind), &arguments).await?;
@@ -122,17 +131,29 @@ pub(in crate::store) trait Session {
         arguments: Self::Arguments,
     ) -> Result<Vec<Self::Fetched>, sqlx::Error>;
 
-    fn read<R: Readable>(fetched: &Self::Fetched) -> Result<R, StoreError>;
+    fn values<'r>(table: &'static str, fetched: &'r Self::Fetched) -> impl Take + use<'r, Self>;
 
     fn either<'w>(sqlite: &'w str, postgres: &'w str) -> &'w str;
 
-    /// Something is found.
+    fn read<R: Declared>(fetched: &Self::Fetched) -> Result<R, StoreError> {
+        R::take(&mut Self::values(R::TABLE.name, fetched))
+    }
+
+    async fn fetch(&mut self, sql: &str, arguments: &[Given<'_>]) -> Result<Vec<Self::Fetched>, sqlx::Error> {
+        let mut given = Self::Arguments::default();
+        for argument in arguments {
+            given.give(argument.clone());
+        }
+        self.ask(sql.to_owned(), given).await
+    }
+
+    /// Something is found, or was written and says so.
     async fn finds(&mut self, sql: &str, arguments: &[Given<'_>]) -> Result<bool, sqlx::Error> {
-        Ok(!self.ask(sql.to_owned(), given(arguments)).await?.is_empty())
+        Ok(!self.fetch(sql, arguments).await?.is_empty())
     }
 
     /// The row that a query finds, unless it is damaged.
-    async fn row<R: Readable>(
+    async fn row<R: Declared>(
         &mut self,
         behind: &str,
         arguments: &[Given<'_>],
@@ -141,12 +162,12 @@ pub(in crate::store) trait Session {
     }
 
     /// The rows that a query finds, without those that are damaged.
-    async fn sound<R: Readable>(
+    async fn sound<R: Declared>(
         &mut self,
         behind: &str,
         arguments: &[Given<'_>],
     ) -> Result<Vec<R>, sqlx::Error> {
-        let found = self.ask(R::TABLE.select(behind), given(arguments)).await?;
+        let found = self.fetch(&R::TABLE.select(behind), arguments).await?;
         Ok(found.iter().filter_map(|row| named(Self::read(row))).collect())
     }
 
@@ -164,14 +185,6 @@ pub(in crate::store) trait Session {
             None => row.is_gone(),
         })
     }
-}
-
-fn given<A: Put + Default>(arguments: &[Given<'_>]) -> A {
-    let mut given = A::default();
-    for argument in arguments {
-        given.give(argument.clone());
-    }
-    given
 }
 
 /// What is damaged is named and passed over.

@@ -1,12 +1,12 @@
 //! Erasing a tenant: what keeps it from going, and what goes. Both databases are told in the same words.
 
-use super::UnderWay;
 use super::ask::Session;
-use super::table::{TABLES, Table};
 use crate::id::Tenant;
+use crate::store::UnderWay;
+use crate::store::table::{TABLES, Table};
 
 /// What may not be there, and how it is found.
-pub(super) const UNDER_WAY: [(UnderWay, &str); 6] = [
+pub(in crate::store) const UNDER_WAY: [(UnderWay, &str); 6] = [
     (UnderWay::Run, "SELECT 1 FROM run WHERE tenant = $1 AND state NOT IN (3, 4) LIMIT 1"),
     (
         UnderWay::Operation,
@@ -27,7 +27,7 @@ fn all() -> impl Iterator<Item = String> {
 }
 
 /// What keeps it from going.
-pub(super) async fn under_way<S: Session>(
+pub(in crate::store) async fn under_way<S: Session>(
     session: &mut S,
     tenant: &Tenant,
 ) -> Result<Option<UnderWay>, sqlx::Error> {
@@ -39,7 +39,7 @@ pub(super) async fn under_way<S: Session>(
     Ok(None)
 }
 
-pub(super) async fn erase<S: Session>(session: &mut S, tenant: &Tenant) -> Result<(), sqlx::Error> {
+pub(in crate::store) async fn erase<S: Session>(session: &mut S, tenant: &Tenant) -> Result<(), sqlx::Error> {
     for sql in all() {
         session.finds(&sql, &[tenant.into()]).await?;
     }
@@ -47,6 +47,6 @@ pub(super) async fn erase<S: Session>(session: &mut S, tenant: &Tenant) -> Resul
 }
 
 /// For the test that explains them.
-pub(super) fn statements() -> impl Iterator<Item = String> {
+pub(in crate::store) fn statements() -> impl Iterator<Item = String> {
     UNDER_WAY.into_iter().map(|(_, sql)| sql.to_owned()).chain(all())
 }

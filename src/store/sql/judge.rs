@@ -1,15 +1,22 @@
 //! What is asked within a transaction about one change: whether it stands already, and what follows from it.
 
 use super::ask::Session;
-use super::escalation::Escalation;
-use super::row::{Readable as _, Row as _};
-use super::written::Written;
-use super::{Aggregate, Change, Evidence, OutboxEvent, WorkerChange};
 use crate::ledger::Record;
+use crate::store::cell::Declared as _;
+use crate::store::written::Written;
+use crate::store::{Aggregate, Change, Escalation, Evidence, OutboxEvent, WorkerChange};
+
+/// What is known of a record.
+pub(super) const EVIDENCE: &str = "WHERE tenant = $1 AND record = $2 ORDER BY at, fence, attempt";
+pub(in crate::store) const EVENT: &str = "WHERE tenant = $1 AND id = $2";
+pub(super) const AGGREGATE: &str = "WHERE tenant = $1 AND name = $2";
 
 /// All that can tell this change from another one's is there as this change would have written it: an
 /// earlier answer was lost, and the change stands.
-pub(super) async fn is_written<S: Session>(session: &mut S, change: &Change) -> Result<bool, sqlx::Error> {
+pub(in crate::store) async fn is_written<S: Session>(
+    session: &mut S,
+    change: &Change,
+) -> Result<bool, sqlx::Error> {
     let mut told_apart = false;
     for row in change.written() {
         let Some(is_there) = is_there(session, row).await? else { continue };
@@ -39,12 +46,12 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
             session.finds(sql, &place).await?
         }
         Written::Event(row) => {
-            let stored = session.row(OutboxEvent::FIND, &[(&row.tenant).into(), (&*row.id).into()]).await?;
+            let stored = session.row(EVENT, &[(&row.tenant).into(), (&*row.id).into()]).await?;
             // Wherever it was placed.
             stored.is_some_and(|stored: OutboxEvent| OutboxEvent { seq: row.seq, ..stored } == *row)
         }
         Written::Mark(row) => {
-            let stored = session.row(Aggregate::FIND, &[(&row.tenant).into(), (&*row.name).into()]).await?;
+            let stored = session.row(AGGREGATE, &[(&row.tenant).into(), (&*row.name).into()]).await?;
             stored.is_some_and(|stored: Aggregate| stored.same_change(row))
         }
         Written::Worker(WorkerChange::Enrol { name, at, .. }) => {
@@ -56,12 +63,12 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
             session.finds(sql, &[fence.0.into(), at.0.into()]).await?
         }
         Written::Worker(_)
-        | Written::Prune
+        | Written::Prune(..)
         | Written::Use(_)
         | Written::Evidence(_)
-        | Written::Payload(_)
-        | Written::Key(_)
-        | Written::Admission
+        | Written::Payload(..)
+        | Written::Key(..)
+        | Written::Admission(_)
         | Written::Retired(_)
         | Written::Forgotten(_)
         | Written::Erased(_) => return Ok(None),
@@ -73,7 +80,10 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
 /// Where several write at once, the record is held meanwhile: of a late answer and a seal that are written at the same time, one
 /// transaction waits for the other here or at the seal's own update, and then sees what that one wrote, for each reads in a statement
 /// after it.
-pub(super) async fn open_late<S: Session>(session: &mut S, change: &Change) -> Result<(), sqlx::Error> {
+pub(in crate::store) async fn open_late<S: Session>(
+    session: &mut S,
+    change: &Change,
+) -> Result<(), sqlx::Error> {
     let Some((tenant, id)) = change.compared() else { return Ok(()) };
     let held = S::either("WHERE tenant = $1 AND id = $2", "WHERE tenant = $1 AND id = $2 FOR NO KEY UPDATE");
     let place = [tenant.into(), id.0.into()];
@@ -85,7 +95,7 @@ pub(super) async fn open_late<S: Session>(session: &mut S, change: &Change) -> R
         }
         None => false,
     };
-    for evidence in session.sound::<Evidence>(Evidence::OF, &place).await? {
+    for evidence in session.sound::<Evidence>(EVIDENCE, &place).await? {
         let Some(question) = change.late_question(&record, is_left, &evidence) else { continue };
         let mut values = S::Arguments::default();
         question.put(&mut values);

@@ -1,0 +1,255 @@
+//! Tables, each declared by the row that it keeps: a field of the row is a column, or several, and which is said once.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::row::{Given, Put, Take};
+use super::table::{Column, Kind, Table};
+use super::{Answer, EscalationKind, ScheduleState, StepKind, StoreError, WaitsOn};
+use crate::clock::Timestamp;
+use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, RunNumber, Tenant};
+use crate::ledger::{Basis, EffectClass, OperationKey, Reason, RequestHash};
+use crate::payload::{DigestKey, Payload, Stored};
+
+/// The row of a declared table.
+pub(in crate::store) trait Declared: Sized + Send {
+    const TABLE: &'static Table;
+
+    /// Reads the values, in the order of the table's columns.
+    fn take(values: &mut impl Take) -> Result<Self, StoreError>;
+
+    /// The values, in the order of the table's columns.
+    fn put(&self, values: &mut impl Put);
+
+    /// What tells rows apart.
+    fn place(&self) -> impl Ord + Hash;
+
+    /// Where rows count their changes, which one it is.
+    fn revision(&self) -> u32;
+}
+
+/// Declares the table of a row: its name, the law by which it is written, the columns that tell its rows apart, what must be as it is
+/// stored `with` them for a change to be of that row, and the fields in the order of their columns. A field of several columns names
+/// them; what a change leaves as it is, is `fixed`. Behind the fields come flags that no row has when it is new.
+macro_rules! table {
+    ($row:ident in $name:literal, $law:ident by ($($key:ident),+) $(with ($($with:ident),+))? {
+        $($field:ident $([$($columns:tt)+])? $($fixed:ident)?),+ $(; $($flag:ident),+)?
+    }) => {
+        impl $crate::store::cell::Declared for $row {
+            const TABLE: &'static $crate::store::table::Table = &$crate::store::table::Table {
+                name: $name,
+                key: &[$(stringify!($key)),+],
+                with: &[$($(stringify!($with)),+)?],
+                law: $crate::store::table::Law::$law,
+                columns: $crate::store::cell::columns!(
+                    $row [] $($field $([$($columns)+])? $($fixed)?,)+ $($(flag [$flag flag],)+)?
+                ),
+            };
+
+            fn take(values: &mut impl $crate::store::row::Take) -> Result<Self, $crate::store::StoreError> {
+                Ok(Self { $($field: $crate::store::cell::Cells::take(values)?),+ })
+            }
+
+            fn put(&self, values: &mut impl $crate::store::row::Put) {
+                $($crate::store::cell::Cells::put(&self.$field, values);)+
+                $($($crate::store::cell::unset(stringify!($flag), values);)+)?
+            }
+
+            fn place(&self) -> impl Ord + std::hash::Hash {
+                ($(&self.$key,)+)
+            }
+
+            $crate::store::cell::revision!($law);
+        }
+    };
+}
+
+/// The columns of the fields, one field after the other.
+macro_rules! columns {
+    ($row:ident [$($done:expr),*]) => {
+        &[$($done),*]
+    };
+    ($row:ident [$($done:expr),*] $field:ident [$($column:ident $kind:ident $($fixed:ident)?),+], $($rest:tt)*) => {
+        $crate::store::cell::columns!(
+            $row [$($done,)* $($crate::store::table::$kind(stringify!($column))$(.$fixed())?),+] $($rest)*
+        )
+    };
+    ($row:ident [$($done:expr),*] $field:ident $($fixed:ident)?, $($rest:tt)*) => {
+        $crate::store::cell::columns!(
+            $row [$($done,)* $crate::store::cell::column(stringify!($field), |row: &$row| &row.$field)$(.$fixed())?]
+            $($rest)*
+        )
+    };
+}
+
+macro_rules! revision {
+    (Moves) => {
+        fn revision(&self) -> u32 {
+            self.revision
+        }
+    };
+    ($law:ident) => {
+        fn revision(&self) -> u32 {
+            1
+        }
+    };
+}
+
+pub(in crate::store) use {columns, revision, table};
+
+/// The column of a field, which is found out of its type.
+pub(in crate::store) const fn column<R, C: Cell>(name: &'static str, _: fn(&R) -> &C) -> Column {
+    Column { name, kind: C::KIND, fixed: false }
+}
+
+/// The flag of this name is not set.
+pub(in crate::store) fn unset(_: &'static str, values: &mut impl Put) {
+    values.give(Given::Flag(false));
+}
+
+/// What stands in one column.
+pub(in crate::store) trait Cell: Sized {
+    const KIND: Kind;
+
+    fn put(&self, values: &mut impl Put);
+
+    /// Nothing where the column is NULL.
+    fn some(values: &mut impl Take) -> Result<Option<Self>, StoreError>;
+
+    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
+        Self::some(values)?.ok_or_else(|| values.unknown())
+    }
+}
+
+impl<C: Cell> Cell for Option<C> {
+    const KIND: Kind = C::KIND;
+
+    fn put(&self, values: &mut impl Put) {
+        match self {
+            Some(cell) => cell.put(values),
+            None => values.give(Given::Null(C::KIND)),
+        }
+    }
+
+    fn some(values: &mut impl Take) -> Result<Option<Self>, StoreError> {
+        C::some(values).map(Some)
+    }
+}
+
+/// What stands in one column or in several.
+pub(in crate::store) trait Cells: Sized {
+    fn put(&self, values: &mut impl Put);
+    fn take(values: &mut impl Take) -> Result<Self, StoreError>;
+}
+
+impl<C: Cell> Cells for C {
+    fn put(&self, values: &mut impl Put) {
+        Cell::put(self, values);
+    }
+
+    fn take(values: &mut impl Take) -> Result<Self, StoreError> {
+        Cell::take(values)
+    }
+}
+
+/// Cells of one kind, each with what is given to the database, and how it is read back.
+macro_rules! cells {
+    ($kind:ident by $read_as:ident: $($cell:ty: $given:expr, $read:expr;)+) => {
+        $(impl Cell for $cell {
+            const KIND: Kind = Kind::$kind;
+
+            fn put(&self, values: &mut impl Put) {
+                let given: fn(&Self) -> Given<'_> = $given;
+                values.give(given(self));
+            }
+
+            fn some(values: &mut impl Take) -> Result<Option<Self>, StoreError> {
+                values.$read_as($read)
+            }
+        })+
+    };
+}
+
+cells! { Text by text:
+    String: |text| Given::Text(text), |text| Some(text.to_owned());
+    Arc<str>: |text| text.clone().into(), |text| Some(text.into());
+    Tenant: |tenant| tenant.into(), |text| Self::new(text).ok();
+    Name: |name| name.text().into(), |text| Self::new(text).ok();
+    OperationKey: |key| key.text().into(), |text| Some(Self::stored(text));
+    Stored: |stored| stored.column().into(), Self::from_column;
+    Payload: |payload| payload.text().into(), |text| Some(Self::stored(text));
+    Answer: |answer| as_json(answer).into(), |text| serde_json::from_str(text).ok();
+}
+
+cells! { Bytes by bytes:
+    RequestHash: |hash| Given::Owned(hash.column()), Self::from_column;
+    DigestKey: |key| Given::Bytes(key.bytes()), |bytes| bytes.try_into().ok().map(Self::new);
+}
+
+cells! { Number by number:
+    i64: |number| (*number).into(), Some;
+    i32: |number| Given::Number((*number).into()), |number| number.try_into().ok();
+    u32: |number| (*number).into(), |number| number.try_into().ok();
+    u64: |number| Given::Number(number.cast_signed()), |number| number.try_into().ok();
+    Timestamp: |at| at.0.into(), |at| Some(Self(at));
+    RunNumber: |number| number.0.into(), |number| Some(Self(number));
+    RunId: |id| id.0.into(), |id| Some(Self(id));
+    RecordId: |id| id.0.into(), |id| Some(Self(id));
+    EscalationId: |id| id.0.into(), |id| Some(Self(id));
+    DeclarationId: |id| id.0.into(), |id| Some(Self(id));
+    Fence: |fence| fence.0.into(), |fence| Some(Self(fence));
+    Basis: |basis| basis.code().into(), Self::from_code;
+    EffectClass: |class| class.code().into(), Self::from_code;
+    EscalationKind: |kind| kind.code().into(), Self::from_code;
+    Reason: |reason| reason.code().into(), Self::from_code;
+    ScheduleState: |state| state.code().into(), Self::from_code;
+    WaitsOn: |on| on.code().into(), Self::from_code;
+    StepKind: |kind| kind.code().into(), Self::from_code;
+}
+
+/// Declares an enumeration whose variants stand in rows as these numbers. No number is ever used again for another one.
+macro_rules! coded {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $code:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[$doc])* $variant = $code),+
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($code),+].len()] = [$(Self::$variant),+];
+
+            /// The number that rows hold.
+            pub(crate) const fn code(self) -> i64 {
+                self as i64
+            }
+
+            /// Reads the number back.
+            pub(crate) fn from_code(code: i64) -> Option<Self> {
+                Self::ALL.into_iter().find(|variant| variant.code() == code)
+            }
+        }
+    };
+}
+
+pub(in crate::store) use coded;
+
+impl Cell for bool {
+    const KIND: Kind = Kind::Flag;
+
+    fn put(&self, values: &mut impl Put) {
+        values.give(Given::Flag(*self));
+    }
+
+    fn some(values: &mut impl Take) -> Result<Option<Self>, StoreError> {
+        values.flag().map(Some)
+    }
+}
+
+/// A value as JSON. All that is stored so can be written; should one value not, what is written here is read back as damage, which
+/// names it. So nothing is dropped in silence.
+pub(in crate::store) fn as_json(value: &impl Serialize) -> Arc<str> {
+    serde_json::to_string(value).unwrap_or_else(|error| format!("not written as JSON: {error}")).into()
+}

@@ -1,0 +1,332 @@
+//! What the tables answer.
+
+use std::collections::BTreeMap;
+
+use super::tables::Tables;
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::ledger::{Look, OperationKey, Record, State};
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::store::{
+    COMMAND, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Run, RunState,
+    Signal, Step, Turns, Use, Worker,
+};
+
+impl Tables {
+    pub(super) fn record_find(&self, tenant: &Tenant, key: &OperationKey) -> Option<Record> {
+        let id = self.record_keys.get(&(tenant.clone(), key.clone()))?;
+        self.records.get(id).cloned()
+    }
+
+    pub(super) fn record_at(&self, tenant: &Tenant, id: RecordId) -> Option<Record> {
+        self.record(tenant, id).cloned()
+    }
+
+    pub(super) fn record(&self, tenant: &Tenant, id: RecordId) -> Option<&Record> {
+        self.records.get(&id).filter(|record| record.tenant == *tenant)
+    }
+
+    pub(super) fn record_orphans(&self, after: RecordId, limit: u32) -> Vec<Record> {
+        // A run that goes on resumes what it did outside of loops and in its present turn.
+        let left = |record: &Record, run| {
+            let run = self.run(&record.tenant, run).filter(|run| run.unsettled);
+            run.is_some_and(|run| run.state.code() >= 3 || !run.present().contains(record.owner.turn))
+        };
+        let lacks_its_tool = |record: &Record, question| {
+            let question = self.question(&record.tenant, question);
+            question.is_some_and(|q| q.kind == EscalationKind::UnknownTool && q.answer.is_none())
+        };
+        let orphan = |record: &&Record| {
+            record.id > after
+                && record.state == State::Started
+                && record.owner.run.is_none_or(|run| left(record, run))
+                && record.escalation.is_none_or(|question| lacks_its_tool(record, question))
+                && self.is_fenced(record.fence)
+        };
+        first(limit, self.records.values().filter(orphan))
+    }
+
+    pub(super) fn record_committed(
+        &self,
+        tenant: &Tenant,
+        since: Timestamp,
+        after: &str,
+        limit: u32,
+    ) -> Vec<Record> {
+        let committed = |record: &&Record| {
+            record.tenant == *tenant
+                && matches!(record.state, State::Committed { .. })
+                && record.key.as_str() > after
+                && record.updated_at >= since
+        };
+        let mut all: Vec<_> = self.records.values().filter(committed).cloned().collect();
+        all.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
+        all.truncate(limit as usize);
+        all
+    }
+
+    pub(super) fn record_removed(&self, tenant: &Tenant, key: &str, since: Timestamp) -> bool {
+        self.records.values().any(|record| {
+            let rest = record.key.as_str().strip_prefix(key);
+            record.tenant == *tenant
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+                && !matches!(record.state, State::Failed { .. } | State::Abandoned { .. })
+                && record.updated_at >= since
+        })
+    }
+
+    pub(super) fn look_due(&self, until: Timestamp, limit: u32) -> Vec<Look> {
+        let due = |look: &Look| look.due_at.filter(|at| *at <= until);
+        earliest(limit, self.looks.values().filter_map(|look| Some((due(look)?, look))))
+    }
+
+    pub(super) fn look_find(&self, tenant: &Tenant, record: RecordId) -> Option<Look> {
+        self.look(tenant, record).cloned()
+    }
+
+    pub(super) fn look(&self, tenant: &Tenant, record: RecordId) -> Option<&Look> {
+        self.looks.get(&(tenant.clone(), record))
+    }
+
+    pub(super) fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Vec<Use> {
+        self.uses.values().filter(|used| used.tenant == *tenant && used.record == id).cloned().collect()
+    }
+
+    pub(super) fn record_evidence(&self, tenant: &Tenant, id: RecordId) -> Vec<Evidence> {
+        let of_record = self.evidence.values().filter(|e| e.tenant == *tenant && e.record == id);
+        earliest(u32::MAX, of_record.map(|evidence| (evidence.at, evidence)))
+    }
+
+    pub(super) fn run_find(&self, tenant: &Tenant, id: RunId) -> Option<Run> {
+        self.run(tenant, id).cloned()
+    }
+
+    pub(super) fn run(&self, tenant: &Tenant, id: RunId) -> Option<&Run> {
+        self.runs.get(&id).filter(|run| run.tenant == *tenant)
+    }
+
+    pub(super) fn run_keyed(&self, tenant: &Tenant, workflow: &str, key: &str) -> Option<Run> {
+        let workflow = Name::new(workflow).ok()?; // nothing else names a workflow
+        let id = self.run_keys.get(&(tenant.clone(), workflow, key.to_owned()))?;
+        self.runs.get(id).cloned()
+    }
+
+    pub(super) fn run_history(&self, tenant: &Tenant, id: RunId, turns: Turns) -> History {
+        let steps = self.steps.get(&(tenant.clone(), id)).into_iter().flat_map(BTreeMap::values);
+        let calls = self.records.values().filter(|r| r.tenant == *tenant && r.owner.run == Some(id));
+        let uses = self.uses.values().filter(|used| used.tenant == *tenant && used.run == id);
+        let uses = uses.filter(|used| turns.contains(used.turn));
+        History {
+            steps: steps.filter(|step| turns.contains(step.turn)).map(past_step).collect(),
+            calls: calls.filter(|record| turns.contains(record.owner.turn)).map(past_call).collect(),
+            uses: uses.filter_map(|used| Some(past_use(used, self.record(tenant, used.record)?))).collect(),
+            signals: self.pending(tenant, id),
+        }
+    }
+
+    pub(super) fn signal_find(&self, tenant: &Tenant, run: RunId, name: &str, id: &str) -> Option<Signal> {
+        let key = (tenant.clone(), run, name.to_owned(), id.to_owned());
+        self.signals.get(&key).map(|(signal, _)| signal.clone())
+    }
+
+    pub(super) fn signal_unreceived(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        name: &str,
+        id: &str,
+    ) -> Option<Signal> {
+        let key = (tenant.clone(), run, name.to_owned(), id.to_owned());
+        self.signals.get(&key).filter(|(_, received)| !received).map(|(signal, _)| signal.clone())
+    }
+
+    pub(super) fn signal_last(&self, tenant: &Tenant, run: RunId) -> Option<i64> {
+        self.pending(tenant, run).iter().map(|signal| signal.place).max()
+    }
+
+    pub(super) fn signal_pending(&self, runs: &[(Tenant, RunId)]) -> Vec<Signal> {
+        runs.iter().flat_map(|(tenant, run)| self.pending(tenant, *run)).collect()
+    }
+
+    pub(super) fn pending(&self, tenant: &Tenant, run: RunId) -> Vec<Signal> {
+        let of_run =
+            self.signals.values().filter(|(s, received)| !received && s.tenant == *tenant && s.run == run);
+        let mut pending: Vec<_> = of_run.map(|(signal, _)| signal.clone()).collect();
+        pending.sort_by_key(|signal| signal.place); // stable: by name and id where places are the same
+        pending
+    }
+
+    pub(super) fn run_signalled(&self, after: RunId, limit: u32) -> Vec<Run> {
+        let listens = |run: &Run| matches!(run.state, RunState::Waiting { on, .. } if on.signal);
+        let wakes = |run: &Run| {
+            let waits = matches!(run.state, RunState::Waiting { .. } | RunState::Queued);
+            let pending = self.pending(&run.tenant, run.id);
+            waits && pending.iter().any(|signal| listens(run) || signal.name.starts_with(COMMAND))
+        };
+        first(limit, self.runs.values().filter(|run| run.id > after && wakes(run)))
+    }
+
+    pub(super) fn run_children(&self, tenant: &Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run> {
+        let child = |run: &&Run| run.tenant == *tenant && run.parent == Some(parent) && run.id > after;
+        first(limit, self.runs.values().filter(child))
+    }
+
+    pub(super) fn run_orphans(&self, after: RunId, limit: u32) -> Vec<Run> {
+        let orphan =
+            |run: &&Run| run.id > after && run.state == RunState::Active && self.is_fenced(run.fence);
+        first(limit, self.runs.values().filter(orphan))
+    }
+
+    pub(super) fn run_answered(&self, after: RunId, limit: u32) -> Vec<Run> {
+        let asks = |run: &Run| {
+            let open = self.escalations.values().filter(|escalation| escalation.answer.is_none());
+            open.into_iter().any(|escalation| {
+                escalation.run == Some(run.id)
+                    && escalation.tenant == run.tenant
+                    && EscalationKind::PARKING.contains(&escalation.kind)
+            })
+        };
+        let waits = |run: &Run| matches!(run.state, RunState::Waiting { on, .. } if on.answer);
+        first(limit, self.runs.values().filter(|run| run.id > after && waits(run) && !asks(run)))
+    }
+
+    pub(super) fn run_due(&self, until: Timestamp, limit: u32) -> Vec<Run> {
+        let due = |run: &Run| wake_at(run).filter(|at| *at <= until);
+        earliest(limit, self.runs.values().filter_map(|run| Some((due(run)?, run))))
+    }
+
+    pub(super) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
+        let timers = self.runs.values().filter_map(wake_at);
+        let lookups = self.looks.values().filter_map(|look| look.due_at);
+        let queues = self.queues.values().filter_map(|queue| queue.due_at);
+        let schedules = self.schedules.values().filter_map(|schedule| schedule.next_at);
+        timers.chain(queues).chain(schedules).chain(lookups).filter(|at| *at > after).min()
+    }
+
+    pub(super) fn run_list(&self, tenant: &Tenant, after: RunId, limit: u32) -> Vec<Run> {
+        first(limit, self.runs.values().filter(|run| run.tenant == *tenant && run.id > after))
+    }
+
+    pub(super) fn escalation_find(&self, tenant: &Tenant, id: EscalationId) -> Option<Escalation> {
+        self.question(tenant, id).cloned()
+    }
+
+    pub(super) fn question(&self, tenant: &Tenant, id: EscalationId) -> Option<&Escalation> {
+        self.escalations.get(&(tenant.clone(), id))
+    }
+
+    pub(super) fn escalation_open(
+        &self,
+        tenant: &Tenant,
+        after: EscalationId,
+        limit: u32,
+    ) -> Vec<Escalation> {
+        let open = |e: &&Escalation| e.tenant == *tenant && e.answer.is_none() && e.id > after;
+        first(limit, self.escalations.values().filter(open))
+    }
+
+    pub(super) fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Vec<Escalation> {
+        let about = |e: &&Escalation| e.tenant == *tenant && e.record == Some(record);
+        self.escalations.values().filter(about).cloned().collect()
+    }
+
+    pub(super) fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Vec<Escalation> {
+        let asks = |e: &&Escalation| e.tenant == *tenant && e.run == Some(run) && e.answer.is_none();
+        self.escalations.values().filter(asks).cloned().collect()
+    }
+
+    pub(super) fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
+        let asks = |e: &&Escalation| e.kind == EscalationKind::UnknownWorkflow && e.answer.is_none();
+        let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
+        open.sort_by_key(|escalation| escalation.id);
+        first(limit, open.into_iter())
+    }
+
+    pub(super) fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
+        let asks = |e: &&Escalation| e.kind == EscalationKind::Duplicated && e.answer.is_none();
+        let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
+        open.sort_by_key(|escalation| escalation.id);
+        first(limit, open.into_iter())
+    }
+
+    pub(super) fn worker_find(&self, name: &str) -> Option<Worker> {
+        self.worker_named(name).cloned()
+    }
+
+    pub(super) fn worker_named(&self, name: &str) -> Option<&Worker> {
+        self.workers.values().find(|worker| worker.name == name)
+    }
+
+    pub(super) fn worker_at(&self, fence: Fence) -> Option<Worker> {
+        self.worker(fence).cloned()
+    }
+
+    pub(super) fn worker(&self, fence: Fence) -> Option<&Worker> {
+        self.workers.get(&fence)
+    }
+
+    pub(super) fn workers(&self) -> Vec<Worker> {
+        self.workers.values().filter(|worker| worker.ended_at.is_none() || !worker.settled).cloned().collect()
+    }
+
+    pub(super) fn tenant_key(&self, tenant: &Tenant) -> Option<DigestKey> {
+        self.tenant_keys.get(tenant).cloned()
+    }
+
+    pub(super) fn payload_find(&self, tenant: &Tenant, digest: PayloadDigest) -> Option<Payload> {
+        self.payloads.get(&(tenant.clone(), digest.0)).map(|(payload, _)| payload.clone())
+    }
+}
+
+fn first<'a, T: Clone + 'a>(limit: u32, rows: impl Iterator<Item = &'a T>) -> Vec<T> {
+    rows.take(limit as usize).cloned().collect()
+}
+
+fn earliest<'a, T: Clone + 'a>(limit: u32, rows: impl Iterator<Item = (Timestamp, &'a T)>) -> Vec<T> {
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_key(|(at, _)| *at);
+    first(limit, rows.into_iter().map(|(_, row)| row))
+}
+
+fn wake_at(run: &Run) -> Option<Timestamp> {
+    if let RunState::Waiting { until, .. } = run.state { until } else { None }
+}
+
+fn past_step(step: &Step) -> PastStep {
+    PastStep {
+        turn: step.turn,
+        kind: step.kind,
+        name: step.name.clone(),
+        id: step.id.clone(),
+        input_hash: step.input_hash,
+        value: step.value.clone(),
+        at: step.at,
+    }
+}
+
+fn past_call(record: &Record) -> PastCall {
+    PastCall {
+        record: record.id,
+        key: record.key.clone(),
+        operation: record.operation.as_str().to_owned(),
+        turn: record.owner.turn,
+        step: record.owner.step.as_deref().unwrap_or_default().to_owned(),
+        request_hash: record.request_hash,
+        attempts: record.attempts,
+        response: if let State::Committed { response } = &record.state {
+            Some(response.clone())
+        } else {
+            None
+        },
+    }
+}
+
+fn past_use(used: &Use, record: &Record) -> PastUse {
+    PastUse {
+        record: record.id,
+        key: record.key.clone(),
+        operation: record.operation.as_str().to_owned(),
+        turn: used.turn,
+        step: used.step.clone(),
+    }
+}

@@ -1,0 +1,60 @@
+//! What a worker says and hears from time to time.
+
+use super::pool::Pool;
+use super::{Columns, StoreError};
+use crate::clock::Timestamp;
+use crate::id::{Fence, Tenant};
+use crate::store::cell::Declared as _;
+use crate::store::row::Take as _;
+use crate::store::{LEDGER_ID, LEDGER_KIND, Pulse, Worker};
+
+/// A heartbeat by itself: it goes past the connection that writes, so that a long batch does not cost the lease. False
+/// if the worker has ended.
+pub(super) async fn renew(pool: &Pool, fence: Fence, until: Timestamp) -> Result<bool, StoreError> {
+    let query = || {
+        sqlx::query("UPDATE worker SET lease_until = $1 WHERE fence = $2 AND ended_at IS NULL")
+            .bind(until.0)
+            .bind(fence.0)
+    };
+    pool.execute(query).await.map(|rows| rows > 0)
+}
+
+/// One query, for an idle worker asks this and nothing else: a row per worker, each with the time and what is due.
+/// Where there is no worker yet, one row of nobody.
+pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
+    let query = || {
+        sqlx::query(
+            "SELECT p.time, p.due, p.queued, p.unpublished, p.restored, w.fence IS NOT NULL, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled, \
+             w.publishes FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
+             least((SELECT min(wake_at) FROM run WHERE wake_at IS NOT NULL), \
+             (SELECT min(due_at) FROM queue WHERE due_at IS NOT NULL), \
+             (SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL), \
+             (SELECT min(due_at) FROM look)) AS due, \
+             (SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) IS NOT NULL AS queued, \
+             EXISTS (SELECT FROM outbox_aggregate WHERE published < last AND escalation IS NULL) AS unpublished, \
+             EXISTS (SELECT FROM document WHERE open AND tenant = $1 AND kind = $2 AND id = $3) AS restored) p \
+             LEFT JOIN worker w ON NOT w.settled ORDER BY w.fence",
+        )
+        .bind(Tenant::ledger().to_string())
+        .bind(LEDGER_KIND)
+        .bind(LEDGER_ID)
+    };
+    let rows = pool.all(query).await?;
+    let mut pulse = Pulse {
+        time: Timestamp::MIN,
+        workers: Vec::new(),
+        next_due: None,
+        queued: false,
+        unpublished: false,
+        restored: false,
+    };
+    for row in &rows {
+        let mut values = Columns::of("pulse", row);
+        (pulse.time, pulse.next_due) = (values.cell()?, values.cell()?);
+        (pulse.queued, pulse.unpublished, pulse.restored) = (values.cell()?, values.cell()?, values.cell()?);
+        if values.cell()? {
+            pulse.workers.push(Worker::take(&mut values)?);
+        }
+    }
+    Ok(pulse)
+}

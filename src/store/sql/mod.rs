@@ -1,0 +1,16 @@
+//! What both databases are told in the same words.
+
+pub(in crate::store) mod ask;
+pub(in crate::store) mod erase;
+pub(in crate::store) mod history;
+pub(in crate::store) mod judge;
+pub(in crate::store) mod outbox;
+pub(in crate::store) mod payload;
+mod queried;
+pub(in crate::store) mod queue;
+mod reads;
+pub(in crate::store) mod retention;
+pub(in crate::store) mod worker;
+pub(in crate::store) mod write;
+
+pub use queried::Queried;

@@ -1,0 +1,85 @@
+//! The outbox: what is read of it, what a batch adds, and what goes.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use super::ask::Session;
+use crate::clock::Timestamp;
+use crate::id::Tenant;
+use crate::store::{Aggregate, Change, Due, OutboxEvent, Published};
+
+/// Rows as aggregate by aggregate. Behind a damaged one nothing of its aggregate may be published.
+pub(super) fn by_aggregate<E: Display>(
+    rows: impl Iterator<Item = Result<(Aggregate, Result<OutboxEvent, E>), E>>,
+) -> Vec<Due> {
+    let mut all: Vec<Due> = Vec::new();
+    let mut damaged = None;
+    let report = |error: &E| tracing::error!(%error, "an event holds back its aggregate");
+    for row in rows {
+        let Ok((aggregate, event)) = row.inspect_err(report) else { continue };
+        let place = (aggregate.tenant.clone(), aggregate.name.clone());
+        if damaged.as_ref() == Some(&place) {
+            continue;
+        }
+        match (event.inspect_err(report), all.last_mut()) {
+            (Err(_), _) => damaged = Some(place),
+            (Ok(event), Some(last)) if last.aggregate == aggregate => last.events.push(event),
+            (Ok(event), _) => all.push(Due { aggregate, events: vec![event] }),
+        }
+    }
+    all
+}
+
+impl OutboxEvent {
+    /// It says the same.
+    pub(in crate::store) fn is_same(&self, other: &Self) -> bool {
+        let said = |e: &Self| (e.aggregate.clone(), e.kind.clone(), e.payload.clone());
+        said(self) == said(other)
+    }
+}
+
+impl Published {
+    /// Published events go, up to this one. What is not published stays, whoever says so.
+    pub(in crate::store) async fn forget<S: Session>(&self, session: &mut S) -> Result<(), sqlx::Error> {
+        let least = S::either("min", "least");
+        let sql = format!(
+            "DELETE FROM outbox WHERE tenant = $1 AND aggregate = $2 AND seq <= {least}($3, \
+             (SELECT published FROM outbox_aggregate WHERE tenant = $1 AND name = $2))"
+        );
+        let place = [(&self.tenant).into(), self.aggregate.as_str().into(), self.seq.into()];
+        session.finds(&sql, &place).await.map(drop)
+    }
+}
+
+/// Events as a batch adds them to one aggregate: so many, at this instant.
+pub(in crate::store) struct Added<'c> {
+    pub(in crate::store) tenant: &'c Tenant,
+    pub(in crate::store) aggregate: &'c str,
+    pub(in crate::store) events: i64,
+    pub(in crate::store) at: Timestamp,
+}
+
+/// The events of some changes, each with how many of its aggregate come behind it among these; and the aggregates, in the
+/// order of their names: two workers that add to the same ones must lock them in one order.
+pub(in crate::store) fn added<'c>(
+    changes: &[&'c Change],
+) -> (Vec<Added<'c>>, Vec<(&'c OutboxEvent, i64, &'c Change)>) {
+    let mut aggregates = BTreeMap::new();
+    let mut events: Vec<_> = Vec::new();
+    for change in changes.iter().rev() {
+        for event in change.events.iter().rev() {
+            let place = (event.tenant.as_str(), event.aggregate.as_str());
+            let added = aggregates.entry(place).or_insert(Added {
+                tenant: &event.tenant,
+                aggregate: &event.aggregate,
+                events: 0,
+                at: event.created_at,
+            });
+            events.push((event, added.events, *change));
+            added.events += 1;
+            added.at = event.created_at; // in the end that of the first one
+        }
+    }
+    events.reverse();
+    (aggregates.into_values().collect(), events)
+}

@@ -1,0 +1,502 @@
+//! What both databases are asked in the same words, in the order of [`reads`](crate::store::reads). Arguments are numbered from `$1`
+//! on; a text that begins with WHERE goes on behind a query for the rows that are answered. Where the two are asked in words of their
+//! own, these stand side by side.
+
+use std::fmt::Debug;
+
+use super::ask::{Found, Listed, Queries, Reader, named};
+use super::history;
+use super::outbox::by_aggregate;
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
+use crate::ledger::{Look, OperationKey, Record};
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::store::cell::Declared as _;
+use crate::store::reads::reads;
+use crate::store::row::{Given, Take as _};
+use crate::store::{
+    Aggregate, Asked, COMMAND, Change, Document, Due, Escalation, EscalationKind, Evidence, History,
+    OutboxEvent, PastCall, PastStep, PastUse, Published, QueueLoad, Run, Schedule, Signal, Store, StoreError,
+    Turns, Use, Verdict, Worker,
+};
+
+macro_rules! answer {
+    ($($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty;)+) => {
+        $(fn $question<'a>(&'a self, $($named: $kind),*) -> Asked<'a, $answer> {
+            Box::pin(Queries::$question(self, $($named),*))
+        })+
+    };
+}
+
+impl<D: Reader + Debug + 'static> Store for Queries<D> {
+    /// It reads alone.
+    fn commit<'a>(&'a self, _: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+        Box::pin(async { Err(StoreError::Closed) })
+    }
+
+    reads!(answer);
+}
+
+/// Records.
+impl<D: Reader> Queries<D> {
+    pub(super) async fn record_find(&self, tenant: &Tenant, key: &OperationKey) -> Found<Record> {
+        self.row("WHERE tenant = $1 AND key = $2", &[tenant.into(), key.text().into()]).await
+    }
+
+    pub(super) async fn record_at(&self, tenant: &Tenant, id: RecordId) -> Found<Record> {
+        self.row("WHERE tenant = $1 AND id = $2", &[tenant.into(), id.0.into()]).await
+    }
+
+    /// Those of runs are found by their runs: an index of all started records would be written twice for each call.
+    pub(super) async fn record_orphans(&self, after: RecordId, limit: u32) -> Listed<Record> {
+        // SQLite may prefer to walk the table, where it is not told the indexes. PostgreSQL would begin at the other end, with all
+        // records of all runs, but for the OFFSET.
+        let started = D::either(
+            "id IN (SELECT id FROM record INDEXED BY record_orphan WHERE status = 1 AND run IS NULL \
+             UNION ALL SELECT c.id FROM run u INDEXED BY run_unsettled CROSS JOIN record c INDEXED BY record_run \
+             ON c.run = u.id AND c.tenant = u.tenant WHERE u.unsettled AND c.status = 1 \
+             AND (u.state >= 3 OR c.turn NOT IN (u.base, u.turn)))",
+            "(tenant, id) IN (SELECT tenant, id FROM record WHERE loose IS NOT NULL \
+             UNION ALL SELECT c.tenant, c.id FROM run u CROSS JOIN LATERAL (SELECT tenant, id FROM record o \
+             WHERE o.tenant = u.tenant AND o.run = u.id AND o.status = 1 \
+             AND (u.state >= 3 OR o.turn NOT IN (u.base, u.turn)) OFFSET 0) c WHERE u.unsettled)",
+        );
+        let behind = format!(
+            "WHERE {started} AND id > $1 \
+             AND EXISTS (SELECT 1 FROM worker w WHERE w.fence = record.fence AND w.ended_at IS NOT NULL) \
+             AND (escalation IS NULL OR EXISTS (SELECT 1 FROM escalation e WHERE e.tenant = record.tenant \
+             AND e.id = record.escalation AND e.answer IS NULL AND e.kind = $2)) ORDER BY id LIMIT $3"
+        );
+        self.page(&behind, after.0, &[EscalationKind::UnknownTool.code().into(), limit.into()]).await
+    }
+
+    /// Each page goes on behind the last key of the one before.
+    pub(super) async fn record_committed(
+        &self,
+        tenant: &Tenant,
+        since: Timestamp,
+        after: &str,
+        limit: u32,
+    ) -> Listed<Record> {
+        let index = D::either("INDEXED BY record_key ", "");
+        let behind = format!(
+            "{index}WHERE tenant = $1 AND key > $2 AND status = 2 AND updated_at >= $3 ORDER BY key LIMIT $4"
+        );
+        self.sound(&behind, &[tenant.into(), after.into(), since.0.into(), limit.into()]).await
+    }
+
+    pub(super) async fn record_removed(
+        &self,
+        tenant: &Tenant,
+        key: &str,
+        since: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let index = D::either("INDEXED BY record_key ", "");
+        let sql = format!(
+            "SELECT 1 FROM record {index}WHERE tenant = $1 AND key >= $2 AND key < $2 || ';' \
+             AND (key = $2 OR key >= $2 || ':') AND status NOT IN (3, 5) AND updated_at >= $3 LIMIT 1"
+        );
+        Ok(self.number(&sql, &[tenant.into(), key.into(), since.0.into()]).await?.is_some())
+    }
+
+    pub(super) async fn look_due(&self, until: Timestamp, limit: u32) -> Listed<Look> {
+        let behind = "WHERE due_at <= $1 ORDER BY due_at, tenant, record LIMIT $2";
+        self.sound(behind, &[until.0.into(), limit.into()]).await
+    }
+
+    pub(super) async fn look_find(&self, tenant: &Tenant, record: RecordId) -> Found<Look> {
+        self.row("WHERE tenant = $1 AND record = $2", &[tenant.into(), record.0.into()]).await
+    }
+
+    pub(super) async fn record_expired(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        limit: u32,
+    ) -> Listed<Record> {
+        self.sound(&super::retention::expired::<D>(limit), &[after.0.into(), until.0.into()]).await
+    }
+
+    pub(super) async fn record_expiring(&self, after: Timestamp) -> Found<Timestamp> {
+        Ok(self.number(super::retention::EXPIRING, &[after.0.into()]).await?.map(Timestamp))
+    }
+
+    pub(super) async fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Listed<Use> {
+        self.rows("WHERE tenant = $1 AND record = $2 ORDER BY run, turn", &[tenant.into(), id.0.into()]).await
+    }
+
+    pub(super) async fn record_evidence(&self, tenant: &Tenant, id: RecordId) -> Listed<Evidence> {
+        self.rows(super::judge::EVIDENCE, &[tenant.into(), id.0.into()]).await
+    }
+}
+
+/// Runs, their queues, and what is due.
+impl<D: Reader> Queries<D> {
+    pub(super) async fn run_find(&self, tenant: &Tenant, id: RunId) -> Found<Run> {
+        self.row("WHERE tenant = $1 AND id = $2", &[tenant.into(), id.0.into()]).await
+    }
+
+    pub(super) async fn run_keyed(&self, tenant: &Tenant, workflow: &str, key: &str) -> Found<Run> {
+        let behind = "WHERE tenant = $1 AND workflow = $2 AND key = $3";
+        self.row(behind, &[tenant.into(), workflow.into(), key.into()]).await
+    }
+
+    pub(super) async fn run_history(
+        &self,
+        tenant: &Tenant,
+        id: RunId,
+        turns: Turns,
+    ) -> Result<History, StoreError> {
+        let asked = [tenant.into(), id.0.into(), turns.base.into(), turns.first.into(), turns.last.into()];
+        let steps = self.fetch(history::STEPS.to_owned(), &asked).await?;
+        let calls = self.fetch(history::CALLS.to_owned(), &asked).await?;
+        let uses = self.fetch(history::USES.to_owned(), &asked).await?;
+        let step = |row| PastStep::take(&mut D::values("step", row));
+        let call = |row| PastCall::take(&mut D::values("record", row));
+        let used = |row| PastUse::take(&mut D::values("use", row));
+        Ok(History {
+            steps: steps.iter().map(step).collect::<Result<_, _>>()?,
+            calls: calls.iter().map(call).collect::<Result<_, _>>()?,
+            uses: uses.iter().map(used).collect::<Result<_, _>>()?,
+            signals: self.signal_pending(&[(tenant.clone(), id)]).await?,
+        })
+    }
+
+    pub(super) async fn run_orphans(&self, after: RunId, limit: u32) -> Listed<Run> {
+        let behind = "WHERE state = 1 AND id > $1 AND EXISTS (SELECT 1 FROM worker w WHERE w.fence = run.fence \
+                      AND w.ended_at IS NOT NULL) ORDER BY id LIMIT $2";
+        self.page(behind, after.0, &[limit.into()]).await
+    }
+
+    pub(super) async fn run_answered(&self, after: RunId, limit: u32) -> Listed<Run> {
+        let index = D::either("INDEXED BY escalation_run ", "");
+        let behind = format!(
+            "WHERE waits_on IN (1, 3) AND id > $1 AND NOT EXISTS (SELECT 1 FROM escalation e {index}WHERE \
+             e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL AND e.kind IN ($2, $3, $4)) ORDER BY id LIMIT $5"
+        );
+        let [asked, gone, undo] = EscalationKind::PARKING.map(EscalationKind::code);
+        self.page(&behind, after.0, &[asked.into(), gone.into(), undo.into(), limit.into()]).await
+    }
+
+    /// Found by the signals that nobody has received, which are few.
+    pub(super) async fn run_signalled(&self, after: RunId, limit: u32) -> Listed<Run> {
+        // A run's place is its id alone in SQLite.
+        let few = D::either(
+            "id IN (SELECT s.run FROM signal s INDEXED BY signal_pending WHERE NOT s.received)",
+            "(tenant, id) IN (SELECT tenant, run FROM signal WHERE NOT received)",
+        );
+        let index = D::either("INDEXED BY signal_pending ", "");
+        let behind = format!(
+            "WHERE {few} AND EXISTS (SELECT 1 FROM signal s {index}WHERE s.tenant = run.tenant AND s.run = run.id \
+             AND NOT s.received AND (waits_on IN (2, 3) OR substr(s.name, 1, 2) = $2)) AND state IN (0, 2) AND id > $1 \
+             ORDER BY id LIMIT $3"
+        );
+        self.page(&behind, after.0, &[COMMAND.into(), limit.into()]).await
+    }
+
+    pub(super) async fn run_children(
+        &self,
+        tenant: &Tenant,
+        parent: RunId,
+        after: RunId,
+        limit: u32,
+    ) -> Listed<Run> {
+        let behind = "WHERE id > $1 AND tenant = $2 AND parent = $3 ORDER BY id LIMIT $4";
+        self.page(behind, after.0, &[tenant.into(), parent.0.into(), limit.into()]).await
+    }
+
+    pub(super) async fn run_due(&self, until: Timestamp, limit: u32) -> Listed<Run> {
+        self.sound("WHERE wake_at <= $1 ORDER BY wake_at, id LIMIT $2", &[until.0.into(), limit.into()]).await
+    }
+
+    pub(in crate::store) async fn next_due(&self, after: Timestamp) -> Found<Timestamp> {
+        let sql = "SELECT min(at) FROM (SELECT min(wake_at) AS at FROM run WHERE wake_at > $1 \
+                   UNION ALL SELECT min(due_at) FROM queue WHERE due_at > $1 \
+                   UNION ALL SELECT min(next_at) FROM schedule WHERE next_at > $1 \
+                   UNION ALL SELECT min(due_at) FROM look WHERE due_at > $1) AS due";
+        Ok(self.number(sql, &[after.0.into()]).await?.map(Timestamp))
+    }
+
+    pub(super) async fn run_list(&self, tenant: &Tenant, after: RunId, limit: u32) -> Listed<Run> {
+        let behind = "WHERE id > $1 AND tenant = $2 ORDER BY id LIMIT $3";
+        self.page(behind, after.0, &[tenant.into(), limit.into()]).await
+    }
+
+    /// One look into the index for each.
+    pub(in crate::store) async fn queue_waiting(&self) -> Listed<String> {
+        // For `min`, PostgreSQL may read all of them.
+        let sql = D::either(
+            "WITH RECURSIVE q AS (SELECT min(queue) AS queue FROM run WHERE state = 0 \
+             UNION ALL SELECT (SELECT min(queue) FROM run WHERE state = 0 AND queue > q.queue) \
+             FROM q WHERE q.queue IS NOT NULL) SELECT queue FROM q WHERE queue IS NOT NULL",
+            "WITH RECURSIVE q AS ((SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) \
+             UNION ALL SELECT (SELECT queue FROM run WHERE state = 0 AND queue > q.queue ORDER BY queue LIMIT 1) \
+             FROM q WHERE q.queue IS NOT NULL) SELECT queue FROM q WHERE queue IS NOT NULL",
+        );
+        self.fetch(sql.to_owned(), &[]).await?.iter().map(|row| D::values("run", row).cell()).collect()
+    }
+
+    pub(super) async fn queue_admitted(&self, queue: &str, fence: Fence, since: Timestamp) -> Listed<Run> {
+        let behind = "WHERE queue = $1 AND admitted_at >= $2 AND state IN (1, 2) AND fence = $3 AND state = 1 \
+                      ORDER BY admitted_at, tenant, id";
+        self.sound(behind, &[queue.into(), since.0.into(), fence.0.into()]).await
+    }
+
+    pub(super) async fn queue_load(&self) -> Listed<QueueLoad> {
+        let sql = "SELECT queue, CAST(sum(queued) AS bigint), CAST(sum(running) AS bigint) FROM (SELECT queue, count(*) AS queued, \
+                   0 AS running FROM run WHERE queue IS NOT NULL AND state = 0 GROUP BY queue \
+                   UNION ALL SELECT queue, 0, count(*) FROM run WHERE queue IS NOT NULL AND admitted_at IS NOT NULL \
+                   AND state IN (1, 2) GROUP BY queue) q GROUP BY queue ORDER BY queue";
+        let read = |row| {
+            let mut values = D::values("run", row);
+            Ok(QueueLoad { queue: values.cell()?, queued: values.cell()?, running: values.cell()? })
+        };
+        self.fetch(sql.to_owned(), &[]).await?.iter().map(read).collect()
+    }
+}
+
+/// Schedules, and the rows of guards.
+impl<D: Reader> Queries<D> {
+    pub(super) async fn schedule_find(&self, tenant: &Tenant, name: &str) -> Found<Schedule> {
+        self.row("WHERE tenant = $1 AND name = $2", &[tenant.into(), name.into()]).await
+    }
+
+    pub(super) async fn schedule_list(&self, tenant: &Tenant, after: &str, limit: u32) -> Listed<Schedule> {
+        let behind = "WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3";
+        self.sound(behind, &[tenant.into(), after.into(), limit.into()]).await
+    }
+
+    pub(super) async fn schedule_due(&self, until: Timestamp, limit: u32) -> Listed<Schedule> {
+        let behind = "WHERE next_at <= $1 ORDER BY next_at, tenant, name LIMIT $2";
+        self.sound(behind, &[until.0.into(), limit.into()]).await
+    }
+
+    pub(in crate::store) async fn document_find(
+        &self,
+        tenant: &Tenant,
+        kind: &str,
+        id: &str,
+    ) -> Found<Document> {
+        let behind = "WHERE tenant = $1 AND kind = $2 AND id = $3";
+        self.row(behind, &[tenant.into(), kind.into(), id.into()]).await
+    }
+
+    pub(super) async fn document_list(
+        &self,
+        tenant: &Tenant,
+        kind: &str,
+        after: &str,
+        limit: u32,
+    ) -> Listed<Document> {
+        let behind = "WHERE tenant = $1 AND kind = $2 AND id > $3 ORDER BY id LIMIT $4";
+        self.sound(behind, &[tenant.into(), kind.into(), after.into(), limit.into()]).await
+    }
+
+    /// SQLite takes the primary key otherwise, and reads all that were ever open.
+    pub(super) async fn document_open(
+        &self,
+        tenant: &Tenant,
+        kind: &str,
+        after: &str,
+        limit: u32,
+    ) -> Listed<Document> {
+        let index = D::either("INDEXED BY document_open ", "");
+        let behind =
+            format!("{index}WHERE tenant = $1 AND kind = $2 AND open AND id > $3 ORDER BY id LIMIT $4");
+        self.sound(&behind, &[tenant.into(), kind.into(), after.into(), limit.into()]).await
+    }
+}
+
+/// The outbox.
+impl<D: Reader> Queries<D> {
+    pub(super) async fn outbox_due(&self, until: Timestamp, limit: u32) -> Listed<Due> {
+        // PostgreSQL goes by aggregate: a join could be planned as a scan of all that was ever published.
+        let pending = D::either(
+            "outbox_aggregate a CROSS JOIN outbox o ON o.tenant = a.tenant AND o.aggregate = a.name AND o.seq > a.published \
+             AND o.seq <= a.published + $2 WHERE a.published < a.last AND a.escalation IS NULL AND a.due_at <= $1",
+            "(SELECT * FROM outbox_aggregate WHERE published < last AND escalation IS NULL AND due_at <= $1 \
+             ORDER BY due_at, tenant, name LIMIT $2) a, LATERAL (SELECT * FROM outbox WHERE tenant = a.tenant \
+             AND aggregate = a.name AND seq > a.published ORDER BY seq LIMIT $2) o",
+        );
+        let sql = format!(
+            "SELECT a.tenant, a.name, a.last, a.published, a.tries, a.refusals, a.due_at, a.escalation, a.revision, \
+             o.tenant, o.id, o.aggregate, o.seq, o.kind, o.payload, o.created_at FROM {pending} \
+             ORDER BY a.due_at, a.tenant, a.name, o.seq LIMIT $2"
+        );
+        // An aggregate, and one of its events behind it.
+        let both = |row| {
+            let mut values = D::values("outbox", row);
+            let aggregate = Aggregate::take(&mut values)?;
+            Ok((aggregate, OutboxEvent::take(&mut values)))
+        };
+        Ok(by_aggregate(self.fetch(sql, &[until.0.into(), limit.into()]).await?.iter().map(both)))
+    }
+
+    pub(super) async fn outbox_next(&self, after: Timestamp) -> Found<Timestamp> {
+        let sql = "SELECT min(due_at) FROM outbox_aggregate WHERE published < last AND escalation IS NULL AND due_at > $1";
+        Ok(self.number(sql, &[after.0.into()]).await?.map(Timestamp))
+    }
+
+    /// Something is pending.
+    #[cfg(feature = "sqlite")]
+    pub(in crate::store) async fn outbox_is_pending(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM outbox_aggregate WHERE published < last AND escalation IS NULL LIMIT 1";
+        Ok(self.number(sql, &[]).await?.is_some())
+    }
+
+    pub(super) async fn outbox_published(&self, after: Timestamp, limit: u32) -> Listed<Published> {
+        let published = D::either(
+            "outbox o CROSS JOIN outbox_aggregate a ON a.tenant = o.tenant AND a.name = o.aggregate",
+            "outbox o, LATERAL (SELECT published FROM outbox_aggregate WHERE tenant = o.tenant AND name = o.aggregate) a",
+        );
+        let sql = format!(
+            "SELECT o.tenant, o.aggregate, o.seq, o.created_at FROM {published} WHERE o.created_at >= $1 \
+             AND o.seq <= a.published ORDER BY o.created_at, o.tenant, o.aggregate, o.seq LIMIT $2"
+        );
+        let read = |row| {
+            let mut c = D::values("outbox", row);
+            Ok(Published { tenant: c.cell()?, aggregate: c.cell()?, seq: c.cell()?, created_at: c.cell()? })
+        };
+        let found = self.fetch(sql, &[after.0.into(), limit.into()]).await?;
+        Ok(found.iter().map(read).filter_map(named).collect())
+    }
+
+    pub(super) async fn outbox_find(&self, tenant: &Tenant, id: &str) -> Found<OutboxEvent> {
+        self.row(super::judge::EVENT, &[tenant.into(), id.into()]).await
+    }
+
+    pub(super) async fn outbox_aggregate(&self, tenant: &Tenant, name: &str) -> Found<Aggregate> {
+        self.row(super::judge::AGGREGATE, &[tenant.into(), name.into()]).await
+    }
+
+    pub(super) async fn outbox_set_aside(&self, tenant: &Tenant, question: EscalationId) -> Found<Aggregate> {
+        self.row("WHERE tenant = $1 AND escalation = $2", &[tenant.into(), question.0.into()]).await
+    }
+}
+
+/// Signals.
+impl<D: Reader> Queries<D> {
+    pub(super) async fn signal_find(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        name: &str,
+        id: &str,
+    ) -> Found<Signal> {
+        let behind = "WHERE tenant = $1 AND run = $2 AND name = $3 AND id = $4";
+        self.row(behind, &[tenant.into(), run.0.into(), name.into(), id.into()]).await
+    }
+
+    pub(super) async fn signal_unreceived(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        name: &str,
+        id: &str,
+    ) -> Found<Signal> {
+        // So put, it is not looked for among all that the run has pending.
+        let behind =
+            "WHERE tenant = $1 AND run = $2 AND name = $3 AND id = $4 AND NOT coalesce(received, false)";
+        self.row(behind, &[tenant.into(), run.0.into(), name.into(), id.into()]).await
+    }
+
+    /// One step to the end of the index, however many are pending.
+    pub(super) async fn signal_last(&self, tenant: &Tenant, run: RunId) -> Found<i64> {
+        let index = D::either("INDEXED BY signal_pending ", "");
+        let sql = format!(
+            "SELECT place FROM signal {index}WHERE tenant = $1 AND run = $2 AND NOT received ORDER BY place DESC LIMIT 1"
+        );
+        self.number(&sql, &[tenant.into(), run.0.into()]).await
+    }
+
+    pub(super) async fn signal_pending(&self, runs: &[(Tenant, RunId)]) -> Listed<Signal> {
+        // By run, not as a join, which PostgreSQL could plan as a scan of all that is pending.
+        let asked = D::either(
+            "json_each($1) t JOIN json_each($2) r ON r.key = t.key CROSS JOIN signal s INDEXED BY signal_pending \
+             ON s.tenant = t.value AND s.run = r.value AND NOT s.received",
+            "unnest($1::text[], $2::bigint[]) AS asked (tenant, run), LATERAL (SELECT * FROM signal \
+             WHERE tenant = asked.tenant AND run = asked.run AND NOT received) s",
+        );
+        let sql = format!(
+            "SELECT s.tenant, s.run, s.name, s.id, s.place, s.body, s.at, s.received FROM {asked} \
+             ORDER BY s.run, s.place, s.name, s.id"
+        );
+        let (tenants, ids) = runs.iter().map(|(tenant, run)| (tenant.as_str(), run.0)).unzip();
+        let found = self.fetch(sql, &[Given::Texts(tenants), Given::Numbers(ids)]).await?;
+        found.iter().map(D::read).collect()
+    }
+}
+
+/// Questions.
+impl<D: Reader> Queries<D> {
+    pub(super) async fn escalation_find(&self, tenant: &Tenant, id: EscalationId) -> Found<Escalation> {
+        self.row("WHERE tenant = $1 AND id = $2", &[tenant.into(), id.0.into()]).await
+    }
+
+    /// SQLite takes the primary key otherwise, and reads every question that was ever answered.
+    pub(super) async fn escalation_open(
+        &self,
+        tenant: &Tenant,
+        after: EscalationId,
+        limit: u32,
+    ) -> Listed<Escalation> {
+        let index = D::either("INDEXED BY escalation_open ", "");
+        let behind = format!("{index}WHERE id > $1 AND tenant = $2 AND answer IS NULL ORDER BY id LIMIT $3");
+        self.page(&behind, after.0, &[tenant.into(), limit.into()]).await
+    }
+
+    pub(super) async fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Listed<Escalation> {
+        let index = D::either("INDEXED BY escalation_run ", "");
+        let behind = format!("{index}WHERE tenant = $1 AND run = $2 AND answer IS NULL ORDER BY id");
+        self.rows(&behind, &[tenant.into(), run.0.into()]).await
+    }
+
+    pub(super) async fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Listed<Escalation> {
+        let index = D::either("INDEXED BY escalation_record ", "");
+        let behind = format!("{index}WHERE tenant = $1 AND record = $2");
+        let mut all: Vec<Escalation> = self.rows(&behind, &[tenant.into(), record.0.into()]).await?;
+        all.sort_by_key(|question| question.id); // they are few, and a database would sort them, too
+        Ok(all)
+    }
+
+    pub(super) async fn escalation_unknown_workflow(
+        &self,
+        after: EscalationId,
+        limit: u32,
+    ) -> Listed<Escalation> {
+        // The kind stands in the statement, as it stands in the kind's partial index.
+        let behind = "WHERE kind = 7 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
+        self.page(behind, after.0, &[limit.into()]).await
+    }
+
+    pub(super) async fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Listed<Escalation> {
+        let behind = "WHERE kind = 2 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
+        self.page(behind, after.0, &[limit.into()]).await
+    }
+}
+
+/// Workers, tenants and payloads.
+impl<D: Reader> Queries<D> {
+    pub(super) async fn worker_find(&self, name: &str) -> Found<Worker> {
+        self.row("WHERE name = $1", &[name.into()]).await
+    }
+
+    /// Those that have not ended, and those of which something may be left.
+    #[cfg(feature = "sqlite")]
+    pub(in crate::store) async fn worker_open(&self) -> Listed<Worker> {
+        self.rows("WHERE NOT settled ORDER BY fence", &[]).await
+    }
+
+    pub(super) async fn worker_at(&self, fence: Fence) -> Found<Worker> {
+        self.row("WHERE fence = $1", &[fence.0.into()]).await
+    }
+
+    pub(super) async fn tenant_key(&self, tenant: &Tenant) -> Found<DigestKey> {
+        self.cell("tenant", "SELECT digest_key FROM tenant WHERE tenant = $1", &[tenant.into()]).await
+    }
+
+    pub(super) async fn payload_find(&self, tenant: &Tenant, digest: PayloadDigest) -> Found<Payload> {
+        let sql = "SELECT body FROM payload WHERE tenant = $1 AND digest = $2";
+        self.cell("payload", sql, &[tenant.into(), digest.0.as_slice().into()]).await
+    }
+}

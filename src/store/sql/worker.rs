@@ -1,0 +1,102 @@
+//! Who may write.
+
+use super::ask::Session;
+use crate::id::Fence;
+use crate::store::row::Given;
+use crate::store::table::Kind;
+use crate::store::{Refusal, WorkerChange};
+
+/// Workers come and go rarely: each change is a statement of its own, inside the change's savepoint. Returns why it is refused, if no row
+/// is as it should be for it.
+///
+/// Where several write at once, whoever ends a worker takes its row FOR UPDATE first: that waits for the batches of that worker which
+/// are under way, and a heartbeat, which takes no more than it must, never waits for them.
+pub(in crate::store) async fn write<S: Session>(
+    session: &mut S,
+    change: &WorkerChange,
+    by: Option<Fence>,
+) -> Result<Option<Refusal>, sqlx::Error> {
+    let by = by.map_or(Given::Null(Kind::Number), |fence| fence.0.into());
+    let written = match change {
+        WorkerChange::Enrol { name, at, lease_until } => {
+            // A fence is never given twice, not even after its row is gone: in SQLite by AUTOINCREMENT, in PostgreSQL from the table of
+            // the last one.
+            let sql = S::either(
+                "INSERT INTO worker (name, enrolled_at, lease_until) VALUES ($1, $2, $3) \
+                 ON CONFLICT (name) DO NOTHING RETURNING fence",
+                "WITH next AS (UPDATE fence SET last = last + 1 WHERE id = 1 RETURNING last) \
+                 INSERT INTO worker (fence, name, enrolled_at, lease_until, retired, settled) \
+                 SELECT last, $1, $2, $3, false, false FROM next ON CONFLICT (name) DO NOTHING RETURNING fence",
+            );
+            let until = lease_until.map_or(Given::Null(Kind::Number), |until| until.0.into());
+            session.finds(sql, &[name.as_str().into(), at.0.into(), until]).await?
+        }
+        WorkerChange::Renew { until } => {
+            let sql = "UPDATE worker SET lease_until = $1 WHERE fence = $2 RETURNING fence";
+            session.finds(sql, &[until.0.into(), by]).await?
+        }
+        WorkerChange::End { fence, at } => {
+            let held = S::either("", " FOR UPDATE");
+            let sql = format!(
+                "UPDATE worker SET ended_at = $1 WHERE fence = (SELECT fence FROM worker WHERE fence = $2 \
+                 AND ended_at IS NULL AND lease_until < $1{held}) RETURNING fence"
+            );
+            session.finds(&sql, &[at.0.into(), fence.0.into()]).await?
+        }
+        WorkerChange::Settle { fence } => {
+            let sql =
+                "UPDATE worker SET settled = true WHERE fence = $1 AND ended_at IS NOT NULL RETURNING fence";
+            session.finds(sql, &[fence.0.into()]).await?
+        }
+        WorkerChange::FenceOthers { at } => {
+            let held = S::either("", " ORDER BY fence FOR UPDATE");
+            let sql = format!(
+                "UPDATE worker SET ended_at = $1 WHERE ended_at IS NULL AND fence IN (SELECT fence FROM worker \
+                 WHERE ended_at IS NULL AND NOT settled AND fence IS DISTINCT FROM $2{held})"
+            );
+            session.finds(&sql, &[at.0.into(), by]).await?
+        }
+        WorkerChange::Publish => {
+            // Another one that is alive has the only place in the index. Two that ask at once wait there for one another, and the later
+            // one is refused by the index itself: which says no more than that it was later.
+            let sql = "UPDATE worker SET publishes = true WHERE fence = $1 AND NOT EXISTS (SELECT 1 FROM worker \
+                       WHERE publishes AND ended_at IS NULL AND fence <> $1) RETURNING fence";
+            session.finds(sql, &[by]).await?
+        }
+        WorkerChange::Retire { at } => {
+            let held = S::either("", " FOR UPDATE");
+            let sql = format!(
+                "UPDATE worker SET ended_at = $1, retired = true WHERE fence = (SELECT fence FROM worker \
+                 WHERE fence = $2 AND ended_at IS NULL{held})"
+            );
+            session.finds(&sql, &[at.0.into(), by]).await?
+        }
+    };
+    Ok(match change {
+        _ if written => None,
+        WorkerChange::Enrol { .. } | WorkerChange::Publish => Some(Refusal::Exists),
+        WorkerChange::End { .. } | WorkerChange::Settle { .. } => Some(Refusal::Stale),
+        WorkerChange::Renew { .. } | WorkerChange::FenceOthers { .. } | WorkerChange::Retire { .. } => None,
+    })
+}
+
+/// The worker may still write, and nobody ends it before this transaction does.
+pub(in crate::store) async fn is_alive<S: Session>(
+    session: &mut S,
+    fence: Fence,
+) -> Result<bool, sqlx::Error> {
+    let sql = S::either(
+        "SELECT 1 FROM worker WHERE fence = $1 AND ended_at IS NULL",
+        "SELECT 1 FROM worker WHERE fence = $1 AND ended_at IS NULL FOR KEY SHARE",
+    );
+    session.finds(sql, &[fence.0.into()]).await
+}
+
+/// The worker may still write, as far as one can see.
+#[cfg(feature = "postgres")]
+pub(in crate::store) async fn may_write<S: Session>(
+    session: &mut S,
+    fence: Fence,
+) -> Result<bool, sqlx::Error> {
+    session.finds("SELECT 1 FROM worker WHERE fence = $1 AND ended_at IS NULL", &[fence.0.into()]).await
+}

@@ -1,0 +1,119 @@
+//! What a batch of changes writes, table by table. Each back end has its own way to write the rows.
+
+use super::outbox::{Added, added};
+use crate::id::Fence;
+use crate::store::row::{Put, Row};
+use crate::store::{Change, Escalation};
+
+/// Hands the rows that are written by the law of their table to a macro, in the order in which they are written.
+macro_rules! rows {
+    ($each:ident) => {
+        $each!(Schedule, Document, Run, Record, Look, Step, Use, Signal, Evidence)
+    };
+}
+pub(in crate::store) use rows;
+
+/// Statements that are not put together from the declaration of their table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Own {
+    /// Content-addressed: what is there already is the same, and has more uses.
+    Payload,
+    /// The first key of a tenant stays.
+    Key,
+    /// The checkpoints of a run's turns go, from behind its base up to a turn. The fence is seen to by the run's row.
+    Prune,
+    /// A signal that its run has received.
+    Received,
+    /// So many more events of an aggregate. One that nothing was pending of is due from now on; otherwise it keeps its turn.
+    More,
+    /// The events themselves: with `seq` comes how many of their aggregate are behind them, and they are placed from the end of what
+    /// [`More`](Self::More) has made of it.
+    Event,
+    /// What the publisher has found out.
+    Mark,
+}
+
+/// A batch under construction. Every row comes with its writer.
+pub(in crate::store) trait Batch {
+    /// Adds rows that are written by the law of their table.
+    fn rows<'c, R: Row + 'c>(&mut self, rows: impl Iterator<Item = (&'c R, Option<Fence>)>);
+
+    /// Adds rows by a statement of its own, in the order of their keys: two workers that write the same rows must lock them in one
+    /// order.
+    fn own<T>(&mut self, own: Own, rows: &[(T, Option<Fence>)], put: impl Fn(&T, &mut Self::Values<'_>));
+
+    /// Adds new questions, and answers: one, or one that waits, may only fall on a question that is still open, for the first stands.
+    fn questions(&mut self, rows: &[(&Escalation, Option<Fence>)]);
+
+    type Values<'b>: Put;
+}
+
+/// Adds all that these changes write.
+pub(in crate::store) fn write<B: Batch>(changes: &[&Change], batch: &mut B) {
+    payloads(changes, batch);
+    batch.rows(changes.iter().filter_map(|c| Some((c.schedule.as_deref()?, c.fence))));
+    batch.rows(changes.iter().flat_map(|c| c.documents.iter().map(|row| (row, c.fence))));
+    batch.rows(changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))));
+    batch.rows(changes.iter().filter_map(|c| Some((c.record.as_deref()?, c.fence))));
+    batch.rows(changes.iter().filter_map(|c| Some((c.look.as_deref()?, c.fence))));
+    batch.rows(changes.iter().flat_map(|c| c.steps.iter().map(|row| (row, c.fence))));
+    let pruned = changes.iter().filter_map(|c| Some(((c.run.as_deref()?, c.prune?), c.fence)));
+    batch.own(Own::Prune, &sorted(pruned, |(run, _)| (&run.tenant, run.id)), |(run, last), row| {
+        row.cell(&run.tenant).cell(&run.id).cell(&run.base).cell(last);
+    });
+    batch.rows(changes.iter().filter_map(|c| Some((c.used.as_deref()?, c.fence))));
+    let questions = changes.iter().flat_map(|c| c.escalations.iter().map(|row| (row, c.fence)));
+    batch.questions(&sorted(questions, |question| question.key()));
+    batch.rows(changes.iter().filter_map(|c| Some((c.signal.as_deref()?, c.fence))));
+    let received = changes.iter().filter_map(|c| Some((c.received.as_deref()?, c.fence)));
+    batch.own(Own::Received, &sorted(received, |row| row.key()), |signal, row| {
+        row.cell(&signal.tenant).cell(&signal.run).cell(&signal.name).cell(&signal.id);
+    });
+    outbox(changes, batch);
+    batch.rows(changes.iter().filter_map(|c| Some((c.evidence.as_deref()?, None))));
+}
+
+fn payloads<B: Batch>(changes: &[&Change], batch: &mut B) {
+    let rows = changes.iter().flat_map(|c| &c.payloads);
+    let rows = rows.map(|(tenant, payload)| ((tenant, payload.digest().0, payload), None));
+    let rows = sorted(rows, |(tenant, digest, _)| (tenant, digest));
+    // Each once, for a statement cannot write a row twice.
+    let rows = rows.chunk_by(|(one, _), (next, _)| (one.0, one.1) == (next.0, next.1));
+    let rows: Vec<_> = rows.map(|alike| (alike, None)).collect();
+    batch.own(Own::Payload, &rows, |alike, row| {
+        let ((tenant, digest, payload), _) = &alike[0];
+        row.cell(*tenant).with(digest.as_slice()).cell(*payload).cell(&(alike.len() as u64));
+    });
+    let keys = changes.iter().filter_map(|c| Some((c.tenant_key.as_ref()?, None)));
+    batch.own(Own::Key, &sorted(keys, |(tenant, _)| tenant), |(tenant, key), row| {
+        row.cell(tenant).cell(key);
+    });
+}
+
+fn outbox<B: Batch>(changes: &[&Change], batch: &mut B) {
+    let (aggregates, events) = added(changes);
+    let aggregates: Vec<_> = aggregates.into_iter().map(|more| (more, None)).collect();
+    batch.own(Own::More, &aggregates, |Added { tenant, aggregate, events, at }, row| {
+        row.cell(*tenant).with(*aggregate).cell(events).cell(at);
+    });
+    let events = events.into_iter().map(|(event, behind, change)| ((event, behind), change.fence));
+    let events = sorted(events, |(event, _)| (&event.tenant, &event.id));
+    batch.own(Own::Event, &events, |(event, behind), row| {
+        row.cell(&event.tenant).cell(&event.id).cell(&event.aggregate).cell(behind).cell(&event.kind);
+        row.cell(&event.payload).cell(&event.created_at);
+    });
+    let marks = changes.iter().flat_map(|c| c.aggregates.iter().map(|mark| (mark, c.fence)));
+    batch.own(Own::Mark, &sorted(marks, |mark| (&mark.tenant, &mark.name)), |mark, row| {
+        row.cell(&mark.tenant).cell(&mark.name).cell(&mark.published).cell(&mark.tries).cell(&mark.refusals);
+        row.cell(&mark.due_at).cell(&mark.escalation).cell(&mark.revision);
+    });
+}
+
+fn sorted<T: Copy, K: Ord>(
+    rows: impl Iterator<Item = (T, Option<Fence>)>,
+    key: impl Fn(T) -> K,
+) -> Vec<(T, Option<Fence>)> {
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by(|(one, _), (other, _)| key(*one).cmp(&key(*other)));
+    rows
+}

@@ -1,0 +1,24 @@
+//! What a worker looks at from time to time.
+
+use sqlx::SqlitePool;
+
+use super::{Columns, StoreError, failure};
+use crate::clock::Timestamp;
+use crate::id::Tenant;
+use crate::store::sql::ask::Queries;
+use crate::store::{LEDGER_ID, LEDGER_KIND, Pulse};
+
+/// For a store of one worker nobody asks this but tests and tools: two queries are as good as one.
+pub(super) async fn pulse(pool: &Queries<SqlitePool>) -> Result<Pulse, StoreError> {
+    let time = sqlx::query("SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)");
+    let time = time.fetch_one(&**pool).await.map_err(|e| failure(&e))?;
+    let restored = pool.document_find(&Tenant::ledger(), LEDGER_KIND, LEDGER_ID).await?;
+    Ok(Pulse {
+        time: Timestamp(Columns::of("clock", &time).take()?),
+        workers: pool.worker_open().await?,
+        next_due: pool.next_due(Timestamp::MIN).await?,
+        queued: !pool.queue_waiting().await?.is_empty(),
+        unpublished: pool.outbox_is_pending().await?,
+        restored: restored.is_some_and(|row| row.open),
+    })
+}

@@ -6,8 +6,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::payload::{Limits, MAX_DEPTH, MAX_EXACT_INTEGER, parse};
-use crate::{Payload, PayloadError, Secret};
+use crate::payload::{Limits, MAX_DEPTH, MAX_EXACT_INTEGER, Payload, PayloadError, Secret, parse};
 
 fn canonical(text: &str) -> String {
     Payload::parse(text).unwrap().as_str().to_owned()

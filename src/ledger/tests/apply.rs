@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::{MINE, failure, json, record, started};
+use crate::clock::Timestamp;
+use crate::id::{DeclarationId, EscalationId, Fence};
 use crate::ledger::{Basis, EffectClass, Event, Illegal, Record, State, apply};
 use crate::payload::Stored;
-use crate::{DeclarationId, EscalationId, Fence, Timestamp};
 
 const OTHER: Fence = Fence(2);
 

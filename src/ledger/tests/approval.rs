@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::ledger::ApprovalError;
-use crate::{Approval, Package, Timestamp};
+use crate::clock::Timestamp;
+use crate::ledger::{Approval, ApprovalError, Package};
 
 const NOW: Timestamp = Timestamp(1_000);
 

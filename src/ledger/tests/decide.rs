@@ -1,8 +1,9 @@
 //! What the ledger answers: every state, against every request, alive or not.
 
 use super::{failure, json, record, started};
+use crate::clock::Timestamp;
+use crate::id::EscalationId;
 use crate::ledger::{Decision, Facts, Record, Request, RequestHash, State, Was, decide};
-use crate::{EscalationId, Timestamp};
 
 /// Each state, with the name it has in the table.
 fn states() -> [(&'static str, Record); 9] {

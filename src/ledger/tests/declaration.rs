@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::Tenant;
+use crate::id::Tenant;
 use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, Key, LookupOffer, OperationKey};
 
 fn contract() -> impl Strategy<Value = Contract> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::ledger::{RequestHash, diff};
-use crate::{Payload, Secret};
+use crate::payload::{Payload, Secret};
 
 fn hash(operation: &str, request: &Value) -> RequestHash {
     RequestHash::of(operation, &Payload::of(request).unwrap())

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
-use crate::id::{RunName, RunNumber};
-use crate::ledger::{KeyError, OperationKey, Scope, escaped, unrevised};
-use crate::{Key, RunId, Tenant};
+use crate::id::{RunId, RunName, RunNumber, Tenant};
+use crate::ledger::{Key, KeyError, OperationKey, Scope, escaped, unrevised};
 
 const WIRE_LIMITS: [usize; 6] = [25, 36, 49, 63, 64, 255];
 
@@ -280,7 +279,7 @@ fn wire_forms_are_pinned() {
 // R-KEY-2
 #[test]
 fn client_keys_are_fresh_and_usable() {
-    let (a, b) = (crate::client_key(), crate::client_key());
+    let (a, b) = (crate::id::client_key(), crate::id::client_key());
     assert_ne!(a, b);
     assert!(Key::given("t", &a).render().is_ok());
 }

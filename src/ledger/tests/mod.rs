@@ -21,9 +21,10 @@ mod retry;
 mod review;
 mod throttle;
 
-use crate::ledger::{Basis, EffectClass, ErrorKind, Owner, Record, RecordedFailure, RequestHash, State};
-use crate::payload::Stored;
-use crate::{DeclarationId, Fence, Key, Name, Payload, RecordId, Tenant, Timestamp};
+use crate::clock::Timestamp;
+use crate::id::{DeclarationId, Fence, Name, RecordId, Tenant};
+use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, RequestHash, State};
+use crate::payload::{Payload, Stored};
 
 /// The worker whose records these are.
 const MINE: Fence = Fence(1);

@@ -3,7 +3,7 @@
 use proptest::option;
 use proptest::prelude::*;
 
-use crate::Timestamp;
+use crate::clock::Timestamp;
 use crate::ledger::{Contract, ContractClass, Need, Needs};
 
 fn at() -> impl Strategy<Value = Timestamp> {

@@ -1,8 +1,9 @@
 //! Records: what rows hold of them, and what can be told of one.
 
 use super::{failure, json, record, started};
+use crate::clock::Timestamp;
+use crate::id::{EscalationId, RunId};
 use crate::ledger::{Basis, Divergence, EffectClass, Owner, Record, State, Was};
-use crate::{EscalationId, RunId, Timestamp};
 
 // Rows of earlier builds hold these numbers and names.
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Timestamp;
+use crate::clock::Timestamp;
 use crate::ledger::resolve::{Known, Looked, Next, Why, next};
 use crate::ledger::{
     Backoff, Contract, ContractClass, ContractError, EffectClass, LookupOffer, Retention, RetentionMode,

@@ -1,10 +1,11 @@
 //! Whether a ledger may be older than the world, by what its database says of itself.
 
 use super::started;
+use crate::clock::Timestamp;
+use crate::id::Fence;
 use crate::ledger::{
     Contract, ContractClass, EffectClass, Origin, Record, Restored, first_sent, looks_first,
 };
-use crate::{Fence, Timestamp};
 
 #[test]
 fn a_new_timeline_is_no_restore_if_a_standby_had_every_commit() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{failure, json, record, started};
-use crate::Timestamp;
+use crate::clock::Timestamp;
 use crate::ledger::{Owner, Record, RequestHash, Retention, State, Was};
 use crate::payload::{DigestKey, Payload, Stored, hex};
 
@@ -77,7 +77,7 @@ fn nothing_goes_before_its_time_nor_before_the_last_retry() {
 #[test]
 fn a_tombstone_holds_the_key_and_digests() {
     let owner =
-        Owner { run: Some(crate::RunId(3)), turn: 4, step: Some("s".into()), call_id: Some("c".into()) };
+        Owner { run: Some(crate::id::RunId(3)), turn: 4, step: Some("s".into()), call_id: Some("c".into()) };
     let of = |state| Record {
         state,
         owner: owner.clone(),

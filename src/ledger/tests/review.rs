@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::clock::Timestamp;
+use crate::id::RunId;
 use crate::ledger::{Approval, ApprovalError, Review, ReviewOutcome, Vote, VoteRefused};
-use crate::{RunId, Timestamp};
 
 const PEOPLE: [&str; 5] = ["ann", "bob", "carl", "dora", "mallory"];
 const END: i64 = 20;

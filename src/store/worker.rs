@@ -29,6 +29,8 @@ pub struct Worker {
     pub settled: bool,
     /// It publishes what is in the outbox.
     pub publishes: bool,
+    /// The version of counterfoil that it runs. None of an engine that did not say so.
+    pub version: Option<String>,
 }
 
 /// What a worker that shares its store looks at from time to time, read in one query.
@@ -48,6 +50,11 @@ pub struct Pulse {
     pub restored: bool,
 }
 
+impl Worker {
+    /// The version of counterfoil that a worker of this build runs: a store writes it down when the worker enrols.
+    pub const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+}
+
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl Readable for Worker {
     const TABLE: &'static Table = &Table {
@@ -64,6 +71,7 @@ impl Readable for Worker {
             flag("retired"),
             flag("settled"),
             flag("publishes"),
+            text("version"),
         ],
     };
 
@@ -86,6 +94,7 @@ impl Worker {
             retired: values.flag()?,
             settled: values.flag()?,
             publishes: values.flag()?,
+            version: values.some_text()?,
         })
     }
 

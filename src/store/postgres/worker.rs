@@ -24,12 +24,13 @@ pub(super) async fn write(
         WorkerChange::Enrol { name, at, lease_until } => sqlx::query(
             // From the table of the last fence: one is never given twice, not even after its row is gone.
             "WITH next AS (UPDATE fence SET last = last + 1 WHERE id = 1 RETURNING last) \
-             INSERT INTO worker (fence, name, enrolled_at, lease_until, retired, settled) \
-             SELECT last, $1, $2, $3, false, false FROM next ON CONFLICT (name) DO NOTHING",
+             INSERT INTO worker (fence, name, enrolled_at, lease_until, retired, settled, version) \
+             SELECT last, $1, $2, $3, false, false, $4 FROM next ON CONFLICT (name) DO NOTHING",
         )
         .bind(super::escaped(name).into_owned())
         .bind(at.0)
-        .bind(lease_until.map(|until| until.0)),
+        .bind(lease_until.map(|until| until.0))
+        .bind(Worker::VERSION),
         WorkerChange::Renew { until } => {
             sqlx::query("UPDATE worker SET lease_until = $1 WHERE fence = $2").bind(until.0).bind(by)
         }
@@ -110,7 +111,7 @@ pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
     let query = || {
         sqlx::query(
             "SELECT p.time, p.due, p.queued, p.unpublished, p.restored, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled, \
-             w.publishes FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
+             w.publishes, w.version FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
              least((SELECT min(wake_at) FROM run WHERE wake_at IS NOT NULL), \
              (SELECT min(due_at) FROM queue WHERE due_at IS NOT NULL), \
              (SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL), \

@@ -20,10 +20,11 @@ pub(super) async fn write(
     let query = match change {
         WorkerChange::Enrol { name, at, lease_until } => {
             // AUTOINCREMENT: a fence is never given twice, not even after its row is gone.
-            sqlx::query("INSERT INTO worker (name, enrolled_at, lease_until) VALUES (?, ?, ?)")
+            sqlx::query("INSERT INTO worker (name, enrolled_at, lease_until, version) VALUES (?, ?, ?, ?)")
                 .bind(name.clone())
                 .bind(at.0)
                 .bind(lease_until.map(|until| until.0))
+                .bind(Worker::VERSION)
         }
         WorkerChange::Renew { until } => sqlx::query("UPDATE worker SET lease_until = ? WHERE fence = ?")
             .bind(until.0)

@@ -198,7 +198,7 @@ pub async fn play(role: Role) -> Result<i32, Failed> {
         Role::Provider { db } => serve(&db).await,
         Role::Life(order) => live(&order).await,
         Role::Naive(order) => naive::live(&order).await,
-        Role::Prepare(ledger) => ledger.prepare().await,
+        Role::Prepare(ledger) => ledger.prepare().await.map(|()| 0),
         Role::Worker(shift) => worker::work(&shift).await,
         Role::Desk(order) => desk::live(&order).await,
         Role::Shop(shop) => shop.serve().await,

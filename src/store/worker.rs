@@ -23,6 +23,8 @@ pub struct Worker {
     pub settled: bool,
     /// It publishes what is in the outbox.
     pub publishes: bool,
+    /// The version of counterfoil that it runs. None of an engine that did not say so.
+    pub version: Option<String>,
 }
 
 /// What a worker that shares its store looks at from time to time, read in one query.
@@ -42,6 +44,11 @@ pub struct Pulse {
     pub restored: bool,
 }
 
+impl Worker {
+    /// The version of counterfoil that a worker of this build runs: a store writes it down when the worker enrols.
+    pub const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+}
+
 table! { Worker in "worker", Own by (fence) {
-    fence, name, enrolled_at, lease_until, ended_at, retired, settled, publishes
+    fence, name, enrolled_at, lease_until, ended_at, retired, settled, publishes, version
 } }

@@ -5,7 +5,7 @@ use super::{admit, one, refused};
 use crate::clock::Timestamp;
 use crate::id::Fence;
 use crate::payload::DigestKey;
-use crate::store::{Change, Refusal, RunState, Store, Verdict, WorkerChange};
+use crate::store::{Change, Refusal, RunState, Store, Verdict, Worker, WorkerChange};
 
 /// Each worker is given a higher fence than all before it, and is found by its name.
 pub async fn rises_with_each_worker(store: &dyn Store) {
@@ -15,6 +15,7 @@ pub async fn rises_with_each_worker(store: &dyn Store) {
         let worker = store.worker_find(name).await.unwrap().unwrap();
         assert!(worker.fence > last, "{:?} after {last:?}", worker.fence);
         assert_eq!((worker.name.as_str(), worker.enrolled_at, worker.ended_at), (name, Timestamp(100), None));
+        assert_eq!(worker.version.as_deref(), Some(Worker::VERSION));
         last = worker.fence;
     }
     assert_eq!(store.worker_find("nobody").await.unwrap(), None);

@@ -284,6 +284,7 @@ impl Tables {
                     retired: false,
                     settled: false,
                     publishes: false,
+                    version: Some(Worker::VERSION.to_owned()),
                 };
                 self.workers.insert(fence, worker);
             }

@@ -27,7 +27,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 8] = [
+pub(super) const MIGRATIONS: [Migration; 9] = [
     Migration {
         number: 1,
         name: "record",
@@ -75,6 +75,12 @@ pub(super) const MIGRATIONS: [Migration; 8] = [
         name: "document",
         sql: include_str!("../../../migrations/postgres/0008_document.sql"),
         works_from: 8,
+    },
+    Migration {
+        number: 9,
+        name: "worker_version",
+        sql: include_str!("../../../migrations/postgres/0009_worker_version.sql"),
+        works_from: 8, // an older engine leaves the column empty
     },
 ];
 

@@ -25,7 +25,7 @@ pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
     let query = || {
         sqlx::query(
             "SELECT p.time, p.due, p.queued, p.unpublished, p.restored, w.fence IS NOT NULL, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled, \
-             w.publishes FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
+             w.publishes, w.version FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
              least((SELECT min(wake_at) FROM run WHERE wake_at IS NOT NULL), \
              (SELECT min(due_at) FROM queue WHERE due_at IS NOT NULL), \
              (SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL), \

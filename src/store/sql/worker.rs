@@ -4,7 +4,7 @@ use super::ask::Session;
 use crate::id::Fence;
 use crate::store::row::Given;
 use crate::store::table::Kind;
-use crate::store::{Refusal, WorkerChange};
+use crate::store::{Refusal, Worker, WorkerChange};
 
 /// Workers come and go rarely: each change is a statement of its own, inside the change's savepoint. Returns why it is refused, if no row
 /// is as it should be for it.
@@ -22,14 +22,14 @@ pub(in crate::store) async fn write<S: Session>(
             // A fence is never given twice, not even after its row is gone: in SQLite by AUTOINCREMENT, in PostgreSQL from the table of
             // the last one.
             let sql = S::either(
-                "INSERT INTO worker (name, enrolled_at, lease_until) VALUES ($1, $2, $3) \
+                "INSERT INTO worker (name, enrolled_at, lease_until, version) VALUES ($1, $2, $3, $4) \
                  ON CONFLICT (name) DO NOTHING RETURNING fence",
                 "WITH next AS (UPDATE fence SET last = last + 1 WHERE id = 1 RETURNING last) \
-                 INSERT INTO worker (fence, name, enrolled_at, lease_until, retired, settled) \
-                 SELECT last, $1, $2, $3, false, false FROM next ON CONFLICT (name) DO NOTHING RETURNING fence",
+                 INSERT INTO worker (fence, name, enrolled_at, lease_until, retired, settled, version) \
+                 SELECT last, $1, $2, $3, false, false, $4 FROM next ON CONFLICT (name) DO NOTHING RETURNING fence",
             );
             let until = lease_until.map_or(Given::Null(Kind::Number), |until| until.0.into());
-            session.finds(sql, &[name.as_str().into(), at.0.into(), until]).await?
+            session.finds(sql, &[name.as_str().into(), at.0.into(), until, Worker::VERSION.into()]).await?
         }
         WorkerChange::Renew { until } => {
             let sql = "UPDATE worker SET lease_until = $1 WHERE fence = $2 RETURNING fence";

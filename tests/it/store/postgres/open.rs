@@ -2,7 +2,7 @@
 
 use counterfoil::store::conformance::sample::Sample;
 use counterfoil::store::postgres::{self, Options, Postgres};
-use counterfoil::store::{OpenError, Store, StoreError};
+use counterfoil::store::{OpenError, Store, StoreError, Worker};
 
 use super::proxy::{Proxy, url_of};
 use super::{Schema, number, run, url};
@@ -65,6 +65,26 @@ async fn a_database_one_migration_ahead_is_worked_on() {
         2,
         "not its own"
     );
+}
+
+/// SCALE-6: a database of the version before is brought up to date, and what its workers did not say stays unsaid.
+#[tokio::test]
+async fn a_database_of_the_version_before_is_migrated() {
+    let schema = Schema::new();
+    Sample::enrol(&schema.open().await, "before").await;
+    let mut other = schema.plain().await;
+    run(
+        &mut other,
+        "ALTER TABLE worker DROP COLUMN version; DELETE FROM migration WHERE number = 9".to_owned(),
+    )
+    .await;
+    let store = schema.open().await;
+    Sample::enrol(&store, "after").await;
+    for (name, version) in [("before", None), ("after", Some(Worker::VERSION))] {
+        let worker = store.worker_find(name).await.unwrap().unwrap();
+        assert_eq!(worker.version.as_deref(), version, "{name}");
+        assert!(store.pulse().await.unwrap().workers.contains(&worker), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use counterfoil::store::conformance::sample::Sample;
 use counterfoil::store::sqlite::{self, Sqlite};
-use counterfoil::store::{OpenError, Store, StoreError};
+use counterfoil::store::{OpenError, Store, StoreError, Worker};
 use sqlx::Executor as _;
 
 use super::{Folder, number, plain, run};
@@ -26,6 +26,26 @@ async fn a_database_from_the_future_is_refused() {
     let known = sqlite::migrations().map(|(number, ..)| number).max().unwrap();
     assert!(matches!(error, OpenError::FromTheFuture { found: 999, known: k, .. } if k == known), "{error}");
     assert_eq!(number(&mut other, "PRAGMA user_version").await, 999, "left as it was");
+}
+
+/// SCALE-6: a file of the version before is brought up to date, and what its workers did not say stays unsaid.
+#[tokio::test]
+async fn a_file_of_the_version_before_is_migrated() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    Sample::enrol(&store, "before").await;
+    drop(store);
+    let mut other = plain(&folder.database()).await;
+    let before = "ALTER TABLE worker DROP COLUMN version; \
+                  DELETE FROM _counterfoil_migrations WHERE version = 9; PRAGMA user_version = 8";
+    run(&mut other, before).await;
+    drop(other);
+    let store = folder.open().await;
+    Sample::enrol(&store, "after").await;
+    for (name, version) in [("before", None), ("after", Some(Worker::VERSION))] {
+        let worker = store.worker_find(name).await.unwrap().unwrap();
+        assert_eq!(worker.version.as_deref(), version, "{name}");
+    }
 }
 
 #[tokio::test]

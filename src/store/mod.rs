@@ -186,6 +186,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 macro_rules! pass_on {
     ($($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty;)+) => {
         $($(#[$meaning])+
+        #[allow(clippy::elidable_lifetime_names, reason = "what some questions name lives as long as the answer")]
         fn $question<'a>(&'a self, $($named: $kind),*) -> Asked<'a, $answer> {
             passed(self, |store| store.$question($($named),*))
         })+

@@ -129,6 +129,7 @@ pub(in crate::store) trait Take: Sized {
     }
 
     /// A value that was read, if there was one.
+    #[allow(clippy::option_option, reason = "no value, a value that is none, and one that was read")]
     fn known<T>(&self, read: Option<Option<T>>) -> Result<Option<T>, StoreError> {
         match read {
             Some(None) => Err(self.unknown()),

@@ -42,7 +42,7 @@ impl Names {
         match row {
             Written::Worker(WorkerChange::Enrol { name, .. }) => drop(self.workers.insert(name.clone())),
             Written::Admission(row) => {
-                self.queues.extend(by.map(|fence| (row.queue.name().to_owned(), fence)))
+                self.queues.extend(by.map(|fence| (row.queue.name().to_owned(), fence)));
             }
             Written::Schedule(row) => self.instants.extend(row.next_at),
             Written::Document(row) => {

@@ -270,7 +270,8 @@ impl State {
 
 macro_rules! answer {
     ($($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty;)+) => {
-        $(fn $question<'a>(&'a self, $($named: $kind),*) -> Asked<'a, $answer> {
+        $(#[allow(clippy::elidable_lifetime_names, reason = "what some questions name lives as long as the answer")]
+        fn $question<'a>(&'a self, $($named: $kind),*) -> Asked<'a, $answer> {
             self.ask(move |tables| tables.$question($($named),*))
         })+
     };

@@ -195,7 +195,9 @@ impl Tables {
         match row {
             Written::Worker(change) => self.write_worker(change, by),
             Written::Admission(admission) => {
-                by.into_iter().for_each(|fence| self.admit_queued(admission, fence))
+                if let Some(fence) = by {
+                    self.admit_queued(admission, fence);
+                }
             }
             Written::Schedule(row) => self.write_schedule(row),
             Written::Document(row) => self.write_document(row),

@@ -105,7 +105,7 @@ impl write::Batch for Batch {
             for (part, rows) in [(Some(&formed.new), new), (formed.moved.as_ref(), moved)] {
                 let Some(Part { insert, sent, turned }) = part else { continue };
                 self.insert(insert, &rows, |row, values| {
-                    row.put(&mut Only::of(*sent, values).turned(*turned))
+                    row.put(&mut Only::of(*sent, values).turned(*turned));
                 });
             }
         }

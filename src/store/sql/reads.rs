@@ -22,7 +22,8 @@ use crate::store::{
 
 macro_rules! answer {
     ($($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty;)+) => {
-        $(fn $question<'a>(&'a self, $($named: $kind),*) -> Asked<'a, $answer> {
+        $(#[allow(clippy::elidable_lifetime_names, reason = "what some questions name lives as long as the answer")]
+        fn $question<'a>(&'a self, $($named: $kind),*) -> Asked<'a, $answer> {
             Box::pin(Queries::$question(self, $($named),*))
         })+
     };
@@ -153,11 +154,11 @@ impl<D: Reader> Queries<D> {
         let uses = self.fetch(history::USES.to_owned(), &asked).await?;
         let step = |row| PastStep::take(&mut D::values("step", row));
         let call = |row| PastCall::take(&mut D::values("record", row));
-        let used = |row| PastUse::take(&mut D::values("use", row));
+        let answered = |row| PastUse::take(&mut D::values("use", row));
         Ok(History {
             steps: steps.iter().map(step).collect::<Result<_, _>>()?,
             calls: calls.iter().map(call).collect::<Result<_, _>>()?,
-            uses: uses.iter().map(used).collect::<Result<_, _>>()?,
+            uses: uses.iter().map(answered).collect::<Result<_, _>>()?,
             signals: self.signal_pending(&[(tenant.clone(), id)]).await?,
         })
     }

@@ -63,10 +63,10 @@ pub(in crate::store) fn write<B: Batch>(changes: &[&Change], batch: &mut B) {
     });
     batch.rows(changes.iter().filter_map(|c| Some((c.used.as_deref()?, c.fence))));
     let questions = changes.iter().flat_map(|c| c.escalations.iter().map(|row| (row, c.fence)));
-    batch.questions(&sorted(questions, |question| question.key()));
+    batch.questions(&sorted(questions, Row::key));
     batch.rows(changes.iter().filter_map(|c| Some((c.signal.as_deref()?, c.fence))));
     let received = changes.iter().filter_map(|c| Some((c.received.as_deref()?, c.fence)));
-    batch.own(Own::Received, &sorted(received, |row| row.key()), |signal, row| {
+    batch.own(Own::Received, &sorted(received, Row::key), |signal, row| {
         row.cell(&signal.tenant).cell(&signal.run).cell(&signal.name).cell(&signal.id);
     });
     outbox(changes, batch);
@@ -114,6 +114,6 @@ fn sorted<T: Copy, K: Ord>(
     key: impl Fn(T) -> K,
 ) -> Vec<(T, Option<Fence>)> {
     let mut rows: Vec<_> = rows.collect();
-    rows.sort_by(|(one, _), (other, _)| key(*one).cmp(&key(*other)));
+    rows.sort_by_key(|(row, _)| key(*row));
     rows
 }

@@ -124,10 +124,15 @@ async fn interrupted_migrations_are_resumed() {
         let folder = Folder::new();
         drop(folder.open().await);
         let mut other = plain(&folder.database()).await;
-        // As it was when only so many were done: the tables of the others are gone.
+        // As it was when only so many were done: the tables and columns of the others are gone.
         run(&mut other, "PRAGMA foreign_keys = OFF; PRAGMA user_version = 0").await;
         let undone: Vec<_> = sqlite::migrations().skip(done).collect();
-        for (number, _, sql) in &undone {
+        for (number, _, sql) in undone.iter().rev() {
+            for added in sql.lines().filter(|line| line.starts_with("ALTER TABLE ")) {
+                let (table, column) = added.split_once(" ADD COLUMN ").unwrap();
+                let column = column.split(' ').next().unwrap();
+                run(&mut other, format!("{table} DROP COLUMN {column}")).await;
+            }
             for table in sql.lines().filter_map(|line| line.strip_prefix("CREATE TABLE ")) {
                 run(&mut other, format!("DROP TABLE {}", table.trim_end_matches(" ("))).await;
             }

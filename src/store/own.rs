@@ -29,7 +29,7 @@ pub trait OwnDatabase: Send + Sync {
         None
     }
 
-    /// Why its rows may be older than the world, if there is a sign of it, and for a server where the rows are. `before`: where they
+    /// A sign that its rows may be older than the world, if there is one; of a server, also where its rows are. `before`: where they
     /// were when the ledger was opened last.
     fn continuity<'a>(
         &'a self,
@@ -55,16 +55,16 @@ pub trait OwnDatabase: Send + Sync {
         Box::pin(async {})
     }
 
-    /// What is known of a message that nobody will process any more. Nothing is counted.
+    /// The end of a message that nobody will process any more. Nothing is counted.
     fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>>;
 
-    /// Counts a try. What is known of a message that is not to be tried.
+    /// Counts a try. Returns the end of a message that is not to be tried.
     fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>>;
 
-    /// The try has failed, and this is why. How many there have been.
+    /// Writes down why the try has failed. Returns the number of tries.
     fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> Asked<'a, i64>;
 
-    /// Sets the message aside after so many tries, and names the question about it, unless it has one. The question; none if another
+    /// Sets the message aside after so many tries, and names the question about it, unless it has one. Returns the question; none if another
     /// delivery of the message has been processed meanwhile.
     fn inbox_set_aside<'a>(
         &'a self,
@@ -138,6 +138,77 @@ pub trait TransactionsOn<C>: Send + Sync {
         work: Work<'a, C, Payload>,
     ) -> Transacting<'a, Result<Unseen, Known>>;
 }
+
+/// A database answers about messages by its functions of these names, which stand beside its statements.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+macro_rules! messages {
+    () => {
+        fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>> {
+            Box::pin(self.inbox_known(delivery))
+        }
+
+        fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>> {
+            Box::pin(self.inbox_count(delivery))
+        }
+
+        fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> Asked<'a, i64> {
+            Box::pin(self.inbox_failed(delivery, detail))
+        }
+
+        fn inbox_set_aside<'a>(
+            &'a self,
+            delivery: &'a Delivery,
+            tries: i64,
+            why: &'a SetAside,
+            question: EscalationId,
+        ) -> Asked<'a, Option<EscalationId>> {
+            Box::pin(self.inbox_set_aside(delivery, tries, why, question))
+        }
+
+        fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> Asked<'a, ()> {
+            Box::pin(self.inbox_again(delivery, question))
+        }
+    };
+}
+
+/// A database carries transactions on such connections out by its functions of these names.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+macro_rules! transactions {
+    ($database:ty, $connection:ty) => {
+        impl TransactionsOn<$connection> for $database {
+            fn transaction<'a>(
+                &'a self,
+                change: Change,
+                step: Step,
+                Within { limit, clock }: Within<'a>,
+                work: Work<'a, $connection, Payload>,
+            ) -> Transacting<'a, Unseen> {
+                Box::pin(self.transaction(change, step, limit, clock, work))
+            }
+
+            fn sealed<'a>(
+                &'a self,
+                mark: &'a Change,
+                Within { limit, clock }: Within<'a>,
+                work: Work<'a, $connection, Change>,
+            ) -> Transacting<'a, (Unseen, Change)> {
+                Box::pin(self.sealed(mark, limit, clock, work))
+            }
+
+            fn process<'a>(
+                &'a self,
+                delivery: &'a Delivery,
+                Within { limit, clock }: Within<'a>,
+                work: Work<'a, $connection, Payload>,
+            ) -> Transacting<'a, Result<Unseen, Known>> {
+                Box::pin(self.process(delivery, limit, clock, work))
+            }
+        }
+    };
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) use {messages, transactions};
 
 /// A connection to the ledger's own database, as [`Ctx::transaction`](crate::Ctx::transaction) gives it to its closure:
 /// sqlx's `SqliteConnection` or `PgConnection`, as the engine's store is. No other type can be one.

@@ -132,7 +132,9 @@ impl Store for Postgres {
     }
 
     fn pulse(&self) -> Asked<'_, Pulse> {
-        self.guests.close_unused(); // an idle worker comes by here, too
+        // Each worker comes by here with its heartbeat, idle or not.
+        self.readers.close_unused();
+        self.guests.close_unused();
         Box::pin(pulse::pulse(&self.readers))
     }
 

@@ -146,7 +146,6 @@ impl Pool {
         if !self.closed.load(Ordering::Relaxed) {
             self.free().push((SystemClock.boot(), connection));
         }
-        self.close_unused();
     }
 
     /// Closes the connections that nobody has needed for a while: a server has few for all its clients, and what one worker keeps

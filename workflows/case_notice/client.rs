@@ -58,11 +58,13 @@ struct Page {
 
 /// What the provider has counted.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Effects {
+pub struct Counted {
     /// Notices sent, by our reference.
     pub effects: BTreeMap<String, u64>,
     /// Requests to send one that have reached it.
     pub requests: u64,
+    /// Effects that no lookup sees yet.
+    pub unseen: u64,
 }
 
 impl Provider {
@@ -180,7 +182,7 @@ impl Http {
     }
 
     /// Everything that the provider has counted: for demos and tests, which take nobody else's word.
-    pub async fn effects(&self) -> Result<Effects, ToolError> {
+    pub async fn effects(&self) -> Result<Counted, ToolError> {
         answer(accepted(send(self.client.get(format!("{}/effects", self.url))).await?).await?).await
     }
 }

@@ -65,7 +65,12 @@ pub struct Tally {
 impl Tally {
     /// No silent duplicate, no silent loss, and not because nothing happened.
     pub fn is_clean(&self) -> bool {
-        self.silent_duplicates == 0 && self.silent_losses == 0 && self.unfinished == 0 && self.succeeded > 0
+        self.silent() == 0 && self.unfinished == 0 && self.succeeded > 0
+    }
+
+    /// Duplicates and losses that nobody is told of.
+    const fn silent(&self) -> usize {
+        self.silent_duplicates + self.silent_losses
     }
 
     pub fn json(&self) -> serde_json::Value {
@@ -188,6 +193,8 @@ pub async fn at_work(
         post.process.death().await?;
     }
     if plan.faults {
+        // An effect that comes after the audit has looked would be a duplicate that nobody could have told.
+        world.settled().await?;
         worker::audit(&shift(cases(0, 1))).await?;
     }
     count(&*ledger.open().await?, &world, &mut tally, &deaths).await?;
@@ -301,7 +308,11 @@ async fn count(store: &dyn Store, world: &World, tally: &mut Tally, deaths: &Dea
         let sent = effects.get(&reference(&tenant, &case(&id))?).copied().unwrap_or(0);
         let run = store.run_keyed(&tenant, "case_notice", &id).await?;
         let record = store.record_find(&tenant, &operation(&case(&id))?).await?;
+        let silent = tally.silent();
         tally.add(sent, run.as_ref(), record.as_ref(), &questions);
+        if tally.silent() > silent {
+            eprintln!("silent: {id} was sent {sent} times, and its record is {record:#?}");
+        }
     }
     let mut fence = Fence(1);
     while let Some(worker) = store.worker_at(fence).await? {

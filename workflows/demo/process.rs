@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::Failed;
-use super::case_notice::client::{Effects, Http};
+use super::case_notice::client::{Counted, Http};
 use super::case_notice::provider::Behaviour;
 use super::role::{MARK, Message, ROLE, Report, Role};
 
@@ -196,13 +196,21 @@ impl World {
     }
 
     /// What it has counted.
-    pub async fn counted(&self) -> Result<Effects, Failed> {
+    pub async fn counted(&self) -> Result<Counted, Failed> {
         Ok(self.http.effects().await?)
     }
 
     /// How many notices it has sent under this reference.
     pub async fn effects(&self, reference: &str) -> Result<u64, Failed> {
         Ok(self.counted().await?.effects.get(reference).copied().unwrap_or(0))
+    }
+
+    /// Waits until lookups see every effect that it will ever have of what was sent.
+    pub async fn settled(&self) -> Result<(), Failed> {
+        while self.counted().await?.unseen > 0 {
+            SystemClock.sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
     }
 
     /// Waits until it has received so many requests to send a notice: they are then in its hands.

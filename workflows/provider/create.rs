@@ -3,6 +3,8 @@
 //! hyper drops a handler when its client goes away. A real provider does not undo what it has begun, so all that matters
 //! runs in a spawned task, and the handler only waits for it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Json;
@@ -13,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::behaviour::{Behaviour, Contract};
-use super::notices::{Content, Created, Notices, Request};
+use super::notices::{Content, Created, Request};
 use super::{Failed, World};
 
 pub async fn post(
@@ -53,7 +55,7 @@ pub fn fault(status: u16, behaviour: &Behaviour) -> Response {
 
 async fn create(world: World, request: Request) -> Result<Response, Failed> {
     let behaviour = world.behaviour().take_for_create();
-    match tokio::spawn(act(world.notices, behaviour, request)).await?? {
+    match tokio::spawn(act(world, behaviour, request)).await?? {
         Some(response) => Ok(response),
         // Here and not in the spawned task, so that it ends when the client gives up.
         None => std::future::pending().await,
@@ -61,11 +63,9 @@ async fn create(world: World, request: Request) -> Result<Response, Failed> {
 }
 
 /// Has the effect and gives the answer, or none if there shall never be one.
-async fn act(
-    notices: Notices,
-    behaviour: Behaviour,
-    request: Request,
-) -> Result<Option<Response>, sqlx::Error> {
+async fn act(world: World, behaviour: Behaviour, request: Request) -> Result<Option<Response>, sqlx::Error> {
+    let notices = world.notices;
+    let in_hand = InHand::one_more(world.in_hand);
     // First of all: a test that sees the count rise knows that the request is in the provider's hands.
     notices.count_request().await?;
     if let Some(status) = behaviour.status_before {
@@ -74,6 +74,7 @@ async fn act(
     pause(behaviour.apply_late_ms).await;
     // The contract is applied only now: a request held back meets the keys and ids that overtook it.
     let created = notices.create(&request, &behaviour).await?;
+    drop(in_hand);
     pause(behaviour.answer_late_ms).await;
     if behaviour.hang_after_commit {
         return Ok(None);
@@ -82,6 +83,22 @@ async fn act(
         Some(status) => fault(status, &behaviour),
         None => answer(created, &behaviour),
     }))
+}
+
+/// Counts a request until it has had its effect, or will have none.
+struct InHand(Arc<AtomicU64>);
+
+impl InHand {
+    fn one_more(count: Arc<AtomicU64>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 fn answer(created: Created, behaviour: &Behaviour) -> Response {

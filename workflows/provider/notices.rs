@@ -80,6 +80,8 @@ pub struct Effects {
     pub stored: BTreeMap<String, i64>,
     pub cancelled: BTreeMap<String, i64>,
     pub requests: i64,
+    /// Effects that no lookup sees yet: those of requests in hand, and notices behind their lag.
+    pub unseen: u64,
 }
 
 #[derive(Clone)]
@@ -192,7 +194,12 @@ impl Notices {
         )
         .fetch_all(&mut *tx)
         .await?;
-        let mut seen = Effects { requests, ..Effects::default() };
+        let (unseen,) = sqlx::query_as(
+            "SELECT count(*) FROM notice WHERE visible_ms > CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        let mut seen = Effects { requests, unseen, ..Effects::default() };
         for (reference, stored, cancelled) in rows {
             if cancelled > 0 {
                 seen.cancelled.insert(reference.clone(), cancelled);

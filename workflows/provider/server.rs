@@ -10,7 +10,7 @@
 //! | `GET /notices?reference=R&page=N` | pages of two, oldest first; the first page is 1; follow `next` until it is null |
 //! | `GET /notices/{id}` | 200 or 404 |
 //! | `POST /notices/{id}/cancel` | 200, however often; 404 |
-//! | `GET /effects` | notices ever stored and cancelled per reference, and the number of create requests |
+//! | `GET /effects` | notices ever stored and cancelled per reference, the number of create requests, and how many effects no lookup sees yet |
 //! | `PUT /behaviour`, `GET /behaviour` | sets all of it, reads what is left of it |
 #![allow(unreachable_pub, reason = "included by several crate roots, each of which uses another part")]
 
@@ -23,6 +23,7 @@ mod notices;
 
 use std::error::Error;
 use std::path::Path as FilePath;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::{Path, Query, State};
@@ -45,7 +46,8 @@ use self::notices::Notices;
 /// Stored notices, keys and the count of requests survive the death of the provider. Its behaviour does not (it starts again
 /// with the default), nor do requests which `apply_late_ms` is holding back.
 pub async fn serve(db: &FilePath, listener: TcpListener) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let world = World { notices: Notices::open(db).await?, behaviour: Arc::default() };
+    let world =
+        World { notices: Notices::open(db).await?, behaviour: Arc::default(), in_hand: Arc::default() };
     let router = Router::new()
         .route("/notices", post(create::post).get(list))
         .route("/notices/{id}", get(show).put(create::put))
@@ -62,6 +64,8 @@ pub async fn serve(db: &FilePath, listener: TcpListener) -> Result<(), Box<dyn E
 struct World {
     notices: Notices,
     behaviour: Arc<Mutex<Behaviour>>,
+    /// Create requests that may still have their effect.
+    in_hand: Arc<AtomicU64>,
 }
 
 impl World {
@@ -113,7 +117,10 @@ async fn cancel(State(world): State<World>, Path(id): Path<String>) -> Result<Re
 }
 
 async fn effects(State(world): State<World>) -> Result<Response, Failed> {
-    Ok(Json(world.notices.effects().await?).into_response())
+    let in_hand = world.in_hand.load(Ordering::SeqCst); // before the notices: a request may be both, and never neither
+    let mut effects = world.notices.effects().await?;
+    effects.unseen += in_hand;
+    Ok(Json(effects).into_response())
 }
 
 async fn read_behaviour(State(world): State<World>) -> Json<Behaviour> {

@@ -103,6 +103,10 @@ impl Provider {
         self.get("/effects").await.1["effects"]["order-1"].as_i64().unwrap_or(0)
     }
 
+    async fn unseen(&self) -> i64 {
+        self.get("/effects").await.1["unseen"].as_i64().unwrap()
+    }
+
     async fn requests(&self) -> i64 {
         self.get("/effects").await.1["requests"].as_i64().unwrap()
     }
@@ -259,7 +263,8 @@ async fn cancelling_twice_is_cancelling_once_and_leaves_the_effect_counted() {
         assert_eq!((status, &notice["status"]), (200, &json!("cancelled")));
     }
     assert_eq!(provider.cancel("nobody").await.0, 404);
-    let seen = json!({ "effects": { "order-1": 1 }, "cancelled": { "order-1": 1 }, "requests": 1 });
+    let seen =
+        json!({ "effects": { "order-1": 1 }, "cancelled": { "order-1": 1 }, "requests": 1, "unseen": 0 });
     assert_eq!(provider.get("/effects").await, (200, seen));
     let (_, page) = provider.get("/notices?reference=order-1").await;
     assert_eq!(page["items"][0]["status"], "cancelled");
@@ -367,8 +372,9 @@ async fn a_request_held_back_collides_with_the_one_that_overtook_it_only_if_keys
         let held_back = provider.create_in_background(Some("k"));
         provider.until_requests(1).await;
         assert_eq!(provider.create(Some("k"), "hello").await.status(), 201);
-        assert_eq!(provider.effects().await, 1);
+        assert_eq!((provider.effects().await, provider.unseen().await), (1, 1));
         held_back.await.unwrap(); // it is answered after it was applied
+        assert_eq!(provider.unseen().await, 0);
         assert_eq!(provider.effects().await, effects);
     }
 }
@@ -423,7 +429,7 @@ async fn lookup_lag_hides_from_lookups_and_from_nothing_else() {
     assert_eq!(provider.put("slow", "hello").await.0, 201);
     assert_eq!(provider.found().await, 0);
     assert_eq!(provider.get("/notices/slow").await.0, 404);
-    assert_eq!(provider.effects().await, 1);
+    assert_eq!((provider.effects().await, provider.unseen().await), (1, 1));
     assert_eq!(provider.put("slow", "hello").await.0, 412);
     timeout(PATIENCE, async { while provider.found().await != 1 {} }).await.unwrap();
     assert_eq!(provider.get("/notices/slow").await.0, 200);

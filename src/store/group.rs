@@ -300,9 +300,13 @@ impl Shared {
     async fn next_batch(&self, tick: &mut Option<BoxFuture<'static, ()>>) -> Option<Vec<Entry>> {
         // After a batch the sleep is light: a change that arrives now is found at the next tick, and whoever
         // queued it need not wake this task. Only when a tick passed without one is the sleep deep.
-        let mut light = true;
+        let (mut light, mut seen) = (true, 0);
         loop {
             let work = self.work.notified();
+            if self.queue().still_gathers(&mut seen) {
+                tokio::task::yield_now().await;
+                continue;
+            }
             {
                 let mut queue = self.queue();
                 if queue.is_due() {
@@ -439,6 +443,13 @@ impl Queue {
     fn is_due(&self) -> bool {
         let reason = self.awaited || self.closed || self.entries.len() >= FLUSH_AT || self.ticks > 1;
         reason && !self.entries.is_empty()
+    }
+
+    /// A transaction is due, and others may be about to queue what belongs into it: whoever was just told of the one before goes on
+    /// at once. Without this, runs that fall out of step are in two transactions by turns from then on, and each waits for both.
+    fn still_gathers(&self, seen: &mut usize) -> bool {
+        let before = std::mem::replace(seen, self.entries.len());
+        self.is_due() && (before + 1..MAX_BATCH).contains(seen)
     }
 
     /// Whether anything is queued.

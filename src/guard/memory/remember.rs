@@ -4,6 +4,7 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use futures_util::try_join;
 
 use super::decide::{COMPARED, Decision, Place, compare, grown};
 use super::facts::Text;
@@ -191,7 +192,13 @@ impl Guarded for Wish {
             let secret = core.tenant_key(tenant).await?;
             let request = self.request(&secret);
             let unasked = |error| unasked(key)(error);
-            if let Some(first) = Answered::find(core, tenant, key).await.map_err(unasked)? {
+            // Each wait is one more for the transaction that others share.
+            let (first, onto) = try_join!(
+                Answered::find(core, tenant, key),
+                Shelf::find(core, tenant, &self.subject, self.kind.as_str()),
+            )
+            .map_err(unasked)?;
+            if let Some(first) = first {
                 if first.request != hex(&request) {
                     return Err(MemoryError::Conflict { key: key.to_owned(), memory: first.memory });
                 }
@@ -199,9 +206,8 @@ impl Guarded for Wish {
                 let outcome = if forgotten { Outcome::Forgotten } else { first.answer.outcome };
                 return Ok(Proposal::Before(Remembered { outcome, ..first.answer }));
             }
-            let onto = Shelf::find(core, tenant, &self.subject, self.kind.as_str()).await.map_err(unasked)?;
-            let form = onto.form(&keyed(&secret, FORM, &[&self.text.normal])).await.map_err(unasked)?;
-            let newest = onto.newest(None, COMPARED).await.map_err(unasked)?;
+            let form = keyed(&secret, FORM, &[&self.text.normal]);
+            let (form, newest) = try_join!(onto.form(&form), onto.newest(None, COMPARED)).map_err(unasked)?;
             let same = form.memory.clone();
             let decision = self.decide(same.as_ref(), &newest).await;
             let source = keyed(&secret, SOURCE, &[&self.source]);

@@ -1,6 +1,10 @@
 //! The rows of guards: one for each id, changed one revision at a time, listed by their ids.
 
 use std::slice::from_ref;
+use std::task::{Context, Waker};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{join, join_all};
 
 use super::sample::{Sample, name};
 use super::{admit, refused};
@@ -42,6 +46,29 @@ pub async fn several_are_written_together_or_not_at_all(store: &dyn Store) {
     assert_eq!(list().await, [a, b.clone()]);
     admit(store, &[all(&[second.clone(), c.clone()])]).await;
     assert_eq!(list().await, [second, b, c]);
+}
+
+/// Of rows that are asked for at the same time each is given to who asked for it, though some of those who ask go away.
+pub async fn several_are_asked_for_at_once(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let theirs = sample.for_tenant("globex");
+    let ids = ["a", "b", "it's \"c\"", "%2F/\\u0000", "ä\u{1f4a1}", "not there"];
+    for id in &ids[..5] {
+        admit(store, &[set(&sample, &sample.document(id))]).await;
+    }
+    admit(store, &[set(&theirs, &theirs.document("a"))]).await;
+    for _ in 0..3 {
+        let mut left = join_all(ids.map(|id| store.document_find(&sample.tenant, "approval", id)));
+        let asked = left.poll_unpin(&mut Context::from_waker(Waker::noop()));
+        let own = join_all(ids.map(|id| store.document_find(&sample.tenant, "approval", id)));
+        let others = join_all(ids.map(|id| store.document_find(&theirs.tenant, "approval", id)));
+        drop((left, asked));
+        let (own, others) = join(own, others).await;
+        for (id, (own, other)) in ids.iter().zip(own.into_iter().zip(others)) {
+            assert_eq!(own.unwrap(), (*id != "not there").then(|| sample.document(id)), "{id}");
+            assert_eq!(other.unwrap(), (*id == "a").then(|| theirs.document(id)), "{id}");
+        }
+    }
 }
 
 /// Those of one guard are listed by their ids, from a place on; those that are open by themselves.

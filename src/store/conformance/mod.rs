@@ -69,7 +69,7 @@ macro_rules! conformance_cases {
             due: waiting_runs_whose_answer_has_come, waiting_runs_whose_time_has_come,
                 next_due_is_the_earliest_of_all;
             document: comes_back_as_it_was_written, several_are_written_together_or_not_at_all,
-                is_listed_from_a_place_on;
+                several_are_asked_for_at_once, is_listed_from_a_place_on;
             erase: nothing_is_left_of_a_tenant, what_is_under_way_keeps_it, a_fenced_worker_erases_nothing;
             escalation: comes_back_as_it_was_written, open_ones_are_listed_the_oldest_first,
                 those_about_a_run_are_listed, unknown_workflows_are_listed_for_all_tenants,

@@ -10,7 +10,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Executor as _};
 use tokio::sync::Mutex;
 
-use super::statement::{Batch, Part, inserts};
+use super::statement::{Batch, Part};
 use super::{StoreError, Writer, failure, primary_code, retention, row};
 use crate::store::sql::judge::{is_written, open_late};
 use crate::store::sql::write::write;
@@ -80,18 +80,13 @@ impl Writer {
         }
     }
 
-    async fn write_parts(&mut self, mut parts: Vec<Part>) -> Result<(), sqlx::Error> {
-        if parts.len() < 2 {
-            let Some(part) = parts.pop() else { return Ok(()) };
-            let sql = self.statements.transaction(&part);
-            return execute(&mut self.connection, sql, part).await;
-        }
-        self.connection.execute("BEGIN IMMEDIATE").await?;
-        for part in parts {
-            let sql = self.statements.part(&part);
+    async fn write_parts(&mut self, parts: Vec<Part>) -> Result<(), sqlx::Error> {
+        let last = parts.len().saturating_sub(1);
+        for (number, mut part) in parts.into_iter().enumerate() {
+            let sql = self.statements.text(&mut part, number == 0, number == last);
             execute(&mut self.connection, sql, part).await?;
         }
-        self.connection.execute("COMMIT").await.map(drop)
+        Ok(())
     }
 
     /// Judges each change by itself, in the order of the batch.
@@ -184,7 +179,7 @@ async fn write_one(
         erase::erase(connection, tenant).await?;
     }
     for part in batch(&[change]).into_parts() {
-        execute(connection, inserts(&part).into(), part).await?;
+        execute(connection, part.sql().into(), part).await?;
     }
     open_late(connection, change).await?;
     Ok(None)

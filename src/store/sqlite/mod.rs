@@ -6,6 +6,7 @@
 
 mod commit;
 mod continuity;
+mod find;
 pub(crate) mod inbox;
 mod log;
 mod named;
@@ -32,8 +33,9 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
+use super::cell::Declared as _;
 use super::sql::ask::Queries;
-use super::{Asked, Change, History, Pulse, Store, StoreError, Turns, Verdict};
+use super::{Asked, Change, Document, History, Pulse, Store, StoreError, Turns, Verdict};
 use crate::id::{RunId, Tenant};
 
 pub use super::transaction::TransactionError;
@@ -58,7 +60,12 @@ pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
 #[doc(hidden)]
 pub fn statements() -> Vec<String> {
     let whole = retention::statements().map(ToOwned::to_owned).chain(super::sql::erase::statements());
-    whole.chain(row::statements()).chain(super::sql::retention::statements::<SqlitePool>()).collect()
+    let found = Document::TABLE.select(find::WANTED);
+    whole
+        .chain([found])
+        .chain(row::statements())
+        .chain(super::sql::retention::statements::<SqlitePool>())
+        .collect()
 }
 
 /// The embedded store.
@@ -74,6 +81,7 @@ pub struct Sqlite {
     /// Writes what a crash may take back: the tries of messages, and retired records. Opened when it is first needed.
     aside: Mutex<Option<SqliteConnection>>,
     readers: Queries<SqlitePool>,
+    finder: find::Finder,
     continuity: Continuity,
 }
 
@@ -193,6 +201,15 @@ impl Store for Sqlite {
 
     fn behind(&self) -> Option<&dyn Store> {
         Some(&self.readers)
+    }
+
+    fn document_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: &'a str,
+        id: &'a str,
+    ) -> Asked<'a, Option<Document>> {
+        Box::pin(self.finder.find(&self.readers, tenant, kind, id))
     }
 
     fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {

@@ -12,6 +12,7 @@ use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::continuity::{self, Continuity};
+use super::find::Finder;
 use super::log::Log;
 use super::named::{file_named, refuse_network_filesystem};
 use super::place::Place;
@@ -125,6 +126,7 @@ async fn open_unless(
             in_line: AtomicUsize::default(),
             aside: Mutex::default(),
             readers,
+            finder: Finder::default(),
             continuity,
         },
         version,
@@ -159,6 +161,7 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
         in_line: AtomicUsize::default(),
         aside: Mutex::default(),
         readers,
+        finder: Finder::default(),
         continuity,
     })
 }

@@ -16,10 +16,13 @@ use sqlx::sqlite::SqliteArguments;
 use crate::id::Fence;
 
 /// Rows per statement. Each is prepared once and kept, which takes memory by the row.
-const SIZES: [usize; 5] = [128, 32, 8, 2, 1];
+const SIZES: [usize; 6] = [128, 64, 32, 8, 2, 1];
 /// A batch of so few changes is one text, however many tables it writes: between us and the driver's thread, each
 /// text costs a wake-up in both directions. Larger ones are told apart, or each combination of sizes would be kept.
 const TOGETHER: usize = 8;
+/// In a larger batch so few rows of a table make room for as many, and are one text with others that follow them: what rides along
+/// with the calls of others, such as an artifact, costs them no wake-up for each of its tables.
+const FEW: usize = 8;
 
 /// One table's statement, without its rows. There is one of each, so that its place tells it apart.
 #[derive(Debug)]
@@ -74,9 +77,10 @@ impl Batch {
     ) {
         let mut rest = rows;
         while !rest.is_empty() {
-            let size = fitting(rest.len());
+            let size = if self.together || rest.len() > FEW { fitting(rest.len()) } else { FEW };
             let (now, later) = rest.split_at(size.min(rest.len()));
-            if !self.together || self.parts.is_empty() {
+            let joins = |part: &Part| self.together || size == FEW && part.is_of_few();
+            if !self.parts.last().is_some_and(joins) {
                 self.parts.push(Part::default());
             }
             let Some(Part { shape, arguments }) = self.parts.last_mut() else { return };
@@ -99,6 +103,17 @@ impl Batch {
 
     pub(super) fn into_parts(self) -> Vec<Part> {
         self.parts
+    }
+}
+
+impl Part {
+    /// Its SQL, for use inside an open transaction.
+    pub(super) fn sql(&self) -> String {
+        inserts(&self.shape)
+    }
+
+    fn is_of_few(&self) -> bool {
+        self.shape.iter().all(|(_, size)| *size == FEW)
     }
 }
 
@@ -135,38 +150,47 @@ pub(super) const KEPT: usize = 256;
 
 /// The texts of batches that have been seen, so that each is put together once.
 #[derive(Debug, Default)]
-pub(super) struct Statements(HashMap<Vec<(&'static Insert, usize)>, Arc<str>>);
+pub(super) struct Statements(HashMap<Text, Arc<str>>);
+
+/// What a text is made of.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Text {
+    shape: Vec<(&'static Insert, usize)>,
+    begins: bool,
+    ends: bool,
+}
 
 impl Statements {
-    /// The SQL of a part that is a batch by itself. One statement commits by itself, which costs the fewest
-    /// wake-ups; several are one transaction.
-    pub(super) fn transaction(&mut self, part: &Part) -> Arc<str> {
-        let single = part.shape.len() == 1;
-        self.kept(part, |text| if single { text } else { format!("BEGIN IMMEDIATE;\n{text};\nCOMMIT") })
-    }
-
-    /// The SQL of a part of a larger batch, for use inside an open transaction.
-    pub(super) fn part(&mut self, part: &Part) -> Arc<str> {
-        debug_assert_eq!(part.shape.len(), 1, "told apart, or its text would stand for a transaction");
-        self.kept(part, |text| text)
-    }
-
-    fn kept(&mut self, part: &Part, wrap: impl Fn(String) -> String) -> Arc<str> {
-        if let Some(sql) = self.0.get(&part.shape) {
+    /// The SQL of a part, which begins its transaction, or ends it, or both: a statement that is alone commits by itself.
+    pub(super) fn text(&mut self, part: &mut Part, begins: bool, ends: bool) -> Arc<str> {
+        let text = Text { shape: std::mem::take(&mut part.shape), begins, ends };
+        if let Some(sql) = self.0.get(&text) {
             return sql.clone();
         }
-        let sql: Arc<str> = wrap(inserts(part)).into();
+        let sql: Arc<str> = text.sql().into();
         if self.0.len() >= KEPT {
             self.0.clear(); // the shapes in use are back soon
         }
-        self.0.insert(part.shape.clone(), sql.clone());
+        self.0.insert(text, sql.clone());
         sql
     }
 }
 
-/// The SQL of a part.
-pub(super) fn inserts(part: &Part) -> String {
-    let texts: Vec<_> = part.shape.iter().map(|(insert, size)| text(insert, *size)).collect();
+impl Text {
+    fn sql(&self) -> String {
+        let inserts = inserts(&self.shape);
+        if self.begins && self.ends && self.shape.len() == 1 {
+            return inserts;
+        }
+        let begin = if self.begins { "BEGIN IMMEDIATE;\n" } else { "" };
+        let commit = if self.ends { ";\nCOMMIT" } else { "" };
+        format!("{begin}{inserts}{commit}")
+    }
+}
+
+/// The SQL of some statements, each for so many rows.
+fn inserts(shape: &[(&'static Insert, usize)]) -> String {
+    let texts: Vec<_> = shape.iter().map(|(insert, size)| text(insert, *size)).collect();
     texts.join(";\n")
 }
 
@@ -206,8 +230,8 @@ mod tests {
     fn the_texts_that_are_kept_have_a_limit() {
         let mut statements = Statements::default();
         for shape in 0..1024 {
-            let first = statements.transaction(&part(shape));
-            let again = statements.transaction(&part(shape));
+            let first = statements.text(&mut part(shape), true, true);
+            let again = statements.text(&mut part(shape), true, true);
             assert!(std::sync::Arc::ptr_eq(&first, &again), "put together once");
             assert!(statements.0.len() <= KEPT, "{} texts are kept", statements.0.len());
         }

@@ -141,6 +141,38 @@ async fn many_tasks_share_transactions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tasks_that_fall_out_of_step_share_transactions_again() {
+    const HALF: usize = 10;
+    const EACH: usize = 20;
+    let (group, store, sample) = grouped().await;
+    let begin = |half: usize| {
+        (0..HALF).map(move |task| format!("{half}/{task}")).map(|task| {
+            let (group, sample) = (group.clone(), sample.clone());
+            tokio::spawn(async move {
+                for i in 0..EACH {
+                    let record = sample.record(&format!("{task}/{i}"));
+                    let verdict = group.commit_one(sample.change().record(record)).await.unwrap();
+                    assert_eq!(verdict, Verdict::Admitted);
+                }
+            })
+        })
+    };
+    store.model.hold();
+    let mut tasks: Vec<_> = begin(0).collect();
+    while store.model.unsynced() == 0 {
+        tokio::task::yield_now().await;
+    }
+    // The others come while the disk is busy, and so wait for the next transaction.
+    tasks.extend(begin(1));
+    tokio::task::yield_now().await;
+    store.model.release();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(store.sizes(), [vec![HALF], vec![2 * HALF; EACH - 1], vec![HALF]].concat());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_writer_waits_for_room_when_the_queue_is_full() {
     let (group, store, sample) = grouped().await;
     store.model.hold();

@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::store::source::{literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 61] = [
+const HOT: [(&str, &str); 62] = [
     ("FROM record WHERE tenant = $1 AND key = $2", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE tenant = $1 AND id = $2", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -53,6 +53,10 @@ const HOT: [(&str, &str); 61] = [
     ("FROM schedule WHERE next_at <= $1", "schedule USING INDEX schedule_due (next_at<?)"),
     ("FROM schedule WHERE tenant = $1 AND name = $2", "schedule USING PRIMARY KEY (tenant=? AND name=?)"),
     ("FROM schedule WHERE tenant = $1 AND name > $2", "schedule USING PRIMARY KEY (tenant=? AND name>?)"),
+    (
+        "FROM document WHERE (tenant, kind, id) IN",
+        "document USING PRIMARY KEY (tenant=? AND kind=? AND id=?)",
+    ),
     (
         "FROM document WHERE tenant = $1 AND kind = $2 AND id = $3",
         "document USING PRIMARY KEY (tenant=? AND kind=? AND id=?)",

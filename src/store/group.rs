@@ -23,6 +23,8 @@ pub(super) const TICK: Duration = Duration::from_micros(1500);
 const MAX_BATCH: usize = 512;
 /// So many changes start a transaction although nobody waits for one.
 const FLUSH_AT: usize = 128;
+/// One run in a row has as many changes in two transactions: the seal of a call and the start of the next one, twice.
+const IN_A_ROW: usize = 4;
 /// Beyond this many, those who write wait for room.
 const CAPACITY: usize = 1024;
 /// Pauses between tries of a batch that failed as a whole.
@@ -63,6 +65,8 @@ struct Queue {
     deep_sleep: bool,
     /// Ticks since the oldest entry came.
     ticks: u8,
+    /// Changes in the last transaction.
+    last: usize,
     /// Nobody waits any longer for a file that another program has locked.
     hurried: bool,
     closed: bool,
@@ -449,7 +453,8 @@ impl Queue {
     /// at once. Without this, runs that fall out of step are in two transactions by turns from then on, and each waits for both.
     fn still_gathers(&self, seen: &mut usize) -> bool {
         let before = std::mem::replace(seen, self.entries.len());
-        self.is_due() && (before + 1..MAX_BATCH).contains(seen)
+        let several = self.last + *seen > IN_A_ROW; // one run alone would wait for nobody
+        several && self.is_due() && (before + 1..MAX_BATCH).contains(seen)
     }
 
     /// Whether anything is queued.
@@ -460,6 +465,7 @@ impl Queue {
 
     fn take(&mut self) -> Vec<Entry> {
         let count = self.entries.len().min(MAX_BATCH);
+        self.last = count;
         let mut batch = Vec::with_capacity(count); // `collect` would make room for four, beyond what a thread keeps at hand
         batch.extend(self.entries.drain(..count));
         self.awaited &= !self.entries.is_empty(); // what is left over is still waited for

@@ -207,20 +207,19 @@ impl World {
 
     /// Waits until lookups see every effect that it will ever have of what was sent.
     pub async fn settled(&self) -> Result<(), Failed> {
-        while self.counted().await?.unseen > 0 {
-            SystemClock.sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
+        self.until(|counted| counted.unseen == 0, "shown all effects to lookups").await
     }
 
     /// Waits until it has received so many requests to send a notice: they are then in its hands.
     pub async fn received(&self, requests: u64) -> Result<(), Failed> {
+        self.until(|counted| counted.requests >= requests, &format!("received {requests} requests")).await
+    }
+
+    async fn until(&self, enough: impl Fn(&Counted) -> bool, what: &str) -> Result<(), Failed> {
         let since = SystemClock.boot();
-        while self.counted().await?.requests < requests {
+        while !enough(&self.counted().await?) {
             if since.until(SystemClock.boot()) > PATIENCE {
-                return Err(
-                    format!("the provider has not received {requests} requests in {PATIENCE:?}").into()
-                );
+                return Err(format!("the provider has not {what} in {PATIENCE:?}").into());
             }
             SystemClock.sleep(Duration::from_millis(2)).await;
         }

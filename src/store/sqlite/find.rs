@@ -1,7 +1,7 @@
 //! Documents that are asked for at the same time are found by one query. Between us and the driver's thread each query costs a wake-up
 //! in both directions, and whatever a guard does begins with its row.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
@@ -19,24 +19,24 @@ pub(super) const WANTED: &str = "WHERE (tenant, kind, id) IN \
 type Key = (String, String, String);
 
 /// One query at a time; whoever asks meanwhile is part of the next one.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Finder(Arc<Turns>);
-
 #[derive(Debug, Default)]
-struct Turns {
-    /// The query that has not begun. It begins after all that its askers have seen written.
-    next: Mutex<Option<Query>>,
+pub(super) struct Finder {
+    next: Arc<Next>,
     /// Held by the query that is under way.
     now: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Carried on by whichever of its askers is left.
-#[derive(Clone, Debug)]
+/// The query that has not begun. It begins after all that its askers have seen written.
+type Next = Mutex<Option<Query>>;
+
+#[derive(Debug)]
 struct Query {
-    wanted: Arc<Mutex<Vec<Key>>>,
-    /// Nothing, if it failed: then each asks alone, and hears of its own row only.
-    found: Shared<BoxFuture<'static, Option<Arc<[Document]>>>>,
+    wanted: Vec<Key>,
+    answer: Answer,
 }
+
+/// Carried on by whichever of its askers is left. Nothing, if the query failed: then each asks alone, and hears of its own row only.
+type Answer = Shared<BoxFuture<'static, Option<Arc<[Document]>>>>;
 
 impl Finder {
     pub(super) async fn find(
@@ -52,34 +52,31 @@ impl Finder {
         Ok(found.iter().find(is_it).cloned())
     }
 
-    fn ask(
-        &self,
-        readers: &Queries<SqlitePool>,
-        key: Key,
-    ) -> Shared<BoxFuture<'static, Option<Arc<[Document]>>>> {
-        let mut next = locked(&self.0.next);
+    fn ask(&self, readers: &Queries<SqlitePool>, key: Key) -> Answer {
+        let mut next = locked(&self.next);
         let query = next.get_or_insert_with(|| {
-            let wanted = Arc::default();
-            let found = self.clone().answer(Queries(readers.0.clone()), Arc::clone(&wanted));
-            Query { wanted, found: found.boxed().shared() }
+            let answer = answer(Arc::downgrade(&self.next), self.now.clone(), Queries(readers.0.clone()));
+            Query { wanted: Vec::new(), answer: answer.boxed().shared() }
         });
-        locked(&query.wanted).push(key);
-        query.found.clone()
-    }
-
-    async fn answer(
-        self,
-        readers: Queries<SqlitePool>,
-        wanted: Arc<Mutex<Vec<Key>>>,
-    ) -> Option<Arc<[Document]>> {
-        let _now = self.0.now.lock().await;
-        drop(locked(&self.0.next).take()); // from here on others ask for the next one
-        let wanted = serde_json::to_string(&*locked(&wanted)).ok()?;
-        readers.rows(WANTED, &[(&*wanted).into()]).await.ok().map(Arc::from)
+        query.wanted.push(key);
+        query.answer.clone()
     }
 }
 
-/// Nothing that holds one of these locks can panic.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// `next` holds this future until it begins. If it held `next` in turn, a query whose askers have gone would keep the readers open for ever.
+async fn answer(
+    next: Weak<Next>,
+    now: Arc<tokio::sync::Mutex<()>>,
+    readers: Queries<SqlitePool>,
+) -> Option<Arc<[Document]>> {
+    let _now = now.lock_owned().await;
+    // From here on others ask for the one after it. None is taken before its turn, so this one is still the next.
+    let wanted = locked(&*next.upgrade()?).take()?.wanted;
+    let wanted = serde_json::to_string(&wanted).ok()?;
+    readers.rows(WANTED, &[(&*wanted).into()]).await.ok().map(Arc::from)
+}
+
+/// Nothing that holds this lock can panic halfway through a change.
+fn locked(next: &Next) -> MutexGuard<'_, Option<Query>> {
+    next.lock().unwrap_or_else(PoisonError::into_inner)
 }

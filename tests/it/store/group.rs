@@ -115,23 +115,25 @@ async fn many_changes_do_not_wait_for_anybody() {
     drop(tickets);
 }
 
+/// A task that makes so many changes, one after the other.
+fn commits(group: &Group, sample: &Sample, task: String, each: usize) -> impl Future<Output = ()> + use<> {
+    let (group, sample) = (group.clone(), sample.clone());
+    async move {
+        for i in 0..each {
+            let record = sample.record(&format!("{task}/{i}"));
+            let verdict = group.commit_one(sample.change().record(record)).await.unwrap();
+            assert_eq!(verdict, Verdict::Admitted);
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_tasks_share_transactions() {
     const TASKS: usize = 100;
     const EACH: usize = 20;
     let (group, store, sample) = grouped().await;
-    let tasks: Vec<_> = (0..TASKS)
-        .map(|task| {
-            let (group, sample) = (group.clone(), sample.clone());
-            tokio::spawn(async move {
-                for i in 0..EACH {
-                    let record = sample.record(&format!("{task}/{i}"));
-                    let verdict = group.commit_one(sample.change().record(record)).await.unwrap();
-                    assert_eq!(verdict, Verdict::Admitted);
-                }
-            })
-        })
-        .collect();
+    let tasks: Vec<_> =
+        (0..TASKS).map(|task| tokio::spawn(commits(&group, &sample, task.to_string(), EACH))).collect();
     for task in tasks {
         task.await.unwrap();
     }
@@ -146,16 +148,9 @@ async fn tasks_that_fall_out_of_step_share_transactions_again() {
     const EACH: usize = 20;
     let (group, store, sample) = grouped().await;
     let begin = |half: usize| {
-        (0..HALF).map(move |task| format!("{half}/{task}")).map(|task| {
-            let (group, sample) = (group.clone(), sample.clone());
-            tokio::spawn(async move {
-                for i in 0..EACH {
-                    let record = sample.record(&format!("{task}/{i}"));
-                    let verdict = group.commit_one(sample.change().record(record)).await.unwrap();
-                    assert_eq!(verdict, Verdict::Admitted);
-                }
-            })
-        })
+        (0..HALF)
+            .map(move |task| format!("{half}/{task}"))
+            .map(|task| tokio::spawn(commits(&group, &sample, task, EACH)))
     };
     store.model.hold();
     let mut tasks: Vec<_> = begin(0).collect();

@@ -147,7 +147,7 @@ fn sort(token: &str, behind: &[String], facts: &mut Facts) -> Option<String> {
         facts.numbers.push(token.to_owned());
     } else if NEGATION.contains(token)
         || is_contracted(token)
-        || DENYING.iter().any(|part| token.contains(part))
+        || (!token.is_ascii() && DENYING.iter().any(|part| token.contains(part)))
     {
         facts.negations.push(denied());
     } else if !has_letter {

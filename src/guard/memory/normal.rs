@@ -31,6 +31,10 @@ pub fn normal_form(text: &str) -> String {
 }
 
 fn once(text: &str) -> String {
+    if is_plain(text) { text.to_owned() } else { by_rule(text) }
+}
+
+fn by_rule(text: &str) -> String {
     let unified = unify(text);
     // In Turkish and its relatives I is the capital of ı, and İ that of i. Such a text holds one of these two.
     let turkic = unified.contains(['ı', 'İ']);
@@ -58,6 +62,15 @@ fn once(text: &str) -> String {
         return unified.split_whitespace().collect::<Vec<_>>().join(" ");
     }
     form
+}
+
+/// Small letters, digits, and single spaces between words: none of the rules changes any of it. Most texts are so once they have been
+/// through the rules, and each thing that is said is compared with many.
+fn is_plain(text: &str) -> bool {
+    let is_word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    };
+    text.split(' ').all(is_word)
 }
 
 /// One character for what is written in several ways and means the same everywhere.
@@ -317,7 +330,17 @@ pub(super) const fn is_unspaced(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{unified, unify};
+    use proptest::prelude::*;
+
+    use super::{by_rule, is_plain, unified, unify};
+
+    proptest! {
+        #[test]
+        fn no_rule_changes_a_plain_text(text in "[a-z0-9]{1,9}( [a-z0-9]{1,9}){0,6}") {
+            prop_assert!(is_plain(&text));
+            prop_assert_eq!(by_rule(&text), text);
+        }
+    }
 
     #[test]
     fn the_short_way_of_plain_ascii_ends_where_the_long_one_does() {

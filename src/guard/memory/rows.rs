@@ -51,12 +51,26 @@ pub(super) struct Memory {
     pub(super) updated_at: Timestamp,
 }
 
-/// That a memory says the same as another one of its shelf but for one fact.
+/// That a memory says the same as another one of its shelf but for one fact. Stored without names: a memory bears many, and a shelf
+/// is read whenever something is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(MemoryId, u32, Difference)", into = "(MemoryId, u32, Difference)")]
 pub(super) struct Mark {
     pub(super) memory: MemoryId,
     pub(super) place: u32,
     pub(super) differs: Difference,
+}
+
+impl From<(MemoryId, u32, Difference)> for Mark {
+    fn from((memory, place, differs): (MemoryId, u32, Difference)) -> Self {
+        Self { memory, place, differs }
+    }
+}
+
+impl From<Mark> for (MemoryId, u32, Difference) {
+    fn from(mark: Mark) -> Self {
+        (mark.memory, mark.place, mark.differs)
+    }
 }
 
 /// That somebody said it once.

@@ -88,7 +88,8 @@ pub(super) fn is_model(operation: &str) -> bool {
 
 fn spec(name: &str, retry: RetryPolicy) -> Result<ToolSpec, RegisterError> {
     let blind = Contract::new(ContractClass::Blind); // it may be asked again: that does no harm
-    Ok(ToolSpec::of(Name::new(name)?, EffectClass::ModelCall, blind, retry))
+    let spec = ToolSpec::of(Name::new(name)?, EffectClass::ModelCall, blind, retry);
+    Ok(ToolSpec { any_output: false, ..spec })
 }
 
 /// A model, its type forgotten.
@@ -131,6 +132,10 @@ impl Unprepared for Route {
     fn prepare(&self, request: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
         // From a record, whose conversation is its run's: it can be settled, and not sent.
         Ok(Arc::new(Asking { route: self.clone(), prompt: None, request: request.clone() }))
+    }
+
+    fn check_output(&self, output: &Payload) -> Result<(), PayloadError> {
+        output.decode::<Reply>().map(drop)
     }
 
     fn typed(&self) -> &dyn Any {

@@ -9,6 +9,7 @@ use super::operation::Operation;
 use super::outbox::answered;
 use super::outcome::ExecError;
 use super::resend;
+use super::result::{self, Fit, fit};
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
@@ -151,6 +152,11 @@ async fn about_call(
         }
         let lookable = asked::lookable(core, &record).await?;
         let answered = match (&said.resolution, &lookable) {
+            (Resolution::Committed(result), _) => match fit(core, &record, result).await? {
+                Fit::Fits => decided(core, asked, &record, said.clone().at(core.now())).await?,
+                Fit::Unknown => result::wait(core, &record, asked, said.clone().at(core.now())).await?,
+                Fit::Misfit(why) => return Err(unanswerable(&format!("{why}; nothing was changed"))),
+            },
             (Resolution::NotCommitted, Some(lookable)) => {
                 asked::deny(core, lookable, &record, asked.clone(), said.clone().at(core.now())).await?
             }

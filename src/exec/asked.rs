@@ -16,12 +16,10 @@ use super::operation::{LONG_WAIT, Operation};
 use super::orphans;
 use super::outcome::{ExecError, admitted, failed};
 use super::recorded::recorded;
+use super::result;
 use crate::id::EscalationId;
 use crate::ledger::{Contract, Event, Look, Reason, Record, State, apply};
 use crate::store::{Answer, Change, Escalation, Refusal, Resolution, Store as _, Verdict};
-
-/// What stands in a question before the words about an answer that waits.
-const WAITS: &str = "\nAn answer waits: ";
 
 /// The operation of a record that can be looked up.
 pub(super) struct Lookable {
@@ -61,6 +59,11 @@ pub(super) async fn follow(
         Some(question) => find(core, record, question).await?,
         None => None,
     };
+    if let Some((asked, answer)) =
+        asked.as_ref().and_then(|asked| asked.to_be_read().map(|answer| (asked, answer)))
+    {
+        return result::take_up(core, record, asked.clone(), answer.clone(), look).await;
+    }
     match (asked, lookable(core, record).await?) {
         (Some(asked), Some(lookable)) => {
             Made { core, lookable: &lookable, record, look: look.clone(), asked }.look_up(None).await
@@ -103,7 +106,7 @@ pub(super) async fn look_now(
 ) -> Result<Option<Escalation>, ExecError> {
     let there = escalate::to_come(core, record).await?;
     if there.is_none() {
-        if let Some(answer) = asked.waiting.clone() {
+        if let Some(answer) = asked.waits().cloned() {
             return deny(core, lookable, record, asked, answer).await; // the look that it waits for was given up
         }
         let look = at_once(core, lookable, record, None);
@@ -147,11 +150,14 @@ impl Made<'_> {
     /// Looks, and does what follows. The next look, if it is not the one that is due already.
     async fn look_up(&self, patience: Option<Duration>) -> Result<Option<Look>, ExecError> {
         let Self { core, lookable, record, look, asked } = self;
+        if let Some(answer) = asked.to_be_read() {
+            return result::take_up(core, record, asked.clone(), answer.clone(), look).await;
+        }
         let Lookable { op, bound } = lookable;
         let shown = lookup::show(Settling { core, op, bound }, record, patience).await?;
         tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, ?shown, "looked up beside its question");
         let believed = lookup::is_same_scope(op, bound);
-        match (shown, asked.waiting.clone()) {
+        match (shown, asked.waits().cloned()) {
             (Shown::Effect, _) => withdraw(core, op, record, asked.clone()).await.map(|()| None),
             (Shown::Nothing, Some(answer)) => {
                 let left = unsettled(core, lookable.contract(), record, asked.id).await?;
@@ -244,16 +250,15 @@ async fn find(core: &Core, record: &Record, id: EscalationId) -> Result<Option<E
     Ok(found.map_err(|source| failed(&record.key, source))?.filter(|asked| asked.answer.is_none()))
 }
 
-/// The question with the words about an answer that waits, in place of those about an earlier one.
 fn waits(question: &str, answer: &Answer) -> String {
-    let asked = question.split_once(WAITS).map_or(question, |(asked, _)| asked);
     let because = answer.because.as_ref().map(|because| format!(" ({because})")).unwrap_or_default();
-    format!(
-        "{asked}{WAITS}{by} says that it did not happen{because}. That takes effect when the provider's lookup has answered and shows \
+    let words = format!(
+        "waits: {by} says that it did not happen{because}. That takes effect when the provider's lookup has answered and shows \
          nothing, and when a request can no longer be under way. The lookup is made again until then; `look_now` makes it at once, \
          `send_without_looking` sends without it.",
         by = answer.by,
-    )
+    );
+    escalate::beside(question, &words)
 }
 
 /// The answer is to be given about a call of unknown outcome alone.

@@ -28,7 +28,7 @@ impl Said {
 
     pub(super) fn at(self, at: Timestamp) -> Answer {
         let Self { resolution, by, because } = self;
-        Answer { by, resolution, because, at }
+        Answer { by, resolution, because, misfit: None, at }
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Bound {
 
 impl Bound {
     fn of(id: DeclarationId, declaration: Arc<Declaration>, spec: &ToolSpec, namespace: &str) -> Self {
-        let same = declaration.is_still(spec.effect, &spec.contract, spec.input_version, namespace);
+        let same = is_still(&declaration, spec, namespace);
         let other = (!same).then(|| {
             let effect = declaration.binding_effect(spec.effect);
             Box::new((effect, declaration.binding(&spec.contract)))
@@ -75,7 +75,7 @@ impl Core {
     pub(super) async fn declare(&self, op: &Operation) -> Result<Bound, ExecError> {
         let spec = op.tool.spec();
         if let Some((id, declaration)) = self.declarations.known().now.get(&spec.name)
-            && declaration.is_still(spec.effect, &spec.contract, spec.input_version, &self.namespace)
+            && is_still(declaration, spec, &self.namespace)
         {
             return Ok(Bound { id: *id, declaration: declaration.clone(), other: None });
         }
@@ -210,7 +210,15 @@ impl Core {
 
 /// What a tool declares now.
 fn declaration(spec: &ToolSpec, namespace: &str) -> Declaration {
-    Declaration::of(spec.name.as_str(), spec.effect, &spec.contract, spec.input_version, namespace)
+    let (name, version) = (spec.name.as_str(), spec.input_version);
+    let declared = Declaration::of(name, spec.effect, &spec.contract, version, namespace);
+    Declaration { any_output: spec.any_output, ..declared }
+}
+
+/// The tool declares now what it declared then.
+fn is_still(declaration: &Declaration, spec: &ToolSpec, namespace: &str) -> bool {
+    declaration.any_output == spec.any_output
+        && declaration.is_still(spec.effect, &spec.contract, spec.input_version, namespace)
 }
 
 /// Rows are listed in the order of their ids.

@@ -11,6 +11,8 @@ use crate::ledger::resolve::Why;
 use crate::ledger::{Event, Look, LookupOffer, Reason, Record, State, apply};
 use crate::store::{Answer, Escalation, EscalationKind, Refusal, Resolution, Store as _, Use, Verdict};
 
+/// What stands in a question before the words about an answer that has not taken effect.
+const BESIDE: &str = "\nAn answer ";
 /// Who answers where no person does.
 const ENGINE: &str = "counterfoil";
 
@@ -84,7 +86,13 @@ pub(crate) fn withdrawn(core: &Core, mut asked: Escalation) -> Escalation {
 }
 
 fn by_engine(core: &Core, resolution: Resolution) -> Answer {
-    Answer { by: ENGINE.into(), resolution, because: None, at: core.now() }
+    Answer { by: ENGINE.into(), resolution, because: None, misfit: None, at: core.now() }
+}
+
+/// The question with words about an answer that has not taken effect, in place of those about an earlier one.
+pub(super) fn beside(question: &str, words: &str) -> String {
+    let asked = question.split_once(BESIDE).map_or(question, |(asked, _)| asked);
+    format!("{asked}{BESIDE}{words}")
 }
 
 /// The question that is opened when the world holds more than one effect. Counted, listed, never settled in

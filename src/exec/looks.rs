@@ -98,8 +98,8 @@ async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>,
     let Some(record) = core.group.record_at(&look.tenant, look.record).await? else { return Ok(None) };
     let contract = core.contract_of(&record).await?;
     let early = if look.reason.is_beside_question() {
-        // Nobody sends what a person is asked about: whoever has the tool may look.
-        if core.is_shared() && core.registry.known(record.operation.as_str()).is_none() {
+        // Nobody sends what a person is asked about: whoever has the tool may look. It stays due until somebody has it.
+        if core.registry.known(record.operation.as_str()).is_none() {
             return Ok(None);
         }
         None

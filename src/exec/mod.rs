@@ -50,6 +50,7 @@ mod resend;
 mod resolve;
 mod restored;
 mod restores;
+mod result;
 mod retire;
 mod reviewers;
 mod seal;

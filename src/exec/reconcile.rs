@@ -145,7 +145,7 @@ pub(super) async fn unpark(
 ) -> Result<bool, ExecError> {
     let asked = core.group.escalation_find(&op.tenant, question).await;
     let Some(asked) = asked.map_err(|source| failed(&op.key, source))? else { return Ok(false) };
-    if asked.kind != EscalationKind::UnknownTool {
+    if asked.kind != EscalationKind::UnknownTool || asked.to_be_read().is_some() {
         return Ok(false);
     }
     let ambiguous = Ambiguous::new(Box::new(record.clone()), core.ceased(record));

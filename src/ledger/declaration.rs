@@ -44,6 +44,9 @@ pub struct Declaration {
     /// The record is sealed in the transaction of its effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sealed_with_effect: bool,
+    /// Any JSON is a result of it: a plain function, a route of a door, a tool that was made at run time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_output: bool,
 }
 
 impl Declaration {
@@ -69,6 +72,7 @@ impl Declaration {
             wire_rule: OperationKey::WIRE_RULE,
             input_version,
             sealed_with_effect: contract.sealed_with_effect,
+            any_output: false,
         }
     }
 

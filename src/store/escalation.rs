@@ -24,7 +24,8 @@ pub struct Escalation {
     pub question: String,
     /// When it was opened.
     pub opened_at: Timestamp,
-    /// An answer that takes effect when a lookup has answered. The question is open until then.
+    /// An answer that takes effect when a lookup has answered, or when a worker that knows the tool has read its result. The question is
+    /// open until then, and stays open if the result is a [`misfit`](Answer::misfit).
     pub waiting: Option<Answer>,
     /// The answer.
     pub answer: Option<Answer>,
@@ -34,6 +35,16 @@ impl Escalation {
     /// As it is written when it is opened; otherwise as something that falls on an open question.
     pub(crate) const fn is_new(&self) -> bool {
         self.answer.is_none() && self.waiting.is_none()
+    }
+
+    /// The answer that waits, unless it does not count.
+    pub(crate) fn waits(&self) -> Option<&Answer> {
+        self.waiting.as_ref().filter(|answer| answer.misfit.is_none())
+    }
+
+    /// The answer that waits for a worker that can read its result: there is nothing to be looked up meanwhile.
+    pub(crate) fn to_be_read(&self) -> Option<&Answer> {
+        self.waits().filter(|answer| answer.resolution.result().is_some())
     }
 }
 
@@ -122,6 +133,9 @@ pub struct Answer {
     /// Why, in the words of whoever answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
+    /// Why it does not count: its result is not what the tool returns. The question waits for another answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfit: Option<String>,
     /// When.
     pub at: Timestamp,
 }
@@ -140,7 +154,8 @@ impl Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
-    /// It happened, and this is its result.
+    /// It happened, and this is its result. It is read as what the tool returns: what does not fit is refused, and where the tool is
+    /// not known the answer [waits](Escalation::waiting) for a worker that knows it.
     Committed(serde_json::Value),
     /// It did not happen: go on, and try again. About a call that can be looked up, the lookup is made first. While that does not
     /// answer, the question stays open and the answer [waits](Escalation::waiting); where it shows the effect, the question is
@@ -157,6 +172,16 @@ pub enum Resolution {
     Abandon,
     /// The question is void: the engine can find out by itself again. Only the engine answers so.
     Withdrawn,
+}
+
+impl Resolution {
+    /// The result, if it happened.
+    pub(crate) const fn result(&self) -> Option<&serde_json::Value> {
+        match self {
+            Self::Committed(result) => Some(result),
+            _ => None,
+        }
+    }
 }
 
 table! { Escalation in "escalation", Own by (tenant, id) {

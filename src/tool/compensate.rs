@@ -294,6 +294,7 @@ impl Undo {
             divergence: Divergence::Adopt,
             input_version: 1,
             compensation: None,
+            any_output: true,
         };
         Ok(Self { spec: Arc::new(spec), undoes, surplus })
     }

@@ -213,6 +213,7 @@ impl DynamicTool {
             divergence: self.divergence,
             input_version: 1,
             compensation: self.compensation.clone(),
+            any_output: true,
         };
         let (spec, functions) = (Arc::new(spec), self.functions);
         let (undo, find) = (functions.undo.clone(), functions.find_undone.clone());

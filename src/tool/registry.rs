@@ -43,10 +43,12 @@ pub struct ToolSpec {
     pub input_version: u32,
     /// When its effects are undone, if it can undo them.
     pub compensation: Option<Compensation>,
+    /// Any JSON is a result of it: it returns no type that a build could check an answer against.
+    pub any_output: bool,
 }
 
 impl ToolSpec {
-    /// A declaration of no more than this. Its effect class says the rest, and nothing is limited.
+    /// A declaration of no more than this. Its effect class says the rest, nothing is limited, and any JSON is a result.
     pub(crate) fn of(name: Name, effect: EffectClass, contract: Contract, retry: RetryPolicy) -> Self {
         Self {
             name,
@@ -58,6 +60,7 @@ impl ToolSpec {
             divergence: effect.divergence(),
             input_version: 1,
             compensation: None,
+            any_output: true,
         }
     }
 
@@ -78,6 +81,10 @@ impl ToolSpec {
 pub(crate) trait Unprepared: Send + Sync {
     fn spec(&self) -> &Arc<ToolSpec>;
     fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError>;
+    /// Reads a result as its callers will. Any JSON is one, unless the tool has a type for it.
+    fn check_output(&self, _output: &Payload) -> Result<(), PayloadError> {
+        Ok(())
+    }
     fn typed(&self) -> &dyn Any;
     /// What an agent's model is told about it, if that is known only at run time.
     #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "asked by agents"))]
@@ -100,6 +107,10 @@ impl<T: Tool> Unprepared for Registered<T> {
     fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
         let input = input.decode()?;
         Ok(Arc::new(Typed { tool: self.tool.clone(), spec: self.spec.clone(), input }))
+    }
+
+    fn check_output(&self, output: &Payload) -> Result<(), PayloadError> {
+        output.decode::<T::Output>().map(drop)
     }
 
     fn typed(&self) -> &dyn Any {
@@ -169,6 +180,7 @@ impl Registry {
             divergence: tool.divergence(),
             input_version: T::INPUT_VERSION,
             compensation,
+            any_output: false,
         };
         let spec = Arc::new(spec);
         self.add(Arc::new(Registered { tool, spec: spec.clone() }))?;

@@ -42,7 +42,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             _ => Resolution::SendWithoutLooking { reason: text.to_owned() },
         };
         let because = (i % 3 == 0).then(|| text.to_owned());
-        let answer = Answer { by: text.to_owned(), resolution, because, at: Timestamp(-1) };
+        let answer = Answer { by: text.to_owned(), resolution, because, misfit: None, at: Timestamp(-1) };
         let waiting =
             Escalation { waiting: Some(answer.clone()), question: format!("{text}, waits"), ..open };
         admit(store, &[sample.change().escalation(waiting.clone())]).await;

@@ -274,6 +274,7 @@ impl Sample {
 #[must_use]
 pub fn answered(escalation: &Escalation, by: &str) -> Escalation {
     let answer = Answer {
+        misfit: None,
         by: by.to_owned(),
         resolution: Resolution::NotCommitted,
         because: None,

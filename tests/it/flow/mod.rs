@@ -1,6 +1,7 @@
 //! Workflows: runs on an embedded engine, and on several workers.
 
 mod again;
+mod answers;
 mod callers;
 mod check;
 mod child;

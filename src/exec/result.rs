@@ -1,0 +1,120 @@
+//! The answer "it happened, with this result" is read as what the tool returns before it counts. The first result wins: one that
+//! does not fit would be handed to the workflow for ever.
+//!
+//! Only who knows the tool can read it. An answer that is given elsewhere waits beside its question, and a worker that knows the tool
+//! takes it up as it takes up the looks there.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::core::Core;
+use super::decided::decided;
+use super::escalate::{self, beside};
+use super::outcome::{ExecError, admitted, failed};
+use crate::ledger::{Event, Look, Reason, Record, apply};
+use crate::payload::{Payload, PayloadError};
+use crate::store::{Answer, Change, Escalation, Refusal, Verdict};
+
+/// What is known of a result that somebody has given.
+pub(super) enum Fit {
+    /// The tool's callers can read it.
+    Fits,
+    /// They cannot, and why.
+    Misfit(String),
+    /// The tool is not here.
+    Unknown,
+}
+
+/// Reads a result as the record's tool returns it.
+pub(super) async fn fit(core: &Core, record: &Record, result: &Value) -> Result<Fit, ExecError> {
+    let payload = Payload::of(result)?.within(&core.limits)?;
+    let name = record.operation.as_str();
+    let Some(tool) = core.registry.known(name) else {
+        let declared = core.declaration(record).await.map_err(|source| failed(&record.key, source))?;
+        return Ok(if declared.any_output { Fit::Fits } else { Fit::Unknown });
+    };
+    Ok(match tool.check_output(&payload) {
+        Ok(()) => Fit::Fits,
+        Err(PayloadError::Mismatch { expected, reason }) => Fit::Misfit(format!(
+            "the result does not fit `{expected}`, which the tool {name:?} returns: {reason}"
+        )),
+        Err(error) => Fit::Misfit(error.to_string()),
+    })
+}
+
+/// The answer waits until a worker that knows the tool takes it up. `None` if a row has changed meanwhile.
+///
+/// # Crash
+/// The answer and the look by which it is taken up are one transaction.
+pub(super) async fn wait(
+    core: &Core,
+    record: &Record,
+    mut asked: Escalation,
+    answer: Answer,
+) -> Result<Option<Escalation>, ExecError> {
+    let look = match escalate::to_come(core, record).await? {
+        Some(look) => look.too_early(Duration::ZERO, core.now()),
+        None => Look::beside_question(record, Reason::Asked, core.now()),
+    };
+    let words = format!(
+        "waits: {} says that it happened. That takes effect when a worker that knows the tool {:?} has read the result.",
+        answer.by,
+        record.operation.as_str()
+    );
+    (asked.question, asked.waiting) = (beside(&asked.question, &words), Some(answer));
+    let written = write(core, record, &asked, core.change(None).look(look.clone())).await;
+    // Also if it has failed: it may be there all the same.
+    if let Some(at) = look.due_at {
+        core.agenda.note(at);
+    }
+    Ok(written?.then_some(asked))
+}
+
+/// Takes up an answer that waits to be read. What becomes of the look beside its question, if it is to be written here.
+pub(super) async fn take_up(
+    core: &Core,
+    record: &Record,
+    asked: Escalation,
+    answer: Answer,
+    look: &Look,
+) -> Result<Option<Look>, ExecError> {
+    let Some(result) = answer.resolution.result() else { return Ok(None) };
+    match fit(core, record, result).await? {
+        Fit::Fits => {
+            if let Some(answered) = decided(core, asked, record, answer).await? {
+                core.tell_answered(answered).await;
+            }
+            Ok(None)
+        }
+        Fit::Unknown => Ok(None), // it is due again
+        Fit::Misfit(why) => {
+            let set_aside = set_aside(core, record, asked, answer, why).await?;
+            Ok(set_aside.then(|| look.done()))
+        }
+    }
+}
+
+/// The question shows why an answer did not count, and stays open. Whether that was written.
+async fn set_aside(
+    core: &Core,
+    record: &Record,
+    mut asked: Escalation,
+    answer: Answer,
+    why: String,
+) -> Result<bool, ExecError> {
+    tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, why, "an answer does not fit");
+    let words = format!("does not count: {} says that it happened, and {why}. Answer again.", answer.by);
+    asked.question = beside(&asked.question, &words);
+    asked.waiting = Some(Answer { misfit: Some(why), ..answer });
+    write(core, record, &asked, core.change(None)).await
+}
+
+/// Writes a question that stays open. Whoever answers it at the same moment finds that the record has changed: then nothing is written.
+async fn write(core: &Core, record: &Record, asked: &Escalation, change: Change) -> Result<bool, ExecError> {
+    let Ok(next) = apply(record, Event::AnswerWaits, core.fence, core.now()) else { return Ok(false) };
+    match core.group.commit_one(change.record(next).escalation(asked.clone())).await {
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(false),
+        verdict => admitted(&record.key, verdict).map(|()| true),
+    }
+}

@@ -17,8 +17,8 @@ use crate::store::{
     Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Verdict,
 };
 
-/// Answers an open question where there is no engine. One about a halted run is left open: closed here, it would
-/// leave a run that nothing lets go on.
+/// Answers an open question where there is no engine. One about a halted run, or about a signal, is left open: closed here, it would
+/// leave a run that nothing lets go on, or a signal that nobody hands over.
 pub(crate) async fn answer_alone(
     core: &Arc<Core>,
     tenant: &Tenant,
@@ -27,7 +27,8 @@ pub(crate) async fn answer_alone(
 ) -> Result<(), ExecError> {
     let found = core.group.escalation_find(tenant, id).await;
     let found = found.map_err(|source| ExecError::Store { key: id.to_string(), source })?;
-    if found.is_some_and(|found| found.kind.halts_its_run()) {
+    let needs_engine = |kind: EscalationKind| kind.halts_its_run() || kind == EscalationKind::Unread;
+    if found.is_some_and(|found| needs_engine(found.kind)) {
         let reason = "its run goes on, or ends, with the answer: give it to the engine that carries the run";
         return Err(ExecError::Unanswerable { escalation: id, reason: reason.to_owned() });
     }
@@ -126,7 +127,8 @@ async fn consequences(
             let again = resend::prepare(core, &record, &mut change).await?.map_err(unanswerable)?;
             return Ok((change, Some(again)));
         }
-        (EscalationKind::Missing, ..) => {}
+        // Its run is handed what the answer says, in the same change.
+        (EscalationKind::Missing | EscalationKind::Unread, ..) => {}
         (_, _, Resolution::Committed(_)) => {
             return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));
         }

@@ -41,6 +41,8 @@ struct Next {
     undoing: Option<Step>,
     /// What the run says to its parent.
     farewell: Option<(Signal, Option<Payload>)>,
+    /// What a run is handed in place of a signal that it could not read.
+    handed: Option<(Signal, Option<Payload>)>,
 }
 
 impl Next {
@@ -48,7 +50,7 @@ impl Next {
         change.run = self.run.clone().map(Box::new);
         change.escalations.append(&mut self.left);
         change.steps.extend(self.undoing.take());
-        if let Some((signal, large)) = self.farewell.clone() {
+        if let Some((signal, large)) = self.farewell.clone().or_else(|| self.handed.clone()) {
             change.payloads.extend(large.map(|payload| (answered.tenant.clone(), payload)));
             change.signal = Some(Box::new(signal));
         }
@@ -79,7 +81,10 @@ impl Inner {
         let mut next = match self.halted(tenant, escalation).await.map_err(store_failed)? {
             Some(run) if answer.resolution == Resolution::Abandon => self.abandoned(run, &answer.by).await?,
             Some(run) => Next { run: Some(self.going_on(&run)), ..Next::default() },
-            None => Next::default(),
+            None => {
+                let handed = self.handed(tenant, escalation, &answer.resolution).await?;
+                Next { handed, ..Next::default() }
+            }
         };
         let with = |change: &mut Change, answered: &Escalation| next.add_to(change, answered);
         let answered = answer_escalation(&self.core, tenant, escalation, answer, with).await;
@@ -88,6 +93,9 @@ impl Inner {
                 (Some(_), Some((signal, _))) => self.perhaps_sent(signal.clone()),
                 (Some(run), None) => self.perhaps_ours(tenant, run.id),
                 (None, _) => self.perhaps_answered(tenant, escalation),
+            }
+            if let Some((signal, _)) = &next.handed {
+                self.perhaps_sent(signal.clone());
             }
         }
         let answered = answered?;
@@ -98,6 +106,11 @@ impl Inner {
                 }
             }
             Some(run) => self.spawn(Box::new(run), None),
+            None if next.handed.is_some() => {
+                if let Some((signal, _)) = next.handed {
+                    self.delivered(signal).await;
+                }
+            }
             None if answered.answer.is_none() => {} // it waits for a lookup, which wakes whoever waits for it
             None => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
         }
@@ -123,6 +136,6 @@ impl Inner {
         }
         let (run, left) = resume::abandoned(&self.core, run, &mut failure).await?;
         let farewell = farewell(&self.core, &run, Err(&failure));
-        Ok(Next { run: Some(run), left, farewell, undoing: None })
+        Ok(Next { run: Some(run), left, farewell, ..Next::default() })
     }
 }

@@ -9,9 +9,10 @@ use serde::de::DeserializeOwned;
 use super::error::RunError;
 use super::failure::Failure;
 use super::inner::Inner;
+use super::signal::name::usable;
 use crate::id::{RunId, Tenant};
 use crate::payload::{Payload, Stored};
-use crate::store::{History, PastCall, PastStep, PastUse, Run, RunState, Store as _, Turns};
+use crate::store::{History, PastCall, PastStep, PastUse, Run, RunState, Signal, Store as _, Turns};
 
 /// A run.
 #[derive(Clone)]
@@ -43,6 +44,14 @@ impl<O> RunHandle<O> {
 const TURNS: u32 = 100;
 
 impl<O> RunHandle<O> {
+    /// The signals that the run has not received, in their order. Of a run that has ended, those that came too late or under a name
+    /// that nobody waited for.
+    pub async fn unreceived(&self) -> Result<Vec<Signal>, RunError> {
+        let mut pending = self.inner.core.group.signal_pending(&[(self.tenant.clone(), self.id)]).await?;
+        pending.retain(|signal| usable(&signal.name).is_ok());
+        Ok(pending)
+    }
+
     /// What the run did turn by turn, from the turn behind `after` on, at most a hundred turns; none when there are no
     /// more. The last may be under way. What it did outside of loops is shown as turn 0; since it
     /// [went on as new](crate::Ctx::continue_as_new), under the number that its history began with then.

@@ -81,6 +81,12 @@ impl Inbox {
         }
     }
 
+    /// The first that is wanted.
+    pub(super) fn peek(&self, wanted: &Wanted) -> Option<&Signal> {
+        let place = self.place(wanted)?;
+        self.pending.get(&wanted.name)?.signals.get(&place)
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.pending.values().map(|named| named.signals.len()).sum()

@@ -22,7 +22,7 @@ impl Ctx {
     /// Waits for what the engine says to the run under a name of its own, however long that takes.
     pub(crate) async fn told<T: DeserializeOwned>(&self, name: &str, id: &str) -> Result<T, Failure> {
         let wanted = Wanted { name: name.to_owned(), id: Some(id.to_owned()) };
-        let body = self.receive(Label::from((name, id)), wanted).await?;
+        let body = self.receive(Label::from((name, id)), wanted, None).await?;
         self.decoded("signal", &body).await
     }
 

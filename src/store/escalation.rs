@@ -86,6 +86,8 @@ coded! {
         Compensation = 23,
         /// The ledger may be older than the world. Of [`Tenant::ledger`](crate::Tenant::ledger).
         Restored = 25,
+        /// A signal cannot be read by the run that waits for it: it is set aside, and the run waits on.
+        Unread = 26,
     }
 }
 
@@ -119,6 +121,7 @@ impl EscalationKind {
             Self::Compensation => "compensation",
             Self::Missing => "missing",
             Self::Restored => "restored",
+            Self::Unread => "unread",
         }
     }
 }

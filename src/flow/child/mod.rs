@@ -122,7 +122,7 @@ impl<O> Child<O> {
             before => format!("{child}:{}", before + 1),
         };
         let wanted = Wanted { name: ENDED.into(), id: Some(child) };
-        let body = self.ctx.receive(Label::from((ENDED, &id)), wanted).await?;
+        let body = self.ctx.receive(Label::from((ENDED, &id)), wanted, None).await?;
         Ok(self.ended.get_or_init(|| body).clone())
     }
 }

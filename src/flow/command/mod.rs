@@ -51,7 +51,8 @@ impl Ctx {
     /// A run that was told so is told again on resume.
     pub async fn cancelled(&self) -> Result<Command, Failure> {
         let name = Verb::Cancel.signal();
-        let body = self.receive(Label::from(name.as_str()), Wanted { name, id: None }).await?;
+        let wanted = Wanted { name: name.clone(), id: None };
+        let body = self.receive(Label::from(name), wanted, None).await?;
         let command: Command = self.decoded("command", &body).await?;
         self.live.cancelled(command.until);
         Ok(command)

@@ -10,10 +10,12 @@ use super::state::Wait;
 use super::stop::Stop;
 use crate::clock::Timestamp;
 use crate::exec::ExecError;
+use crate::flow::Failure;
 use crate::flow::child::lineage::{ENDED, PLACE};
 use crate::flow::command::{Verb, is_command};
 use crate::flow::inbox::Wanted;
-use crate::payload::{Payload, Stored};
+use crate::flow::signal::aside::Reads;
+use crate::payload::{Payload, PayloadError, Stored};
 use crate::store::{Signal, Step};
 
 impl Live {
@@ -102,8 +104,13 @@ impl Live {
         true
     }
 
-    /// Receives the next signal that is wanted, as soon as there is one. The receipt is queued when this returns.
-    pub(in crate::flow) async fn next_signal(&self, open: &Open, wanted: &Wanted) -> Stored {
+    /// Receives the next signal that is wanted and can be read, as soon as there is one. The receipt is queued when this returns.
+    pub(in crate::flow) async fn next_signal(
+        &self,
+        open: &Open,
+        wanted: &Wanted,
+        reads: Option<Reads>,
+    ) -> Result<Stored, Failure> {
         if self.check.is_some() {
             let _waiting = open.wait(Wait { signal: Some(wanted.clone()), ..Wait::default() });
             return std::future::pending().await; // a replay check receives nothing
@@ -124,10 +131,18 @@ impl Live {
                 })
                 .await;
             }
+            let (first, misfit) = match self.first_that_waits(wanted, reads).await {
+                Ok(Some(first)) => first,
+                Ok(None) => continue,
+                Err(error) => return Err(self.failure(error).await),
+            };
             self.core.group.room().await;
             // There is no await from here on: a future that was dropped at one would have taken a signal and lost it.
-            let taken = self.state().inbox.take(wanted);
-            if let Some(signal) = taken {
+            let taken = self.state().inbox.take(&first);
+            if let (Some(signal), Some(error)) = (&taken, misfit) {
+                drop(self.core.group.submit(self.set_aside(signal.clone(), error)));
+                self.progressed();
+            } else if let Some(signal) = taken {
                 let kind = open.identity.kind.checkpoint();
                 let step = self.step(&open.identity, kind, None, signal.body.clone());
                 let body = signal.body.clone();
@@ -138,9 +153,24 @@ impl Live {
                 change.received = Some(Box::new(signal));
                 drop(self.core.group.submit(change));
                 self.progressed();
-                return body;
+                return Ok(body);
             }
         }
+    }
+
+    /// The first signal that is wanted, and why it cannot be read, if so. It stays where it is.
+    async fn first_that_waits(
+        &self,
+        wanted: &Wanted,
+        reads: Option<Reads>,
+    ) -> Result<Option<(Wanted, Option<PayloadError>)>, ExecError> {
+        let first = self.state().inbox.peek(wanted).cloned();
+        let Some(Signal { name, id, body, .. }) = first else { return Ok(None) };
+        let misfit = match reads {
+            Some(reads) => reads(&self.core.load(&self.tenant, &body).await?).err(),
+            None => None,
+        };
+        Ok(Some((Wanted { name, id: Some(id) }, misfit)))
     }
 
     /// The checkpoint of where the end of a child stands among what this run does. It is told by an id and not by the clock, which

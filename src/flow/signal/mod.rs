@@ -4,12 +4,14 @@
 //! Both are only hints: a sender that dies in between leaves a signal that the next start, or whoever takes its worker
 //! over, finds by its row.
 
+pub(super) mod aside;
 pub(super) mod name;
 mod send;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::aside::{Reads, reads};
 use self::name::{OWN, usable};
 pub(super) use self::send::NewSignal;
 pub use self::send::{SendSignal, Sent};
@@ -39,23 +41,31 @@ impl Ctx {
     /// Waits for the next signal of this name, however long that takes, and holds nothing meanwhile. Signals that came
     /// before anybody waited are kept; those of one sender are received in the order in which they were sent.
     ///
+    /// A signal that cannot be read as `T` is set aside as a [question](crate::store::EscalationKind::Unread), and the run waits for the
+    /// next one.
+    ///
     /// # Crash
     /// A signal that was received is received again on resume, and the same one. One that was not is still there.
     pub async fn signal<T: DeserializeOwned>(&self, label: impl Into<Label>) -> Result<T, Failure> {
         let label = label.into();
         usable(&label.name).map_err(|error| unfit(&error))?;
         let wanted = Wanted { name: label.name.clone(), id: None };
-        let body = self.receive(label, wanted).await?;
+        let body = self.receive(label, wanted, Some(reads::<T>)).await?;
         self.decoded("signal", &body).await
     }
 
-    /// Receives a signal under an identity of its own.
-    pub(super) async fn receive(&self, label: Label, wanted: Wanted) -> Result<Stored, Failure> {
+    /// Receives a signal under an identity of its own. One that `reads` refuses is set aside.
+    pub(super) async fn receive(
+        &self,
+        label: Label,
+        wanted: Wanted,
+        reads: Option<Reads>,
+    ) -> Result<Stored, Failure> {
         let open = self.open(Kind::Signal, label)?;
         let past = self.live.recorded(&open).await?;
         let body = match past.and_then(|past| past.value) {
             Some(body) => body,
-            None => self.live.next_signal(&open, &wanted).await,
+            None => self.live.next_signal(&open, &wanted, reads).await?,
         };
         open.close();
         Ok(body)

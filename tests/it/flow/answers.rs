@@ -16,13 +16,13 @@ use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
 
 /// Where a world's runs are stored.
-enum Place {
+pub(crate) enum Place {
     File,
     Schema(Schema),
 }
 
 impl Place {
-    fn both() -> [Self; 2] {
+    pub(crate) fn both() -> [Self; 2] {
         [Self::File, Self::Schema(Schema::new())]
     }
 
@@ -34,7 +34,7 @@ impl Place {
     }
 
     /// A process that knows all tools.
-    fn life<W: Workflow<(), u32>>(&self, world: &Arc<World>, code: W) -> Process {
+    pub(crate) fn life<W: Workflow<(), u32>>(&self, world: &Arc<World>, code: W) -> Process {
         let engine = world.equip(self.bare(world), &world.tap);
         Process::start(world, engine.workflow(NAME, 1, code))
     }

@@ -24,6 +24,7 @@ mod other_path;
 pub(crate) mod outlives;
 mod panics;
 mod pipeline;
+mod poison;
 mod postgres;
 mod queue;
 mod replay;

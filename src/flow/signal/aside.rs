@@ -1,0 +1,121 @@
+//! A signal that the run cannot read is set aside as a question, and the run waits on. Signals come from webhooks and people: a
+//! malformed one must not spoil the run for ever.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::NewSignal;
+use super::name::OWN;
+use crate::exec::ExecError;
+use crate::flow::inner::Inner;
+use crate::flow::live::Live;
+use crate::id::{EscalationId, Name, Tenant};
+use crate::payload::{Payload, PayloadError};
+use crate::store::{
+    Change, Document, Escalation, EscalationKind, Resolution, Signal, Store as _, StoreError,
+};
+
+/// Which signal each question is about: a document, under the question.
+const KIND: &str = "signal_aside";
+
+/// Whether whoever waits for a signal can read it.
+pub(in crate::flow) type Reads = fn(&Payload) -> Result<(), PayloadError>;
+
+pub(in crate::flow) fn reads<T: DeserializeOwned>(body: &Payload) -> Result<(), PayloadError> {
+    body.decode::<T>().map(drop)
+}
+
+/// A signal of a question's run.
+#[derive(Debug, Serialize, Deserialize)]
+struct Aside {
+    name: String,
+    id: String,
+}
+
+impl Live {
+    /// Sets a signal aside: it is received, and asked about.
+    ///
+    /// # Crash
+    /// Receipt and question are one transaction. Without it the signal is still there, and is set aside by the next activation.
+    pub(in crate::flow) fn set_aside(&self, signal: Signal, error: PayloadError) -> Change {
+        let core = &self.core;
+        let question = EscalationId(core.ids.next());
+        let why = match error {
+            PayloadError::Mismatch { expected, reason } => format!("it does not fit `{expected}`: {reason}"),
+            other => other.to_string(),
+        };
+        let (name, id) = (signal.name.clone(), signal.id.clone());
+        tracing::warn!(tenant = %self.tenant, run = %self.id, escalation = %question, name, id, "a signal cannot be read and is set aside");
+        let asked = Escalation {
+            id: question,
+            tenant: self.tenant.clone(),
+            record: None,
+            run: Some(self.id),
+            kind: EscalationKind::Unread,
+            question: format!(
+                "{run}: the signal {name:?} (id {id:?}) cannot be read: {why}. It is set aside, and the run waits for another one. \
+                 `not_committed`: hand it to the run once more, when its code can read it. `committed` with a value: hand the run \
+                 this value instead. `abandon`: leave it.",
+                run = self.id,
+            ),
+            opened_at: core.now(),
+            waiting: None,
+            answer: None,
+        };
+        let mut change = core.change(Some(self.lane)).escalation(asked);
+        change.documents.push(pointer(&self.tenant, question, &Aside { name, id }, core.now()));
+        change.received = Some(Box::new(signal));
+        change
+    }
+}
+
+fn pointer(tenant: &Tenant, question: EscalationId, aside: &Aside, now: crate::clock::Timestamp) -> Document {
+    Document {
+        tenant: tenant.clone(),
+        kind: Name::new(KIND).unwrap_or_else(|_| unreachable!("a name like others")),
+        id: question.to_string(),
+        revision: 1,
+        open: false,
+        body: serde_json::to_string(aside).unwrap_or_else(|_| unreachable!("two texts")),
+        created_at: now,
+        updated_at: now,
+    }
+}
+
+impl Inner {
+    /// What the run of a question is handed with this answer, if the question is about a signal that was set aside. It is a signal of
+    /// its own, under an id that the question makes.
+    pub(in crate::flow) async fn handed(
+        &self,
+        tenant: &Tenant,
+        question: EscalationId,
+        resolution: &Resolution,
+    ) -> Result<Option<(Signal, Option<Payload>)>, ExecError> {
+        let store_failed = |source: StoreError| ExecError::Store { key: question.to_string(), source };
+        let unanswerable =
+            |reason: &str| ExecError::Unanswerable { escalation: question, reason: reason.to_owned() };
+        let asked = self.core.group.escalation_find(tenant, question).await.map_err(store_failed)?;
+        let asked = asked.filter(|asked| asked.kind == EscalationKind::Unread && asked.answer.is_none());
+        let Some(run) = asked.and_then(|asked| asked.run).filter(|_| *resolution != Resolution::Abandon) else {
+            return Ok(None);
+        };
+        let found = self.core.group.document_find(tenant, KIND, &question.to_string()).await;
+        let lost = || unanswerable("nothing tells any more which signal it was; answer `abandon`");
+        let found = found.map_err(store_failed)?.ok_or_else(lost)?;
+        let Aside { name, id } = serde_json::from_str(&found.body).map_err(|_| lost())?;
+        let body = match resolution {
+            Resolution::Committed(value) => Payload::of(value)?.within(&self.core.limits)?,
+            Resolution::NotCommitted => {
+                let first = self.core.group.signal_find(tenant, run, &name, &id).await.map_err(store_failed)?;
+                self.core.load(tenant, &first.ok_or_else(lost)?.body).await?
+            }
+            _ => return Err(unanswerable("it is about a signal: nothing is looked up or sent")),
+        };
+        let addressed = self.addressed(tenant, run).await.map_err(store_failed)?;
+        let Some((_, last)) = addressed.filter(|(run, _)| !run.state.is_final()) else {
+            return Err(unanswerable("its run has ended, and can be handed nothing; answer `abandon`"));
+        };
+        let new = NewSignal { tenant: tenant.clone(), run, name, id: format!("{OWN}{question}"), body };
+        Ok(Some(self.behind(last, new)))
+    }
+}

@@ -96,7 +96,8 @@ impl Inner {
             |reason: &str| ExecError::Unanswerable { escalation: question, reason: reason.to_owned() };
         let asked = self.core.group.escalation_find(tenant, question).await.map_err(store_failed)?;
         let asked = asked.filter(|asked| asked.kind == EscalationKind::Unread && asked.answer.is_none());
-        let Some(run) = asked.and_then(|asked| asked.run).filter(|_| *resolution != Resolution::Abandon) else {
+        let Some(run) = asked.and_then(|asked| asked.run).filter(|_| *resolution != Resolution::Abandon)
+        else {
             return Ok(None);
         };
         let found = self.core.group.document_find(tenant, KIND, &question.to_string()).await;
@@ -106,7 +107,8 @@ impl Inner {
         let body = match resolution {
             Resolution::Committed(value) => Payload::of(value)?.within(&self.core.limits)?,
             Resolution::NotCommitted => {
-                let first = self.core.group.signal_find(tenant, run, &name, &id).await.map_err(store_failed)?;
+                let first =
+                    self.core.group.signal_find(tenant, run, &name, &id).await.map_err(store_failed)?;
                 self.core.load(tenant, &first.ok_or_else(lost)?.body).await?
             }
             _ => return Err(unanswerable("it is about a signal: nothing is looked up or sent")),

@@ -3,6 +3,7 @@
 mod again;
 mod callers;
 mod check;
+mod check_engine;
 mod child;
 mod clocks;
 mod code;

@@ -74,6 +74,9 @@ fn the_type_rules_refuse_what_is_unsafe() {
             "notification_without_approval",
             "lookup_without_reconcile",
             "rejects_key_without_reconcile",
+            "compensation_forgotten",
+            "undoable_without_compensate",
+            "undoable_read",
         ] {
             insta::assert_snapshot!(case, said(case));
         }

@@ -51,7 +51,7 @@ macro_rules! tool {
 
         impl Tool for $tool {
             const NAME: &'static str = $name;
-            type Effect = effect::$effect;
+            type Effect = effect::Undoable<effect::$effect>;
             type Contract = contract::WithLookup<contract::ReplaysKey>;
             type Input = Order;
             type Output = String;
@@ -171,7 +171,7 @@ pub fn simulation() -> Simulation {
         .operator(operator)
         .engine(|engine, world| {
             let world = || world.clone();
-            engine.compensable(Reserve(world())).compensable(Charge(world())).compensable(Ship(world()))
+            engine.tool(Reserve(world())).tool(Charge(world())).tool(Ship(world()))
         })
         .check("all of an order or nothing", whole)
         .fails(2)

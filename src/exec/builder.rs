@@ -16,7 +16,7 @@ use crate::id::{Entropy, SystemEntropy};
 use crate::payload::Limits;
 use crate::store::own::OwnDatabase;
 use crate::store::{Group, Store, StoreError};
-use crate::tool::{Compensate, DynamicTool, RegisterError, Registry, Tool};
+use crate::tool::{DynamicTool, RegisterError, Registry, Tool};
 
 /// Why an executor or an engine did not start.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -123,17 +123,9 @@ impl ExecutorBuilder {
         }
     }
 
-    /// Registers a typed tool.
+    /// Registers a typed tool, and beside it what [undoes](crate::tool::Compensate) its effects.
     pub fn tool<T: Tool>(self, tool: T) -> Self {
         self.register(|registry| registry.tool(tool))
-    }
-
-    /// Registers a typed tool that can [undo](Compensate) what it did.
-    pub fn compensable<T: Compensate>(self, tool: T) -> Self
-    where
-        T::Output: Sync,
-    {
-        self.register(|registry| registry.compensable(tool))
     }
 
     /// Registers a tool that is known only at run time.

@@ -20,7 +20,7 @@ use crate::id::Entropy;
 use crate::ledger::Budget;
 use crate::payload::Limits;
 use crate::store::{Queue, Store};
-use crate::tool::{Compensate, DynamicTool, Registry, Tool};
+use crate::tool::{DynamicTool, Registry, Tool};
 
 /// An engine to be. Errors of registration are kept and reported by [`start`](Self::start).
 #[must_use]
@@ -197,19 +197,11 @@ impl EngineBuilder {
         Ok(registry)
     }
 
-    /// Registers a typed tool.
+    /// Registers a typed tool. Of one whose effect is [`Undoable`](crate::tool::effect::Undoable), what it did is undone when a run
+    /// fails or is cancelled, by the tool's policy, the last effect first; the run ends when that is done. What stands all the
+    /// same is asked about; [`Failure::effects`](super::Failure::effects) says what became of each.
     pub fn tool<T: Tool>(self, tool: T) -> Self {
         self.with(|executor| executor.tool(tool))
-    }
-
-    /// Registers a typed tool that can [undo](Compensate) what it did: when a run fails or is cancelled, the effects that it
-    /// owns are undone by their tools' policies, the last one first, and the run ends when that is done. What stands all the
-    /// same is asked about; [`Failure::effects`](super::Failure::effects) says what became of each.
-    pub fn compensable<T: Compensate>(self, tool: T) -> Self
-    where
-        T::Output: Sync,
-    {
-        self.with(|executor| executor.compensable(tool))
     }
 
     /// Registers a tool that is known only at run time.

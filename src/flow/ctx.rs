@@ -84,7 +84,7 @@ impl Ctx {
             return self.replayed(open, Some(hash), past).await;
         }
         if let Some(check) = &self.live.check {
-            check.unrecorded(&open.identity).await;
+            self.live.unrecorded(check, &open.identity).await;
         }
         let output = {
             let _inside = self.live.inside();

@@ -60,6 +60,32 @@ impl Kind {
         }
     }
 
+    /// The kind of what such a checkpoint is of; nothing if the run's code does not ask for it.
+    pub(super) const fn of_checkpoint(kind: StepKind) -> Option<Self> {
+        Some(match kind {
+            StepKind::Step => Self::Step,
+            StepKind::Timer => Self::Timer,
+            StepKind::Drawn => Self::Drawn,
+            StepKind::Select => Self::Select,
+            StepKind::Transaction => Self::Transaction,
+            StepKind::Signal => Self::Signal,
+            StepKind::Sent => Self::Sent,
+            StepKind::Emitted => Self::Emitted,
+            StepKind::Child => Self::Child,
+            StepKind::CallFailed => Self::Call,
+            StepKind::Guard => Self::Guard,
+            StepKind::Turns => Self::Turns,
+            StepKind::Abandoned | StepKind::Kept | StepKind::Input | StepKind::Again | StepKind::Undoing => {
+                return None;
+            }
+        })
+    }
+
+    /// A child, a sent signal or an emitted event.
+    pub(super) const fn is_deed(self) -> bool {
+        matches!(self, Self::Child | Self::Sent | Self::Emitted)
+    }
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -113,12 +139,7 @@ impl Identity {
 
     /// The child that was begun, the signal that was sent or the event that was emitted, if it is such a checkpoint.
     pub(super) fn of_deed(step: &PastStep) -> Option<Self> {
-        let kind = match step.kind {
-            StepKind::Child => Kind::Child,
-            StepKind::Sent => Kind::Sent,
-            StepKind::Emitted => Kind::Emitted,
-            _ => return None,
-        };
+        let kind = Kind::of_checkpoint(step.kind).filter(|kind| kind.is_deed())?;
         Some(Self { turn: step.turn, kind, name: step.name.clone(), id: step.id.clone() })
     }
 
@@ -140,6 +161,11 @@ impl Identity {
     /// The name of what failed so, if it is no call.
     pub(super) fn of_failed(name: &str) -> Option<&str> {
         Some(name.strip_prefix('~')?.split_once('/')?.1)
+    }
+
+    /// The kind and the name of what failed, if this is the identity of an error in place of a result and no call's.
+    pub(super) fn failed_as(&self) -> Option<(&str, &str)> {
+        self.name.strip_prefix('~').filter(|_| self.kind == Kind::Call)?.split_once('/')
     }
 
     /// The name of the mark that its dropped future left.

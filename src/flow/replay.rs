@@ -18,6 +18,7 @@ pub(super) struct Replay {
     kept: HashSet<String>,
     asked: HashSet<RecordId>,
     asked_deeds: HashSet<Identity>,
+    asked_uses: HashSet<OperationKey>,
     signals: Vec<Signal>,
     recorded_at: Option<Timestamp>,
     /// How the run was begun again.
@@ -148,12 +149,15 @@ impl Replay {
             let response = response.clone();
             return Some(Recorded::Own { record: *record, request_hash: *request_hash, response });
         }
-        self.turns.values().any(|turn| turn.uses.contains_key(key)).then_some(Recorded::Use)
+        self.turns.values().any(|turn| turn.uses.contains_key(key)).then(|| {
+            self.asked_uses.insert(key.clone());
+            Recorded::Use
+        })
     }
 
     /// A child, a sent signal or an emitted event is asked for from now on.
     pub(super) fn ask(&mut self, identity: &Identity) {
-        if !self.turns.is_empty() && matches!(identity.kind, Kind::Child | Kind::Sent | Kind::Emitted) {
+        if !self.turns.is_empty() && identity.kind.is_deed() {
             self.asked_deeds.insert(identity.clone());
         }
     }
@@ -186,5 +190,27 @@ impl Replay {
             .collect();
         unasked.sort_by_key(|call| call.record);
         unasked
+    }
+    /// Operations of other runs that answered this one, and that nothing has asked for.
+    pub(super) fn unasked_uses(&self) -> impl Iterator<Item = &PastUse> {
+        let uses = self.turns.values().flat_map(|past| past.uses.values());
+        uses.filter(|used| !self.asked_uses.contains(&used.key))
+    }
+
+    /// What the run's code has recorded by name, in the order in which it was recorded.
+    pub(super) fn checkpoints(&self) -> Vec<Identity> {
+        let mut checkpoints = Vec::new();
+        for (turn, past) in &self.turns {
+            for (kind, names) in &past.steps {
+                let Some(kind) = Kind::of_checkpoint(*kind) else { continue };
+                for (name, ids) in names {
+                    checkpoints.extend(ids.iter().map(|(id, step)| {
+                        (step.at, Identity { turn: *turn, kind, name: name.clone(), id: id.clone() })
+                    }));
+                }
+            }
+        }
+        checkpoints.sort_by_key(|(at, _)| *at);
+        checkpoints.into_iter().map(|(_, identity)| identity).collect()
     }
 }

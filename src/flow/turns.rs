@@ -275,7 +275,7 @@ impl<'a> Present<'a> {
     /// Only looked at, the loop stops here: what comes next is not recorded.
     async fn check(&self) {
         if let Some(check) = &self.live.check {
-            check.unrecorded(&self.open.identity).await;
+            self.live.unrecorded(check, &self.open.identity).await;
         }
     }
 
@@ -285,6 +285,9 @@ impl<'a> Present<'a> {
         S: Serialize + DeserializeOwned,
     {
         let mark = self.mark(self.number);
+        if let Some(check) = &self.live.check {
+            check.ask(&mark);
+        }
         if let Some(stored) =
             self.live.with_replay(|replay| replay.step(&mark).and_then(|past| past.value.clone()))
         {

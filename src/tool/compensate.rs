@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::effect::IsUndoable;
 use super::prepared::written;
 use super::{Call, Done, Prepared, Tool, ToolError, ToolSpec, registry::Unprepared};
 use crate::id::{IdError, Name};
@@ -20,7 +21,7 @@ use crate::ledger::{
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
-/// How to undo what a tool did. Register the tool with [`compensable`](crate::flow::EngineBuilder::compensable): its effects
+/// How to undo what a tool did. The tool says of its effect that it is [`Undoable`](super::effect::Undoable), and its effects
 /// are undone when the run that owns them fails or is cancelled, the last one first.
 ///
 /// ```
@@ -32,7 +33,7 @@ use crate::payload::{DigestKey, Payload, PayloadError};
 ///
 /// impl Tool for Charge {
 ///     const NAME: &'static str = "charge";
-///     type Effect = effect::Payment;
+///     type Effect = effect::Undoable<effect::Payment>;
 ///     type Contract = contract::ReplaysKey;
 ///     type Input = u64; // cents
 ///     type Output = String; // the charge's id
@@ -66,7 +67,12 @@ use crate::payload::{DigestKey, Payload, PayloadError};
 ///     }
 /// }
 /// ```
-pub trait Compensate: Tool {
+#[diagnostic::on_unimplemented(
+    message = "the effect of `{Self}` is undoable, but `{Self}` does not say how it is undone",
+    label = "`Compensate` is missing",
+    note = "implement `Compensate` for `{Self}`, or declare the effect without `effect::Undoable`"
+)]
+pub trait Compensate: Tool<Effect: IsUndoable, Output: Sync> {
     /// When its effects are undone.
     fn policy(&self) -> Compensation {
         Compensation::Automatic
@@ -202,15 +208,32 @@ pub(crate) trait Undoes: Send + Sync {
     ) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>>;
 }
 
-/// A typed tool that can undo.
-pub(super) struct ByTool<T> {
-    pub(super) tool: Arc<T>,
+/// What undoes the effects of a tool, and when. The tool's types are forgotten.
+pub struct Compensator {
+    pub(super) policy: Compensation,
+    pub(super) contract: Contract,
+    pub(super) surplus: bool,
+    pub(super) undoes: Arc<dyn Undoes>,
 }
 
-impl<T: Compensate> Undoes for ByTool<T>
-where
-    T::Output: Sync,
-{
+impl Compensator {
+    /// As a typed tool says it.
+    pub(super) fn of<T: Compensate>(tool: &Arc<T>) -> Self {
+        Self {
+            policy: tool.policy(),
+            contract: tool.compensation_contract(),
+            surplus: tool.undoes_surplus(),
+            undoes: Arc::new(ByTool { tool: tool.clone() }),
+        }
+    }
+}
+
+/// A typed tool that can undo.
+struct ByTool<T> {
+    tool: Arc<T>,
+}
+
+impl<T: Compensate> Undoes for ByTool<T> {
     fn undo<'a>(
         &'a self,
         call: &'a Call,
@@ -278,12 +301,8 @@ impl Undo {
     }
 
     /// As it is registered beside the tool of this declaration.
-    pub(super) fn of(
-        forward: &ToolSpec,
-        contract: Contract,
-        undoes: Arc<dyn Undoes>,
-        surplus: bool,
-    ) -> Result<Self, IdError> {
+    pub(super) fn of(forward: &ToolSpec, compensator: Compensator) -> Result<Self, IdError> {
+        let Compensator { contract, surplus, undoes, .. } = compensator;
         let spec = ToolSpec {
             name: Name::new(Self::name(forward.name.as_str()))?,
             effect: EffectClass::Compensation,

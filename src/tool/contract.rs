@@ -104,5 +104,7 @@ macro_rules! blind_suits {
     )*};
 }
 
+impl<E: effect::LeavesMark> Suits<effect::Undoable<E>> for Blind where Self: Suits<E> {}
+
 // Everything but a payment.
 blind_suits! { Pure ModelCall ReadOnly Draft InternalMutation Notification Deletion MemoryWrite }

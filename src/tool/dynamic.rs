@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::compensate::{ByFunctions, FindFn, Forward, Undo, UndoFn};
+use super::compensate::{ByFunctions, Compensator, FindFn, Forward, UndoFn};
 use super::prepared::written;
 use super::registry::Unprepared;
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
@@ -200,6 +200,12 @@ impl DynamicTool {
         if self.effect.needs_approval() && self.functions.package.is_none() {
             return Err(RegisterError::NoPackage { tool: self.name, effect: self.effect });
         }
+        if self.functions.undo.is_some() && !self.effect.leaves_mark() {
+            return Err(RegisterError::NothingToUndo { tool: self.name, effect: self.effect });
+        }
+        if self.functions.undo.is_none() && self.functions.find_undone.is_some() {
+            return Err(RegisterError::NoCompensation { tool: self.name });
+        }
         if self.functions.reconcile.is_none() {
             self.contract.lookup = LookupOffer::None; // what was declared cannot be done
         }
@@ -217,13 +223,16 @@ impl DynamicTool {
         };
         let (spec, functions) = (Arc::new(spec), self.functions);
         let (undo, find) = (functions.undo.clone(), functions.find_undone.clone());
-        registry.add(Arc::new(Dynamic { spec: spec.clone(), functions, about: self.about }))?;
-        let Some((policy, undo)) = self.compensation.zip(undo) else { return Ok(()) };
-        let offer = if find.is_some() { LookupOffer::Strong } else { LookupOffer::None };
-        let contract = spec.contract.clone().lookup(offer);
-        let undoes = ByFunctions { undo, find };
-        let surplus = policy == Compensation::Automatic;
-        registry.add(Arc::new(Undo::of(&spec, contract, Arc::new(undoes), surplus)?))
+        let compensator = self.compensation.zip(undo).map(|(policy, undo)| {
+            let offer = if find.is_some() { LookupOffer::Strong } else { LookupOffer::None };
+            Compensator {
+                surplus: policy == Compensation::Automatic,
+                policy,
+                contract: spec.contract.clone().lookup(offer),
+                undoes: Arc::new(ByFunctions { undo, find }),
+            }
+        });
+        registry.add_with(Arc::new(Dynamic { spec, functions, about: self.about }), compensator)
     }
 }
 
@@ -337,5 +346,33 @@ where
                 None => Err(ToolError::new(ErrorKind::Validation, "the function was called already")),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(effect: EffectClass) -> DynamicTool {
+        DynamicTool::new("book", effect, Contract::new(ContractClass::ReplaysKey))
+    }
+
+    fn undoable(effect: EffectClass) -> DynamicTool {
+        tool(effect)
+            .compensate(Compensation::Automatic, |_, _| Box::pin(async { Ok(Undone::whole().into()) }))
+    }
+
+    #[test]
+    fn a_compensation_is_registered_or_refused_and_never_forgotten() {
+        let mut registry = Registry::default();
+        undoable(EffectClass::Payment).register(&mut registry).unwrap();
+        assert!(registry.undo_of("book").is_some());
+
+        let reads = undoable(EffectClass::ReadOnly).register(&mut Registry::default());
+        assert!(matches!(reads, Err(RegisterError::NothingToUndo { .. })), "{reads:?}");
+        let half = tool(EffectClass::Payment)
+            .find_compensation(|_, _| Box::pin(async { Ok(Finding::Unknown) }))
+            .register(&mut Registry::default());
+        assert!(matches!(half, Err(RegisterError::NoCompensation { .. })), "{half:?}");
     }
 }

@@ -1,6 +1,10 @@
 //! Effect classes as types, so that the compiler can insist on what they demand.
 
-use super::{NeedsApproval, Tool};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::compensate::Compensator;
+use super::{Compensate, NeedsApproval, Tool};
 use crate::ledger::{EffectClass, Package};
 
 /// What a tool does to the world.
@@ -17,7 +21,97 @@ pub trait Effect: Send + Sync + 'static {
 pub trait Demands<T: Tool> {
     /// What must be approved, if anything.
     fn package(tool: &T, input: &T::Input) -> Option<Package>;
+
+    /// What undoes the tool's effects, if they can be undone.
+    #[doc(hidden)]
+    fn compensator(_tool: &Arc<T>) -> Option<Compensator> {
+        None
+    }
 }
+
+/// An effect that leaves something behind which can be undone.
+#[diagnostic::on_unimplemented(
+    message = "a `{Self}` leaves nothing behind that could be undone",
+    note = "declare the effect without `Undoable`, and do not implement `Compensate` for the tool"
+)]
+pub trait LeavesMark: Effect {}
+
+/// An effect whose tool says how it is undone: [`Undoable`] alone.
+#[diagnostic::on_unimplemented(
+    message = "a tool that implements `Compensate` must say that its effect is undoable",
+    label = "the effect is declared as `{Self}`, so that its compensation would be forgotten",
+    note = "wrap the effect class of the tool: `type Effect = effect::Undoable<effect::Payment>`, say"
+)]
+pub trait IsUndoable: Effect + sealed::Sealed {}
+
+mod sealed {
+    /// Nobody else can promise that a compensation is registered.
+    pub trait Sealed {}
+    impl<E> Sealed for super::Undoable<E> {}
+}
+
+/// The effect of another class, from a tool that says how it is undone: it demands [`Compensate`]. When a run fails or is
+/// cancelled, what its undoable tools did is undone.
+///
+/// ```
+/// # use counterfoil::ledger::{Finding, Undone};
+/// # use counterfoil::tool::{Call, Compensate, Done, Forward, Tool, ToolError, contract};
+/// use counterfoil::tool::effect;
+///
+/// struct Charge;
+///
+/// impl Tool for Charge {
+///     const NAME: &'static str = "charge";
+///     type Effect = effect::Undoable<effect::Payment>;
+///     // …
+/// #     type Contract = contract::ReplaysKey;
+/// #     type Input = u64;
+/// #     type Output = String;
+/// #     async fn call(&self, _: &Call, _: &u64) -> Result<Done<String>, ToolError> {
+/// #         Ok(Done::new("ch_1".into()))
+/// #     }
+/// }
+/// # impl Compensate for Charge {
+/// #     async fn compensate(&self, _: &Call, _: &Forward<u64, String>) -> Result<Done<Undone>, ToolError> {
+/// #         Ok(Undone::whole().into())
+/// #     }
+/// #     async fn find_compensation(
+/// #         &self, _: &Call, _: &Forward<u64, String>,
+/// #     ) -> Result<Finding<Undone>, ToolError> {
+/// #         Ok(Finding::Unknown)
+/// #     }
+/// # }
+///
+/// let engine = counterfoil::Engine::sqlite("agents.db").tool(Charge);
+/// ```
+#[derive(Debug)]
+pub struct Undoable<E>(PhantomData<fn() -> E>);
+
+impl<E: LeavesMark> Effect for Undoable<E> {
+    const CLASS: EffectClass = E::CLASS;
+}
+
+impl<E: LeavesMark> IsUndoable for Undoable<E> {}
+
+impl<E: Unapproved> Unapproved for Undoable<E> {}
+
+impl<T: Compensate, E: Demands<T>> Demands<T> for Undoable<E> {
+    fn package(tool: &T, input: &T::Input) -> Option<Package> {
+        E::package(tool, input)
+    }
+
+    fn compensator(tool: &Arc<T>) -> Option<Compensator> {
+        Some(Compensator::of(tool))
+    }
+}
+
+macro_rules! leave_marks {
+    ($($name:ident)*) => {$(
+        impl LeavesMark for $name {}
+    )*};
+}
+
+leave_marks! { Draft InternalMutation Payment MemoryWrite Notification Deletion }
 
 /// An effect that may go out without an approval.
 #[diagnostic::on_unimplemented(

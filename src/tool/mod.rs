@@ -1,7 +1,7 @@
 //! ③ Tools: what touches the world, and what it declares about itself.
 //!
 //! A typed tool implements [`Tool`]; what its effect class and its contract demand of it are further traits
-//! ([`Reconcile`], [`NeedsApproval`]), and the compiler insists on them. A tool that is known only at run time
+//! ([`Reconcile`], [`NeedsApproval`], [`Compensate`]), and the compiler insists on them. A tool that is known only at run time
 //! is put together by [`DynamicTool`], and the same rules are checked when it is registered.
 
 mod call;

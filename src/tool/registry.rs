@@ -4,9 +4,9 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::compensate::{ByTool, Compensate, Undo};
+use super::compensate::{Compensator, Undo};
 use super::dynamic::About;
-use super::effect::Effect as _;
+use super::effect::{Demands as _, Effect as _};
 #[cfg(feature = "sim")]
 use super::watched::Witness;
 use super::watched::{Watched, Watching};
@@ -137,30 +137,10 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Registers a typed tool.
+    /// Registers a typed tool, and beside it what [undoes](super::Compensate) its effects.
     pub fn tool<T: Tool>(&mut self, tool: T) -> Result<(), RegisterError> {
-        self.typed_tool(Arc::new(tool), None).map(drop)
-    }
-
-    /// Registers a typed tool whose effects can be undone.
-    pub fn compensable<T: Compensate>(&mut self, tool: T) -> Result<(), RegisterError>
-    where
-        T::Output: Sync,
-    {
-        let policy = tool.policy();
         let tool = Arc::new(tool);
-        let spec = self.typed_tool(tool.clone(), Some(policy))?;
-        let surplus = tool.undoes_surplus();
-        let contract = tool.compensation_contract();
-        let undoes = ByTool { tool };
-        self.add(Arc::new(Undo::of(&spec, contract, Arc::new(undoes), surplus)?))
-    }
-
-    fn typed_tool<T: Tool>(
-        &mut self,
-        tool: Arc<T>,
-        compensation: Option<Compensation>,
-    ) -> Result<Arc<ToolSpec>, RegisterError> {
+        let compensator = T::Effect::compensator(&tool);
         let name = Name::new(T::NAME)?;
         let declared = tool.contract();
         let promised = <T::Contract as super::contract::Contract>::declaration();
@@ -179,13 +159,27 @@ impl Registry {
             quota: tool.quota(),
             divergence: tool.divergence(),
             input_version: T::INPUT_VERSION,
-            compensation,
+            compensation: compensator.as_ref().map(|compensator| compensator.policy.clone()),
             any_output: false,
         };
         let spec = Arc::new(spec);
-        self.add(Arc::new(Registered { tool, spec: spec.clone() }))?;
+        self.add_with(Arc::new(Registered { tool, spec }), compensator)?;
         self.by_type.insert(TypeId::of::<T>(), name);
-        Ok(spec)
+        Ok(())
+    }
+
+    /// Registers a tool, and beside it what undoes its effects.
+    pub(super) fn add_with(
+        &mut self,
+        tool: Arc<dyn Unprepared>,
+        compensator: Option<Compensator>,
+    ) -> Result<(), RegisterError> {
+        let spec = tool.spec().clone();
+        self.add(tool)?;
+        match compensator {
+            Some(compensator) => self.add(Arc::new(Undo::of(&spec, compensator)?)),
+            None => Ok(()),
+        }
     }
 
     /// The name of a tool whose declaration is safe, if no registered tool has it.
@@ -348,6 +342,27 @@ pub enum RegisterError {
         "the tool {tool:?} cannot be a compensation by itself: say of the tool that it undoes how it is undone"
     )]
     NotATools {
+        /// The tool.
+        tool: String,
+    },
+    /// It says how its effects are undone, and leaves none.
+    #[error(
+        "the tool {tool:?} is a {}, which leaves nothing behind that could be undone: take its `.compensate(…)` away, or \
+         declare what it does to the world",
+        effect.name()
+    )]
+    NothingToUndo {
+        /// The tool.
+        tool: String,
+        /// Its effect class.
+        effect: EffectClass,
+    },
+    /// It can be asked whether an effect is undone, and cannot undo it.
+    #[error(
+        "the tool {tool:?} says how to find a compensation, but not how to compensate: give it a `.compensate(…)`, or take its \
+         `.find_compensation(…)` away"
+    )]
+    NoCompensation {
         /// The tool.
         tool: String,
     },

@@ -1,14 +1,16 @@
-//! What does compile: a payment that can be looked up, a notification that is approved.
+//! What does compile: a payment that can be looked up and undone, a notification that is approved and can be corrected.
 
-use counterfoil::ledger::Finding;
-use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::ledger::{Finding, Undone};
+use counterfoil::tool::{
+    Call, Compensate, Done, Forward, NeedsApproval, Reconcile, Tool, ToolError, contract, effect,
+};
 use counterfoil::{Approval, Ctx, Failure, Package};
 
 struct Pay;
 
 impl Tool for Pay {
     const NAME: &'static str = "pay";
-    type Effect = effect::Payment;
+    type Effect = effect::Undoable<effect::Payment>;
     type Contract = contract::Lookup;
     type Input = u32;
     type Output = u32;
@@ -23,11 +25,20 @@ impl Reconcile for Pay {
     }
 }
 
+impl Compensate for Pay {
+    async fn compensate(&self, _: &Call, _: &Forward<u32, u32>) -> Result<Done<Undone>, ToolError> {
+        Ok(Undone::whole().into())
+    }
+    async fn find_compensation(&self, _: &Call, _: &Forward<u32, u32>) -> Result<Finding<Undone>, ToolError> {
+        Ok(Finding::Unknown)
+    }
+}
+
 struct SendNotice;
 
 impl Tool for SendNotice {
     const NAME: &'static str = "send_notice";
-    type Effect = effect::Notification;
+    type Effect = effect::Undoable<effect::Notification>;
     type Contract = contract::WithLookup<contract::ReplaysKey>;
     type Input = String;
     type Output = u32;
@@ -45,6 +56,19 @@ impl Reconcile for SendNotice {
 impl NeedsApproval for SendNotice {
     fn package(&self, text: &String) -> Package {
         Package::of("notice", text)
+    }
+}
+
+impl Compensate for SendNotice {
+    async fn compensate(&self, _: &Call, _: &Forward<String, u32>) -> Result<Done<Undone>, ToolError> {
+        Ok(Undone::whole().into())
+    }
+    async fn find_compensation(
+        &self,
+        _: &Call,
+        _: &Forward<String, u32>,
+    ) -> Result<Finding<Undone>, ToolError> {
+        Ok(Finding::Unknown)
     }
 }
 

@@ -82,7 +82,7 @@ impl SendDecision {
 
 impl Tool for SendDecision {
     const NAME: &'static str = SendNotice::NAME;
-    type Effect = effect::Notification;
+    type Effect = effect::Undoable<effect::Notification>;
     /// It takes no key, and can be asked for our reference.
     type Contract = contract::Lookup;
     type Input = Notice;
@@ -164,7 +164,7 @@ pub mod simulated {
             .engine(|engine, world| {
                 let desk = Simulated(world.service(DESK, Offer::Lookup));
                 let provider = Provider::new(Place::Simulated(desk), Duration::from_mins(1));
-                engine.compensable(SendDecision { provider }).sink(world.sink())
+                engine.tool(SendDecision { provider }).sink(world.sink())
             })
             .beside("ann", |engine, world| decides(engine, world, "ann", HOUR))
             .beside("bob", |engine, world| decides(engine, world, "bob", 2 * HOUR))

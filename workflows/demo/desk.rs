@@ -72,7 +72,7 @@ pub async fn live(order: &Order) -> Result<i32, Failed> {
     let (watch, registry) = (Arc::new(Lived::new(order.kill()?)), Registry::default());
     let engine = Engine::sqlite(&order.ledger)
         .workflow("case_desk", 1, case_desk)
-        .compensable(SendDecision { provider: order.client()? })
+        .tool(SendDecision { provider: order.client()? })
         .sink(registry.clone())
         .watch(watch.clone());
     let engine = engine.start().await?;

@@ -1,9 +1,10 @@
-//! What an activation in a check does differently: it notes where it would go on by itself, and stops there.
+//! What an activation in a check does differently: it notes what the code asks for, and stops where the engine would do something
+//! new.
 
-use std::future::pending;
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use super::report::{Anew, Changed, ReplayReport};
+use super::report::{Changed, ReplayEntry, ReplayReport};
 use crate::flow::identity::{Identity, Kind};
 
 /// The notes of a check.
@@ -15,7 +16,10 @@ pub(crate) struct Check {
 
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    anew: Vec<Anew>,
+    asked: HashSet<Identity>,
+    anew: Vec<ReplayEntry>,
+    /// A branch stopped where the engine would have gone on by itself.
+    stopped_short: bool,
     pub(super) changed: Vec<Changed>,
     pub(super) unsettled: Vec<String>,
 }
@@ -25,33 +29,44 @@ impl Check {
         Self { run_new_steps, notes: Mutex::default() }
     }
 
-    pub(super) fn note(&self, note: impl FnOnce(&mut Notes)) {
-        note(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn note<T>(&self, note: impl FnOnce(&mut Notes) -> T) -> T {
+        note(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn anew(&self, identity: &Identity, held: bool) {
-        let Identity { kind, name, id, .. } = identity;
-        let anew = Anew { kind: kind.name().to_owned(), name: name.clone(), id: id.clone(), held };
+    /// The code asks for this: for its result, or for the error that stands in its place.
+    pub(crate) fn ask(&self, identity: &Identity) {
+        self.note(|notes| notes.asked.extend([identity.clone(), identity.failed()]));
+    }
+
+    pub(super) fn has_asked(&self, identity: &Identity) -> bool {
+        self.note(|notes| notes.asked.contains(identity))
+    }
+
+    /// The run has not recorded this.
+    pub(crate) fn is_new(&self, identity: &Identity) {
+        let entry = ReplayEntry::of(identity);
         self.note(|notes| {
-            if !notes.anew.contains(&anew) {
-                notes.anew.push(anew);
+            if !notes.anew.contains(&entry) {
+                notes.anew.push(entry);
             }
         });
     }
 
-    /// A result that is not recorded is about to be: the engine would write it and go on.
-    pub(crate) async fn unrecorded(&self, identity: &Identity) {
-        self.anew(identity, false);
-        if !(self.run_new_steps && matches!(identity.kind, Kind::Step | Kind::Drawn)) {
-            pending::<()>().await;
-        }
+    /// The engine would record this and go on. Returns whether the check goes on, too: what a timer and a select record is
+    /// known, what a step gives is known only if its closure may run.
+    pub(crate) fn goes_on(&self, identity: &Identity) -> bool {
+        self.is_new(identity);
+        let goes_on = match identity.kind {
+            Kind::Timer | Kind::Select => true,
+            Kind::Step | Kind::Drawn => self.run_new_steps,
+            _ => false,
+        };
+        self.note(|notes| notes.stopped_short |= !goes_on);
+        goes_on
     }
 
-    /// Something that may touch the world is about to begin: the engine would hold it back until it has seen what else is
-    /// asked for.
-    pub(crate) async fn held<T>(&self, identity: &Identity) -> T {
-        self.anew(identity, true);
-        pending().await
+    pub(super) fn has_stopped_short(&self) -> bool {
+        self.note(|notes| notes.stopped_short)
     }
 
     pub(super) fn add_to(&self, report: &mut ReplayReport) {

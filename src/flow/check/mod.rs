@@ -2,6 +2,7 @@
 //! is written, no tool is called, no recorded step is run again.
 
 mod asked;
+mod judge;
 mod report;
 mod undecided;
 
@@ -15,10 +16,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(super) use asked::Check;
-pub use report::{Anew, Changed, LeftBehind, ReplayOutcome, ReplayReport};
+pub use report::{
+    Changed, Consequence, LeftBehind, ReplayAnswer, ReplayEntry, ReplayOutcome, ReplayReport, WaitsFor,
+};
 
 pub(super) use undecided::undecided;
 
+use self::judge::Seen;
 use super::again::{self, Again};
 use super::builder::EngineBuilder;
 use super::ctx::Ctx;
@@ -29,7 +33,6 @@ use super::replay::Replay;
 use super::workflow::{Body, Workflow, erased};
 use crate::exec::{Core, StartError};
 use crate::id::{RunId, Tenant};
-use crate::ledger::State;
 use crate::panics::message;
 use crate::store::{EscalationKind, ReadOnly, Run, Store as _};
 
@@ -53,14 +56,15 @@ const TURN: usize = 32;
 /// # engine.tenant("acme")?.run(greet, "Ann".to_owned()).await?;
 /// # engine.shutdown(std::time::Duration::from_secs(1)).await;
 ///
-/// // The code as it is to be deployed: another step has come in front.
+/// // The code as it is to be deployed: a step has come in front of the recorded one.
 /// async fn edited(ctx: Ctx, name: String) -> Result<String, Failure> {
 ///     let title = ctx.step("title", &name, |_| "Dr.".to_owned()).await?;
 ///     let greeting: String = ctx.step("greeting", &name, |name| format!("Hello, {name}")).await?;
 ///     Ok(format!("{title} {greeting}"))
 /// }
 ///
-/// let replayer = Engine::sqlite(&path).replayer().await?; // with the tools that it calls
+/// // With the tools that the code calls. New steps are run, to see what comes behind them.
+/// let replayer = Engine::sqlite(&path).replayer().await?.run_new_steps();
 /// let acme = Tenant::new("acme")?;
 /// for run in replayer.runs(&acme, None).await? {
 ///     let report = replayer.run(&acme, run.id, edited).await?;
@@ -138,20 +142,29 @@ impl Replayer {
         row.deaths = 0; // nothing is got over here
         let check = Check::new(self.run_new_steps);
         let live = Live::checking(self.inner.core.clone(), row, replay, check);
+        let mut seen = Seen::Part;
         match erased(code)(Ctx::new(self.inner.clone(), live.clone()), &input) {
-            Ok(body) => report.outcome = self.carry(&live, body, &mut report).await,
+            Ok(body) => (report.outcome, seen) = self.carry(&live, body, &mut report).await,
             Err(error) => report.changed.push(Changed { what: "input".into(), why: error.to_string() }),
         }
         live.end();
         if let Some(check) = &live.check {
             check.add_to(&mut report);
+            if check.has_stopped_short() || !report.changed.is_empty() {
+                seen = Seen::Part;
+            }
         }
-        self.left_behind(&live, &mut report).await?;
+        self.judge(&live, seen, &mut report).await?;
         Ok(report)
     }
 
     /// Polls the body until it ends, or until nothing more of it can go on.
-    async fn carry(&self, live: &Arc<Live>, mut body: Body, report: &mut ReplayReport) -> ReplayOutcome {
+    async fn carry(
+        &self,
+        live: &Arc<Live>,
+        mut body: Body,
+        report: &mut ReplayReport,
+    ) -> (ReplayOutcome, Seen) {
         let waker = Waker::from(live.waker.clone());
         let mut polls = 0;
         let outcome = poll_fn(|cx| {
@@ -162,10 +175,15 @@ impl Replayer {
                     catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
                 match polled {
                     Ok(Poll::Ready(Ok(output))) => {
-                        return Poll::Ready(ReplayOutcome::Returned(output.value().unwrap_or_default()));
+                        let output = output.value().unwrap_or_default();
+                        return Poll::Ready((ReplayOutcome::Returned(output), Seen::End));
                     }
-                    Ok(Poll::Ready(Err(failure))) => return Poll::Ready(ReplayOutcome::Failed(failure)),
-                    Err(panic) => return Poll::Ready(ReplayOutcome::Panicked(message(&*panic))),
+                    Ok(Poll::Ready(Err(failure))) => {
+                        return Poll::Ready((ReplayOutcome::Failed(failure), Seen::End));
+                    }
+                    Err(panic) => {
+                        return Poll::Ready((ReplayOutcome::Panicked(message(&*panic)), Seen::Part));
+                    }
                     Ok(Poll::Pending) => polls += 1,
                 }
                 note(live.take_stop(), report);
@@ -176,10 +194,7 @@ impl Replayer {
                     polls = 0;
                     return Poll::Pending;
                 }
-                return Poll::Ready(match live.rest() {
-                    Rest::Waiting { until, .. } => ReplayOutcome::Waiting { until },
-                    _ => ReplayOutcome::Stopped,
-                });
+                return Poll::Ready(came_to_rest(live));
             }
             cx.waker().wake_by_ref();
             Poll::Pending
@@ -188,38 +203,18 @@ impl Replayer {
         live.end(); // what is dropped from here on leaves no mark
         outcome
     }
+}
 
-    /// What the run has done and the code did not ask for.
-    async fn left_behind(&self, live: &Arc<Live>, report: &mut ReplayReport) -> Result<(), RunError> {
-        let unasked: Vec<_> = live.with_replay(|replay| replay.unasked(None).into_iter().cloned().collect());
-        for deed in live.with_replay(|replay| replay.unasked_deeds(None)) {
-            let why = "it is not asked for any more".to_owned();
-            if !report.is_cut_short() {
-                report.changed.push(Changed { what: deed.to_string(), why });
-            }
+/// How far the code came that goes on no more by itself.
+fn came_to_rest(live: &Live) -> (ReplayOutcome, Seen) {
+    match (live.rest(), live.waits()) {
+        (Rest::Quiescent, Some(waits)) => {
+            let on = waits.iter().flat_map(WaitsFor::of).collect();
+            (ReplayOutcome::Waiting { on }, Seen::Rest)
         }
-        let held = live.held_calls();
-        let core = &self.inner.core;
-        for call in unasked {
-            let record = core.group.record_at(&live.tenant, call.record).await?;
-            let stands = |state: &State| matches!(state, State::Started | State::Committed { .. });
-            let Some(record) = record.filter(|record| record.class.needs_owner() && stands(&record.state))
-            else {
-                continue;
-            };
-            let tool = core.registry.find(&call.operation);
-            let again = held.iter().find(|new| new.tool == call.operation && new.hash == call.request_hash);
-            let left = LeftBehind {
-                tool: call.operation.clone(),
-                key: call.key.to_string(),
-                effect: record.class,
-                happened: matches!(record.state, State::Committed { .. }),
-                policy: tool.map(|tool| tool.spec().divergence),
-                asked_for_as: again.map(|new| new.key.clone()),
-            };
-            if report.is_cut_short() { report.unreached.push(left) } else { report.orphaned.push(left) }
-        }
-        Ok(())
+        (Rest::Quiescent, None) => (ReplayOutcome::Stopped, Seen::Rest),
+        // It waits for something that is not the context's.
+        (Rest::Working | Rest::Waiting { .. }, _) => (ReplayOutcome::Stopped, Seen::Part),
     }
 }
 

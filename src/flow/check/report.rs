@@ -7,9 +7,12 @@ use serde_json::Value;
 
 use crate::clock::Timestamp;
 use crate::flow::Failure;
+use crate::flow::child::lineage::ENDED;
+use crate::flow::identity::{Identity, Kind};
+use crate::flow::live::Wait;
 use crate::id::RunId;
-use crate::ledger::{Divergence, EffectClass};
-use crate::store::Run;
+use crate::ledger::EffectClass;
+use crate::store::{COMMAND, Run};
 
 /// How a recorded run would fare with the code that was checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,14 +26,15 @@ pub struct ReplayReport {
     pub version: u32,
     /// Where it stands: `succeeded`, `waiting` …
     pub state: &'static str,
-    /// Asked for and not recorded: these would be done. What comes behind them in their branch was not looked at.
-    pub anew: Vec<Anew>,
-    /// Recorded effects that the code does not ask for.
+    /// The answer of the check.
+    pub answer: ReplayAnswer,
+    /// What the code asks for and the run has not recorded: the engine would do it. The check does not see what comes behind
+    /// it in its branch, unless it is a timer or a select, or a step that [may be run](super::Replayer::run_new_steps).
+    pub anew: Vec<ReplayEntry>,
+    /// Recorded effects that the code leaves behind.
     pub orphaned: Vec<LeftBehind>,
-    /// Recorded effects that were not asked for, and may be behind what was not run.
-    pub unreached: Vec<LeftBehind>,
-    /// Recorded, and asked for with another input, or with a result that no longer fits its type: these would halt the run,
-    /// or fail as a conflict.
+    /// What the run has recorded and no longer fits: it has another input or another type now, or is a child, a signal or an
+    /// event that is left behind.
     pub changed: Vec<Changed>,
     /// Recorded calls without an outcome, by key: the engine would find out what became of them.
     pub unsettled: Vec<String>,
@@ -38,18 +42,32 @@ pub struct ReplayReport {
     pub outcome: ReplayOutcome,
 }
 
-/// Something that the code asks for and the run has not recorded.
+/// The answer of a replay check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayAnswer {
+    /// The check saw the code to the end of what the run has recorded, and all of it fits.
+    Ok,
+    /// The run would halt, or leave an effect behind: see `changed`, `orphaned` and `outcome`.
+    Breaks,
+    /// The code may ask for more of what the run has recorded, where the check could not follow it. Whether that fits, or is
+    /// asked for at all, is not known.
+    CannotTell {
+        /// What the run has recorded and the check did not see being asked for.
+        unreached: Vec<ReplayEntry>,
+    },
+}
+
+/// Something that a run does: a step, a call, a timer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Anew {
+pub struct ReplayEntry {
     /// Of which kind: `step`, `call`, `timer` …
     pub kind: String,
     /// Its name, or the tool's.
     pub name: String,
     /// Which of that name; a keyed call's key.
     pub id: String,
-    /// The engine holds it back until it has seen what else is asked for.
-    pub held: bool,
 }
 
 /// A recorded effect that the code does not ask for.
@@ -64,10 +82,23 @@ pub struct LeftBehind {
     pub effect: EffectClass,
     /// It happened; otherwise it may have.
     pub happened: bool,
-    /// What the engine would do about it, by its tool; nothing is known where the tool is not registered.
-    pub policy: Option<Divergence>,
+    /// What the engine would do about it.
+    pub consequence: Consequence,
     /// The same request was asked for under this other key, which is not stable then: no part of a key may be drawn.
     pub asked_for_as: Option<String>,
+}
+
+/// What the engine does about an effect that is left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Consequence {
+    /// It halts the run and asks a person, before anything new goes out.
+    Halts,
+    /// It undoes the effect before anything new goes out, or halts the run where that needs a person's word.
+    Undoes,
+    /// It lets the run end, and asks a person what to do with the effect.
+    Asks,
 }
 
 /// Something recorded that no longer fits.
@@ -89,15 +120,34 @@ pub enum ReplayOutcome {
     Returned(Value),
     /// To an error.
     Failed(Failure),
-    /// It waits for something durable.
+    /// Every branch of it waits for something durable.
     Waiting {
-        /// Until then; absent if only an answer can wake it.
-        until: Option<Timestamp>,
+        /// For any of these. Empty if it waits for ever.
+        on: Vec<WaitsFor>,
     },
     /// To what it asks anew, to what has changed, or to something that is not the context's.
     Stopped,
     /// Its code panicked.
     Panicked(String),
+}
+
+/// What wakes a run that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WaitsFor {
+    /// This instant.
+    Time(Timestamp),
+    /// A signal of this name.
+    Signal(String),
+    /// The end of this child.
+    Child(RunId),
+    /// The decision about something that was submitted for approval.
+    Decision,
+    /// The command that cancels the run.
+    Cancellation,
+    /// The answer to an open question about a call.
+    Answer,
 }
 
 impl ReplayReport {
@@ -107,35 +157,62 @@ impl ReplayReport {
             workflow: run.workflow.to_string(),
             version: run.version,
             state: run.state.name(),
+            answer: ReplayAnswer::Ok,
             anew: Vec::new(),
             orphaned: Vec::new(),
-            unreached: Vec::new(),
             changed: Vec::new(),
             unsettled: Vec::new(),
             outcome: ReplayOutcome::Stopped,
         }
     }
 
-    /// Nothing that is recorded has changed or is left behind, and the code does not panic. Steps and calls may be new.
+    /// The answer is [`ReplayAnswer::Ok`]: everything that the run has recorded was seen, and fits. Steps and calls may be new.
     pub fn is_ok(&self) -> bool {
-        self.changed.is_empty()
-            && self.orphaned.is_empty()
-            && !matches!(self.outcome, ReplayOutcome::Panicked(_))
+        self.answer == ReplayAnswer::Ok
     }
 
-    /// The engine would have gone on where the check stopped: what was not asked for may yet be.
-    pub(super) fn is_cut_short(&self) -> bool {
-        let stopped = !matches!(self.outcome, ReplayOutcome::Returned(_) | ReplayOutcome::Failed(_));
-        stopped && (!self.changed.is_empty() || self.anew.iter().any(|anew| !anew.held))
+    pub(super) fn is_broken(&self) -> bool {
+        !self.changed.is_empty()
+            || !self.orphaned.is_empty()
+            || matches!(self.outcome, ReplayOutcome::Panicked(_))
+    }
+}
+
+impl ReplayEntry {
+    pub(super) fn of(identity: &Identity) -> Self {
+        let Identity { kind, name, id, .. } = identity;
+        let (kind, name) = identity.failed_as().unwrap_or((kind.name(), name));
+        Self { kind: kind.to_owned(), name: name.to_owned(), id: id.clone() }
+    }
+
+    pub(super) fn of_call(tool: &str, id: &str) -> Self {
+        Self { kind: Kind::Call.name().to_owned(), name: tool.to_owned(), id: id.to_owned() }
+    }
+}
+
+impl WaitsFor {
+    /// Whatever of this comes first.
+    pub(super) fn of(wait: &Wait) -> impl Iterator<Item = Self> + use<> {
+        let time = wait.until.map(Self::Time);
+        let signal = wait.signal.as_ref().map(|wanted| match wanted.name.as_str() {
+            ENDED => {
+                let child = wanted.id.as_ref().and_then(|child| child.parse().ok());
+                child.map_or_else(|| Self::Signal(ENDED.into()), Self::Child)
+            }
+            name if name.starts_with(COMMAND) => Self::Cancellation,
+            name if name.starts_with('~') => Self::Decision,
+            name => Self::Signal(name.to_owned()),
+        });
+        time.into_iter().chain(signal).chain(wait.answer.then_some(Self::Answer))
     }
 }
 
 impl fmt::Display for ReplayReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { run, workflow, version, state, .. } = self;
-        writeln!(f, "{run} of {workflow} {version}, {state}: {}", self.outcome)?;
-        for Anew { kind, name, id, .. } in &self.anew {
-            writeln!(f, "  anew       {kind} {name:?} #{id}")?;
+        let Self { run, workflow, version, state, answer, outcome, .. } = self;
+        writeln!(f, "{run} of {workflow} {version}, {state}: {answer}; the code {outcome}")?;
+        for entry in &self.anew {
+            writeln!(f, "  anew       {entry}")?;
         }
         for Changed { what, why } in &self.changed {
             writeln!(f, "  changed    {what}: {why}")?;
@@ -143,8 +220,10 @@ impl fmt::Display for ReplayReport {
         for left in &self.orphaned {
             writeln!(f, "  orphaned   {left}")?;
         }
-        for left in &self.unreached {
-            writeln!(f, "  unreached  {left}")?;
+        if let ReplayAnswer::CannotTell { unreached } = answer {
+            for entry in unreached {
+                writeln!(f, "  unreached  {entry}")?;
+            }
         }
         for key in &self.unsettled {
             writeln!(f, "  unsettled  {key}")?;
@@ -153,14 +232,32 @@ impl fmt::Display for ReplayReport {
     }
 }
 
+impl fmt::Display for ReplayAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "ok",
+            Self::Breaks => "breaks",
+            Self::CannotTell { .. } => "cannot tell",
+        })
+    }
+}
+
+impl fmt::Display for ReplayEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, id } = self;
+        write!(f, "{kind} {name:?} #{id}")
+    }
+}
+
 impl fmt::Display for LeftBehind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let happened = if self.happened { "happened" } else { "may have happened" };
-        write!(f, "{} ({}) {happened}", self.key, self.effect.name())?;
-        match (&self.asked_for_as, self.policy) {
-            (Some(key), _) => write!(f, "; its key is unstable: it is {key} now"),
-            (None, Some(Divergence::Adopt)) => write!(f, "; it would be kept"),
-            (None, _) => write!(f, "; the run would halt"),
+        write!(f, "{} ({}) {happened}; ", self.key, self.effect.name())?;
+        match (&self.asked_for_as, self.consequence) {
+            (Some(key), _) => write!(f, "its key is unstable: it is {key} now"),
+            (None, Consequence::Halts) => f.write_str("the run would halt"),
+            (None, Consequence::Undoes) => f.write_str("it would be undone"),
+            (None, Consequence::Asks) => f.write_str("a person would be asked about it"),
         }
     }
 }
@@ -170,10 +267,26 @@ impl fmt::Display for ReplayOutcome {
         match self {
             Self::Returned(output) => write!(f, "returned {output}"),
             Self::Failed(failure) => write!(f, "failed: {failure}"),
-            Self::Waiting { until: Some(_) } => f.write_str("waits for its time"),
-            Self::Waiting { until: None } => f.write_str("waits for an answer"),
+            Self::Waiting { on } if on.is_empty() => f.write_str("waits for ever"),
+            Self::Waiting { on } => {
+                let on: Vec<_> = on.iter().map(WaitsFor::to_string).collect();
+                write!(f, "waits for {}", on.join(" or "))
+            }
             Self::Stopped => f.write_str("stopped where something would be done anew"),
             Self::Panicked(message) => write!(f, "panicked: {message}"),
+        }
+    }
+}
+
+impl fmt::Display for WaitsFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time(_) => f.write_str("its time"),
+            Self::Signal(name) => write!(f, "the signal {name:?}"),
+            Self::Child(child) => write!(f, "the child {child}"),
+            Self::Decision => f.write_str("the decision about an approval"),
+            Self::Cancellation => f.write_str("its cancellation"),
+            Self::Answer => f.write_str("the answer to an open question"),
         }
     }
 }

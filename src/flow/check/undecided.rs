@@ -6,32 +6,40 @@ use std::sync::Arc;
 use super::asked::Check;
 use super::report::Changed;
 use crate::exec::{Answer, Operation};
-use crate::flow::live::{Live, Open};
+use crate::flow::live::{Live, Open, Wait};
 use crate::ledger::Decision;
 use crate::store::Store as _;
 
 /// A recorded call whose outcome this run has not got: answered from its record if that has it by now, and noted if the
-/// engine would have to do something about it.
+/// engine would have to do something about it. The engine does so while the run is at rest, and so is this.
 pub(crate) async fn undecided(live: &Arc<Live>, check: &Check, open: Open, op: &Operation) -> Answer {
     let core = &live.core;
-    let record = core.group.record_find(&live.tenant, &op.key).await;
-    let Ok(Some(record)) = record else { return check.held(&open.identity).await };
-    match op.decide(core, Some(&record)).await {
-        Ok(Decision::Duplicate { response }) => {
+    let record = core.group.record_find(&live.tenant, &op.key).await.ok().flatten();
+    let decision = match &record {
+        Some(record) => op.decide(core, Some(record)).await.ok(),
+        None => Some(Decision::New),
+    };
+    match (decision, record) {
+        (Some(Decision::Duplicate { response }), Some(record)) => {
             if let Ok(response) = core.load(&live.tenant, &response).await {
                 open.close();
                 return Answer::replayed(response, record.id);
             }
         }
-        Ok(Decision::Conflict) => check.note(|notes| {
+        (Some(Decision::Conflict), Some(record)) => check.note(|notes| {
             let why = format!(
                 "{}: the same key was asked for with another request (then {:?}, now {:?})",
                 op.key, record.request_hash, op.hash
             );
             notes.changed.push(Changed { what: open.identity.to_string(), why });
         }),
-        Ok(Decision::Retry { .. } | Decision::New) => return check.held(&open.identity).await,
+        (Some(Decision::Parked { .. }), _) => {
+            let _waiting = open.wait(Wait { answer: true, ..Wait::default() });
+            return pending().await;
+        }
+        (Some(Decision::Retry { .. } | Decision::New), _) => check.is_new(&open.identity),
         _ => check.note(|notes| notes.unsettled.push(op.key.to_string())),
     }
+    let _resting = open.rest();
     pending().await
 }

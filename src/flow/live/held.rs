@@ -5,15 +5,19 @@ use std::task::{Poll, Waker};
 
 use super::Live;
 use super::open::Open;
-use super::state::{HeldCall, Rest};
+use super::state::{HeldCall, Rest, Wait};
+use crate::flow::check::Check;
+use crate::flow::identity::Identity;
 use crate::store::WaitsOn;
 
 impl Live {
     /// Waits until new effects may go out. A call says what it is, so that an unstable key can be named.
     pub(in crate::flow) async fn released(&self, open: &Open, call: Option<HeldCall>) {
         if let Some(check) = &self.check {
+            check.is_new(&open.identity);
             self.state().held_calls.extend(call);
-            return check.held(&open.identity).await;
+            let _waiting = open.rest();
+            return std::future::pending().await;
         }
         if !self.state().replaying {
             return;
@@ -32,6 +36,15 @@ impl Live {
             }
         })
         .await;
+    }
+
+    /// A check comes to something that the run has not recorded, and that the engine would record and go on. Returns if the check
+    /// goes on as well.
+    pub(in crate::flow) async fn unrecorded(&self, check: &Check, identity: &Identity) {
+        if !check.goes_on(identity) {
+            let _waiting = self.resting();
+            std::future::pending::<()>().await;
+        }
     }
 
     /// The replay is over: what was held back may go out.
@@ -66,6 +79,15 @@ impl Live {
 
     pub(in crate::flow) fn held_calls(&self) -> Vec<HeldCall> {
         self.state().held_calls.clone()
+    }
+
+    /// What the open futures wait for, in the order in which they came to wait; nothing if one of them does not wait.
+    pub(in crate::flow) fn waits(&self) -> Option<Vec<Wait>> {
+        let state = self.state();
+        let mut waits: Vec<_> = state.waits.iter().collect();
+        waits.sort_by_key(|(number, _)| **number);
+        let all = waits.len() + state.behind == state.open;
+        all.then(|| waits.into_iter().map(|(_, wait)| wait.clone()).collect())
     }
 
     /// How the body stands. It is asked when the body is pending and did not wake itself.

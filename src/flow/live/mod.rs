@@ -66,8 +66,9 @@ impl Live {
     /// An activation that is only looked at.
     pub(super) fn checking(core: Arc<Core>, run: Run, replay: Replay, check: Check) -> Arc<Self> {
         let lane = core.new_lane();
-        let live = Self { check: Some(check), ..Self::of(core, run, lane, replay) };
-        live.release(); // what a check holds back it holds back for good, and does not wait for the end of a replay
+        let mut live = Self { check: Some(check), ..Self::of(core, run, lane, replay) };
+        // What a check holds back it holds back for good, and so its replay has no end.
+        live.state.get_mut().unwrap_or_else(PoisonError::into_inner).replaying = true;
         Arc::new(live)
     }
 

@@ -58,8 +58,7 @@ impl Open {
 
     /// The future waits for something that is not its own work: the replay, or the world.
     pub(in crate::flow) fn rest(&self) -> Waiting<'_> {
-        self.live.state().busy -= 1;
-        Waiting { live: &self.live, on: On::World }
+        self.live.resting()
     }
 }
 
@@ -139,6 +138,12 @@ impl Live {
         drop(state);
         let identity = Identity { turn, kind, name: name.to_owned(), id };
         Ok(Open { live: self.clone(), identity, ordinal, done: AtomicBool::new(false) })
+    }
+
+    /// One of the open futures waits for something that is not its own work.
+    pub(super) fn resting(&self) -> Waiting<'_> {
+        self.state().busy -= 1;
+        Waiting { live: self, on: On::World }
     }
 
     /// Marks that user code dropped a pending future. On replay the future must never become ready, or another branch would win.

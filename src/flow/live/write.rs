@@ -16,7 +16,7 @@ impl Live {
         value: Payload,
     ) {
         if let Some(check) = &self.check {
-            return check.unrecorded(identity).await;
+            return self.unrecorded(check, identity).await;
         }
         self.core.group.room().await;
         self.put(identity, hash, value);

@@ -82,7 +82,7 @@ fn with_tools(engine: EngineBuilder, world: &Arc<World>) -> EngineBuilder {
     engine
         .dynamic_tool(tool("pay", ContractClass::Lookup))
         .dynamic_tool(tool("ring", ContractClass::Blind))
-        .compensable(Book)
+        .tool(Book)
         .workflow("booking", 1, booking)
 }
 
@@ -91,7 +91,7 @@ struct Book;
 
 impl Tool for Book {
     const NAME: &'static str = "book";
-    type Effect = effect::InternalMutation;
+    type Effect = effect::Undoable<effect::InternalMutation>;
     type Contract = contract::ReplaysKey;
     type Input = String;
     type Output = String;

@@ -38,7 +38,7 @@ struct Book(Arc<World>, Way);
 
 impl Tool for Book {
     const NAME: &'static str = "book";
-    type Effect = effect::Payment;
+    type Effect = effect::Undoable<effect::Payment>;
     type Contract = contract::ReplaysKey;
     type Input = String;
     type Output = u32;
@@ -97,7 +97,7 @@ struct Letter(Arc<World>);
 
 impl Tool for Letter {
     const NAME: &'static str = "letter";
-    type Effect = effect::InternalMutation;
+    type Effect = effect::Undoable<effect::InternalMutation>;
     type Contract = contract::Blind;
     type Input = ();
     type Output = ();
@@ -128,7 +128,7 @@ struct Hire(Arc<World>);
 
 impl Tool for Hire {
     const NAME: &'static str = "hire";
-    type Effect = effect::Payment;
+    type Effect = effect::Undoable<effect::Payment>;
     type Contract = contract::Lookup;
     type Input = String;
     type Output = String;
@@ -191,7 +191,7 @@ fn stops(of: &[&str]) -> Vec<String> {
 fn engine(world: &Arc<World>, way: Way) -> EngineBuilder {
     let tap = world.tap.clone();
     let engine = Engine::sqlite(world.path()).wrap_store(move |store| tap.around(store));
-    engine.compensable(Book(world.clone(), way)).compensable(Letter(world.clone()))
+    engine.tool(Book(world.clone(), way)).tool(Letter(world.clone()))
 }
 
 fn start(world: &Arc<World>, way: Way) -> Process {
@@ -255,7 +255,7 @@ fn what_a_child_did_is_undone_where_its_end_was_received() {
     let schema = Schema::new();
     let world = World::new();
     let postgres = Engine::postgres_with(crate::server::url(), schema.options())
-        .compensable(Book(world.clone(), Way::by(Compensation::Automatic)));
+        .tool(Book(world.clone(), Way::by(Compensation::Automatic)));
     for builder in [engine(&world, Way::by(Compensation::Automatic)), postgres] {
         let process = agency(builder, &world);
         process.on(async {
@@ -309,7 +309,7 @@ struct Ride(Arc<World>);
 
 impl Tool for Ride {
     const NAME: &'static str = "ride";
-    type Effect = effect::InternalMutation;
+    type Effect = effect::Undoable<effect::InternalMutation>;
     type Contract = contract::ReplaysKey;
     type Input = ();
     type Output = ();
@@ -342,7 +342,7 @@ fn what_a_child_did_without_a_key_and_was_undone_is_done_again_with_it() {
         Err(Failure::new("nobody is at home"))
     }
     let world = World::new();
-    let builder = engine(&world, Way::by(Compensation::Automatic)).compensable(Ride(world.clone()));
+    let builder = engine(&world, Way::by(Compensation::Automatic)).tool(Ride(world.clone()));
     let builder = builder.workflow("rides", 1, rides).workflow("visits", 1, visits);
     let process = Process::start(&world, builder);
     process.on(async {
@@ -675,7 +675,7 @@ fn hires(
 fn what_was_undone_by_hand_is_not_undone_again() {
     for (by_hand, detail) in [(true, "by hand"), (false, "by the engine")] {
         let world = World::new();
-        let builder = engine(&world, Way::by(Compensation::Automatic)).compensable(Hire(world.clone()));
+        let builder = engine(&world, Way::by(Compensation::Automatic)).tool(Hire(world.clone()));
         let process = Process::start(&world, builder.workflow("hires", 1, hires(&world)));
         process.on(async {
             let failure =
@@ -695,7 +695,7 @@ fn what_was_undone_by_hand_is_not_undone_again() {
 fn while_nobody_can_tell_whether_it_is_undone_nothing_is_sent() {
     for shown in [true, false] {
         let world = World::new();
-        let builder = engine(&world, Way::by(Compensation::Automatic)).compensable(Hire(world.clone()));
+        let builder = engine(&world, Way::by(Compensation::Automatic)).tool(Hire(world.clone()));
         let process = Process::start(&world, builder.workflow("hires", 1, hires(&world)));
         process.on(async {
             let acme = process.acme();

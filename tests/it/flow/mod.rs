@@ -4,6 +4,7 @@ mod again;
 mod answers;
 mod callers;
 mod check;
+mod check_engine;
 mod child;
 mod clocks;
 mod code;

@@ -11,12 +11,12 @@ use serde_json::Value;
 use crate::sim::quick;
 
 macro_rules! draft {
-    ($tool:ident: $class:ty, $contract:expr) => {
+    ($tool:ident: $effect:ty, $class:ty, $contract:expr) => {
         pub(crate) struct $tool(pub(crate) Service);
 
         impl Tool for $tool {
             const NAME: &'static str = stringify!($tool);
-            type Effect = effect::Draft;
+            type Effect = $effect;
             type Contract = $class;
             type Input = String;
             type Output = Value;
@@ -34,15 +34,15 @@ macro_rules! draft {
             }
         }
     };
-    ($tool:ident: $class:ty) => {
-        draft!($tool: $class, <$class as contract::Contract>::declaration());
+    ($tool:ident: $effect:ty, $class:ty) => {
+        draft!($tool: $effect, $class, <$class as contract::Contract>::declaration());
     };
 }
 
-draft!(BlindDraft: contract::Blind);
-draft!(KeyedDraft: contract::ReplaysKey);
-draft!(FoundDraft: contract::Lookup);
-draft!(NaiveDraft: contract::Blind, Contract::new(ContractClass::Blind).repeat_blindly());
+draft!(BlindDraft: effect::Draft, contract::Blind);
+draft!(KeyedDraft: effect::Draft, contract::ReplaysKey);
+draft!(FoundDraft: effect::Undoable<effect::Draft>, contract::Lookup);
+draft!(NaiveDraft: effect::Draft, contract::Blind, Contract::new(ContractClass::Blind).repeat_blindly());
 
 impl Reconcile for FoundDraft {
     async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
@@ -76,7 +76,7 @@ fn archived(forward: &Forward<String, Value>) -> String {
 
 async fn drafts<T>(ctx: Ctx, case: String) -> Result<String, Failure>
 where
-    T: Tool<Input = String, Output = Value, Effect = effect::Draft>,
+    T: Tool<Input = String, Output = Value, Effect: effect::Unapproved>,
 {
     ctx.call::<T>(format!("{case}/1")).await?;
     ctx.call::<T>(format!("{case}/2")).await?;
@@ -85,7 +85,7 @@ where
 
 pub(crate) fn drafting<T>(offer: Offer, tool: fn(Service) -> T) -> Simulation
 where
-    T: Tool<Input = String, Output = Value, Effect = effect::Draft>,
+    T: Tool<Input = String, Output = Value, Effect: effect::Unapproved>,
 {
     of(drafts::<T>).engine(move |engine, world| engine.tool(tool(world.service("desk", offer))))
 }
@@ -127,7 +127,7 @@ fn a_failed_run_archives_its_draft() {
     }
     let simulation = of(fails)
         .fails(1)
-        .engine(|engine, world| engine.compensable(FoundDraft(world.service("desk", Offer::Lookup))))
+        .engine(|engine, world| engine.tool(FoundDraft(world.service("desk", Offer::Lookup))))
         .check("no draft is left unasked", |end| {
             let archived =
                 end.effects().into_iter().filter(|effect| effect.reference.starts_with("archived"));

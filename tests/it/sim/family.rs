@@ -47,7 +47,7 @@ macro_rules! tool {
 
         impl Tool for $tool {
             const NAME: &'static str = $name;
-            type Effect = effect::InternalMutation;
+            type Effect = effect::Undoable<effect::InternalMutation>;
             type Contract = contract::WithLookup<contract::ReplaysKey>;
             type Input = String;
             type Output = String;
@@ -177,8 +177,8 @@ where
         .engine(|engine, world| {
             let engine = engine.workflow("ship", 1, ship).workflow("pack", 1, pack);
             let engine = engine.workflow("agent", 1, agent).workflow("picked up", 1, picked_up);
-            let engine = engine.compensable(Charge(world.clone()));
-            engine.compensable(Ship(world.clone())).compensable(Pack(world.clone()))
+            let engine = engine.tool(Charge(world.clone()));
+            engine.tool(Ship(world.clone())).tool(Pack(world.clone()))
         })
         .check(UNASKED, |end| {
             let waits = |run: &Run| matches!(run.state, RunState::Waiting { .. }) && run.parent.is_none();

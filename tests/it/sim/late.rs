@@ -16,7 +16,7 @@ struct Pay(Service, World);
 
 impl Tool for Pay {
     const NAME: &'static str = "pay";
-    type Effect = effect::Payment;
+    type Effect = effect::Undoable<effect::Payment>;
     type Contract = contract::Lookup;
     type Input = String;
     type Output = Value;
@@ -87,8 +87,7 @@ async fn pays_and_fails(ctx: Ctx, order: String) -> Result<Value, Failure> {
 }
 
 fn equipped(simulation: Simulation) -> Simulation {
-    simulation
-        .engine(|engine, world| engine.compensable(Pay(world.service("bank", Offer::Lookup), world.clone())))
+    simulation.engine(|engine, world| engine.tool(Pay(world.service("bank", Offer::Lookup), world.clone())))
 }
 
 /// In so many simulations a second charge was given back, by its own id, and its question was answered by the engine.

@@ -154,7 +154,7 @@ struct Book(Service, Service, Compensation);
 
 impl Tool for Book {
     const NAME: &'static str = "book";
-    type Effect = effect::InternalMutation;
+    type Effect = effect::Undoable<effect::InternalMutation>;
     type Contract = contract::WithLookup<contract::ReplaysKey>;
     type Input = String;
     type Output = Value;
@@ -209,7 +209,7 @@ async fn trip(ctx: Ctx, minutes: u64) -> Result<(), Failure> {
 fn booking(policy: Compensation) -> Simulation {
     Simulation::of(trip, 60).fails(1).operator(truthful).engine(move |engine, world| {
         let service = |name| world.service(name, Offer::ReplaysKeyAndLookup);
-        engine.compensable(Book(service("hotel"), service("cancellations"), policy.clone()))
+        engine.tool(Book(service("hotel"), service("cancellations"), policy.clone()))
     })
 }
 

@@ -14,7 +14,7 @@ struct Pay(Service, World, Contract);
 
 impl Tool for Pay {
     const NAME: &'static str = "pay";
-    type Effect = effect::Payment;
+    type Effect = effect::Undoable<effect::Payment>;
     type Contract = contract::Lookup;
     type Input = String;
     type Output = Value;
@@ -85,7 +85,7 @@ fn simulation(undoing: Contract) -> Simulation {
     Simulation::of(pays_in_vain, "o1".to_owned())
         .fails(1)
         .engine(move |engine, world| {
-            engine.compensable(Pay(world.service("bank", Offer::Lookup), world.clone(), undoing.clone()))
+            engine.tool(Pay(world.service("bank", Offer::Lookup), world.clone(), undoing.clone()))
         })
         .beside("ann", ann)
         .check("each charge is given back once", |end| {

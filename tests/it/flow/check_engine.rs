@@ -184,7 +184,7 @@ fn a_recorded_step_behind_a_new_call_is_unreached() {
     assert_eq!(world.counted("ring called"), 1);
 }
 
-async fn kid(ctx: Ctx, _: ()) -> Result<u32, Failure> {
+async fn kid(ctx: Ctx, (): ()) -> Result<u32, Failure> {
     go(&ctx).await
 }
 

@@ -41,7 +41,8 @@ macro_rules! draft {
 
 draft!(BlindDraft: effect::Draft, contract::Blind);
 draft!(KeyedDraft: effect::Draft, contract::ReplaysKey);
-draft!(FoundDraft: effect::Undoable<effect::Draft>, contract::Lookup);
+draft!(FoundDraft: effect::Draft, contract::Lookup);
+draft!(ArchivedDraft: effect::Undoable<effect::Draft>, contract::Lookup);
 draft!(NaiveDraft: effect::Draft, contract::Blind, Contract::new(ContractClass::Blind).repeat_blindly());
 
 impl Reconcile for FoundDraft {
@@ -50,7 +51,13 @@ impl Reconcile for FoundDraft {
     }
 }
 
-impl Compensate for FoundDraft {
+impl Reconcile for ArchivedDraft {
+    async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+        self.0.find(call, case).await
+    }
+}
+
+impl Compensate for ArchivedDraft {
     async fn compensate(
         &self,
         call: &Call,
@@ -76,7 +83,7 @@ fn archived(forward: &Forward<String, Value>) -> String {
 
 async fn drafts<T>(ctx: Ctx, case: String) -> Result<String, Failure>
 where
-    T: Tool<Input = String, Output = Value, Effect: effect::Unapproved>,
+    T: Tool<Input = String, Output = Value, Effect = effect::Draft>,
 {
     ctx.call::<T>(format!("{case}/1")).await?;
     ctx.call::<T>(format!("{case}/2")).await?;
@@ -85,7 +92,7 @@ where
 
 pub(crate) fn drafting<T>(offer: Offer, tool: fn(Service) -> T) -> Simulation
 where
-    T: Tool<Input = String, Output = Value, Effect: effect::Unapproved>,
+    T: Tool<Input = String, Output = Value, Effect = effect::Draft>,
 {
     of(drafts::<T>).engine(move |engine, world| engine.tool(tool(world.service("desk", offer))))
 }
@@ -122,12 +129,12 @@ fn a_draft_of_unknown_outcome_is_not_made_again_unasked() {
 #[test]
 fn a_failed_run_archives_its_draft() {
     async fn fails(ctx: Ctx, case: String) -> Result<String, Failure> {
-        ctx.call::<FoundDraft>(case).await?;
+        ctx.call::<ArchivedDraft>(case).await?;
         Err(Failure::new("the case is a duplicate"))
     }
     let simulation = of(fails)
         .fails(1)
-        .engine(|engine, world| engine.tool(FoundDraft(world.service("desk", Offer::Lookup))))
+        .engine(|engine, world| engine.tool(ArchivedDraft(world.service("desk", Offer::Lookup))))
         .check("no draft is left unasked", |end| {
             let archived =
                 end.effects().into_iter().filter(|effect| effect.reference.starts_with("archived"));

@@ -158,7 +158,7 @@ impl Made<'_> {
         tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, ?shown, "looked up beside its question");
         let believed = lookup::is_same_scope(op, bound);
         match (shown, asked.waits().cloned()) {
-            (Shown::Effect, _) => withdraw(core, op, record, asked.clone()).await.map(|()| None),
+            (Shown::Fate, _) => withdraw(core, op, record, asked.clone()).await.map(|()| None),
             (Shown::Nothing, Some(answer)) => {
                 let left = unsettled(core, lookable.contract(), record, asked.id).await?;
                 if !left.is_zero() {

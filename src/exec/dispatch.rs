@@ -17,10 +17,10 @@ use super::needs::{needs, withheld};
 use super::noting::Note;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
-use super::seal::{committed, fail};
+use super::seal::{committed, fail, refuse};
 use super::throttle::health;
 use crate::clock::{Boot, Timestamp};
-use crate::ledger::{ErrorKind, Need, Record, RetryDecision, State};
+use crate::ledger::{ContractClass, ErrorKind, Need, Record, RetryDecision, State};
 use crate::payload::Payload;
 use crate::store::Store as _;
 use crate::tool::{Done, ToolError};
@@ -158,6 +158,9 @@ async fn failed_attempt(
     let hopeless = nothing_happened && decision != RetryDecision::Retry;
     if nothing_happened && !record.in_doubt {
         return fail(settling, &record, error).await;
+    }
+    if hopeless && error.replayed && settling.contract().class == ContractClass::ReplaysKey {
+        return refuse(settling, &record, error).await; // also of the earlier one, which has the same answer
     }
     let earlier = unsettled.filter(|_| nothing_happened);
     let cut = earlier.unwrap_or_else(|| settling.core.clock.boot());

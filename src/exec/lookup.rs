@@ -72,8 +72,8 @@ async fn look_once(
 /// What a look at a record has shown whose fate is an open question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// It happened: at least one effect, or the late answer of a fenced worker.
-    Effect,
+    /// What became of it: at least one effect, the late answer of a fenced worker, or that it failed for certain.
+    Fate,
     /// No effect.
     Nothing,
     /// It had no answer, or could not be made.
@@ -88,7 +88,7 @@ pub(super) async fn show(
 ) -> Result<Shown, ExecError> {
     let evidence = core.group.record_evidence(&op.tenant, record.id).await;
     if !evidence.map_err(|source| failed(&op.key, source))?.is_empty() {
-        return Ok(Shown::Effect);
+        return Ok(Shown::Fate);
     }
     show_to(core, op, &call(op, &bound.declaration, record), patience).await
 }
@@ -106,7 +106,7 @@ async fn show_to(
     patience: Option<Duration>,
 ) -> Result<Shown, ExecError> {
     Ok(match look_once(core, op, call, patience).await? {
-        Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. })) => Shown::Effect,
+        Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. } | Finding::Failed { .. })) => Shown::Fate,
         Some(Ok(Finding::NotFound)) => Shown::Nothing,
         unanswered => {
             tracing::info!(tenant = %op.tenant, key = %op.key, ?unanswered, "lookup failed");
@@ -153,7 +153,7 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
         Some(Ok(Finding::Committed { .. })) if is_same_scope(op, &bound) => Seen::One,
-        Some(Ok(Finding::NotFound)) if is_same_scope(op, &bound) => Seen::Nothing,
+        Some(Ok(Finding::NotFound | Finding::Failed { .. })) if is_same_scope(op, &bound) => Seen::Nothing,
         unanswered => {
             tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed");
             Seen::Unanswered

@@ -13,7 +13,7 @@ use super::lookup::{ask, is_same_scope, unsettled};
 use super::noting::call;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError, failed};
-use super::seal::{Known, seal};
+use super::seal::{Known, refuse, seal};
 use super::surplus;
 use super::throttle::{Pass, Turn, health};
 use crate::clock::{Boot, Timestamp};
@@ -24,6 +24,7 @@ use crate::ledger::{
 };
 use crate::payload::Payload;
 use crate::store::{EscalationKind, Evidence, Store as _, Ticket};
+use crate::tool::ToolError;
 
 /// A lookup that fails is tried so often before a person is asked.
 const LOOKUPS: u32 = 4;
@@ -334,6 +335,7 @@ impl<'a> Search<'a> {
         let output = match found {
             Finding::NotFound => return Ok(Err(Missed::NotThere)),
             Finding::Unknown => return Ok(Err(Missed::NoAnswer)),
+            Finding::Failed { kind, message } => return self.refused(ToolError::new(kind, message)).await,
             Finding::Committed { output, external_ref } => {
                 known.external_ref = external_ref;
                 output
@@ -352,6 +354,21 @@ impl<'a> Search<'a> {
         self.core.group.room().await;
         let (answer, ticket) = seal(self.settling(), &self.record, output, known)?;
         Ok(Ok(Fate::Committed(answer, ticket)))
+    }
+
+    /// The lookup says that it failed. Where nothing collides, another request may be on its way: it is believed when that cannot be,
+    /// and left to a person if more than one went out.
+    async fn refused(&self, error: ToolError) -> Result<Result<Fate, Missed>, ExecError> {
+        let known = self.known(Looked::NotYet, self.remaining().is_zero(), false);
+        let collides = self.contract().class.collides() && known.key_honoured;
+        if !self.is_same_scope() || !collides && !known.settled {
+            return Ok(Err(Missed::NotThere));
+        }
+        if !collides && self.record.in_doubt {
+            return Ok(Err(Missed::NoAnswer));
+        }
+        refuse(self.settling(), &self.record, error).await?;
+        Ok(Ok(Fate::Changed))
     }
 
     /// The pause that its policy wants between two sends.

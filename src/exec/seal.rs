@@ -11,7 +11,7 @@ use super::operation::Operation;
 use super::outcome::{Answer, ExecError, admitted, refused};
 use crate::id::Fence;
 use crate::ledger::{
-    Basis, Event, Illegal, Look, LookupOffer, Reason, Record, RecordedFailure, RetryDecision, apply,
+    Basis, ErrorKind, Event, Illegal, Look, LookupOffer, Reason, Record, RecordedFailure, RetryDecision, apply,
 };
 use crate::payload::Payload;
 use crate::store::{Escalation, Held, Refusal, Ticket};
@@ -111,9 +111,28 @@ pub(super) async fn fail(
         .then(|| spec.retry.next_delay(record.tries(), error.kind, error.retry_after, core.entropy.bits()))
         .flatten();
     let not_before = delay.map(|delay: Duration| core.now().after(delay));
-    let failure =
-        RecordedFailure { kind: error.kind, message: error.message, detail: serde_json::Value::Null };
-    let event = Event::Fail { failure, not_before };
+    let event = Event::Fail { failure: failure(error.kind, error.message), not_before };
+    write_failed(settling, record, event).await
+}
+
+/// Records that it did not happen, by any of its attempts.
+pub(super) async fn refuse(
+    settling: Settling<'_>,
+    record: &Record,
+    error: ToolError,
+) -> Result<Ended, ExecError> {
+    let failure = failure(error.kind, error.message);
+    tracing::info!(tenant = %settling.op.tenant, key = %settling.op.key, kind = failure.kind.name(), "refused for certain");
+    write_failed(settling, record, Event::Refuse { failure }).await
+}
+
+const fn failure(kind: ErrorKind, message: String) -> RecordedFailure {
+    RecordedFailure { kind, message, detail: serde_json::Value::Null }
+}
+
+async fn write_failed(settling: Settling<'_>, record: &Record, event: Event) -> Result<Ended, ExecError> {
+    let Settling { core, op, .. } = settling;
+    let class = settling.contract().class;
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let record = Box::new(record);
     let mut change = core.change(op.lane).record(record.clone());

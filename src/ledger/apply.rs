@@ -38,7 +38,12 @@ pub enum Event {
         /// How we know.
         basis: Basis,
     },
-    /// For certain it did not happen.
+    /// For certain it did not happen, whatever earlier attempt is in doubt: the external system has said so of the operation.
+    Refuse {
+        /// Why.
+        failure: RecordedFailure,
+    },
+    /// For certain this attempt did nothing.
     Fail {
         /// Why.
         failure: RecordedFailure,
@@ -118,6 +123,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         (State::Started, Event::Fail { failure, not_before }) if mine && !parked && !record.in_doubt => {
             next.fail(failure, not_before);
         }
+        (State::Started, Event::Refuse { failure }) if mine && !parked => next.fail(failure, None),
         // Retries end by decision while the record waits for its next attempt.
         (State::Failed { .. }, Event::Fail { failure, not_before: None }) if !parked => {
             next.fail(failure, None);
@@ -184,6 +190,7 @@ impl Event {
             Self::Adopt { .. } => "adopt",
             Self::Note { .. } => "note",
             Self::Commit { .. } => "commit",
+            Self::Refuse { .. } => "refuse",
             Self::Fail { .. } => "fail",
             Self::Park { .. } => "park",
             Self::Unpark => "unpark",

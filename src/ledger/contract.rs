@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::EffectClass;
 use super::guarantee::WorstCase;
+use super::retry::ErrorKind;
 use super::key::OperationKey;
 use super::retention::Retention;
 use super::retry::RetryPolicy;
@@ -390,6 +391,15 @@ pub enum Finding<T> {
     },
     /// The lookup shows nothing. Whether that is believed is the settle time's business.
     NotFound,
+    /// For certain it did not happen, and will not: the provider shows the request as refused or failed. The record is settled with
+    /// this error. It is believed at once where the provider honours the key, because each request under the key has the same end;
+    /// otherwise after the settle time, and only if one request went out.
+    Failed {
+        /// What kind of failure.
+        kind: ErrorKind,
+        /// What happened, for people. It goes into the record: no secrets.
+        message: String,
+    },
     /// The provider cannot tell.
     Unknown,
     /// The world holds more than one effect. The first is kept.
@@ -409,6 +419,7 @@ impl<T> Finding<T> {
                 Finding::Committed { output: f(output)?, external_ref }
             }
             Self::NotFound => Finding::NotFound,
+            Self::Failed { kind, message } => Finding::Failed { kind, message },
             Self::Unknown => Finding::Unknown,
             Self::Duplicated { output, external_refs } => {
                 Finding::Duplicated { output: f(output)?, external_refs }

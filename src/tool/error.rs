@@ -44,12 +44,27 @@ pub struct ToolError {
     pub message: String,
     /// When the provider wants to be asked again.
     pub retry_after: Option<Duration>,
+    /// It is the answer to each request under the key: see [`replayed`](Self::replayed).
+    pub replayed: bool,
 }
 
 impl ToolError {
     /// A failure of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None }
+        Self { kind, message: message.into(), retry_after: None, replayed: false }
+    }
+
+    /// A refusal that a provider of class [`ReplaysKey`](crate::ledger::ContractClass::ReplaysKey) gives to each request under the
+    /// key: Stripe's `idempotent-replayed: true`, say. It is certain also of an earlier request whose answer was lost, and settles
+    /// the record. Of another class it is like [`new`](Self::new).
+    ///
+    /// ```
+    /// use counterfoil::{ledger::ErrorKind, tool::ToolError};
+    /// let declined = ToolError::replayed(ErrorKind::Validation, "card declined");
+    /// assert!(declined.replayed);
+    /// ```
+    pub fn replayed(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { replayed: true, ..Self::new(kind, message) }
     }
 
     /// Adds when the provider wants to be asked again.

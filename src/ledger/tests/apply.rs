@@ -20,7 +20,7 @@ fn again_by(fence: Fence, basis: Basis) -> Event {
 }
 
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
-fn events(fence: Fence) -> [(&'static str, Event); 13] {
+fn events(fence: Fence) -> [(&'static str, Event); 14] {
     [
         ("again", again_by(fence, Basis::Answer)),
         ("adopt", Event::Adopt { fence }),
@@ -28,6 +28,7 @@ fn events(fence: Fence) -> [(&'static str, Event); 13] {
         ("commit", commit("answer")),
         ("fail, go again", Event::Fail { failure: failure("no"), not_before: Some(Timestamp(50)) }),
         ("fail, give up", Event::Fail { failure: failure("no"), not_before: None }),
+        ("refuse", Event::Refuse { failure: failure("no") }),
         ("park", Event::Park { escalation: EscalationId(9) }),
         ("unpark", Event::Unpark),
         ("answer waits", Event::AnswerWaits),
@@ -50,7 +51,7 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
         (
             "started",
             record(State::Started),
-            &["again", "adopt", "note", "commit", "fail, go again", "fail, give up", "park"],
+            &["again", "adopt", "note", "commit", "fail, go again", "fail, give up", "refuse", "park"],
             // Taken over, or put to a person; never reported on.
             &["again", "adopt", "park"],
         ),
@@ -58,7 +59,7 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
         (
             "in doubt",
             Record { in_doubt: true, ..record(State::Started) },
-            &["again", "adopt", "note", "commit", "park"],
+            &["again", "adopt", "note", "commit", "refuse", "park"],
             &["again", "adopt", "park"],
         ),
         (
@@ -271,6 +272,7 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(response, external_ref, basis)| Event::Commit { response, external_ref, basis }),
         2 => proptest::option::of(instant())
             .prop_map(|not_before| Event::Fail { failure: failure("no"), not_before }),
+        1 => Just(Event::Refuse { failure: failure("no") }),
         1 => (0..3_i64).prop_map(|n| Event::Park { escalation: EscalationId(n) }),
         1 => Just(Event::Unpark),
         1 => (stored(), reference())

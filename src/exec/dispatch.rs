@@ -160,7 +160,8 @@ async fn failed_attempt(
         return fail(settling, &record, error).await;
     }
     if hopeless && error.replayed && settling.contract().class == ContractClass::ReplaysKey {
-        return refuse(settling, &record, error).await; // also of the earlier one, which has the same answer
+        // Also of the earlier one, which has the same answer.
+        return refuse(settling, &record, error).await.map(Ended::Failed);
     }
     let earlier = unsettled.filter(|_| nothing_happened);
     let cut = earlier.unwrap_or_else(|| settling.core.clock.boot());

@@ -106,7 +106,9 @@ async fn show_to(
     patience: Option<Duration>,
 ) -> Result<Shown, ExecError> {
     Ok(match look_once(core, op, call, patience).await? {
-        Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. } | Finding::Failed { .. })) => Shown::Fate,
+        Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. } | Finding::Failed { .. })) => {
+            Shown::Fate
+        }
         Some(Ok(Finding::NotFound)) => Shown::Nothing,
         unanswered => {
             tracing::info!(tenant = %op.tenant, key = %op.key, ?unanswered, "lookup failed");

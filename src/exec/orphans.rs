@@ -165,7 +165,7 @@ async fn settle(core: &Arc<Core>, op: &Operation, looks: u32) -> Result<Option<D
             Fate::Committed(_, ticket) => {
                 return admitted(&op.key, ticket.durable().await).map(|()| None);
             }
-            Fate::Parked(_) | Fate::Send(_) => return Ok(None),
+            Fate::Failed(_) | Fate::Parked(_) | Fate::Send(_) => return Ok(None),
             Fate::Changed => {}
             Fate::Later(wait) => {
                 drop(slot);

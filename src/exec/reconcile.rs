@@ -34,6 +34,8 @@ const LOOKUP_BACKOFF: Backoff = Backoff { base: Duration::from_millis(100), cap:
 pub(super) enum Fate {
     /// It happened. The seal is on its way to the disk.
     Committed(Answer, Ticket),
+    /// For certain it did not happen: that is durable.
+    Failed(Box<Record>),
     /// It may be sent (again).
     Send(Permit),
     /// The record has changed meanwhile: decide anew.
@@ -367,8 +369,7 @@ impl<'a> Search<'a> {
         if !collides && self.record.in_doubt {
             return Ok(Err(Missed::NoAnswer));
         }
-        refuse(self.settling(), &self.record, error).await?;
-        Ok(Ok(Fate::Changed))
+        Ok(Ok(Fate::Failed(refuse(self.settling(), &self.record, error).await?)))
     }
 
     /// The pause that its policy wants between two sends.

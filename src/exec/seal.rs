@@ -11,7 +11,8 @@ use super::operation::Operation;
 use super::outcome::{Answer, ExecError, admitted, refused};
 use crate::id::Fence;
 use crate::ledger::{
-    Basis, ErrorKind, Event, Illegal, Look, LookupOffer, Reason, Record, RecordedFailure, RetryDecision, apply,
+    Basis, ErrorKind, Event, Illegal, Look, LookupOffer, Reason, Record, RecordedFailure, RetryDecision,
+    apply,
 };
 use crate::payload::Payload;
 use crate::store::{Escalation, Held, Refusal, Ticket};
@@ -112,7 +113,7 @@ pub(super) async fn fail(
         .flatten();
     let not_before = delay.map(|delay: Duration| core.now().after(delay));
     let event = Event::Fail { failure: failure(error.kind, error.message), not_before };
-    write_failed(settling, record, event).await
+    write_failed(settling, record, event).await.map(Ended::Failed)
 }
 
 /// Records that it did not happen, by any of its attempts.
@@ -120,7 +121,7 @@ pub(super) async fn refuse(
     settling: Settling<'_>,
     record: &Record,
     error: ToolError,
-) -> Result<Ended, ExecError> {
+) -> Result<Box<Record>, ExecError> {
     let failure = failure(error.kind, error.message);
     tracing::info!(tenant = %settling.op.tenant, key = %settling.op.key, kind = failure.kind.name(), "refused for certain");
     write_failed(settling, record, Event::Refuse { failure }).await
@@ -130,7 +131,11 @@ const fn failure(kind: ErrorKind, message: String) -> RecordedFailure {
     RecordedFailure { kind, message, detail: serde_json::Value::Null }
 }
 
-async fn write_failed(settling: Settling<'_>, record: &Record, event: Event) -> Result<Ended, ExecError> {
+async fn write_failed(
+    settling: Settling<'_>,
+    record: &Record,
+    event: Event,
+) -> Result<Box<Record>, ExecError> {
     let Settling { core, op, .. } = settling;
     let class = settling.contract().class;
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
@@ -138,7 +143,7 @@ async fn write_failed(settling: Settling<'_>, record: &Record, event: Event) -> 
     let mut change = core.change(op.lane).record(record.clone());
     compare(core, &mut change, class, Box::default());
     admitted(&op.key, core.group.commit_one(change).await)?;
-    Ok(Ended::Failed(record))
+    Ok(record)
 }
 
 pub(super) fn illegal(op: &Operation, error: &Illegal) -> ExecError {

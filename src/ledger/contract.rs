@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::EffectClass;
 use super::guarantee::WorstCase;
-use super::retry::ErrorKind;
 use super::key::OperationKey;
 use super::retention::Retention;
+use super::retry::ErrorKind;
 use super::retry::RetryPolicy;
 use super::sight::Sight;
 use crate::clock::Timestamp;

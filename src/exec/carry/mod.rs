@@ -290,6 +290,7 @@ impl Carrier {
         let fate = reconciling.await?;
         Ok(match fate {
             Fate::Committed(answer, ticket) => Step::Answered(Answered::committed(answer, Some(ticket))),
+            Fate::Failed(record) => Step::Answered(Answered::failed(&record)),
             Fate::Send(permit) => Step::Send(permit),
             Fate::Changed => Step::Changed,
             Fate::Parked(escalation) => Step::Answered(Answered::of(Outcome::Parked { escalation })),

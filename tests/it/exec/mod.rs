@@ -17,6 +17,7 @@ mod permit;
 mod questions;
 mod reconcile;
 mod record;
+mod refused;
 mod restored;
 mod restored_postgres;
 mod retention;

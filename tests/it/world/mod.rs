@@ -44,6 +44,8 @@ pub enum Reply {
     AnswerWith(Value),
     /// No effect.
     Fail(ErrorKind),
+    /// No effect, and each request under the key is refused like this.
+    Decline,
     /// No effect, and the provider says when to come again.
     FailUntil(Duration),
     /// No effect, but the key is used up.
@@ -73,6 +75,8 @@ pub enum Look {
     NotFound,
     /// That it cannot tell.
     Unknown,
+    /// That it was refused.
+    Failed,
     /// An error.
     Fail,
     /// No answer.
@@ -203,6 +207,7 @@ impl World {
         let effect = |body: &Value| self.take_effect(&mut self.state(), key, body);
         let (taken, after) = match reply {
             Reply::Fail(kind) => (Err(ToolError::new(kind, "as told")), None),
+            Reply::Decline => (Err(ToolError::replayed(ErrorKind::Validation, "declined")), None),
             Reply::FailUntil(after) => {
                 (Err(ToolError::new(ErrorKind::RateLimited, "as told").retry_after(after)), None)
             }
@@ -252,6 +257,9 @@ impl World {
             Look::Truth => {}
             Look::NotFound => return Ok(Finding::NotFound),
             Look::Unknown => return Ok(Finding::Unknown),
+            Look::Failed => {
+                return Ok(Finding::Failed { kind: ErrorKind::Validation, message: "declined".into() });
+            }
             Look::Fail => return Err(ToolError::new(ErrorKind::Server, "as told")),
             Look::Hang => std::future::pending().await,
             Look::Panic => panic!("as told"),

@@ -41,7 +41,7 @@ impl Ctx {
         label: Label,
         work: impl AsyncFnOnce(String) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let scope = Scope(Some(self.open(Kind::Scope, label)?));
+        let scope = Scope(Some(self.open(Kind::Scope, label).await?));
         let Some(open) = &scope.0 else { unreachable!("it is closed when it is dropped") };
         let _behind = open.behind();
         // The first `#` ends the name.

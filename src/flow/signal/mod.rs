@@ -20,7 +20,7 @@ use super::inbox::Wanted;
 use super::label::Label;
 use super::live::Open;
 use crate::exec::{ExecError, to_the_end};
-use crate::id::{IdError, RunId};
+use crate::id::RunId;
 use crate::payload::{Payload, Stored};
 use crate::store::{Refusal, Store as _, Verdict};
 use crate::tool::canonical;
@@ -43,7 +43,7 @@ impl Ctx {
     /// A signal that was received is received again on resume, and the same one. One that was not is still there.
     pub async fn signal<T: DeserializeOwned>(&self, label: impl Into<Label>) -> Result<T, Failure> {
         let label = label.into();
-        usable(&label.name).map_err(|error| unfit(&error))?;
+        self.unless_mendable(usable(&label.name).map_err(Failure::from)).await?;
         let wanted = Wanted { name: label.name.clone(), id: None };
         let body = self.receive(label, wanted).await?;
         self.decoded("signal", &body).await
@@ -51,7 +51,7 @@ impl Ctx {
 
     /// Receives a signal under an identity of its own.
     pub(super) async fn receive(&self, label: Label, wanted: Wanted) -> Result<Stored, Failure> {
-        let open = self.open(Kind::Signal, label)?;
+        let open = self.open(Kind::Signal, label).await?;
         let past = self.live.recorded(&open).await?;
         let body = match past.and_then(|past| past.value) {
             Some(body) => body,
@@ -75,8 +75,8 @@ impl Ctx {
         body: &B,
     ) -> Result<(), Failure> {
         let label = label.into();
-        usable(&label.name).map_err(|error| unfit(&error))?;
-        let open = self.open(Kind::Sent, label)?;
+        self.unless_mendable(usable(&label.name).map_err(Failure::from)).await?;
+        let open = self.open(Kind::Sent, label).await?;
         if self.live.recorded(&open).await?.is_some() {
             open.close();
             return Ok(());
@@ -149,8 +149,4 @@ impl Ctx {
             Verdict::Refused(refusal) => Err(ExecError::Refused { key: identity.to_string(), refusal }),
         }
     }
-}
-
-fn unfit(error: &IdError) -> Failure {
-    Failure::coded(FailureCode::Invalid, error.to_string())
 }

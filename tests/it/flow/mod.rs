@@ -19,6 +19,7 @@ mod guarantees;
 mod identity;
 mod keys;
 pub(crate) mod lives;
+mod mendable;
 mod other_path;
 pub(crate) mod outlives;
 mod panics;

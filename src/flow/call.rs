@@ -18,7 +18,7 @@ use super::unregistered::Unregistered;
 use crate::exec::{
     Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
 };
-use crate::ledger::{Approval, Key, OperationKey, Owner, Record, State, escaped};
+use crate::ledger::{Approval, Diff, Key, OperationKey, Owner, Record, State, escaped};
 use crate::payload::Stored;
 use crate::store::{EscalationKind, Store as _};
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
@@ -84,7 +84,7 @@ impl<T: Tool, A> ToolCall<T, A> {
         let (key, approval) = (self.key.take(), self.approval.take().map(Box::new));
         Box::pin(async move {
             let (tool, key) = ctx.unless_mendable(ready::<T>(&ctx, input, key)).await?;
-            let answer = call(&ctx, Asked { tool, key, id, approval }).await?;
+            let answer = call(&ctx, Asked { tool, key, id, approval, proposed: false }).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
     }
@@ -144,10 +144,15 @@ pub(super) struct Asked {
     pub(super) key: Option<Key>,
     pub(super) id: Option<String>,
     pub(super) approval: Option<Box<Approval>>,
+    /// A model proposes it: its input is not the code's.
+    pub(super) proposed: bool,
 }
 
 /// One call of the run: from its record, or carried out.
-pub(super) async fn call(ctx: &Ctx, Asked { tool, key, id, approval }: Asked) -> Result<Answer, Failure> {
+pub(super) async fn call(
+    ctx: &Ctx,
+    Asked { tool, key, id, approval, proposed }: Asked,
+) -> Result<Answer, Failure> {
     let live = &ctx.live;
     let name = tool.spec().name.clone();
     let (open, key) = ctx.unless_mendable(identify(ctx, name.as_str(), key, id)).await?;
@@ -171,7 +176,7 @@ pub(super) async fn call(ctx: &Ctx, Asked { tool, key, id, approval }: Asked) ->
             return result;
         }
     };
-    Box::pin(carried_out(ctx, open, &op, expect)).await
+    Box::pin(carried_out(ctx, open, &op, expect, proposed)).await
 }
 
 /// The run's workflow may call this tool: it has named it, or has named none. Otherwise the guarantee report would promise more
@@ -342,12 +347,20 @@ fn is_read_back(live: &Live, open: &Open, record: &Record) -> bool {
     owner.run == Some(live.id) && (owner.turn == open.identity.turn || owner.turn == live.base)
 }
 
+/// The run conflicts with itself if the record has another input. A model that proposes another input under a key of the run's is
+/// told so, unless the record is that of this very call: then the code has changed.
+fn is_own(live: &Live, open: &Open, record: &Record, proposed: bool) -> bool {
+    let is_this_call = || record.owner.step.as_deref() == Some(open.identity.id.as_str());
+    record.owner.run == Some(live.id) && (!proposed || is_this_call())
+}
+
 /// Carries a call out, until there is an answer for the run's code.
 async fn carried_out(
     ctx: &Ctx,
     open: Open,
     op: &Arc<Operation>,
     mut expect: Expect,
+    proposed: bool,
 ) -> Result<Answer, Failure> {
     let live = &ctx.live;
     loop {
@@ -359,6 +372,7 @@ async fn carried_out(
             Ok(answered) => answered, // its ticket needs no waiting: whatever leaves the run comes behind it
             Err(error) => return Err(live.told(open, error).await),
         };
+        let is_own = found.as_ref().is_some_and(|record| is_own(live, &open, record, proposed));
         // A conflict uses nothing.
         let elsewhere = found
             .filter(|record| !is_read_back(live, &open, record) && !matches!(outcome, Outcome::Conflict(_)));
@@ -392,6 +406,10 @@ async fn carried_out(
                 expect = Expect::Anything;
                 continue;
             }
+            // A new build can mend it. Returned by the code, it would undo what this run did under that very key.
+            Outcome::Conflict(diff) if is_own && !live.has_ended() => {
+                return ctx.halt(EscalationKind::Diverged, conflict_with_itself(live, op, &diff)).await;
+            }
             over => failure_of(op, over),
         };
         if !live.has_ended() {
@@ -400,6 +418,16 @@ async fn carried_out(
         open.close();
         return Err(failure);
     }
+}
+
+/// The question of a run that asks for an operation of its own with another input.
+fn conflict_with_itself(live: &Live, op: &Operation, diff: &Diff) -> String {
+    format!(
+        "run {}: {} is recorded with another input by this run, from which the present one differs by {diff}. Nothing was sent \
+         again, and what is recorded stands. If the input's type has another field, raise `INPUT_VERSION`, or use \
+         `skip_serializing_if`; otherwise give the same input, or another key. Then go on, or abandon the run?",
+        live.id, op.key
+    )
 }
 
 /// What the run's code is told of an operation that came to no result.

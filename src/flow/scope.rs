@@ -30,7 +30,8 @@ impl Ctx {
         key: Key,
         approval: Option<Approval>,
     ) -> Result<Payload, Failure> {
-        let asked = Asked { tool, key: Some(key), id: None, approval: approval.map(Box::new) };
+        let asked =
+            Asked { tool, key: Some(key), id: None, approval: approval.map(Box::new), proposed: true };
         call(self, asked).await.map(|answer| answer.response)
     }
 

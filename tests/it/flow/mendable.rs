@@ -1,5 +1,6 @@
 //! What a new build can mend halts its run: nothing is undone, and the mended build goes on. Only what the world said fails.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use counterfoil::flow::{EngineBuilder, Workflow};
@@ -9,6 +10,7 @@ use counterfoil::store::{Escalation, EscalationKind, Resolution};
 use counterfoil::tool::{Call, Compensate, Done, Forward, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Payload, RunId};
 use futures_util::join;
+use serde::{Deserialize, Serialize};
 
 use crate::flow;
 use crate::flow::lives::NAME;
@@ -283,6 +285,120 @@ fn a_run_waits_in_its_turn() {
     };
     assert_eq!(mended(&world, code(u64::MAX), code(6), as_it_is).1, 7);
     assert_eq!(world.effects("post").len(), 1);
+}
+
+/// A present, whose input has got a note by this version of its type.
+struct Gift<const VERSION: u32>(Arc<World>);
+
+#[derive(Serialize, Deserialize)]
+struct Wish {
+    to: String,
+    note: Option<String>,
+}
+
+impl<const VERSION: u32> Tool for Gift<VERSION> {
+    const NAME: &'static str = "gift";
+    const INPUT_VERSION: u32 = VERSION;
+    type Effect = effect::Payment;
+    type Contract = contract::ReplaysKey;
+    type Input = Wish;
+    type Output = u32;
+
+    fn key(&self, wish: &Wish) -> Option<Key> {
+        Some(Key::of(Self::NAME).target(&wish.to))
+    }
+
+    async fn call(&self, call: &Call, wish: &Wish) -> Result<Done<u32>, ToolError> {
+        Ok(Done::new(self.0.happen("gift", call.key(), &wish.to)))
+    }
+}
+
+/// The same before the note.
+struct Plain(Arc<World>);
+
+impl Tool for Plain {
+    const NAME: &'static str = "gift";
+    type Effect = effect::Payment;
+    type Contract = contract::ReplaysKey;
+    type Input = BTreeMap<String, String>;
+    type Output = u32;
+
+    fn key(&self, wish: &BTreeMap<String, String>) -> Option<Key> {
+        Some(Key::of(Self::NAME).target(&wish["to"]))
+    }
+
+    async fn call(&self, call: &Call, wish: &BTreeMap<String, String>) -> Result<Done<u32>, ToolError> {
+        Ok(Done::new(self.0.happen("gift", call.key(), &wish["to"])))
+    }
+}
+
+async fn gives<const VERSION: u32>(ctx: &Ctx) -> Result<u32, Failure> {
+    ctx.call::<Gift<VERSION>>(Wish { to: "ann".to_owned(), note: None }).await
+}
+
+/// An optional field has come into the input of a tool whose call is recorded.
+fn the_input_type_of_a_recorded_call_is_raised(engine: &dyn Fn() -> EngineBuilder, world: &Arc<World>) {
+    let first = flow!(world, |ctx, _n: ()| {
+        let charged = ctx.call::<Charge>("ann".to_owned()).await?;
+        let given = ctx.call::<Plain>(BTreeMap::from([("to".to_owned(), "ann".to_owned())])).await?;
+        ctx.signal::<()>("go on").await?;
+        Ok::<_, Failure>(charged + given)
+    });
+    let process = Process::start(world, engine().tool(Plain(world.clone())).workflow(NAME, 1, first.clone()));
+    let run = process.on(async { process.acme().run(first, ()).start().await.unwrap().id() });
+    process.on(process.state(run, "waiting"));
+    process.shut_down();
+
+    let forgotten = flow!(world, |ctx, _n: ()| {
+        let charged = ctx.call::<Charge>("ann".to_owned()).await?;
+        let given = gives::<1>(&ctx).await?;
+        ctx.signal::<()>("go on").await?;
+        Ok::<_, Failure>(charged + given)
+    });
+    let process = Process::start(world, engine().tool(Gift::<1>(world.clone())).workflow(NAME, 1, forgotten));
+    process.on(async { process.acme().handle::<u32>(run).signal("go on", ()).await.unwrap() });
+    let asked = process.on(halted(&process, world, run, EscalationKind::Diverged));
+    for words in ["gift:ann", "/note", "raise `INPUT_VERSION`", "skip_serializing_if"] {
+        assert!(asked.question.contains(words), "{words}: {}", asked.question);
+    }
+    process.shut_down();
+
+    let raised = flow!(world, |ctx, _n: ()| {
+        let charged = ctx.call::<Charge>("ann".to_owned()).await?;
+        let given = gives::<2>(&ctx).await?;
+        ctx.signal::<()>("go on").await?;
+        Ok::<_, Failure>(charged + given)
+    });
+    let process = Process::start(world, engine().tool(Gift::<2>(world.clone())).workflow(NAME, 1, raised));
+    process.on(async {
+        process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
+    });
+    process.shut_down();
+    let counts = ["charge", "refund", "gift"].map(|what| world.effects(what).len());
+    assert_eq!(counts, [1, 0, 1]);
+}
+
+#[test]
+fn a_run_waits_for_the_version_of_an_input() {
+    let world = World::new();
+    let engine = || {
+        let tap = world.tap.clone();
+        let engine = Engine::sqlite(world.path()).wrap_store(move |store| tap.around(store));
+        engine.compensable(Charge(world.clone()))
+    };
+    the_input_type_of_a_recorded_call_is_raised(&engine, &world);
+}
+
+#[test]
+fn a_run_waits_for_the_version_of_an_input_on_postgres() {
+    let (world, schema) = (World::new(), Schema::new());
+    let engine = || {
+        let tap = world.tap.clone();
+        let engine = Engine::postgres_with(crate::server::url(), schema.options());
+        engine.wrap_store(move |store| tap.around(store)).compensable(Charge(world.clone()))
+    };
+    the_input_type_of_a_recorded_call_is_raised(&engine, &world);
 }
 
 /// A person who does not wait for another build ends the run, and what it did is undone.

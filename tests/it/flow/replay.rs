@@ -286,8 +286,6 @@ fn equal_calls_are_one_effect_with_a_key_and_two_without() {
         let at_once = || ctx.call::<Pay>(Bill::new("july", 100)).into_future();
         let (a, b) = join!(at_once(), at_once());
         answers.extend([a?, b?]);
-        let other = ctx.call::<Pay>(Bill::new("june", 999)).await.unwrap_err();
-        assert_eq!(other.code, FailureCode::Conflict);
         post(&ctx, "last").await?;
         Ok::<_, Failure>(answers.iter().fold(0, |all, answer| all * 10 + answer))
     });

@@ -138,7 +138,9 @@ impl Agent {
     pub async fn run(self, messages: impl Into<Vec<Message>>) -> Result<AgentAnswer, Failure> {
         let (ctx, label) = (self.ctx.clone(), self.label.clone());
         let messages = messages.into();
-        ctx.scoped(label, async move |name| Conversation::new(&self, name, messages)?.carry_on().await).await
+        let scope = async move |name| Conversation::new(&self, name, messages)?.carry_on().await;
+        let answered = ctx.scoped(label, scope).await;
+        ctx.unless_mendable(answered).await
     }
 }
 

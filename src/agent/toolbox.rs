@@ -7,11 +7,13 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 
 use super::bounds::{ERROR, cut};
+use super::builder::misuse;
 use super::message::{Proposal, ToolOffer};
 use super::schema::Schema;
+use crate::flow::{Failure, Unregistered};
 use crate::id::RunName;
 use crate::ledger::{Approval, Key, RequestHash};
-use crate::payload::{Payload, PayloadError, hex, parse};
+use crate::payload::{Limits, Payload, PayloadError, hex, parse};
 use crate::tool::{Prepared, Registry, Tool, Unprepared, stable_key};
 
 /// A tool of the box.
@@ -49,6 +51,7 @@ impl Offered {
 /// The tools of one agent, found in the registry.
 pub(super) struct Toolbox<'a> {
     registry: &'a Registry,
+    limits: Limits,
     tools: Vec<Found<'a>>,
 }
 
@@ -70,25 +73,31 @@ pub(super) struct Ready {
 
 impl<'a> Toolbox<'a> {
     /// Finds the tools, or says which one is not there.
-    pub(super) fn find(registry: &'a Registry, offered: &'a [Offered]) -> Result<Self, String> {
+    pub(super) fn find(
+        registry: &'a Registry,
+        limits: Limits,
+        offered: &'a [Offered],
+    ) -> Result<Self, Failure> {
         let mut tools: Vec<Found<'a>> = Vec::with_capacity(offered.len());
         for offered in offered {
             let name = offered.name.clone();
             let Some(tool) = registry.find(&name) else {
-                return Err(format!("the tool {name:?} is not registered with this engine"));
+                return Err(Unregistered::Tool(name).into());
             };
             if tools.iter().any(|known| known.offer.name == name) {
-                return Err(format!("the agent is given the tool {name:?} twice"));
+                return Err(misuse(format!("the agent is given the tool {name:?} twice")));
             }
             let given =
                 || tool.about().map(|about| (about.description.clone(), Schema::given(about.schema.clone())));
             let Some((description, schema)) = offered.described.clone().or_else(given) else {
-                return Err(format!("the tool {name:?} does not say what it takes: `.describe(…)` it"));
+                return Err(misuse(format!(
+                    "the tool {name:?} does not say what it takes: `.describe(…)` it"
+                )));
             };
             let offer = ToolOffer { name, description, schema: schema.schema.clone() };
             tools.push(Found { offer, schema, offered, tool });
         }
-        Ok(Self { registry, tools })
+        Ok(Self { registry, limits, tools })
     }
 
     /// As a model is told of them.
@@ -133,7 +142,8 @@ impl<'a> Toolbox<'a> {
             error => error.to_string(),
         })?;
         // As the tool reads it: what it passes over makes no other call.
-        let request = tool.request(None).map_err(|e| e.to_string())?.0;
+        let request = tool.request(None).and_then(|(request, _)| request.within(&self.limits));
+        let request = request.map_err(|e| e.to_string())?;
         let key = stable_key(&*tool).map_err(|e| e.to_string())?.unwrap_or_else(|| {
             let hash = RequestHash::of(&offered.name, &request);
             let turn = if offered.anew { format!("/{turn}") } else { String::new() };

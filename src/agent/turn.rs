@@ -33,7 +33,7 @@ impl<'a> Conversation<'a> {
         let Some(route) = route else {
             return Err(misuse(format!("no model is registered under the route {:?}", agent.route)));
         };
-        let tools = Toolbox::find(registry, &agent.tools).map_err(misuse)?;
+        let tools = Toolbox::find(registry, agent.ctx.core().0.limits, &agent.tools)?;
         let offers = tools.offers();
         Ok(Self { agent, name, route, tools, offers, messages, usage: Usage::default() })
     }
@@ -93,7 +93,7 @@ impl<'a> Conversation<'a> {
         match self.agent.ctx.call_prepared(tool, key, approval).await {
             Ok(output) => Ok(Ok(output)),
             // A mistake in the workflow's code: no model can mend it.
-            Err(failure) if failure.code == FailureCode::Misuse => Err(failure),
+            Err(failure) if failure.code.is_mendable() => Err(failure),
             Err(failure) if failure.detail.is_null() => Ok(Err(failure.message)),
             Err(Failure { message, detail, .. }) => Ok(Err(format!("{message} {detail}"))),
         }

@@ -14,10 +14,11 @@ use super::failure::{Failure, FailureCode, misuse};
 use super::identity::Kind;
 use super::live::{self, HeldCall, Live, Open, Stop};
 use super::replay::Recorded;
+use super::unregistered::Unregistered;
 use crate::exec::{
     Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
 };
-use crate::ledger::{Approval, Key, KeyError, OperationKey, Owner, Record, State, escaped};
+use crate::ledger::{Approval, Diff, Key, OperationKey, Owner, Record, State, escaped};
 use crate::payload::Stored;
 use crate::store::{EscalationKind, Store as _};
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
@@ -82,15 +83,24 @@ impl<T: Tool, A> ToolCall<T, A> {
         // the 1,032 bytes up to which glibc allocates from its thread's own cache.
         let (key, approval) = (self.key.take(), self.approval.take().map(Box::new));
         Box::pin(async move {
-            let Some(input) = input else { return Err(misuse("a call was polled after its end")) };
-            let Some(tool) = ctx.live.core.registry.typed::<T>(input) else {
-                return Err(misuse(format!("the tool {:?} is not registered with this engine", T::NAME)));
-            };
-            let key = given_or_stable(key, &*tool).map_err(|error| misuse(error.to_string()))?;
-            let answer = call(&ctx, Asked { tool, key, id, approval }).await?;
+            let (tool, key) = ctx.unless_mendable(ready::<T>(&ctx, input, key)).await?;
+            let answer = call(&ctx, Asked { tool, key, id, approval, proposed: false }).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
     }
+}
+
+/// A registered tool with its input, and the key of the call if it has one.
+fn ready<T: Tool>(
+    ctx: &Ctx,
+    input: Option<T::Input>,
+    key: Option<Key>,
+) -> Result<(Arc<dyn Prepared>, Option<Key>), Failure> {
+    let input = input.ok_or_else(|| misuse("a call was polled after its end"))?;
+    let tool = ctx.live.core.registry.typed::<T>(input);
+    let tool = tool.ok_or_else(|| Unregistered::Tool(T::NAME.to_owned()))?;
+    let key = given_or_stable(key, &*tool).map_err(|error| misuse(error.to_string()))?;
+    Ok((tool, key))
 }
 
 impl<T: NeedsApproval> ToolCall<T, Without> {
@@ -134,21 +144,18 @@ pub(super) struct Asked {
     pub(super) key: Option<Key>,
     pub(super) id: Option<String>,
     pub(super) approval: Option<Box<Approval>>,
+    /// A model proposes it: its input is not the code's.
+    pub(super) proposed: bool,
 }
 
 /// One call of the run: from its record, or carried out.
-pub(super) async fn call(ctx: &Ctx, Asked { tool, key, id, approval }: Asked) -> Result<Answer, Failure> {
+pub(super) async fn call(
+    ctx: &Ctx,
+    Asked { tool, key, id, approval, proposed }: Asked,
+) -> Result<Answer, Failure> {
     let live = &ctx.live;
     let name = tool.spec().name.clone();
-    if !may_call(ctx, name.as_str()) {
-        // The guarantee report would promise more than is kept.
-        return Err(misuse(format!(
-            "the tool {name:?} is not among those that this workflow was registered to call: add \
-             `.calls_named({name:?})`",
-            name = name.as_str()
-        )));
-    }
-    let (open, key) = identify(ctx, name.as_str(), key, id)?;
+    let (open, key) = ctx.unless_mendable(identify(ctx, name.as_str(), key, id)).await?;
     let op = match Operation::request(&live.core, &live.tenant, &*tool).await {
         Ok(request) => {
             let asker = asker(live, ctx.turn, &open, approval);
@@ -169,15 +176,22 @@ pub(super) async fn call(ctx: &Ctx, Asked { tool, key, id, approval }: Asked) ->
             return result;
         }
     };
-    Box::pin(carried_out(ctx, open, &op, expect)).await
+    Box::pin(carried_out(ctx, open, &op, expect, proposed)).await
 }
 
-/// The run's workflow may call this tool: it has named it, or has named none.
-fn may_call(ctx: &Ctx, tool: &str) -> bool {
-    ctx.live.with_run(|run| {
+/// The run's workflow may call this tool: it has named it, or has named none. Otherwise the guarantee report would promise more
+/// than is kept.
+fn may_call(ctx: &Ctx, tool: &str) -> Result<(), Failure> {
+    let named = ctx.live.with_run(|run| {
         let workflow = ctx.engine.workflows.find(run.workflow.as_str(), run.version);
         workflow.is_none_or(|workflow| workflow.may_call(tool))
-    })
+    });
+    if named {
+        return Ok(());
+    }
+    Err(misuse(format!(
+        "the tool {tool:?} is not among those that this workflow was registered to call: add `.calls_named({tool:?})`"
+    )))
 }
 
 /// The run as the one that asks.
@@ -279,6 +293,7 @@ fn identify(
     key: Option<Key>,
     id: Option<String>,
 ) -> Result<(Open, OperationKey), Failure> {
+    may_call(ctx, tool)?;
     if let Some(key) = key {
         let key = revised(ctx, key)?;
         // A loop may call under one key again after a failure was shown to it: each showing is one of its own.
@@ -303,10 +318,9 @@ fn identify(
 
 /// A key, in the revision that somebody asked for when the run was begun again.
 fn revised(ctx: &Ctx, key: Key) -> Result<OperationKey, Failure> {
-    let unfit = |error: KeyError| Failure::coded(FailureCode::Invalid, error.to_string());
-    let rendered = key.render().map_err(unfit)?;
+    let rendered = key.render()?;
     match ctx.live.with_replay(|replay| replay.again.revision(rendered.as_str())) {
-        Some(revision) => key.revision(revision).render().map_err(unfit),
+        Some(revision) => Ok(key.revision(revision).render()?),
         None => Ok(rendered),
     }
 }
@@ -333,12 +347,20 @@ fn is_read_back(live: &Live, open: &Open, record: &Record) -> bool {
     owner.run == Some(live.id) && (owner.turn == open.identity.turn || owner.turn == live.base)
 }
 
+/// The run conflicts with itself if the record has another input. A model that proposes another input under a key of the run's is
+/// told so, unless the record is that of this very call: then the code has changed.
+fn is_own(live: &Live, open: &Open, record: &Record, proposed: bool) -> bool {
+    let is_this_call = || record.owner.step.as_deref() == Some(open.identity.id.as_str());
+    record.owner.run == Some(live.id) && (!proposed || is_this_call())
+}
+
 /// Carries a call out, until there is an answer for the run's code.
 async fn carried_out(
     ctx: &Ctx,
     open: Open,
     op: &Arc<Operation>,
     mut expect: Expect,
+    proposed: bool,
 ) -> Result<Answer, Failure> {
     let live = &ctx.live;
     loop {
@@ -350,6 +372,7 @@ async fn carried_out(
             Ok(answered) => answered, // its ticket needs no waiting: whatever leaves the run comes behind it
             Err(error) => return Err(live.told(open, error).await),
         };
+        let is_own = found.as_ref().is_some_and(|record| is_own(live, &open, record, proposed));
         // A conflict uses nothing.
         let elsewhere = found
             .filter(|record| !is_read_back(live, &open, record) && !matches!(outcome, Outcome::Conflict(_)));
@@ -383,6 +406,10 @@ async fn carried_out(
                 expect = Expect::Anything;
                 continue;
             }
+            // A new build can mend it. Returned by the code, it would undo what this run did under that very key.
+            Outcome::Conflict(diff) if is_own && !live.has_ended() => {
+                return ctx.halt(EscalationKind::Diverged, conflict_with_itself(live, op, &diff)).await;
+            }
             over => failure_of(op, over),
         };
         if !live.has_ended() {
@@ -391,6 +418,16 @@ async fn carried_out(
         open.close();
         return Err(failure);
     }
+}
+
+/// The question of a run that asks for an operation of its own with another input.
+fn conflict_with_itself(live: &Live, op: &Operation, diff: &Diff) -> String {
+    format!(
+        "run {}: {} is recorded with another input by this run, from which the present one differs by {diff}. Nothing was sent \
+         again, and what is recorded stands. If the input's type has another field, raise `INPUT_VERSION`, or use \
+         `skip_serializing_if`; otherwise give the same input, or another key. Then go on, or abandon the run?",
+        live.id, op.key
+    )
 }
 
 /// What the run's code is told of an operation that came to no result.

@@ -4,6 +4,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use super::inner::Inner;
+use super::unregistered::Unregistered;
 use crate::exec::withdrawn;
 use crate::id::{EscalationId, RunId};
 use crate::store::{Escalation, Run, RunState, Store as _, StoreError, Verdict};
@@ -50,8 +51,8 @@ impl Inner {
         }
     }
 
-    /// Runs that were halted because nobody had registered their workflow go on if it is registered here. Nobody needs to
-    /// answer their questions, which are withdrawn.
+    /// Runs that were halted because nobody had registered their workflow, a tool or a child's workflow go on if that is registered
+    /// here. Nobody needs to answer their questions, which are withdrawn.
     ///
     /// # Crash
     /// Each withdrawal and its run's new state are one transaction.
@@ -91,7 +92,7 @@ impl Inner {
         }
     }
 
-    /// The next row of the run that a question about an unknown workflow is about. `None` if the workflow is unknown here, too.
+    /// The next row of the run that a question is about of what was not registered. `None` if it is not registered here, either.
     async fn known(&self, asked: &Escalation) -> Result<Option<Run>, StoreError> {
         let Some(run) = asked.run else { return Ok(None) };
         let run = match self.core.group.run_find(&asked.tenant, run).await {
@@ -101,9 +102,15 @@ impl Inner {
             }
             found => found?,
         };
-        let run = run.filter(|run| matches!(run.state, RunState::Halted { .. }));
-        let run = run.filter(|run| self.workflows.find(run.workflow.as_str(), run.version).is_some());
-        Ok(run.map(|run| self.going_on(&run)))
+        Ok(run.filter(|run| self.lacks_nothing(run)).map(|run| self.going_on(&run)))
+    }
+
+    /// What the halted run asked for is registered here.
+    fn lacks_nothing(&self, run: &Run) -> bool {
+        let RunState::Halted { failure } = &run.state else { return false };
+        let Self { core, workflows, .. } = self;
+        workflows.find(run.workflow.as_str(), run.version).is_some()
+            && Unregistered::of(failure).is_none_or(|lacked| lacked.is_here(&core.registry, workflows))
     }
 
     /// Claims a run that has just parked, if an answer or a signal has come for it. Whoever gave that in another process while

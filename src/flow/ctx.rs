@@ -143,7 +143,7 @@ impl Ctx {
     /// Waits, durably, until this instant (UTC): a deadline that was computed elsewhere, or one that several waits share.
     /// An instant after the year 2254 never comes.
     pub async fn sleep_until(&self, label: impl Into<Label>, at: Timestamp) -> Result<(), Failure> {
-        let open = self.open(Kind::Timer, label)?;
+        let open = self.open(Kind::Timer, label).await?;
         let due = match self.live.recorded(&open).await? {
             Some(past) => self.value(&open.identity, past).await?,
             None => {
@@ -199,16 +199,24 @@ impl Ctx {
         name: &str,
         draw: impl FnOnce() -> T,
     ) -> Result<T, Failure> {
-        let open = self.open(Kind::Drawn, name)?;
+        let open = self.open(Kind::Drawn, name).await?;
         match self.live.recorded(&open).await? {
             Some(past) => self.replayed(open, None, past).await,
             None => self.record(open, None, &draw()).await,
         }
     }
 
-    pub(super) fn open(&self, kind: Kind, label: impl Into<Label>) -> Result<Open, Failure> {
+    pub(super) async fn open(&self, kind: Kind, label: impl Into<Label>) -> Result<Open, Failure> {
         let Label { name, id } = label.into();
-        self.live.open(self.turn, kind, &name, id)
+        self.unless_mendable(self.live.open(self.turn, kind, &name, id)).await
+    }
+
+    /// What the run's code is given, unless a new build can mend it: then the run halts.
+    pub(crate) async fn unless_mendable<T>(&self, given: Result<T, Failure>) -> Result<T, Failure> {
+        match given {
+            Ok(value) => Ok(value),
+            Err(failure) => Err(self.live.unless_mendable(failure).await),
+        }
     }
 
     /// A step, and what its input is bound to.
@@ -218,7 +226,7 @@ impl Ctx {
         input: &I,
     ) -> Result<(Open, RequestHash), Failure> {
         let hash = RequestHash::of(&label.name, &self.canonical(input).await?);
-        Ok((self.open(Kind::Step, label)?, hash))
+        Ok((self.open(Kind::Step, label).await?, hash))
     }
 
     /// The canonical form, secrets as keyed digests.

@@ -4,11 +4,11 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::ctx::Ctx;
-use super::failure::{Failure, FailureCode};
+use super::failure::Failure;
 use super::identity::Kind;
 use super::label::Label;
 use super::live::{Live, Open};
-use crate::id::{IdError, checked};
+use crate::id::checked;
 use crate::ledger::RequestHash;
 use crate::payload::Payload;
 use crate::store::OutboxEvent;
@@ -25,8 +25,7 @@ impl Ctx {
     /// of the run and its place in it: however often the run resumes, it is the same event. It may be published more than
     /// once; consumers know it by its id, and its place by its sequence: see [`outbox`](crate::outbox).
     ///
-    /// # Errors
-    /// A failure of code `Invalid` if aggregate or kind is empty or longer than 255 bytes, or the payload too large.
+    /// The run halts if aggregate or kind is empty or longer than 255 bytes, or the payload too large.
     ///
     /// # Crash
     /// The event and the checkpoint are one change: both are there, or neither, and then it is emitted by the resumed run.
@@ -45,9 +44,10 @@ impl Ctx {
         payload: &P,
     ) -> Result<(), Failure> {
         let (aggregate, kind) = (aggregate.into(), kind.into());
-        checked("aggregate", &aggregate, LONGEST).map_err(|error| unfit(&error))?;
-        checked("kind of an event", &kind.name, LONGEST).map_err(|error| unfit(&error))?;
-        let open = self.open(Kind::Emitted, kind)?;
+        let fits = checked("aggregate", &aggregate, LONGEST);
+        let fits = fits.and_then(|_| checked("kind of an event", &kind.name, LONGEST));
+        self.unless_mendable(fits.map_err(Failure::from)).await?;
+        let open = self.open(Kind::Emitted, kind).await?;
         let past = self.live.recorded(&open).await?;
         let (open, payload) = self.live.fitting(open, past.is_some(), |key| canonical(payload, key)).await?;
         let hash = RequestHash::of(&aggregate, &payload);
@@ -62,10 +62,6 @@ impl Ctx {
         self.live.progressed();
         Ok(())
     }
-}
-
-fn unfit(error: &IdError) -> Failure {
-    Failure::coded(FailureCode::Invalid, error.to_string())
 }
 
 impl Live {

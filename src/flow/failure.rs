@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::exec::ExecError;
-use crate::id::RunId;
-use crate::ledger::{Diff, ErrorKind, Record, RecordedFailure};
+use crate::id::{IdError, RunId};
+use crate::ledger::{Diff, ErrorKind, KeyError, Record, RecordedFailure};
 use crate::payload::{Payload, PayloadError};
 
 /// Why a step, a call or a run failed. Recorded as it is, and the same on every resume.
@@ -89,10 +89,13 @@ pub enum FailureCode {
     Rejected,
     /// Nobody has decided in time.
     Undecided,
-    /// A key or payload was refused before anything was recorded.
+    /// What was asked for does not fit what is there: a signal to a run that does not exist, say.
     Invalid,
-    /// The context was used in a way that cannot be resumed: see the message.
+    /// The code asks for what cannot be recorded or resumed: two uses of one name at once, a payload over the limit. A run does not
+    /// fail with it: the run halts until its code is mended.
     Misuse,
+    /// A tool or the workflow of a child is not registered. A run does not fail with it: the run halts until an engine knows that.
+    Unregistered,
     /// A transaction failed and was rolled back.
     Transaction,
     /// A child failed: its failure is the detail.
@@ -103,6 +106,13 @@ pub enum FailureCode {
     BudgetExceeded,
     /// An agent has used up its turns without coming to an end.
     TurnsUsedUp,
+}
+
+impl FailureCode {
+    /// A new build can mend it: the run halts, and nothing is undone.
+    pub(crate) const fn is_mendable(self) -> bool {
+        matches!(self, Self::Misuse | Self::Unregistered)
+    }
 }
 
 impl Failure {
@@ -161,7 +171,19 @@ impl std::error::Error for Failure {}
 
 impl From<PayloadError> for Failure {
     fn from(error: PayloadError) -> Self {
-        Self::coded(FailureCode::Invalid, error.to_string())
+        misuse(error.to_string())
+    }
+}
+
+impl From<IdError> for Failure {
+    fn from(error: IdError) -> Self {
+        misuse(error.to_string())
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        misuse(error.to_string())
     }
 }
 
@@ -180,11 +202,11 @@ pub(super) fn meaning(error: ExecError) -> Meaning {
         ExecError::Approval(error) => {
             Meaning::Failure(Failure::coded(FailureCode::Approval, error.to_string()))
         }
-        error => Meaning::Failure(Failure::coded(FailureCode::Invalid, error.to_string())),
+        error => Meaning::Failure(misuse(error.to_string())),
     }
 }
 
-/// The run's code does something with the context that no resume could repeat.
+/// The run's code asks for what cannot be recorded or resumed.
 pub(super) fn misuse(message: impl Into<String>) -> Failure {
     Failure::coded(FailureCode::Misuse, message)
 }

@@ -136,7 +136,7 @@ impl Ctx {
         guarded: G,
     ) -> Result<G::Answer, Failure> {
         let hash = RequestHash::of(&label.name, &self.canonical(bound_to).await?);
-        let open = self.open(Kind::Guard, label)?;
+        let open = self.open(Kind::Guard, label).await?;
         if let Some(past) = self.live.recorded(&open).await? {
             return self.replayed(open, Some(hash), past).await;
         }
@@ -173,7 +173,7 @@ impl Ctx {
         T: Serialize + DeserializeOwned,
     {
         let hash = RequestHash::of(&label.name, &self.canonical(bound_to).await?);
-        let open = self.open(Kind::Step, label)?;
+        let open = self.open(Kind::Step, label).await?;
         if let Some(past) = self.live.recorded(&open).await? {
             return self.replayed(open, Some(hash), past).await;
         }

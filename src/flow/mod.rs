@@ -54,6 +54,7 @@ mod tenant;
 mod told;
 mod transaction;
 mod turns;
+mod unregistered;
 mod waiters;
 mod wake;
 mod workflow;
@@ -83,4 +84,6 @@ pub use signal::{SendSignal, Sent};
 pub use start::StartRun;
 pub use tenant::ForTenant;
 pub use turns::{Loop, Turn};
+#[cfg(feature = "agent")]
+pub(crate) use unregistered::Unregistered;
 pub use workflow::Workflow;

@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::failure::Failure;
+use serde_json::Value;
+
+use super::failure::{Failure, FailureCode};
 use super::family;
 use super::identity::{Identity, Kind};
 use super::live::{Live, Stop};
 use super::run::End;
 use crate::exec::{Compensated, Core, ExecError, due_for, escalation_of_orphan, look_only, undo};
-use crate::id::{EscalationId, RecordId};
+use crate::id::{EscalationId, RecordId, RunId};
 use crate::ledger::{Divergence, Due, Record, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
@@ -227,11 +229,33 @@ pub(super) struct Asked {
     pub(super) kept: Vec<String>,
     /// The command that stopped it, which is received with that.
     pub(super) command: Option<Signal>,
+    /// What the row of the run says beside the question.
+    pub(super) detail: Value,
+}
+
+impl Asked {
+    /// A question about nothing but the run itself.
+    pub(super) const fn of(kind: EscalationKind, question: String) -> Self {
+        Self { kind, question, record: None, kept: Vec::new(), command: None, detail: Value::Null }
+    }
+
+    /// The question whether a run goes on whose code asks for what only a new build can give it.
+    pub(super) fn unmended(run: RunId, failure: &Failure) -> Self {
+        let (kind, then) = match failure.code {
+            FailureCode::Unregistered => {
+                (EscalationKind::Unregistered, "Register it, and the run goes on by itself; or")
+            }
+            _ => (EscalationKind::Quarantined, "Mend the code and go on, or"),
+        };
+        let question =
+            format!("run {run}: {failure}. What the run did before stands. {then} abandon the run?");
+        Self { detail: failure.detail.clone(), ..Self::of(kind, question) }
+    }
 }
 
 /// Stops the run with an open question about nothing but itself; it goes on when that is answered.
 pub(super) async fn halt(live: &Arc<Live>, kind: EscalationKind, question: String) -> End {
-    halt_on(live, Asked { kind, question, record: None, kept: Vec::new(), command: None }).await
+    halt_on(live, Asked::of(kind, question)).await
 }
 
 /// Stops the run with an open question; it goes on when that is answered.
@@ -241,9 +265,9 @@ pub(super) async fn halt(live: &Arc<Live>, kind: EscalationKind, question: Strin
 pub(super) async fn halt_on(live: &Arc<Live>, asked: Asked) -> End {
     live.end();
     let core = &live.core;
-    let Asked { kind, question, record, kept, command } = asked;
+    let Asked { kind, question, record, kept, command, detail } = asked;
     tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, %question, "halted");
-    let failure = serde_json::json!({"kind": kind, "message": question});
+    let failure = serde_json::json!({"kind": kind, "message": question, "detail": detail});
     let failure = Payload::of(&failure).unwrap_or_else(|_| Payload::stored("{\"message\":\"halted\"}"));
     let state = RunState::Halted { failure };
     let run = live.next_run(|run| {

@@ -30,7 +30,8 @@ impl Ctx {
         key: Key,
         approval: Option<Approval>,
     ) -> Result<Payload, Failure> {
-        let asked = Asked { tool, key: Some(key), id: None, approval: approval.map(Box::new) };
+        let asked =
+            Asked { tool, key: Some(key), id: None, approval: approval.map(Box::new), proposed: true };
         call(self, asked).await.map(|answer| answer.response)
     }
 
@@ -41,7 +42,7 @@ impl Ctx {
         label: Label,
         work: impl AsyncFnOnce(String) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let scope = Scope(Some(self.open(Kind::Scope, label)?));
+        let scope = Scope(Some(self.open(Kind::Scope, label).await?));
         let Some(open) = &scope.0 else { unreachable!("it is closed when it is dropped") };
         let _behind = open.behind();
         // The first `#` ends the name.

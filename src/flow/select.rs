@@ -80,7 +80,7 @@ impl Ctx {
         label: impl Into<Label>,
         mut branches: Vec<BoxFuture<'_, T>>,
     ) -> Result<(usize, T), Failure> {
-        let open = self.open(Kind::Select, label)?;
+        let open = self.open(Kind::Select, label).await?;
         if self.live.with_replay(|replay| replay.is_abandoned(&open.identity)) {
             let behind = open.behind();
             self.live.ask_again(branches).await;
@@ -126,7 +126,7 @@ impl Ctx {
             first_ready.as_mut().await
         };
         if winner.is_none() {
-            let value = crate::payload::Payload::of(&won)?;
+            let value = crate::payload::Payload::stored(won.to_string());
             // Before the losers are dropped, so that their marks come behind it.
             self.live.checkpoint(&open.identity, None, value).await;
         }

@@ -38,7 +38,7 @@ impl Ctx {
         C: OwnConnection,
         F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, Failure>> + Send,
     {
-        let open = self.open(Kind::Transaction, label)?;
+        let open = self.open(Kind::Transaction, label).await?;
         if let Some(past) = self.live.recorded(&open).await? {
             let outcome: Result<T, Failure> = self.replayed(open, None, past).await?;
             return outcome;
@@ -93,6 +93,9 @@ impl Ctx {
                     work.as_mut().poll(cx)
                 })
                 .await?;
+                if let Some(failure) = live.unmended() {
+                    return Err(failure);
+                }
                 let payload = Payload::of(&Ok::<_, Failure>(&output))?;
                 live.core.registry.probe().at(CrashPoint::BeforeTransaction);
                 Ok((output, payload))
@@ -105,7 +108,7 @@ impl Ctx {
     async fn rolled_back<T>(&self, open: Open, error: TransactionError<Failure>) -> Result<T, Failure> {
         let key = || open.identity.to_string();
         let failure = match error {
-            TransactionError::Closure(failure) => failure,
+            TransactionError::Closure(failure) => self.live.unless_mendable(failure).await,
             TransactionError::TooSlow { .. } | TransactionError::Spoilt { .. } => {
                 Failure::coded(FailureCode::Transaction, error.to_string())
             }

@@ -111,19 +111,25 @@ impl Ctx {
     /// It is one transaction. Before it is durable the run comes to this place again, from its records; after, it begins
     /// with the new input.
     ///
-    /// # Errors
-    /// If the input is not one that the workflow takes, or is too large. Nothing was recorded.
+    /// The run halts if the input is not one that the workflow takes, or is too large.
     pub async fn continue_as_new<I, T>(&self, input: &I) -> Result<T, Failure>
     where
         I: Serialize + ?Sized,
     {
-        self.live.usable(self.turn)?;
-        let input = self.canonical(input).await?.within(&self.live.core.limits)?;
+        self.unless_mendable(self.live.usable(self.turn)).await?;
+        let input = self.canonical(input).await?;
+        let input = self.unless_mendable(self.taken(input)).await?;
+        self.live.stop(Stop::Continue(input)).await
+    }
+
+    /// An input with which the run can begin.
+    fn taken(&self, input: Payload) -> Result<Payload, Failure> {
+        let input = input.within(&self.live.core.limits)?;
         let run = self.live.run();
         if let Some(workflow) = self.engine.workflows.find(run.workflow.as_str(), run.version) {
             drop((workflow.start)(self.clone(), &input)?); // it takes the input; it is not begun before it is polled
         }
-        self.live.stop(Stop::Continue(input)).await
+        Ok(input)
     }
 }
 
@@ -157,29 +163,25 @@ where
     async fn carry(self) -> Result<O, Failure> {
         let Self { ctx, label, state, mut turn, keep } = self;
         let live = ctx.live.clone();
-        if ctx.turn != live.base {
-            return Err(misuse(format!(
-                "the loop {:?} was begun inside a turn of another: a run is in one turn at a time; give the inner one a \
-                 run of its own, or let the state say where it stands",
-                label.name
-            )));
-        }
-        let open = ctx.open(Kind::Turns, label)?;
+        ctx.unless_mendable(outside_turns(&ctx, &label)).await?;
+        let open = ctx.open(Kind::Turns, label).await?;
         skip(&live, &open.identity);
         if let Some(past) = live.recorded(&open).await? {
             let outcome: Result<O, Failure> = ctx.replayed(open, None, past).await?;
             return outcome;
         }
-        let mut present = Present::enter(&live, open, keep)?;
+        let mut present = ctx.unless_mendable(Present::enter(&live, open, keep)).await?;
         let mut state = match present.begin(&ctx, state).await {
             Ok(state) => state,
             Err(failure) => {
+                let failure = live.unless_mendable(failure).await;
                 present.open.close(); // it failed, and was not dropped
                 return Err(failure);
             }
         };
         let outcome = loop {
-            let ended = present.carry_out(&ctx, &mut turn, state).await;
+            // Before the turn is settled: it was not carried out to its end.
+            let ended = ctx.unless_mendable(present.carry_out(&ctx, &mut turn, state).await).await;
             present.check().await;
             let left = present.settle().await;
             match ended.and_then(|ended| Ended::of(ended, &live)).and_then(|ended| present.is_over(ended)) {
@@ -192,6 +194,7 @@ where
                     break Ok(output);
                 }
                 Err(failure) => {
+                    let failure = live.unless_mendable(failure).await;
                     present.failed(&failure, left).await;
                     break Err(failure);
                 }
@@ -200,6 +203,18 @@ where
         present.open.close();
         outcome
     }
+}
+
+/// A loop inside a turn of another is refused.
+fn outside_turns(ctx: &Ctx, label: &Label) -> Result<(), Failure> {
+    if ctx.turn == ctx.live.base {
+        return Ok(());
+    }
+    Err(misuse(format!(
+        "the loop {:?} was begun inside a turn of another: a run is in one turn at a time; give the inner one a run of its own, \
+         or let the state say where it stands",
+        label.name
+    )))
 }
 
 /// A loop that is over, or was dropped, asks for nothing of its last turn any more: that is not another path.

@@ -1,7 +1,7 @@
 //! Workflows as they are registered: a plain `async fn`, its types forgotten.
 
-use std::any::TypeId;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::any::{TypeId, type_name};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::future::Future;
 use std::sync::Arc;
 
@@ -87,6 +87,7 @@ impl Registered {
 pub(super) struct Workflows {
     by_name: HashMap<String, BTreeMap<u32, Registered>>,
     by_function: HashMap<TypeId, (String, u32)>,
+    functions: HashSet<&'static str>,
     /// The one that was registered last, which its author may say more about.
     last: Option<(String, u32)>,
 }
@@ -111,6 +112,7 @@ impl Workflows {
         if self.by_function.insert(TypeId::of::<W>(), place.clone()).is_some() {
             return Err("the same function is registered under another name or version".into());
         }
+        self.functions.insert(type_name::<W>());
         self.last = Some(place);
         let start = erased(workflow);
         let takes_over = BTreeSet::new();
@@ -205,6 +207,11 @@ impl Workflows {
     pub(super) fn of_function<W: 'static>(&self) -> Option<&Registered> {
         let (name, version) = self.by_function.get(&TypeId::of::<W>())?;
         self.by_name.get(name)?.get(version)
+    }
+
+    /// A function of this type is registered.
+    pub(super) fn has_function(&self, type_name: &str) -> bool {
+        self.functions.contains(type_name)
     }
 
     /// Why a run cannot be carried on, as a question.

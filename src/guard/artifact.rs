@@ -164,10 +164,12 @@ impl PutArtifact {
     /// The artifact and the run's record of it are one transaction.
     pub async fn put<T: Serialize + ?Sized>(self, content: &T) -> Result<Artifact, Failure> {
         let Self { ctx, kind, id, sources, as_new } = self;
-        let unfit = |error: crate::id::IdError| Failure::coded(FailureCode::Invalid, error.to_string());
-        let kind = Name::new(kind).map_err(unfit)?;
-        checked("artifact's id", &id, Key::MAX_BYTES / 2).map_err(unfit)?;
-        let content = Payload::of(content)?.within(&ctx.core().0.limits)?;
+        let fits = || -> Result<_, Failure> {
+            let kind = Name::new(kind)?;
+            checked("artifact's id", &id, Key::MAX_BYTES / 2)?;
+            Ok((kind, Payload::of(content)?.within(&ctx.core().0.limits)?))
+        };
+        let (kind, content) = ctx.unless_mendable(fits()).await?;
         let (digest, row) = (hex(&content.digest().0), place(&kind, &id));
         let label = Label::of(&format!("~artifact/{kind}"), None);
         let wish = Wish { digest: digest.clone(), sources, run: ctx.run_id(), as_new, content };

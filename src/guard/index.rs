@@ -57,7 +57,7 @@ use super::rows::{Row, part, read};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
 use crate::flow::{Ctx, Failure, FailureCode, ForTenant, Guarded, Label, Proposal, exec_in_run};
-use crate::id::{IdError, RunId, Tenant, checked};
+use crate::id::{RunId, Tenant, checked};
 use crate::payload::{Payload, hex};
 use crate::store::{Change, Store as _, StoreError};
 
@@ -135,7 +135,7 @@ impl Index {
         T: Serialize + DeserializeOwned,
         B: Future<Output = Result<T, Failure>>,
     {
-        self.fits("index", &self.name)?;
+        self.fits("index", &self.name).await?;
         let hash = hex(&Payload::of(of)?.digest().0);
         let id = place(&self.name, &hash);
         // Recorded: a resumed run goes the same way, even if somebody else has committed the build meanwhile.
@@ -154,7 +154,7 @@ impl Index {
     /// # Errors
     /// If it cannot be read.
     pub async fn alias(&self, alias: &str) -> Result<Option<Alias>, Failure> {
-        self.fits("alias", alias)?;
+        self.fits("alias", alias).await?;
         self.read("~index/alias", ALIAS, &place(&self.name, alias)).await
     }
 
@@ -168,7 +168,7 @@ impl Index {
     /// # Crash
     /// The alias and the run's record of it are one transaction.
     pub async fn swap(&self, alias: &str, hash: &str, former: Option<&str>) -> Result<Alias, Failure> {
-        self.fits("alias", alias)?;
+        self.fits("alias", alias).await?;
         let wish = Swap {
             index: self.name.clone(),
             alias: alias.to_owned(),
@@ -195,9 +195,9 @@ impl Index {
         }
     }
 
-    fn fits(&self, what: &'static str, name: &str) -> Result<(), Failure> {
-        let unfit = |error: IdError| Failure::coded(FailureCode::Invalid, error.to_string());
-        checked("index", &self.name, NAME).and_then(|_| checked(what, name, NAME)).map(drop).map_err(unfit)
+    async fn fits(&self, what: &'static str, name: &str) -> Result<(), Failure> {
+        let fits = checked("index", &self.name, NAME).and_then(|_| checked(what, name, NAME));
+        self.ctx.unless_mendable(fits.map(drop).map_err(Failure::from)).await
     }
 
     async fn read<T>(&self, label: &str, kind: &'static str, id: &str) -> Result<Option<T>, Failure>

@@ -131,12 +131,15 @@ impl Ctx {
         snippets: &[impl AsRef<str> + Sync],
     ) -> Result<Ingested, Failure> {
         let (collection, document) = (collection.into(), document.into());
-        let unfit = |error: crate::id::IdError| Failure::coded(FailureCode::Invalid, error.to_string());
-        checked("collection", &collection, NAME).map_err(unfit)?;
-        checked("document", &document, NAME).map_err(unfit)?;
+        let fits = || -> Result<_, Failure> {
+            checked("collection", &collection, NAME)?;
+            checked("document", &document, NAME)?;
+            Ok(Payload::of(content)?)
+        };
+        let content = self.unless_mendable(fits()).await?;
         let many = |_| Failure::coded(FailureCode::Invalid, "more than 2^32 snippets");
         let count = u32::try_from(snippets.len()).map_err(many)?;
-        let digest = hex(&Payload::of(content)?.digest().0);
+        let digest = hex(&content.digest().0);
         let (label, row) = (Label::of(&format!("~ingest/{collection}"), None), place(&collection, &document));
         let bound_to = (document.clone(), digest.clone());
         let wish =

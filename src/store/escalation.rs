@@ -66,9 +66,9 @@ coded! {
         Damaged = 5,
         /// A run killed its process too often.
         Quarantined = 6,
-        /// A run's workflow is not registered, or not in a version that carries this run on. Withdrawn by the engine when it
-        /// is here again.
-        UnknownWorkflow = 7,
+        /// A run's workflow, a tool that it calls or the workflow of its child is not registered. Withdrawn by the engine that
+        /// has registered it.
+        Unregistered = 7,
         /// Nobody can tell whether an effect happened, because its tool is not registered, or cannot read the
         /// request. Withdrawn by the engine when the tool is here again.
         UnknownTool = 8,
@@ -97,10 +97,7 @@ impl EscalationKind {
 
     /// It is about a run, which goes on or ends with its answer.
     pub(crate) const fn halts_its_run(self) -> bool {
-        matches!(
-            self,
-            Self::Diverged | Self::Damaged | Self::Quarantined | Self::UnknownWorkflow | Self::Paused
-        )
+        matches!(self, Self::Diverged | Self::Damaged | Self::Quarantined | Self::Unregistered | Self::Paused)
     }
 
     /// The name used in tables and messages.
@@ -112,7 +109,7 @@ impl EscalationKind {
             Self::Diverged => "diverged",
             Self::Damaged => "damaged",
             Self::Quarantined => "quarantined",
-            Self::UnknownWorkflow => "unknown workflow",
+            Self::Unregistered => "unregistered",
             Self::UnknownTool => "unknown tool",
             Self::Unconfirmed => "unconfirmed",
             Self::Paused => "paused",

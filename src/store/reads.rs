@@ -113,7 +113,7 @@ macro_rules! reads {
             escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;
             /// What was ever asked about a record.
             escalation_of(tenant: &'a Tenant, record: RecordId) -> Vec<Escalation>;
-            /// The open questions about runs whose [workflow is not registered](EscalationKind::UnknownWorkflow), of all tenants,
+            /// The open questions about [what is not registered](EscalationKind::Unregistered) and a run needs, of all tenants,
             /// from `after` on: it may be here by now.
             escalation_unknown_workflow(after: EscalationId, limit: u32) -> Vec<Escalation>;
             /// Open questions about effects that [happened more than once](EscalationKind::Duplicated), of all tenants, from

@@ -227,6 +227,9 @@ fn note(stop: Option<Stop>, report: &mut ReplayReport) {
         Some(Stop::Halt { question, .. }) => {
             report.changed.push(Changed { what: "run".into(), why: question });
         }
+        Some(Stop::Unmended(failure)) => {
+            report.changed.push(Changed { what: "run".into(), why: failure.message });
+        }
         Some(Stop::Failed(error)) => {
             report.changed.push(Changed { what: "store".into(), why: error.to_string() });
         }

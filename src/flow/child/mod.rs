@@ -5,6 +5,7 @@ mod begin;
 pub(super) mod farewell;
 pub(super) mod lineage;
 
+use std::any::type_name;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -24,6 +25,7 @@ use super::inbox::Wanted;
 use super::label::Label;
 use super::queue::Choice;
 use super::start::Canonical;
+use super::unregistered::Unregistered;
 use super::workflow::{Registered, Workflow};
 use crate::id::RunId;
 use crate::ledger::RequestHash;
@@ -52,7 +54,7 @@ impl Ctx {
     {
         ChildRun {
             ctx: self.clone(),
-            workflow: self.engine.workflows.of_function::<W>().cloned(),
+            workflow: self.engine.workflows.of_function::<W>().cloned().ok_or(type_name::<W>()),
             input: Box::new(move |key| canonical(&input, key)),
             id: None,
             choice: Choice::default(),
@@ -65,7 +67,8 @@ impl Ctx {
 #[must_use = "a child does nothing until it is awaited or started"]
 pub struct ChildRun<O> {
     ctx: Ctx,
-    workflow: Option<Registered>,
+    /// Or the type of its function, if that is not registered.
+    workflow: Result<Registered, &'static str>,
     input: Box<Canonical>,
     id: Option<String>,
     choice: Choice,
@@ -168,17 +171,11 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
     async fn begin(self, attached: bool) -> Result<RunId, Failure> {
         let Self { ctx, workflow, input, id, choice, .. } = self;
         let live = &ctx.live;
-        let Some(workflow) = workflow else {
-            return Err(misuse(
-                "this workflow is not registered with the engine: add `.workflow(name, version, function)`",
-            ));
-        };
-        let queue = ctx
-            .engine
-            .queues
-            .place(workflow.queue.as_ref(), choice)
-            .map_err(|error| misuse(error.to_string()))?;
-        let open = live.open(ctx.turn, Kind::Child, workflow.name.as_str(), id)?;
+        let workflow = workflow.map_err(|function| Unregistered::Child(function.to_owned()).into());
+        let workflow = ctx.unless_mendable(workflow).await?;
+        let queue = ctx.engine.queues.place(workflow.queue.as_ref(), choice);
+        let queue = ctx.unless_mendable(queue.map_err(|error| misuse(error.to_string()))).await?;
+        let open = ctx.open(Kind::Child, Label::of(workflow.name.as_str(), id)).await?;
         let past = live.recorded(&open).await?;
         let (open, payload) = live.fitting(open, past.is_some(), &*input).await?;
         let hash = RequestHash::of(workflow.name.as_str(), &payload);

@@ -2,9 +2,12 @@
 
 use std::task::Wake as _;
 
+use futures_util::future::BoxFuture;
+
 use super::Live;
 use super::state::State;
 use super::stop::Stop;
+use crate::flow::failure::Failure;
 
 impl Live {
     /// Ends this activation from inside: its futures never resolve.
@@ -23,6 +26,31 @@ impl Live {
         }
         self.waker.is_own();
         self.waker.wake_by_ref();
+    }
+
+    /// Gives a failure to the run's code, unless a new build can mend it: then the run halts. Handled by the code, such a failure would
+    /// lead the run where the mended build does not go; returned by the code, it would undo what stands.
+    ///
+    /// Boxed because it is rare: every call would have to carry the room for it.
+    pub(in crate::flow) fn unless_mendable(&self, failure: Failure) -> BoxFuture<'_, Failure> {
+        Box::pin(async move {
+            if !failure.code.is_mendable() || self.has_ended() {
+                return failure;
+            }
+            self.request_stop(Stop::Unmended(Box::new(failure.clone())));
+            if self.state().inside {
+                return failure; // a closure that does not return would hold its thread; what it returns is not recorded
+            }
+            std::future::pending().await
+        })
+    }
+
+    /// What a new build is to mend, if the run is about to halt for it. Nothing of what the code made of that is to be recorded.
+    pub(in crate::flow) fn unmended(&self) -> Option<Failure> {
+        match &self.state().stop {
+            Some(Stop::Unmended(failure)) => Some((**failure).clone()),
+            _ => None,
+        }
     }
 
     pub(in crate::flow) fn take_stop(&self) -> Option<Stop> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Live;
 use super::state::{Counter, Wait};
 use crate::flow::again::AGAIN;
-use crate::flow::failure::{Failure, FailureCode, misuse};
+use crate::flow::failure::{Failure, misuse};
 use crate::flow::identity::{Identity, Kind};
 use crate::id::{IdError, Name, checked};
 use crate::ledger::Key;
@@ -101,12 +101,11 @@ impl Live {
         id: Option<String>,
     ) -> Result<Open, Failure> {
         // It is refused here: the store would refuse the name only when it is written, long after the code gave it.
-        let unfit = |error: IdError| Failure::coded(FailureCode::Invalid, error.to_string());
-        checked("name", name, Name::MAX_BYTES).map_err(unfit)?;
+        checked("name", name, Name::MAX_BYTES)?;
         if let Some(id) = &id {
-            checked("id", id, Key::MAX_BYTES).map_err(unfit)?;
+            checked("id", id, Key::MAX_BYTES)?;
             if id.contains(AGAIN) {
-                return Err(unfit(IdError::Reserved { what: "id" }));
+                return Err(IdError::Reserved { what: "id" }.into());
             }
         }
         let mut state = self.state();

@@ -58,11 +58,14 @@ impl Live {
     pub(in crate::flow) fn shown(&self, open: Open, failure: Failure) -> BoxFuture<'_, Failure> {
         // Boxed because it is rare.
         Box::pin(async move {
-            if self.check.is_some() {
-                return open.failed(failure);
-            }
-            if let Some(before) = self.shown_before(&open).await {
+            if self.check.is_none()
+                && let Some(before) = self.shown_before(&open).await
+            {
                 return before;
+            }
+            let failure = self.unless_mendable(failure).await;
+            if self.check.is_some() || failure.code.is_mendable() {
+                return open.failed(failure);
             }
             let payload = failure.payload();
             let shown = payload.decode().unwrap_or(failure); // as a resume reads it
@@ -90,7 +93,7 @@ impl Live {
     pub(in crate::flow) fn failure(&self, error: ExecError) -> BoxFuture<'_, Failure> {
         Box::pin(async move {
             match meaning(error) {
-                Meaning::Failure(failure) => failure,
+                Meaning::Failure(failure) => self.unless_mendable(failure).await,
                 Meaning::Stop(error) => self.stop(Stop::Failed(error)).await,
             }
         })
@@ -103,7 +106,6 @@ impl Live {
     ) -> Result<Payload, Failure> {
         match self.core.canonical(&self.tenant, write).await {
             Ok(payload) => Ok(payload),
-            Err(ExecError::Payload(error)) => Err(error.into()),
             Err(error) => Err(self.failure(error).await),
         }
     }
@@ -118,9 +120,9 @@ impl Live {
     ) -> Result<(Open, Payload), Failure> {
         let limits = &self.core.limits;
         let fits = |payload: Payload| if recorded { Ok(payload) } else { Ok(payload.within(limits)?) };
-        match self.canonical(write).await.and_then(fits) {
+        match self.core.canonical(&self.tenant, write).await.and_then(fits) {
             Ok(payload) => Ok((open, payload)),
-            Err(failure) => Err(self.shown(open, failure).await),
+            Err(error) => Err(self.told(open, error).await),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Why an activation ends before its body does.
 
 use crate::exec::ExecError;
+use crate::flow::failure::Failure;
 use crate::id::RecordId;
 use crate::payload::Payload;
 use crate::store::{EscalationKind, Signal};
@@ -18,6 +19,8 @@ pub(in crate::flow) enum Stop {
         /// What is asked about beside: from now on it is kept, whatever the answer.
         kept: Vec<String>,
     },
+    /// The code asks for what only a new build can give it: the run halts.
+    Unmended(Box<Failure>),
     /// An answer has come, or the engine wants the run to start over from what is recorded.
     Bounce,
     /// The run goes on as new, with this input.

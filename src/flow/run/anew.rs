@@ -21,7 +21,7 @@ pub(super) async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> E
     match resume::unasked(live, resume::When::Continued).await {
         Ok(None) => {}
         Ok(Some(Stop::Halt { kind, question, record, kept })) => {
-            return resume::halt_on(live, Asked { kind, question, record, kept, command: None }).await;
+            return resume::halt_on(live, Asked { record, kept, ..Asked::of(kind, question) }).await;
         }
         Ok(Some(_)) => return End::Again,
         Err(error) => return End::Failed(error),

@@ -43,7 +43,7 @@ pub(super) async fn body(this: Activation<'_>) -> Result<Body, End> {
     let workflows = &engine.workflows;
     let Some(workflow) = workflows.find(run.workflow.as_str(), run.version) else {
         let question = workflows.unknown(&run);
-        return Err(resume::halt(live, EscalationKind::UnknownWorkflow, question).await);
+        return Err(resume::halt(live, EscalationKind::Unregistered, question).await);
     };
     if workflow.version != run.version {
         tracing::info!(tenant = %run.tenant, run = %run.id, from = run.version, by = workflow.version, "taken over");

@@ -19,7 +19,7 @@ impl Activation<'_> {
             Ok(command) => {
                 let question = command.question(live.id);
                 let (kind, command) = (EscalationKind::Paused, Some(signal));
-                resume::halt_on(live, Asked { kind, question, record: None, kept: Vec::new(), command }).await
+                resume::halt_on(live, Asked { command, ..Asked::of(kind, question) }).await
             }
             Err(error) => End::Failed(error),
         }

@@ -79,6 +79,9 @@ impl Activation<'_> {
                     drop(body); // what is dropped from here on is dropped by parking
                     return Box::pin(self.park(until, on)).await;
                 }
+                Polled::Finished(Err(failure)) if failure.code.is_mendable() => {
+                    return self.stopped(body, Stop::Unmended(Box::new(failure))).await;
+                }
                 Polled::Finished(result) => {
                     live.end();
                     drop(body);
@@ -111,8 +114,11 @@ impl Activation<'_> {
             Stop::Bounce | Stop::Continue(_) => End::Again,
             Stop::Paused(signal) => Box::pin(self.pause(*signal)).await,
             Stop::Cancelled => Box::pin(self.cancel()).await,
+            Stop::Unmended(failure) => {
+                Box::pin(resume::halt_on(live, Asked::unmended(live.id, &failure))).await
+            }
             Stop::Halt { kind, question, record, kept } => {
-                let asked = Asked { kind, question, record, kept, command: None };
+                let asked = Asked { record, kept, ..Asked::of(kind, question) };
                 Box::pin(resume::halt_on(live, asked)).await
             }
         }

@@ -49,7 +49,10 @@ pub(super) async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
             let polled =
                 catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
             match polled {
-                Ok(Poll::Ready(result)) => return Poll::Ready(Polled::Finished(result)),
+                Ok(Poll::Ready(result)) => {
+                    let unmended = live.unmended().map(|failure| Stop::Unmended(Box::new(failure)));
+                    return Poll::Ready(unmended.map_or(Polled::Finished(result), Polled::Stopped));
+                }
                 Err(panic) => return Poll::Ready(Polled::Panicked(message(&*panic))),
                 Ok(Poll::Pending) => {}
             }

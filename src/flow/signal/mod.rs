@@ -22,7 +22,7 @@ use super::inbox::Wanted;
 use super::label::Label;
 use super::live::Open;
 use crate::exec::{ExecError, to_the_end};
-use crate::id::{IdError, RunId};
+use crate::id::RunId;
 use crate::payload::{Payload, Stored};
 use crate::store::{Refusal, Store as _, Verdict};
 use crate::tool::canonical;
@@ -48,7 +48,7 @@ impl Ctx {
     /// A signal that was received is received again on resume, and the same one. One that was not is still there.
     pub async fn signal<T: DeserializeOwned>(&self, label: impl Into<Label>) -> Result<T, Failure> {
         let label = label.into();
-        usable(&label.name).map_err(|error| unfit(&error))?;
+        self.unless_mendable(usable(&label.name).map_err(Failure::from)).await?;
         let wanted = Wanted { name: label.name.clone(), id: None };
         let body = self.receive(label, wanted, Some(reads::<T>)).await?;
         self.decoded("signal", &body).await
@@ -61,7 +61,7 @@ impl Ctx {
         wanted: Wanted,
         reads: Option<Reads>,
     ) -> Result<Stored, Failure> {
-        let open = self.open(Kind::Signal, label)?;
+        let open = self.open(Kind::Signal, label).await?;
         let past = self.live.recorded(&open).await?;
         let body = match past.and_then(|past| past.value) {
             Some(body) => body,
@@ -85,8 +85,8 @@ impl Ctx {
         body: &B,
     ) -> Result<(), Failure> {
         let label = label.into();
-        usable(&label.name).map_err(|error| unfit(&error))?;
-        let open = self.open(Kind::Sent, label)?;
+        self.unless_mendable(usable(&label.name).map_err(Failure::from)).await?;
+        let open = self.open(Kind::Sent, label).await?;
         if self.live.recorded(&open).await?.is_some() {
             open.close();
             return Ok(());
@@ -159,8 +159,4 @@ impl Ctx {
             Verdict::Refused(refusal) => Err(ExecError::Refused { key: identity.to_string(), refusal }),
         }
     }
-}
-
-fn unfit(error: &IdError) -> Failure {
-    Failure::coded(FailureCode::Invalid, error.to_string())
 }

@@ -131,9 +131,9 @@ impl AskApproval {
     }
 
     async fn ask(self) -> Result<Approval, Failure> {
-        self.refuse_nonsense()?;
         let (ctx, what) = (self.ctx.clone(), self.package.what().to_owned());
-        let digest = hex(&self.package.digest()?.0);
+        let fits = self.refuse_nonsense().and_then(|()| Ok(self.package.digest()?));
+        let digest = hex(&ctx.unless_mendable(fits).await?.0);
         let id = self.id.as_ref().map(|id| format!("{id}@{}", self.version));
         let label = Label::of(&format!("~approval/{what}"), id);
         // All versions of one id are one row.

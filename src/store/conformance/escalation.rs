@@ -22,7 +22,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         EscalationKind::Diverged,
         EscalationKind::Damaged,
         EscalationKind::Quarantined,
-        EscalationKind::UnknownWorkflow,
+        EscalationKind::Unregistered,
         EscalationKind::UnknownTool,
         EscalationKind::Unconfirmed,
         EscalationKind::Missing,
@@ -95,11 +95,11 @@ pub async fn unknown_workflows_are_listed_for_all_tenants(store: &dyn Store) {
     let theirs = sample.for_tenant("globex");
     let asks = |sample: &Sample, kind| Escalation { kind, ..sample.escalation("?") };
     let all = [
-        asks(&theirs, EscalationKind::UnknownWorkflow),
-        asks(&sample, EscalationKind::UnknownWorkflow),
+        asks(&theirs, EscalationKind::Unregistered),
+        asks(&sample, EscalationKind::Unregistered),
         asks(&sample, EscalationKind::UnknownTool),
-        asks(&theirs, EscalationKind::UnknownWorkflow),
-        asks(&sample, EscalationKind::UnknownWorkflow),
+        asks(&theirs, EscalationKind::Unregistered),
+        asks(&sample, EscalationKind::Unregistered),
     ];
     admit(store, &all.each_ref().map(|open| sample.change().escalation(open.clone()))).await;
     let open = async |after: i64, limit: u32| {

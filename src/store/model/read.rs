@@ -236,7 +236,7 @@ impl Tables {
     }
 
     pub(super) fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
-        let asks = |e: &&Escalation| e.kind == EscalationKind::UnknownWorkflow && e.answer.is_none();
+        let asks = |e: &&Escalation| e.kind == EscalationKind::Unregistered && e.answer.is_none();
         let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
         open.sort_by_key(|escalation| escalation.id);
         first(limit, open.into_iter())

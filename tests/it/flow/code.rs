@@ -1,6 +1,6 @@
 //! "What bad input gets", for the workflow's own code: names that cannot be stored, panics in odd places.
 
-use counterfoil::flow::{FailureCode, RunError};
+use counterfoil::flow::{Label, RunError};
 use counterfoil::{Ctx, Failure};
 
 use crate::flow;
@@ -27,23 +27,26 @@ fn a_panic_before_the_first_await_halts_the_run_too() {
 }
 
 #[test]
-fn names_that_cannot_be_stored_are_refused_and_the_run_goes_on() {
+fn names_that_cannot_be_stored_halt_their_run() {
     // "What bad input gets": a clear error, and nothing is lost.
     let world = World::new();
+    let named = |ctx: Ctx, (name, id): (String, Option<String>)| async move {
+        let label = id.map_or_else(|| Label::from(name.as_str()), |id| Label::from((name.as_str(), id)));
+        ctx.step(label, &1, |n| *n).await
+    };
     let flow = flow!(world, |ctx, n: u32| {
-        for name in ["", "a\0b", "line\nbreak", &"long".repeat(1000)] {
-            let refused = ctx.step(name, &n, |n| *n).await.unwrap_err();
-            assert_eq!(refused.code, FailureCode::Invalid, "{name:?}");
-            if !name.is_empty() {
-                let refused = ctx.step(("ok", name), &n, |n| *n).await.unwrap_err();
-                assert_eq!(refused.code, FailureCode::Invalid, "{name:?} as an id");
-            }
-        }
         let odd = "'; DROP TABLE step; -- \u{202e}\u{1f980}";
         ctx.step((odd, odd), &n, |n| *n).await?;
         post(&ctx, "a\0b").await
     });
-    let process = Process::start(&world, world.engine().workflow("names", 1, flow.clone()));
+    let engine = world.engine().workflow("names", 1, flow.clone()).workflow("named", 1, named);
+    let process = Process::start(&world, engine);
+    for bad in ["", "a\0b", "line\nbreak", &"long".repeat(1000)] {
+        for name in [(bad.to_owned(), None), ("ok".to_owned(), Some(bad.to_owned()))] {
+            let refused = process.on(async { process.acme().run(named, name).await });
+            assert!(matches!(refused, Err(RunError::Halted { .. })), "{bad:?}: {refused:?}");
+        }
+    }
     assert_eq!(process.on(async { process.acme().run(flow, 1).await.unwrap() }), 1);
     assert_eq!(world.effects("post"), ["a\0b"]);
 }

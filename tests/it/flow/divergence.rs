@@ -118,15 +118,13 @@ fn a_notification_that_is_not_asked_for_escalates() {
 }
 
 #[test]
-fn other_arguments_of_a_call_without_key_are_a_conflict() {
+fn other_arguments_of_a_call_without_key_halt_the_run() {
     let world = World::new();
     let old = flow!(world, |ctx, _n: u32| post(&ctx, "a").await);
-    let new = flow!(world, |ctx, _n: u32| {
-        assert_eq!(post(&ctx, "b").await.unwrap_err().code, FailureCode::Conflict);
-        Ok::<_, Failure>(7)
-    });
+    let new = flow!(world, |ctx, _n: u32| post(&ctx, "b").await);
     let (process, run) = resumed(&world, "post after", old, new);
-    assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 7);
+    let asked = process.on(halted(&process, run));
+    assert!(asked.question.contains("by this run") && asked.question.contains("\"b\""), "{}", asked.question);
     assert_eq!(world.effects("post"), ["a"]);
 }
 

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use counterfoil::exec::StartError;
-use counterfoil::flow::{FailureCode, RunError};
+use counterfoil::flow::RunError;
 use counterfoil::ledger::WorstCase;
 use serde_json::{Value, json};
 
@@ -61,8 +61,8 @@ fn a_workflow_that_names_its_calls_makes_no_others() {
     let code = flow!(world, |ctx, _n: u32| post(&ctx, "x").await);
     let process = Process::start(&world, world.engine().workflow("rings", 1, code.clone()).calls::<Ring>());
     let result = process.on(async { process.acme().run(code.clone(), 1).await });
-    let Err(RunError::Failed { failure, .. }) = result else { panic!("{result:?}") };
-    assert!(failure.code == FailureCode::Misuse && failure.message.contains("\"post\""), "{failure}");
+    let Err(RunError::Halted { message, .. }) = result else { panic!("{result:?}") };
+    assert!(message.contains("\"post\" is not among those"), "{message}");
     assert_eq!(world.effects("post").len(), 0);
     process.shut_down();
 

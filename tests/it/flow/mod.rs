@@ -21,6 +21,7 @@ mod guarantees;
 mod identity;
 mod keys;
 pub(crate) mod lives;
+mod mendable;
 mod other_path;
 pub(crate) mod outlives;
 mod panics;

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use counterfoil::flow::FailureCode;
+use counterfoil::flow::RunError;
 use counterfoil::store::{EscalationKind, Resolution};
 use counterfoil::{Ctx, Failure};
 use futures_util::{future::BoxFuture, poll};
@@ -198,8 +198,8 @@ fn the_context_is_refused_inside_a_transaction() {
     });
     let process = life(&world, code.clone());
     let error = process.on(async { process.acme().run(code, ()).await }).unwrap_err();
-    let counterfoil::flow::RunError::Failed { failure, .. } = &error else { panic!("{error}") };
-    assert_eq!(failure.code, FailureCode::Misuse, "{error}");
+    let RunError::Halted { message, .. } = error else { panic!("{error}") };
+    assert!(message.contains("used inside a step"), "{message}");
     assert!(world.effects("post").is_empty());
     process.shut_down();
 }

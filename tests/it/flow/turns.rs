@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use counterfoil::flow::{FailureCode, RunError, Workflow};
+use counterfoil::flow::{RunError, Workflow};
 use counterfoil::sim::{Offer, Simulation};
 use counterfoil::store::{
     Asked, Change, EscalationKind, History, Resolution, RunState, StepKind, Store, Turns, Verdict,
@@ -54,10 +54,13 @@ fn resumed<W: Workflow<(), u32>>(world: &Arc<World>, run: RunId, code: W) -> (u3
     (result, read.load(Ordering::Relaxed))
 }
 
-fn is_misuse<T: std::fmt::Debug>(result: Result<T, Failure>, says: &str) {
-    let failure = result.unwrap_err();
-    assert_eq!(failure.code, FailureCode::Misuse, "{failure}");
-    assert!(failure.message.contains(says), "{failure}");
+/// The run of this code halts, and its question says this.
+fn halts<W: Workflow<(), u32> + Clone>(code: W, world: &Arc<World>, says: &str) {
+    let process = life(world, code.clone());
+    let halted = process.on(async { process.acme().run(code, ()).await });
+    let Err(RunError::Halted { message, .. }) = halted else { panic!("{halted:?}") };
+    assert!(message.contains(says), "{message}");
+    process.shut_down();
 }
 
 /// Counts up to `turns`, with a step and an effect in each turn, and stands in the last one.
@@ -360,11 +363,15 @@ fn one_loop_at_a_time() {
     let world = World::new();
     let code = flow!(world, |ctx, _input: ()| {
         let nested = ctx.turns("outer", (), |(), ctx: Ctx| async move {
-            let inner = ctx.turns("inner", (), |(), _| async { Ok(Turn::<(), _>::Done(1)) }).await;
-            is_misuse(inner, "inside a turn of another");
-            Ok(Turn::<(), _>::Done(1))
+            ctx.turns("inner", (), |(), _| async { Ok(Turn::<(), _>::Done(1)) })
+                .await
+                .map(Turn::<(), _>::Done)
         });
-        let mut sum = nested.await?;
+        nested.await
+    });
+    halts(code, &world, "inside a turn of another");
+    let world = World::new();
+    let code = flow!(world, |ctx, _input: ()| {
         let quick = |label: &'static str| {
             ctx.turns(label, (), |(), _: Ctx| async {
                 tokio::task::yield_now().await; // so that the other one begins meanwhile
@@ -372,13 +379,36 @@ fn one_loop_at_a_time() {
             })
         };
         let (first, second) = join(quick("a").into_future(), quick("b").into_future()).await;
-        sum += first?;
-        is_misuse(second, "while another is open");
-        Ok::<u32, Failure>(sum + quick("b").await?)
+        Ok::<u32, Failure>(first? + second?)
     });
-    let process = life(&world, code.clone());
-    assert_eq!(process.on(async { process.acme().run(code, ()).await }).unwrap(), 3);
-    process.shut_down();
+    halts(code, &world, "while another is open");
+}
+
+#[test]
+fn the_context_of_a_turn_and_that_of_its_run_are_used_where_they_belong() {
+    let world = World::new();
+    let code = flow!(world, |ctx, _input: ()| {
+        let turns = ctx.turns("count", (), |(), _: Ctx| async {
+            ctx.step("outside", &(), |()| 1).await.map(Turn::<(), u32>::Done)
+        });
+        turns.await
+    });
+    halts(code, &world, "inside a turn");
+    let world = World::new();
+    let code = flow!(world, |ctx, _input: ()| {
+        let kept = std::sync::Mutex::new(None);
+        let turns = ctx.turns("count", (), |(), ctx: Ctx| {
+            let before = kept.lock().unwrap().replace(ctx);
+            async move {
+                match before {
+                    None => Ok(Turn::<_, u32>::Next(())),
+                    Some(before) => Ctx::step(&before, "late", &(), |()| 1).await.map(Turn::Done),
+                }
+            }
+        });
+        turns.await
+    });
+    halts(code, &world, "after the turn had ended");
 }
 
 #[test]
@@ -386,20 +416,9 @@ fn a_turn_has_a_context_of_its_own() {
     let world = World::new();
     let code = flow!(world, |ctx, _input: ()| {
         assert_eq!(ctx.turn(), None);
-        let (run, kept) = (ctx.clone(), std::sync::Mutex::new(None));
-        let turns = ctx.turns("count", 0, |n: u32, ctx: Ctx| {
-            let (run, kept) = (run.clone(), &kept);
-            async move {
-                assert_eq!(ctx.turn(), Some(n + 1));
-                is_misuse(run.step("outside", &(), |()| ()).await, "inside a turn");
-                let before = kept.lock().unwrap().replace(ctx.clone());
-                if let Some(before) = before {
-                    let late = async move { Ctx::step(&before, "late", &(), |()| ()).await };
-                    is_misuse(late.await, "after the turn had ended");
-                    return Ok(Turn::Done(n));
-                }
-                Ok(Turn::Next(n + 1))
-            }
+        let turns = ctx.turns("count", 0, |n: u32, ctx: Ctx| async move {
+            assert_eq!(ctx.turn(), Some(n + 1));
+            Ok(if n == 1 { Turn::Done(n) } else { Turn::Next(n + 1) })
         });
         let n = turns.await?;
         // Beside a loop, the run's own context is used as ever.
@@ -430,12 +449,9 @@ fn a_future_does_not_outlive_its_turn() {
                 Ok(Turn::<_, u32>::Next(n + 1))
             }
         });
-        is_misuse(turns.await, "ended while futures of its context are open");
-        Ok::<u32, Failure>(1)
+        turns.await
     });
-    let process = life(&world, code.clone());
-    assert_eq!(process.on(async { process.acme().run(code, ()).await }).unwrap(), 1);
-    process.shut_down();
+    halts(code, &world, "ended while futures of its context are open");
 }
 
 /// A loop that keeps little of what is over.
@@ -552,15 +568,8 @@ fn a_run_goes_on_as_new_under_its_id_and_key() {
 #[test]
 fn a_run_does_not_go_on_with_an_input_that_it_does_not_take() {
     let world = World::new();
-    let code = flow!(world, |ctx, _input: ()| {
-        let refused: Result<u32, _> = ctx.continue_as_new("text").await;
-        let failure = refused.unwrap_err();
-        assert_eq!(failure.code, FailureCode::Invalid, "{failure}");
-        Ok::<u32, Failure>(1)
-    });
-    let process = life(&world, code.clone());
-    assert_eq!(process.on(async { process.acme().run(code, ()).await }).unwrap(), 1);
-    process.shut_down();
+    let code = flow!(world, |ctx, _input: ()| ctx.continue_as_new::<str, u32>("text").await);
+    halts(code, &world, "does not fit");
 }
 
 // What nothing asked for is asked about before the run leaves its history behind.

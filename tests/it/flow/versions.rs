@@ -123,7 +123,7 @@ fn a_run_that_no_version_takes_over_waits_listed_until_one_does() {
         || world.engine().workflow(NAME, 2, version(&world, 2)).workflow(NAME, 4, another(&world, 4));
     let process = Process::start(&world, strangers().takes_over([2, 3]));
     process.on(process.state(run, "halted"));
-    let asked = process.on(process.question(EscalationKind::UnknownWorkflow));
+    let asked = process.on(process.question(EscalationKind::Unregistered));
     for said in ["version 1", "(2, 4)", ".takes_over([1])", NAME] {
         assert!(asked.question.contains(said), "{said}: {}", asked.question);
     }
@@ -133,7 +133,7 @@ fn a_run_that_no_version_takes_over_waits_listed_until_one_does() {
         let result = process.acme().handle::<u32>(run).result().await;
         assert!(matches!(result, Err(RunError::Halted { .. })), "{result:?}");
     });
-    let again = process.on(process.question(EscalationKind::UnknownWorkflow));
+    let again = process.on(process.question(EscalationKind::Unregistered));
     assert_ne!(again.id, asked.id);
     process.shut_down();
     assert_eq!(world.counted("version 2") + world.counted("version 4"), 0);
@@ -152,7 +152,7 @@ fn an_abandoned_run_stays_so_when_its_version_is_back() {
     let run = died_at(&world, "stand", version(&world, 1));
     let process = Process::start(&world, world.engine());
     process.on(process.state(run, "halted"));
-    let asked = process.on(process.question(EscalationKind::UnknownWorkflow));
+    let asked = process.on(process.question(EscalationKind::Unregistered));
     process.on(process.acme().resolve(asked.id, Resolution::Abandon, "ann")).unwrap();
     process.shut_down();
     let process = Process::start(&world, world.engine().workflow(NAME, 1, version(&world, 1)));

@@ -91,13 +91,6 @@ fn hostile_names_and_large_contents() {
         world.count("begun");
         let large = "x".repeat(1_000_000);
         let artifact = ctx.artifact("report", "a/../b'; DROP TABLE document; --").put(&large).await?;
-        for (kind, id) in [("", "a"), ("report", ""), ("report", "a\0b")] {
-            let refused = ctx.artifact(kind, id).put(&1).await;
-            assert_eq!(refused.map_err(|failure| failure.code), Err(FailureCode::Invalid), "{kind:?} {id:?}");
-        }
-        let huge = "x".repeat(9_000_000);
-        let refused = ctx.artifact("report", "huge").put(&huge).await;
-        assert_eq!(refused.map_err(|failure| failure.code), Err(FailureCode::Invalid));
         Ok::<_, Failure>(artifact.version)
     });
     let process = Process::start(&world, world.engine().workflow(NAME, 1, code.clone()));

@@ -71,7 +71,7 @@ async fn client(engine: Engine, world: World, is_first: bool) -> String {
 /// Lets a run go on that took another path; what a version alone can answer stays open.
 fn operator(question: &Question<'_>) -> Option<Resolution> {
     match question.escalation.kind {
-        EscalationKind::UnknownWorkflow | EscalationKind::Orphaned | EscalationKind::Duplicated => None,
+        EscalationKind::Unregistered | EscalationKind::Orphaned | EscalationKind::Duplicated => None,
         _ => truthful(question),
     }
 }
@@ -96,7 +96,7 @@ fn simulation(first_in: FirstIn) -> Simulation {
                 0 if !end.heard("client").iter().any(|told| told.starts_with("version")) => Ok(()),
                 1 => Ok(()),
                 n if n > 1 && asks(end, EscalationKind::Duplicated) => Ok(()),
-                n if n > 1 && asks(end, EscalationKind::UnknownWorkflow) => Ok(()), // it goes on where it is known
+                n if n > 1 && asks(end, EscalationKind::Unregistered) => Ok(()), // it goes on where it is known
                 n => Err(format!("{what} was posted {n} times")),
             })
         })
@@ -138,7 +138,7 @@ fn a_newer_version_takes_over_wherever_the_older_one_dies() {
 fn a_run_is_not_given_back_to_the_version_it_was_taken_from() {
     let simulation = simulation(|life| life % 2 == 1).check("it waits, listed", |end| {
         let waits = letters(end).iter().any(|run| matches!(run.state, RunState::Halted { .. }));
-        if waits && !asks(end, EscalationKind::UnknownWorkflow) {
+        if waits && !asks(end, EscalationKind::Unregistered) {
             return Err("it was halted, and nobody was asked".into());
         }
         Ok(())

@@ -163,7 +163,7 @@ fn tools(engine: EngineBuilder, world: &World) -> EngineBuilder {
 fn operator(question: &Question<'_>) -> Option<Resolution> {
     let mistake = matches!(
         question.escalation.kind,
-        EscalationKind::Diverged | EscalationKind::Damaged | EscalationKind::UnknownWorkflow
+        EscalationKind::Diverged | EscalationKind::Damaged | EscalationKind::Unregistered
     );
     if mistake { None } else { truthful(question) }
 }

@@ -1,0 +1,49 @@
+//! What a run asks for and this engine does not know: the run halts, and goes on by itself with an engine that knows it.
+
+use serde::{Deserialize, Serialize};
+
+use super::failure::{Failure, FailureCode};
+use super::workflow::Workflows;
+use crate::payload::Payload;
+use crate::tool::Registry;
+
+/// What a run asks for and is not registered. It is stored with the halted run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Unregistered {
+    /// A tool, by its name.
+    Tool(String),
+    /// The workflow of a child, by the type of its function: that is all that the code says of it.
+    Child(String),
+}
+
+impl Unregistered {
+    /// What a halted run asked for, by what its row says.
+    pub(super) fn of(halted: &Payload) -> Option<Self> {
+        serde_json::from_value(halted.value().ok()?.get_mut("detail")?.take()).ok()
+    }
+
+    /// This engine knows it.
+    pub(super) fn is_here(&self, registry: &Registry, workflows: &Workflows) -> bool {
+        match self {
+            Self::Tool(name) => registry.find(name).is_some(),
+            Self::Child(function) => workflows.has_function(function),
+        }
+    }
+}
+
+impl From<Unregistered> for Failure {
+    fn from(what: Unregistered) -> Self {
+        let message = match &what {
+            Unregistered::Tool(name) => format!(
+                "the tool {name:?} is not registered with this engine: add `.tool(…)` to the engine; the run waits for it"
+            ),
+            Unregistered::Child(function) => format!(
+                "the child's workflow `{function}` is not registered with this engine: add `.workflow(name, version, function)` \
+                 to the engine; the run waits for it"
+            ),
+        };
+        let detail = serde_json::to_value(what).unwrap_or_default();
+        Self::coded(FailureCode::Unregistered, message).detail(detail)
+    }
+}

@@ -106,15 +106,25 @@ impl Tool for Counts {
     }
 }
 
+// An answer that does not fit changes nothing: the run waits, and the question stays open.
+#[test]
+fn a_person_who_answers_what_does_not_fit_spoils_nothing() {
+    let simulation = Simulation::of(async |ctx: Ctx, (): ()| ctx.call::<Counts>(()).await, ())
+        .engine(|engine, _| engine.tool(Counts))
+        .operator(|question| match question.escalation.kind {
+            EscalationKind::Ambiguous => Some(Resolution::Committed(json!("not a number"))),
+            _ => None,
+        });
+    let report = simulation.explore();
+    assert!(report.failures().is_empty(), "{report}");
+    assert_eq!(report.asked(), report.schedules(), "each schedule leaves its question open");
+}
+
 // A person whose answers raise the same question again and again is found out, and does not keep the simulation busy for ever.
 #[test]
 fn a_person_who_gets_nowhere_is_found_out() {
     let simulation = Simulation::of(async |ctx: Ctx, (): ()| ctx.call::<Counts>(()).await, ())
-        .engine(|engine, _| engine.tool(Counts))
-        .operator(|question| match question.escalation.kind {
-            EscalationKind::Damaged => Some(Resolution::NotCommitted), // it goes on
-            _ => Some(Resolution::Committed(json!("not a number"))),
-        });
+        .operator(|_| Some(Resolution::NotCommitted)); // it goes on, and its tool is still not registered
     let replay = simulation.replay(&Schedule::default());
     let [violation] = replay.violations.as_slice() else { panic!("{:?}", replay.violations) };
     assert_eq!(violation.rule, Rule::NothingDropped);

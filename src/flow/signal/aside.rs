@@ -101,15 +101,15 @@ impl Inner {
             return Ok(None);
         };
         let found = self.core.group.document_find(tenant, KIND, &question.to_string()).await;
-        let lost = || unanswerable("nothing tells any more which signal it was; answer `abandon`");
-        let found = found.map_err(store_failed)?.ok_or_else(lost)?;
-        let Aside { name, id } = serde_json::from_str(&found.body).map_err(|_| lost())?;
+        let unknown = || unanswerable("nothing tells any more which signal it was; answer `abandon`");
+        let found = found.map_err(store_failed)?.ok_or_else(unknown)?;
+        let Aside { name, id } = serde_json::from_str(&found.body).map_err(|_| unknown())?;
         let body = match resolution {
             Resolution::Committed(value) => Payload::of(value)?.within(&self.core.limits)?,
             Resolution::NotCommitted => {
                 let first =
                     self.core.group.signal_find(tenant, run, &name, &id).await.map_err(store_failed)?;
-                self.core.load(tenant, &first.ok_or_else(lost)?.body).await?
+                self.core.load(tenant, &first.ok_or_else(unknown)?.body).await?
             }
             _ => return Err(unanswerable("it is about a signal: nothing is looked up or sent")),
         };

@@ -59,20 +59,18 @@ pub(super) async fn follow(
         Some(question) => find(core, record, question).await?,
         None => None,
     };
-    if let Some((asked, answer)) =
-        asked.as_ref().and_then(|asked| asked.to_be_read().map(|answer| (asked, answer)))
-    {
-        return result::take_up(core, record, asked.clone(), answer.clone(), look).await;
+    let Some(asked) = asked else { return Ok(Some(look.done())) };
+    if let Some(answer) = asked.to_be_read().cloned() {
+        return result::take_up(core, record, asked, answer).await.map(|()| None);
     }
-    match (asked, lookable(core, record).await?) {
-        (Some(asked), Some(lookable)) => {
+    match lookable(core, record).await? {
+        Some(lookable) => {
             Made { core, lookable: &lookable, record, look: look.clone(), asked }.look_up(None).await
         }
-        (Some(_), None) => {
+        None => {
             let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
             Ok(given_up(&contract, record, look))
         }
-        (None, _) => Ok(Some(look.done())),
     }
 }
 
@@ -150,8 +148,8 @@ impl Made<'_> {
     /// Looks, and does what follows. The next look, if it is not the one that is due already.
     async fn look_up(&self, patience: Option<Duration>) -> Result<Option<Look>, ExecError> {
         let Self { core, lookable, record, look, asked } = self;
-        if let Some(answer) = asked.to_be_read() {
-            return result::take_up(core, record, asked.clone(), answer.clone(), look).await;
+        if let Some(answer) = asked.to_be_read().cloned() {
+            return result::take_up(core, record, asked.clone(), answer).await.map(|()| None);
         }
         let Lookable { op, bound } = lookable;
         let shown = lookup::show(Settling { core, op, bound }, record, patience).await?;

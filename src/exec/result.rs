@@ -71,43 +71,39 @@ pub(super) async fn wait(
     Ok(written?.then_some(asked))
 }
 
-/// Takes up an answer that waits to be read. What becomes of the look beside its question, if it is to be written here.
+/// Takes up an answer that waits to be read. Unless that settles the question, the look beside it is due again.
 pub(super) async fn take_up(
     core: &Core,
     record: &Record,
     asked: Escalation,
     answer: Answer,
-    look: &Look,
-) -> Result<Option<Look>, ExecError> {
-    let Some(result) = answer.resolution.result() else { return Ok(None) };
+) -> Result<(), ExecError> {
+    let Some(result) = answer.resolution.result() else { return Ok(()) };
     match fit(core, record, result).await? {
         Fit::Fits => {
             if let Some(answered) = decided(core, asked, record, answer).await? {
                 core.tell_answered(answered).await;
             }
-            Ok(None)
         }
-        Fit::Unknown => Ok(None), // it is due again
-        Fit::Misfit(why) => {
-            let set_aside = set_aside(core, record, asked, answer, why).await?;
-            Ok(set_aside.then(|| look.done()))
-        }
+        Fit::Unknown => {}
+        Fit::Misfit(why) => set_aside(core, record, asked, answer, why).await?,
     }
+    Ok(())
 }
 
-/// The question shows why an answer did not count, and stays open. Whether that was written.
+/// The question shows why an answer does not count, and stays open.
 async fn set_aside(
     core: &Core,
     record: &Record,
     mut asked: Escalation,
     answer: Answer,
     why: String,
-) -> Result<bool, ExecError> {
+) -> Result<(), ExecError> {
     tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, why, "an answer does not fit");
     let words = format!("does not count: {} says that it happened, and {why}. Answer again.", answer.by);
     asked.question = beside(&asked.question, &words);
     asked.waiting = Some(Answer { misfit: Some(why), ..answer });
-    write(core, record, &asked, core.change(None)).await
+    write(core, record, &asked, core.change(None)).await.map(drop)
 }
 
 /// Writes a question that stays open. Whoever answers it at the same moment finds that the record has changed: then nothing is written.

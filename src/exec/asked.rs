@@ -248,6 +248,7 @@ async fn find(core: &Core, record: &Record, id: EscalationId) -> Result<Option<E
     Ok(found.map_err(|source| failed(&record.key, source))?.filter(|asked| asked.answer.is_none()))
 }
 
+/// The question with words about an answer that waits for a lookup.
 fn waits(question: &str, answer: &Answer) -> String {
     let because = answer.because.as_ref().map(|because| format!(" ({because})")).unwrap_or_default();
     let words = format!(

@@ -39,10 +39,8 @@ struct Next {
     left: Vec<Escalation>,
     /// The checkpoint that the run is undone from now on.
     undoing: Option<Step>,
-    /// What the run says to its parent.
-    farewell: Option<(Signal, Option<Payload>)>,
-    /// What a run is handed in place of a signal that it could not read.
-    handed: Option<(Signal, Option<Payload>)>,
+    /// What the run says to its parent when it ends; or what a run is handed in place of a signal that it could not read.
+    said: Option<(Signal, Option<Payload>)>,
 }
 
 impl Next {
@@ -50,7 +48,7 @@ impl Next {
         change.run = self.run.clone().map(Box::new);
         change.escalations.append(&mut self.left);
         change.steps.extend(self.undoing.take());
-        if let Some((signal, large)) = self.farewell.clone().or_else(|| self.handed.clone()) {
+        if let Some((signal, large)) = self.said.clone() {
             change.payloads.extend(large.map(|payload| (answered.tenant.clone(), payload)));
             change.signal = Some(Box::new(signal));
         }
@@ -82,37 +80,26 @@ impl Inner {
             Some(run) if answer.resolution == Resolution::Abandon => self.abandoned(run, &answer.by).await?,
             Some(run) => Next { run: Some(self.going_on(&run)), ..Next::default() },
             None => {
-                let handed = self.handed(tenant, escalation, &answer.resolution).await?;
-                Next { handed, ..Next::default() }
+                let said = self.handed(tenant, escalation, &answer.resolution).await?;
+                Next { said, ..Next::default() }
             }
         };
         let with = |change: &mut Change, answered: &Escalation| next.add_to(change, answered);
         let answered = answer_escalation(&self.core, tenant, escalation, answer, with).await;
         if let Err(ExecError::Store { .. } | ExecError::Refused { .. }) = &answered {
-            match (&next.run, &next.farewell) {
-                (Some(_), Some((signal, _))) => self.perhaps_sent(signal.clone()),
+            match (&next.run, &next.said) {
+                (_, Some((signal, _))) => self.perhaps_sent(signal.clone()),
                 (Some(run), None) => self.perhaps_ours(tenant, run.id),
-                (None, _) => self.perhaps_answered(tenant, escalation),
-            }
-            if let Some((signal, _)) = &next.handed {
-                self.perhaps_sent(signal.clone());
+                (None, None) => self.perhaps_answered(tenant, escalation),
             }
         }
         let answered = answered?;
-        match next.run {
-            Some(run) if run.state.is_final() => {
-                if let Some((signal, _)) = next.farewell {
-                    self.delivered(signal).await;
-                }
-            }
-            Some(run) => self.spawn(Box::new(run), None),
-            None if next.handed.is_some() => {
-                if let Some((signal, _)) = next.handed {
-                    self.delivered(signal).await;
-                }
-            }
-            None if answered.answer.is_none() => {} // it waits for a lookup, which wakes whoever waits for it
-            None => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
+        match (next.run, next.said) {
+            (_, Some((signal, _))) => self.delivered(signal).await,
+            (Some(run), None) if run.state.is_final() => {}
+            (Some(run), None) => self.spawn(Box::new(run), None),
+            (None, None) if answered.answer.is_none() => {} // it waits for a lookup, which wakes whoever waits for it
+            (None, None) => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
         }
         Ok(())
     }
@@ -135,7 +122,7 @@ impl Inner {
             return Ok(Next { run: Some(self.going_on(&run)), undoing: Some(step), ..Next::default() });
         }
         let (run, left) = resume::abandoned(&self.core, run, &mut failure).await?;
-        let farewell = farewell(&self.core, &run, Err(&failure));
-        Ok(Next { run: Some(run), left, farewell, ..Next::default() })
+        let said = farewell(&self.core, &run, Err(&failure));
+        Ok(Next { run: Some(run), left, said, undoing: None })
     }
 }

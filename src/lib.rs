@@ -93,7 +93,7 @@ pub mod store;
 pub mod tool;
 
 pub use clock::{Clock, SystemClock, Timestamp};
-pub use exec::{Executor, Outcome, ToolRequest, inbox, outbox};
+pub use exec::{Completed, Completion, Executor, Outcome, ToolRequest, inbox, outbox};
 pub use flow::{Ctx, Engine, Failure, Turn};
 pub use id::{
     DeclarationId, EscalationId, Fence, IdError, MemoryId, Name, RecordId, RunId, Tenant, client_key,

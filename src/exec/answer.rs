@@ -62,7 +62,7 @@ pub(crate) async fn answer(
         Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,
         None => None,
     };
-    if matches!(escalation.kind, EscalationKind::Ambiguous | EscalationKind::UnknownTool)
+    if escalation.kind.is_about_call()
         && let Some(record) = record
     {
         return about_call(core, escalation, record, said).await;

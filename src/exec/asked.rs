@@ -15,6 +15,7 @@ use super::lookup::{self, Shown};
 use super::operation::{LONG_WAIT, Operation};
 use super::orphans;
 use super::outcome::{ExecError, admitted, failed};
+use super::pending;
 use super::recorded::recorded;
 use super::result;
 use crate::id::EscalationId;
@@ -63,14 +64,31 @@ pub(super) async fn follow(
     if let Some(answer) = asked.to_be_read().cloned() {
         return result::take_up(core, record, asked, answer).await.map(|()| None);
     }
+    if pending::is_completed(core, record, &asked).await? {
+        return Ok(None);
+    }
     match lookable(core, record).await? {
         Some(lookable) => {
             Made { core, lookable: &lookable, record, look: look.clone(), asked }.look_up(None).await
         }
         None => {
             let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
-            Ok(given_up(&contract, record, look))
+            next(core, record, &asked, look, (&contract, Shown::Unanswered)).await
         }
+    }
+}
+
+/// What becomes of a look that has settled nothing.
+async fn next(
+    core: &Arc<Core>,
+    record: &Record,
+    asked: &Escalation,
+    look: &Look,
+    (contract, shown): (&Contract, Shown),
+) -> Result<Option<Look>, ExecError> {
+    match look.reason {
+        Reason::Pending => pending::follow(core, record, asked, look, (contract, shown)).await,
+        _ => Ok(given_up(contract, record, look)),
     }
 }
 
@@ -119,10 +137,9 @@ pub(super) async fn look_now(
 
 /// The look that is made now, postponed as one that was due. Without an answer, the pauses begin anew.
 fn at_once(core: &Core, lookable: &Lookable, record: &Record, there: Option<Look>) -> Look {
-    let revision = there.as_ref().map_or(0, |look| look.revision);
-    let reason = there.map_or(Reason::Unanswered, |look| look.reason);
-    let first = Look::beside_question(record, reason, core.now());
-    Look { revision: revision + 1, ..first.taken_up(lookable.contract(), core.now()) }
+    let unanswered = || Look::beside_question(record, Reason::Unanswered, core.now());
+    let there = there.map_or_else(|| Look { revision: 0, ..unanswered() }, |look| Look { tries: 0, ..look });
+    there.taken_up(lookable.contract(), core.now())
 }
 
 impl Made<'_> {
@@ -170,7 +187,7 @@ impl Made<'_> {
             (Shown::Nothing, None) if believed && look.reason == Reason::Unanswered => {
                 withdraw(core, op, record, asked.clone()).await.map(|()| None)
             }
-            _ => Ok(given_up(lookable.contract(), record, look)),
+            _ => next(core, record, asked, look, (lookable.contract(), shown)).await,
         }
     }
 }
@@ -207,7 +224,7 @@ async fn unsettled(
 }
 
 /// Withdraws the question, for the lookup answers; whoever wants the call goes on with it.
-async fn withdraw(
+pub(super) async fn withdraw(
     core: &Arc<Core>,
     op: &Operation,
     record: &Record,

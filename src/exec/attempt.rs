@@ -9,7 +9,7 @@ use super::operation::Operation;
 use super::outcome::{Answer, ExecError, admitted, failed, refused};
 use super::throttle::Pass;
 use crate::clock::{Boot, Timestamp};
-use crate::id::{DeclarationId, RecordId};
+use crate::id::{DeclarationId, EscalationId, RecordId};
 use crate::ledger::{Basis, Event, Intent, Record, RecordedFailure, State, apply};
 use crate::payload::Payload;
 use crate::store::{Document, Refusal, Ticket, Verdict};
@@ -35,6 +35,8 @@ pub(super) enum Ended {
     Committed(Answer, Option<Ticket>),
     /// For certain it did not happen.
     Failed(Box<Record>),
+    /// The provider has accepted it and finishes it by itself: the row by which it waits. None if the record has changed meanwhile.
+    Pending(Option<EscalationId>),
     /// Nobody knows yet.
     Ambiguous(Ambiguous),
 }

@@ -7,7 +7,7 @@ use super::core::Core;
 use super::declarations::id;
 use super::operation::Operation;
 use super::outcome::{ExecError, failed};
-use crate::id::{DeclarationId, Name, Tenant};
+use crate::id::{DeclarationId, Tenant};
 use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, OperationKey, Record};
 use crate::store::{DECLARATION_KIND, Document, Refusal, Store as _, StoreError, Verdict};
 use crate::tool::ToolSpec;
@@ -186,20 +186,11 @@ impl Core {
 
     /// Writes new ones under the next numbers: all of them, or none if another worker was first.
     async fn write_declarations(&self, last: usize, new: &[&Declaration]) -> Result<(), StoreError> {
-        let invalid = |error: &dyn std::fmt::Display| StoreError::Io { detail: error.to_string() };
         let now = self.now();
         let mut change = self.change(None);
         for (place, declaration) in new.iter().enumerate() {
-            change.documents.push(Document {
-                tenant: Tenant::ledger(),
-                kind: Name::new(DECLARATION_KIND).map_err(|error| invalid(&error))?,
-                id: row_id(id(last + place + 1)),
-                revision: 1,
-                open: false,
-                body: serde_json::to_string(declaration).map_err(|error| invalid(&error))?,
-                created_at: now,
-                updated_at: now,
-            });
+            let id = row_id(id(last + place + 1));
+            change.documents.push(Document::first(&Tenant::ledger(), DECLARATION_KIND, id, declaration, now));
         }
         match self.group.commit_one(change).await? {
             Verdict::Admitted | Verdict::Refused(Refusal::Exists) => Ok(()),

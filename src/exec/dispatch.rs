@@ -17,6 +17,7 @@ use super::needs::{needs, withheld};
 use super::noting::Note;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError};
+use super::pending::{self, Accepted};
 use super::seal::{committed, fail, refuse};
 use super::throttle::health;
 use crate::clock::{Boot, Timestamp};
@@ -151,6 +152,10 @@ async fn failed_attempt(
     unsettled: Option<Boot>,
 ) -> Result<Ended, ExecError> {
     let effect = settling.effect();
+    // What may be repeated is asked for once more instead: its call is its lookup.
+    if let Some(accepted) = Accepted::of(&error).filter(|_| !effect.repeatable()) {
+        return pending::accept(settling, &record, accepted).await.map(Ended::Pending);
+    }
     let decision = error.kind.decision(effect, settling.contract().class);
     // That the first one is still being worked on is no proof that it will not happen.
     let uncertain = error.kind == ErrorKind::InProgress && effect.leaves_mark();

@@ -9,14 +9,16 @@ use super::outcome::{ExecError, admitted, failed};
 use crate::id::EscalationId;
 use crate::ledger::resolve::Why;
 use crate::ledger::{Event, Look, LookupOffer, Reason, Record, State, apply};
-use crate::store::{Answer, Escalation, EscalationKind, Refusal, Resolution, Store as _, Use, Verdict};
+use crate::store::{
+    Answer, Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, Use, Verdict,
+};
 
 /// What stands in a question before the words about an answer that has not taken effect.
 const BESIDE: &str = "\nAn answer ";
 /// Who answers where no person does.
 const ENGINE: &str = "counterfoil";
 
-/// Opens the question what became of a call. `None` if the record has changed meanwhile.
+/// Opens the question what became of a call, with what its lookup shows of others. `None` if the record has changed meanwhile.
 ///
 /// # Crash
 /// The question, the record's mark, and the look that is made beside the question are one transaction.
@@ -25,6 +27,7 @@ pub(super) async fn park(
     op: &Operation,
     record: &Record,
     why: Why,
+    shown: Option<&str>,
 ) -> Result<Option<EscalationId>, ExecError> {
     let spec = op.tool.spec();
     let (kind, asked) = match &op.gone {
@@ -33,6 +36,9 @@ pub(super) async fn park(
     };
     let class = record.class.name();
     let mut question = format!("{} ({class}, attempt {}): {asked}", op.key, record.attempts);
+    if let Some(shown) = shown {
+        let _ = write!(question, " The lookup shows: {shown}.");
+    }
     let bound = core.bound(op, record).await?;
     let changes = bound.changes(core, op).filter(|_| op.gone.is_none());
     if let Some(changes) = changes {
@@ -45,16 +51,51 @@ pub(super) async fn park(
     };
     tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, gone = ?op.gone, "escalated");
     let look = reason(op, &bound, why).map(|reason| Look::beside_question(&parked, reason, core.now()));
-    let due_at = look.as_ref().and_then(|look| look.due_at);
-    core.quiet.since(id, core.clock.boot());
     let mut change = core.change(op.lane).record(parked).escalation(escalation);
     change.look = look.map(Box::new);
+    open(core, op, id, change).await.map(|()| Some(id))
+}
+
+/// Writes that a record waits from now on, by this row, and the look that is made meanwhile.
+pub(super) async fn open(
+    core: &Core,
+    op: &Operation,
+    row: EscalationId,
+    change: Change,
+) -> Result<(), ExecError> {
+    let due_at = change.look.as_ref().and_then(|look| look.due_at);
+    core.quiet.since(row, core.clock.boot());
     let written = core.commit(&op.key, change).await;
     // Also if it has failed: it may be there all the same.
     if let Some(at) = due_at {
         core.agenda.note(at);
     }
-    written.map(|()| Some(id))
+    written
+}
+
+/// The row by which a call waits that its provider has accepted and finishes by itself. It is no question.
+pub(super) fn pending(core: &Core, record: &Record, external_ref: Option<&str>) -> Escalation {
+    let named = external_ref.map(|id| format!(" as {id}")).unwrap_or_default();
+    let question = format!(
+        "{} ({}, attempt {}): the provider has accepted the call{named}, and finishes it by itself.",
+        record.key,
+        record.class.name(),
+        record.attempts
+    );
+    about(core, record, EscalationKind::Pending, question)
+}
+
+/// The question that is opened when a provider finishes a call that was settled as not done.
+pub(super) fn finished_late(core: &Core, record: &Record, external_ref: &str) -> Escalation {
+    let question = format!(
+        "{} is recorded as {}, and its provider says now that it has finished the call ({external_ref}). Its effect stands. \
+         What about it?",
+        record.key,
+        record.state.name()
+    );
+    let asked = about(core, record, EscalationKind::Duplicated, question);
+    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, external_ref, "finished late");
+    asked
 }
 
 /// Withdraws a question that there is another way to answer by now. That it was answered meanwhile, or that the
@@ -184,7 +225,7 @@ pub(super) async fn to_come(core: &Core, record: &Record) -> Result<Option<Look>
 }
 
 /// A question about a record, under a new number.
-fn about(core: &Core, record: &Record, kind: EscalationKind, question: String) -> Escalation {
+pub(super) fn about(core: &Core, record: &Record, kind: EscalationKind, question: String) -> Escalation {
     Escalation {
         id: EscalationId(core.ids.next()),
         tenant: record.tenant.clone(),

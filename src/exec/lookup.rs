@@ -74,8 +74,10 @@ async fn look_once(
 pub(super) enum Shown {
     /// What became of it: at least one effect, the late answer of a fenced worker, or that it failed for certain.
     Fate,
-    /// No effect.
+    /// No effect of the call.
     Nothing,
+    /// The provider has accepted the call and has not finished it: the pause before the next look.
+    Pending(Duration),
     /// It had no answer, or could not be made.
     Unanswered,
 }
@@ -109,7 +111,8 @@ async fn show_to(
         Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. } | Finding::Failed { .. })) => {
             Shown::Fate
         }
-        Some(Ok(Finding::NotFound)) => Shown::Nothing,
+        Some(Ok(Finding::NotFound | Finding::Foreign { .. })) => Shown::Nothing,
+        Some(Ok(Finding::Pending { look_again, .. })) => Shown::Pending(look_again),
         unanswered => {
             tracing::info!(tenant = %op.tenant, key = %op.key, ?unanswered, "lookup failed");
             Shown::Unanswered
@@ -155,7 +158,11 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
         Some(Ok(Finding::Committed { .. })) if is_same_scope(op, &bound) => Seen::One,
-        Some(Ok(Finding::NotFound | Finding::Failed { .. })) if is_same_scope(op, &bound) => Seen::Nothing,
+        Some(Ok(Finding::NotFound | Finding::Failed { .. } | Finding::Foreign { .. }))
+            if is_same_scope(op, &bound) =>
+        {
+            Seen::Nothing
+        }
         unanswered => {
             tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed");
             Seen::Unanswered

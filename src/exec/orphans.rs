@@ -165,7 +165,7 @@ async fn settle(core: &Arc<Core>, op: &Operation, looks: u32) -> Result<Option<D
             Fate::Committed(_, ticket) => {
                 return admitted(&op.key, ticket.durable().await).map(|()| None);
             }
-            Fate::Failed(_) | Fate::Parked(_) | Fate::Send(_) => return Ok(None),
+            Fate::Failed(_) | Fate::Parked(_) | Fate::Pending(_) | Fate::Send(_) => return Ok(None),
             Fate::Changed => {}
             Fate::Later(wait) => {
                 drop(slot);
@@ -211,7 +211,7 @@ async fn unsent(
         (Looked::Unanswered, _) => Why::LookupUnanswered,
         _ => Why::Unwanted,
     };
-    escalate::park(core, op, record, why).await.map(|_| None)
+    escalate::park(core, op, record, why, None).await.map(|_| None)
 }
 
 /// Whether a call that leaves no mark has run is all the same: it is over.

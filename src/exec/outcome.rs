@@ -35,6 +35,12 @@ pub enum Outcome {
         /// The question.
         escalation: EscalationId,
     },
+    /// The provider has [accepted](crate::tool::ToolError::accepted) it and finishes it by itself. Nothing is sent again: the same
+    /// request answers so until a lookup or a [completion](crate::Executor::complete) has settled it.
+    Pending {
+        /// The row by which it waits. It can be answered like a question, and is none.
+        escalation: EscalationId,
+    },
     /// Done and undone. To do it again takes an explicit key revision.
     Compensated {
         /// The first result.
@@ -142,6 +148,14 @@ pub enum ExecError {
         key: String,
         /// Why.
         refusal: Refusal,
+    },
+    /// A completion cannot be that of any call.
+    #[error("{tool}: nothing was recorded: {reason}")]
+    Incomplete {
+        /// The tool.
+        tool: String,
+        /// Why.
+        reason: String,
     },
     /// The engine is shutting down.
     #[error("{key}: the engine is shutting down; nothing was sent, ask the next one")]

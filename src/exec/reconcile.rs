@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::{Again, Ambiguous, Permit, again};
+use super::completion::{self, HandedOver};
 use super::core::Core;
 use super::declared::{Bound, Settling};
 use super::escalate;
@@ -13,6 +14,7 @@ use super::lookup::{ask, is_same_scope, unsettled};
 use super::noting::call;
 use super::operation::Operation;
 use super::outcome::{Answer, ExecError, failed};
+use super::pending::{self, Accepted};
 use super::seal::{Known, refuse, seal};
 use super::surplus;
 use super::throttle::{Pass, Turn, health};
@@ -23,7 +25,7 @@ use crate::ledger::{
     Backoff, Basis, Contract, Event, Finding, Health, Record, apply, are_two_effects, first_sent,
 };
 use crate::payload::Payload;
-use crate::store::{EscalationKind, Evidence, Store as _, Ticket};
+use crate::store::{Document, EscalationKind, Evidence, Store as _, Ticket};
 use crate::tool::ToolError;
 
 /// A lookup that fails is tried so often before a person is asked.
@@ -42,6 +44,8 @@ pub(super) enum Fate {
     Changed,
     /// Nobody can tell; the question is durable.
     Parked(EscalationId),
+    /// The provider has accepted it and finishes it by itself; that it waits is durable.
+    Pending(EscalationId),
     /// The provider is to be left alone for so long. Nothing is sent, and nothing forgotten.
     Later(Duration),
     /// Its caller is gone, and it would have to be sent again: left as it is, for whoever asks next. With what the
@@ -75,6 +79,9 @@ async fn settle(mut search: Search<'_>, leave: impl Fn() -> bool) -> Result<Fate
         if let Some(fate) = search.by_evidence().await? {
             return Ok(fate);
         }
+        if let Some(fate) = search.by_completion().await? {
+            return Ok(fate);
+        }
         let settled = search.remaining().is_zero();
         let next = search.next(search.known(looked, settled, leave()));
         tracing::info!(tenant = %op.tenant, key = %op.key, ?next, "of unknown outcome");
@@ -82,6 +89,10 @@ async fn settle(mut search: Search<'_>, leave: impl Fn() -> bool) -> Result<Fate
             Next::Look => match search.look().await? {
                 Ok(fate) => return Ok(fate),
                 Err(Missed::NotNow(wait)) => return Ok(Fate::Later(wait)),
+                Err(Missed::Foreign) => {
+                    looked = Looked::Foreign;
+                    continue;
+                }
                 Err(Missed::NotThere) if !search.is_same_scope() => {
                     looked = Looked::MissedElsewhere;
                     continue;
@@ -112,7 +123,8 @@ async fn settle(mut search: Search<'_>, leave: impl Fn() -> bool) -> Result<Fate
                     Why::Blind | Why::KeyExpired if search.record.attempts == 0 => Why::Restored,
                     why => why,
                 };
-                let id = escalate::park(core, op, &search.record, why).await?;
+                let shown = search.foreign.as_deref().filter(|_| why == Why::Foreign);
+                let id = escalate::park(core, op, &search.record, why, shown).await?;
                 return Ok(id.map_or(Fate::Changed, Fate::Parked));
             }
         };
@@ -164,6 +176,8 @@ pub(super) async fn unpark(
 enum Missed {
     NotThere,
     NoAnswer,
+    /// Something is there that another request has made.
+    Foreign,
     /// Nobody was asked: it is not its turn for so long.
     NotNow(Duration),
 }
@@ -182,6 +196,10 @@ struct Search<'a> {
     bound: Bound,
     /// The late answers that were read, by worker and attempt.
     evidence: Box<[(Fence, u32)]>,
+    /// What the lookup shows that another request has made.
+    foreign: Option<String>,
+    /// The row of the completion that settles the record.
+    completion: Option<Document>,
 }
 
 impl<'a> Search<'a> {
@@ -226,6 +244,8 @@ impl<'a> Search<'a> {
             first_sent,
             bound,
             evidence,
+            foreign: None,
+            completion: None,
         };
         Ok(search)
     }
@@ -289,6 +309,27 @@ impl<'a> Search<'a> {
         self.take(found, basis).await.map(Result::ok)
     }
 
+    /// What a callback has handed over. That one accepted request has failed says nothing of an earlier one that is in doubt, where
+    /// the two do not collide.
+    async fn by_completion(&mut self) -> Result<Option<Fate>, ExecError> {
+        let Some(handed_over) = completion::of(self.core, &self.record).await? else { return Ok(None) };
+        let HandedOver { finding, recorded } = handed_over;
+        let settled = match finding {
+            Finding::Failed { .. } if self.record.in_doubt && !self.contract().class.collides() => {
+                return Ok(None);
+            }
+            Finding::Failed { kind, message } => {
+                let error = ToolError::new(kind, message);
+                Fate::Failed(refuse(self.settling(), &self.record, error).await?)
+            }
+            found => {
+                self.completion = Some(recorded);
+                return self.take(found, Basis::Answer).await.map(Result::ok);
+            }
+        };
+        Ok(Some(settled))
+    }
+
     async fn evidence(&self) -> Result<Vec<Evidence>, ExecError> {
         let evidence = self.core.group.record_evidence(&self.op.tenant, self.record.id).await;
         evidence.map_err(|source| failed(&self.op.key, source))
@@ -333,11 +374,24 @@ impl<'a> Search<'a> {
         found: Finding<Payload>,
         basis: Basis,
     ) -> Result<Result<Fate, Missed>, ExecError> {
-        let mut known = Known { evidence: std::mem::take(&mut self.evidence), ..Known::of(basis) };
+        let mut known = Known {
+            evidence: std::mem::take(&mut self.evidence),
+            completion: self.completion.take(),
+            ..Known::of(basis)
+        };
         let output = match found {
             Finding::NotFound => return Ok(Err(Missed::NotThere)),
             Finding::Unknown => return Ok(Err(Missed::NoAnswer)),
             Finding::Failed { kind, message } => return self.refused(ToolError::new(kind, message)).await,
+            Finding::Pending { external_ref, look_again } => {
+                let accepted = Accepted { external_ref, look_again };
+                let waits = pending::accept(self.settling(), &self.record, accepted).await?;
+                return Ok(Ok(waits.map_or(Fate::Changed, Fate::Pending)));
+            }
+            Finding::Foreign { what } => {
+                self.foreign = Some(what);
+                return Ok(Err(Missed::Foreign));
+            }
             Finding::Committed { output, external_ref } => {
                 known.external_ref = external_ref;
                 output

@@ -15,7 +15,7 @@ use crate::ledger::{
     apply,
 };
 use crate::payload::Payload;
-use crate::store::{Escalation, Held, Refusal, Ticket};
+use crate::store::{Document, Escalation, Held, Refusal, Ticket};
 use crate::tool::{Done, ToolError};
 
 pub(super) async fn committed(
@@ -39,12 +39,15 @@ pub(super) struct Known {
     pub(super) surplus: bool,
     /// The late answers on which it rests, by worker and attempt.
     pub(super) evidence: Box<[(Fence, u32)]>,
+    /// The row of the completion on which it rests.
+    pub(super) completion: Option<Document>,
 }
 
 impl Known {
     /// It happened once, and no more is known.
     pub(super) fn of(basis: Basis) -> Self {
-        Self { basis, external_ref: None, duplicated: None, surplus: false, evidence: Box::default() }
+        let evidence = Box::default();
+        Self { basis, external_ref: None, duplicated: None, surplus: false, evidence, completion: None }
     }
 }
 
@@ -64,7 +67,7 @@ pub(super) fn seal(
         response
     };
     let (stored, large) = core.storable(response.clone());
-    let Known { basis, external_ref, duplicated, surplus, evidence } = known;
+    let Known { basis, external_ref, duplicated, surplus, evidence, completion } = known;
     let contract = settling.contract();
     // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
     // it happened: a lookup after a crash may have seen the second one before the first has arrived.
@@ -85,6 +88,7 @@ pub(super) fn seal(
     let is_taken_over = compare(core, &mut change, contract.class, evidence);
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.escalations.extend(duplicated);
+    change.documents.extend(completion);
     change.look = look;
     let slot = op.take_slot();
     let note = due_at.map(|at| NoteWhenDropped { agenda: core.agenda.clone(), at });

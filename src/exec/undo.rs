@@ -124,7 +124,9 @@ async fn carry_through(
                 Ok(undone) => undone,
                 Err(_) => Undone::whole().detail(answer.response.value()?),
             }),
-            Outcome::Parked { escalation } => Compensated::Parked { escalation },
+            Outcome::Parked { escalation } | Outcome::Pending { escalation } => {
+                Compensated::Parked { escalation }
+            }
             Outcome::Later { until } => {
                 core.clock.sleep(core.now().until(until)).await;
                 continue;

@@ -392,7 +392,7 @@ async fn carried_out(
                 expect = Expect::Anything;
                 continue;
             }
-            Outcome::Parked { escalation } => {
+            Outcome::Parked { escalation } | Outcome::Pending { escalation } => {
                 ctx.engine.answers.wait(escalation, live.id);
                 let _waiting = open.wait(live::Wait { answer: true, ..Default::default() });
                 return std::future::pending().await; // the answer starts the run over, from its records
@@ -452,7 +452,11 @@ fn failure_of(op: &Operation, outcome: Outcome) -> Failure {
                 was.name()
             ),
         ),
-        Outcome::Done(_) | Outcome::Later { .. } | Outcome::Parked { .. } | Outcome::InProgress => {
+        Outcome::Done(_)
+        | Outcome::Later { .. }
+        | Outcome::Parked { .. }
+        | Outcome::Pending { .. }
+        | Outcome::InProgress => {
             unreachable!("it came to a result, or is not over")
         }
     }

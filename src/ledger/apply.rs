@@ -55,6 +55,18 @@ pub enum Event {
         /// The question.
         escalation: EscalationId,
     },
+    /// The provider has accepted the call, and will finish it by itself.
+    Accept {
+        /// The row by which the call waits.
+        escalation: EscalationId,
+        /// The provider's id, if it has given one.
+        external_ref: Option<String>,
+    },
+    /// The provider has not finished an accepted call in time: it is a question from now on.
+    Overdue {
+        /// The question.
+        escalation: EscalationId,
+    },
     /// The question was withdrawn unanswered: there is another way to find out by now.
     Unpark,
     /// A person's answer to the open question waits for a lookup.
@@ -129,6 +141,11 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.fail(failure, None);
         }
         (State::Started, Event::Park { escalation }) if !parked => next.escalation = Some(escalation),
+        (State::Started, Event::Accept { escalation, external_ref }) if mine && !parked => {
+            next.escalation = Some(escalation);
+            next.external_ref = external_ref.or(next.external_ref);
+        }
+        (State::Started, Event::Overdue { escalation }) if parked => next.escalation = Some(escalation),
         (State::Started, Event::Unpark) if parked => next.escalation = None,
         // Whoever decides at the same moment sees that the record has changed.
         (State::Started, Event::AnswerWaits) if parked => {}
@@ -193,6 +210,8 @@ impl Event {
             Self::Refuse { .. } => "refuse",
             Self::Fail { .. } => "fail",
             Self::Park { .. } => "park",
+            Self::Accept { .. } => "accept",
+            Self::Overdue { .. } => "overdue",
             Self::Unpark => "unpark",
             Self::AnswerWaits => "answer waits",
             Self::ResolveCommitted { .. } => "resolve committed",

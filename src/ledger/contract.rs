@@ -9,7 +9,6 @@ use super::effect::EffectClass;
 use super::guarantee::WorstCase;
 use super::key::OperationKey;
 use super::retention::Retention;
-use super::retry::ErrorKind;
 use super::retry::RetryPolicy;
 use super::sight::Sight;
 use crate::clock::Timestamp;
@@ -132,6 +131,9 @@ pub struct Contract {
     pub look_first: bool,
     /// What its lookup cannot know, for the guarantee report.
     pub blind_spots: &'static [&'static str],
+    /// The longest time from when the provider accepts a call to when it has finished it. Absent: see
+    /// [`completion_time`](Self::completion_time).
+    pub completes_within: Option<Duration>,
     /// Its effects are changes in the ledger's own database, and its record is sealed in their transaction: while that is not sealed,
     /// nothing happened. Only a door's transaction keeps that: a tool that declares it is not registered.
     pub sealed_with_effect: bool,
@@ -139,6 +141,8 @@ pub struct Contract {
 
 /// The settle time, unless the contract says otherwise or an attempt may last longer.
 const DEFAULT_SETTLE: Duration = Duration::from_mins(1);
+/// The longest time that an accepted call is waited for, unless the contract says otherwise.
+const DEFAULT_COMPLETION: Duration = Duration::from_hours(24);
 
 impl Contract {
     /// Kept back from a key's window, for clocks that differ and requests that dawdle.
@@ -162,6 +166,7 @@ impl Contract {
             repeat_blindly: false,
             look_first: false,
             blind_spots: &[],
+            completes_within: None,
             sealed_with_effect: false,
         }
     }
@@ -292,6 +297,26 @@ impl Contract {
         self
     }
 
+    /// Sets the longest time from when the provider [accepts](crate::tool::ToolError::accepted) a call to when it has finished it.
+    /// After that a person is asked.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counterfoil::ledger::{Contract, ContractClass};
+    /// let renders = Contract::new(ContractClass::Lookup).completes_within(Duration::from_hours(2));
+    /// assert_eq!(renders.completion_time(), Duration::from_hours(2));
+    /// ```
+    #[must_use]
+    pub const fn completes_within(mut self, longest: Duration) -> Self {
+        self.completes_within = Some(longest);
+        self
+    }
+
+    /// The longest time that an accepted call is waited for: a day, unless it was [set](Self::completes_within).
+    pub fn completion_time(&self) -> Duration {
+        self.completes_within.unwrap_or(DEFAULT_COMPLETION)
+    }
+
     /// How long a request may still be on its way after its sender was fenced: 60 s, or the timeout of an attempt if that is
     /// longer, unless it was [set](Self::settle).
     pub fn settle_time(&self) -> Duration {
@@ -376,55 +401,6 @@ impl Contract {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// What the external system said about a call of unknown outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding<T> {
-    /// It happened once. The output, and the provider's own id for it.
-    Committed {
-        /// What the call would have returned.
-        output: T,
-        /// The provider's id, if it has one.
-        external_ref: Option<String>,
-    },
-    /// The lookup shows nothing. Whether that is believed is the settle time's business.
-    NotFound,
-    /// For certain it did not happen, and will not: the provider shows the request as refused or failed. The record is settled with
-    /// this error. It is believed at once where the provider honours the key, because each request under the key has the same end;
-    /// otherwise after the settle time, and only if one request went out.
-    Failed {
-        /// What kind of failure.
-        kind: ErrorKind,
-        /// What happened, for people. It goes into the record: no secrets.
-        message: String,
-    },
-    /// The provider cannot tell.
-    Unknown,
-    /// The world holds more than one effect. The first is kept.
-    Duplicated {
-        /// The output of the first.
-        output: T,
-        /// Their ids at the provider, the first one first.
-        external_refs: Vec<String>,
-    },
-}
-
-impl<T> Finding<T> {
-    /// Turns the output into another type.
-    pub fn try_map<U, E>(self, f: impl FnOnce(T) -> Result<U, E>) -> Result<Finding<U>, E> {
-        Ok(match self {
-            Self::Committed { output, external_ref } => {
-                Finding::Committed { output: f(output)?, external_ref }
-            }
-            Self::NotFound => Finding::NotFound,
-            Self::Failed { kind, message } => Finding::Failed { kind, message },
-            Self::Unknown => Finding::Unknown,
-            Self::Duplicated { output, external_refs } => {
-                Finding::Duplicated { output: f(output)?, external_refs }
-            }
-        })
     }
 }
 

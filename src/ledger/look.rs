@@ -6,6 +6,8 @@
 //!
 //! A call of unknown outcome that a person is asked about is looked up beside the question, at first after 5 s, then after pauses
 //! that double up to half a day: about a day in all.
+//!
+//! A call that the provider has accepted and not finished is looked up when the provider wants it, until its longest time is over.
 
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ const LONGEST: Duration = Duration::from_hours(12);
 const SETTLE_TIMES: u32 = 8;
 /// The first pause beside a question.
 const FIRST: Duration = Duration::from_secs(5);
+/// The shortest pause between two looks at a call that is pending.
+const SHORTEST_POLL: Duration = Duration::from_secs(1);
 /// The series of a contract without a settle time begins with this step.
 const SMALLEST_STEP: Duration = Duration::from_secs(1);
 
@@ -41,6 +45,8 @@ pub enum Reason {
     /// A person is asked what became of it for another reason: looks beside the question, which goes when one of them shows the
     /// effect.
     Asked,
+    /// The provider has accepted the call and not finished it: looks until it has, or until the longest time is over.
+    Pending,
 }
 
 /// How long after so many looks that have shown nothing of a call that nobody wants sent the next one is made; none after the
@@ -51,7 +57,8 @@ pub(crate) fn pause_after(contract: &Contract, made: u32) -> Option<Duration> {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Doubt, Self::Doubled, Self::Audit, Self::Unanswered, Self::Asked];
+    pub const ALL: [Self; 6] =
+        [Self::Doubt, Self::Doubled, Self::Audit, Self::Unanswered, Self::Asked, Self::Pending];
 
     /// The number that rows hold. Never reuse one.
     pub(crate) const fn code(self) -> i64 {
@@ -61,12 +68,13 @@ impl Reason {
             Self::Audit => 3,
             Self::Unanswered => 4,
             Self::Asked => 5,
+            Self::Pending => 6,
         }
     }
 
-    /// What became of the record is an open question.
+    /// The record waits for an open question, or for the provider to finish the call.
     pub const fn is_beside_question(self) -> bool {
-        matches!(self, Self::Unanswered | Self::Asked)
+        matches!(self, Self::Unanswered | Self::Asked | Self::Pending)
     }
 
     /// Reads the number back.
@@ -143,17 +151,56 @@ impl Look {
         }
     }
 
+    /// The first look at a record whose call the provider has accepted at `at` and not finished.
+    pub fn while_pending(record: &Record, look_again: Duration, contract: &Contract, at: Timestamp) -> Self {
+        let first = Self::beside_question(record, Reason::Pending, at);
+        Self { due_at: Some(first.poll_at(look_again, contract, at)), ..first }
+    }
+
+    /// The lookup has answered that the call is still pending: the next look.
+    #[must_use]
+    pub fn still_pending(&self, look_again: Duration, contract: &Contract, now: Timestamp) -> Self {
+        Self { tries: 0, missed: false, ..self.due(self.poll_at(look_again, contract, now)) }
+    }
+
+    /// A person is asked from now on: the first look beside that question.
+    #[must_use]
+    pub fn asked(&self, now: Timestamp) -> Self {
+        let due_at = Some(now.after(FIRST));
+        Self { reason: Reason::Asked, due_at, since: now, tries: 0, missed: false, ..self.done() }
+    }
+
+    /// The longest time of a pending call is over.
+    pub fn is_overdue(&self, contract: &Contract, now: Timestamp) -> bool {
+        self.reason == Reason::Pending && now >= self.completes_by(contract)
+    }
+
+    fn completes_by(&self, contract: &Contract) -> Timestamp {
+        self.since.after(contract.completion_time())
+    }
+
+    /// After the pause, but not behind the end of the longest time.
+    fn poll_at(&self, pause: Duration, contract: &Contract, now: Timestamp) -> Timestamp {
+        let (at, by) = (now.after(pause.max(SHORTEST_POLL)), self.completes_by(contract));
+        if now < by { at.min(by) } else { at }
+    }
+
     /// It is made now. Should nothing come of it, it is made again after a pause.
     #[must_use]
     pub fn taken_up(&self, contract: &Contract, now: Timestamp) -> Self {
         let tries = self.tries.saturating_add(1);
-        Self { tries, ..self.due(now.after(self.reason.pause(tries, contract.settle_time()))) }
+        let pause = self.reason.pause(tries, contract.settle_time());
+        let at = match self.reason {
+            Reason::Pending => self.poll_at(pause, contract, now),
+            _ => now.after(pause),
+        };
+        Self { tries, ..self.due(at) }
     }
 
     /// The lookup under way is the last one: without an answer, a person is asked, or no look is made any more beside the question.
     pub fn is_last_try(&self, contract: &Contract) -> bool {
         let settle = contract.settle_time();
-        self.reason.pause(self.tries, settle) >= longest(settle)
+        self.reason != Reason::Pending && self.reason.pause(self.tries, settle) >= longest(settle)
     }
 
     /// A lookup was made before, and had no answer or showed nothing.

@@ -17,6 +17,8 @@ pub enum Looked {
     MissedElsewhere,
     /// It could not say, or could not be made, as often as its own policy allows.
     Unanswered,
+    /// It showed something that another request has made.
+    Foreign,
 }
 
 /// What is known about the call.
@@ -87,6 +89,10 @@ pub enum Why {
     Restored,
     /// It ended the transaction by itself in which its record was to be sealed.
     EndedInside,
+    /// The lookup shows something under the key or the name of the call that another request has made.
+    Foreign,
+    /// The provider has accepted the call, and has not finished it within the longest time.
+    NeverFinished,
 }
 
 impl Why {
@@ -122,6 +128,12 @@ impl Why {
                 "The call ended its transaction itself (COMMIT or ROLLBACK inside). What it committed is durable, and its result is not \
                  recorded. Look by hand at what it has changed. Did it happen?"
             }
+            Self::Foreign => {
+                "The lookup shows something under the call's key or name that another request has made. Did the call happen?"
+            }
+            Self::NeverFinished => {
+                "The provider has accepted the call, and has not finished it within its longest time. Did it happen?"
+            }
             Self::Unwanted => {
                 "The call may have happened. Its run dropped it, so it is not sent again, and nothing else can tell. Did it?"
             }
@@ -151,6 +163,9 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
     if can_look && known.looked == Looked::NotYet {
         return Next::Look;
     }
+    if known.looked == Looked::Foreign {
+        return Next::Escalate(Why::Foreign);
+    }
     let collides = contract.class.collides() && known.key_honoured;
     if collides {
         // Whatever the lookup said, the second send makes no second effect, if the provider does as it says:
@@ -175,6 +190,7 @@ fn burned(contract: &Contract, known: Known) -> Next {
         Looked::MissedSettled => Next::Escalate(Why::KeyBurned),
         Looked::MissedElsewhere => Next::Escalate(Why::OtherScope),
         Looked::Unanswered => Next::Escalate(Why::LookupUnanswered),
+        Looked::Foreign => Next::Escalate(Why::Foreign),
     }
 }
 
@@ -188,6 +204,7 @@ fn by_lookup(contract: &Contract, known: Known) -> Next {
         Looked::MissedSettled => send(known, Next::SendAndConfirm),
         Looked::MissedElsewhere => Next::Escalate(Why::OtherScope),
         Looked::Unanswered => Next::Escalate(Why::LookupUnanswered),
+        Looked::Foreign => Next::Escalate(Why::Foreign),
     }
 }
 

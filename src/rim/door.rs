@@ -61,7 +61,7 @@ impl Decided {
             Outcome::Done(answer) if answer.first => Self::Executed,
             Outcome::Done(_) => Self::Replayed,
             Outcome::Failed(_) | Outcome::Later { .. } => Self::Freed,
-            Outcome::InProgress => Self::InProgress,
+            Outcome::InProgress | Outcome::Pending { .. } => Self::InProgress,
             Outcome::Conflict(_) => Self::Conflict,
             Outcome::Parked { .. } => Self::OutcomeUnknown,
             Outcome::Compensated { .. } | Outcome::Abandoned { .. } => Self::Settled,

@@ -225,6 +225,7 @@ async fn called(executor: &Executor, request: ToolRequest) -> Result<Result<(), 
     Ok(match executor.execute(request).await? {
         Outcome::Done(_)
         | Outcome::Parked { .. }
+        | Outcome::Pending { .. }
         | Outcome::Compensated { .. }
         | Outcome::Abandoned { .. }
         | Outcome::Gone { .. } => Ok(()),

@@ -1,6 +1,8 @@
 //! Rows that guards own (layer 5): approvals and the like. The store keeps them and moves each on by one revision; what
 //! they say it does not know.
 
+use serde::Serialize;
+
 use super::cell::table;
 use super::row::Row;
 use crate::clock::Timestamp;
@@ -38,5 +40,27 @@ pub struct Document {
 table! { Document in "document", Moves by (tenant, kind, id) {
     tenant, kind, id, revision, open, body, created_at, updated_at
 } }
+
+impl Document {
+    /// A row that is written for the first time, and not open.
+    pub(crate) fn first(
+        tenant: &Tenant,
+        kind: &'static str,
+        id: String,
+        body: &impl Serialize,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            tenant: tenant.clone(),
+            kind: Name::new(kind).unwrap_or_else(|_| unreachable!("a name like others")),
+            id,
+            revision: 1,
+            open: false,
+            body: serde_json::to_string(body).unwrap_or_else(|_| unreachable!("text and numbers")),
+            created_at: at,
+            updated_at: at,
+        }
+    }
+}
 
 impl Row for Document {}

@@ -88,12 +88,21 @@ coded! {
         Restored = 25,
         /// A signal cannot be read by the run that waits for it: it is set aside, and the run waits on.
         Unread = 26,
+        /// The provider has accepted a call and finishes it by itself. Nobody is asked: it is no question until the call's longest
+        /// time is over.
+        Pending = 27,
     }
 }
 
 impl EscalationKind {
     /// A run waits for the answers to these, as a row.
-    pub(crate) const PARKING: [Self; 3] = [Self::Ambiguous, Self::UnknownTool, Self::Compensation];
+    pub(crate) const PARKING: [Self; 4] =
+        [Self::Ambiguous, Self::UnknownTool, Self::Compensation, Self::Pending];
+
+    /// What became of a call is not known, or not decided yet.
+    pub(crate) const fn is_about_call(self) -> bool {
+        matches!(self, Self::Ambiguous | Self::UnknownTool | Self::Pending)
+    }
 
     /// It is about a run, which goes on or ends with its answer.
     pub(crate) const fn halts_its_run(self) -> bool {
@@ -119,6 +128,7 @@ impl EscalationKind {
             Self::Missing => "missing",
             Self::Restored => "restored",
             Self::Unread => "unread",
+            Self::Pending => "pending",
         }
     }
 }

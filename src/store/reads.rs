@@ -107,7 +107,8 @@ macro_rules! reads {
 
             /// An escalation.
             escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
-            /// The open escalations of a tenant, the oldest first, from behind `after` on. An empty page is the end.
+            /// The open questions of a tenant, the oldest first, from behind `after` on. An empty page is the end. A row by which a
+            /// call [waits](EscalationKind::Pending) for its provider is none.
             escalation_open(tenant: &'a Tenant, after: EscalationId, limit: u32) -> Vec<Escalation>;
             /// The open questions about a run and what it owns, the oldest first.
             escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;

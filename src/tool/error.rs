@@ -46,12 +46,21 @@ pub struct ToolError {
     pub retry_after: Option<Duration>,
     /// It is the answer to each request under the key: see [`replayed`](Self::replayed).
     pub replayed: bool,
+    /// The provider will finish the call by itself: see [`accepted`](Self::accepted).
+    pub accepted: Option<Accepted>,
+}
+
+/// The provider has accepted a call, and finishes it by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The provider's id for the call, if it has given one.
+    pub external_ref: Option<String>,
 }
 
 impl ToolError {
     /// A failure of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None, replayed: false }
+        Self { kind, message: message.into(), retry_after: None, replayed: false, accepted: None }
     }
 
     /// A refusal that a provider of class [`ReplaysKey`](crate::ledger::ContractClass::ReplaysKey) gives to each request under the
@@ -65,6 +74,25 @@ impl ToolError {
     /// ```
     pub fn replayed(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { replayed: true, ..Self::new(kind, message) }
+    }
+
+    /// The provider has accepted the call and finishes it by itself: an HTTP 202 (RFC 9110, section 15.3.3). Nothing is sent again. The
+    /// call waits as a row, durably, until its lookup shows that it is finished, or until its result is
+    /// [handed over](crate::Executor::complete) by a callback. [`retry_after`](Self::retry_after) is the pause before the lookup; a
+    /// minute, unless it is set. After the contract's [longest time](crate::ledger::Contract::completes_within) a person is asked.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counterfoil::tool::ToolError;
+    /// let rendering = ToolError::accepted(Some("job-7".into())).retry_after(Duration::from_secs(30));
+    /// assert!(rendering.accepted.is_some());
+    /// ```
+    pub fn accepted(external_ref: Option<String>) -> Self {
+        let message = match &external_ref {
+            Some(id) => format!("the provider has accepted it as {id}, and finishes it by itself"),
+            None => "the provider has accepted it, and finishes it by itself".to_owned(),
+        };
+        Self { accepted: Some(Accepted { external_ref }), ..Self::new(ErrorKind::InProgress, message) }
     }
 
     /// Adds when the provider wants to be asked again.

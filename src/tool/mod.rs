@@ -29,7 +29,7 @@ pub(crate) use compensate::Undoing;
 pub use compensate::{Compensate, Forward};
 pub use dynamic::DynamicTool;
 pub(crate) use dynamic::Once;
-pub use error::{Done, ToolError};
+pub use error::{Accepted, Done, ToolError};
 pub use guarantee::Guarantee;
 pub use prepared::UnstableKey;
 pub(crate) use prepared::{Prepared, Typed, canonical, given_or_stable, stable_key};

@@ -15,6 +15,7 @@ use super::inflight::Slot;
 use super::lookup;
 use super::operation::{LONG_WAIT, Operation};
 use super::outcome::{Answer, ExecError, Outcome, admitted, failed};
+use super::pending;
 use super::reconcile::{self, Fate};
 use super::recorded;
 use super::request::Wait;
@@ -114,6 +115,9 @@ pub(super) async fn recorded_outcome(
             response: core.load(tenant, &response).await?.value()?,
             compensation: core.load(tenant, &compensation).await?.value()?,
         },
+        Decision::Parked { escalation } if pending::is_pending(core, found, escalation).await? => {
+            Outcome::Pending { escalation }
+        }
         Decision::Parked { escalation } => Outcome::Parked { escalation },
         Decision::Abandoned { reason } => Outcome::Abandoned { reason },
         Decision::Gone { was } => Outcome::Gone { was },
@@ -272,6 +276,9 @@ impl Carrier {
                 Ended::Committed(answer, ticket) => {
                     return Ok(Some(Answered::committed(answer, ticket)));
                 }
+                Ended::Pending(waits) => {
+                    return Ok(waits.map(|id| Answered::of(Outcome::Pending { escalation: id })));
+                }
                 Ended::Failed(record) if record.not_before.is_some() => return Ok(None),
                 Ended::Failed(record) => return Ok(Some(Answered::failed(&record))),
                 Ended::Ambiguous(ambiguous) => match self.settle(ambiguous).await? {
@@ -294,6 +301,7 @@ impl Carrier {
             Fate::Send(permit) => Step::Send(permit),
             Fate::Changed => Step::Changed,
             Fate::Parked(escalation) => Step::Answered(Answered::of(Outcome::Parked { escalation })),
+            Fate::Pending(escalation) => Step::Answered(Answered::of(Outcome::Pending { escalation })),
             Fate::Later(wait) => {
                 let until = self.core.now().after(wait);
                 Step::Answered(Answered::of(Outcome::Later { until }))

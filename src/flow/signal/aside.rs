@@ -9,7 +9,7 @@ use super::name::OWN;
 use crate::exec::ExecError;
 use crate::flow::inner::Inner;
 use crate::flow::live::Live;
-use crate::id::{EscalationId, Name, Tenant};
+use crate::id::{EscalationId, Tenant};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{
     Change, Document, Escalation, EscalationKind, Resolution, Signal, Store as _, StoreError,
@@ -63,22 +63,10 @@ impl Live {
             answer: None,
         };
         let mut change = core.change(Some(self.lane)).escalation(asked);
-        change.documents.push(pointer(&self.tenant, question, &Aside { name, id }, core.now()));
+        let aside = Aside { name, id };
+        change.documents.push(Document::first(&self.tenant, KIND, question.to_string(), &aside, core.now()));
         change.received = Some(Box::new(signal));
         change
-    }
-}
-
-fn pointer(tenant: &Tenant, question: EscalationId, aside: &Aside, now: crate::clock::Timestamp) -> Document {
-    Document {
-        tenant: tenant.clone(),
-        kind: Name::new(KIND).unwrap_or_else(|_| unreachable!("a name like others")),
-        id: question.to_string(),
-        revision: 1,
-        open: false,
-        body: serde_json::to_string(aside).unwrap_or_else(|_| unreachable!("two texts")),
-        created_at: now,
-        updated_at: now,
     }
 }
 

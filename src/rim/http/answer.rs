@@ -37,7 +37,9 @@ pub(super) fn response(
             // Freed between two looks by another request: this one may come again.
             None => Details::of(Problem::InProgress, failure.message).retry_after(SOON),
         },
-        Outcome::InProgress | Outcome::Later { .. } => return in_progress(config, status_url),
+        Outcome::InProgress | Outcome::Later { .. } | Outcome::Pending { .. } => {
+            return in_progress(config, status_url);
+        }
         Outcome::Conflict(diff) => conflict(config, &diff),
         Outcome::Parked { escalation } => {
             let detail = format!(

@@ -221,7 +221,9 @@ impl Nonces {
             Outcome::Done(answer) if answer.first => Ok(Made::Now(answer.decode()?)),
             Outcome::Done(answer) => Ok(Made::Before(answer.decode()?)),
             Outcome::Failed(failure) => Err(NonceError::Failed(failure)),
-            Outcome::Parked { escalation } => Err(NonceError::Unknown(escalation)),
+            Outcome::Parked { escalation } | Outcome::Pending { escalation } => {
+                Err(NonceError::Unknown(escalation))
+            }
             Outcome::Abandoned { reason } => Err(NonceError::Settled(reason)),
             settled => Err(NonceError::Settled(format!("{settled:?}"))),
         }

@@ -221,7 +221,9 @@ impl Tables {
         after: EscalationId,
         limit: u32,
     ) -> Vec<Escalation> {
-        let open = |e: &&Escalation| e.tenant == *tenant && e.answer.is_none() && e.id > after;
+        let open = |e: &&Escalation| {
+            e.tenant == *tenant && e.answer.is_none() && e.id > after && e.kind != EscalationKind::Pending
+        };
         first(limit, self.escalations.values().filter(open))
     }
 

@@ -173,10 +173,11 @@ impl<D: Reader> Queries<D> {
         let index = D::either("INDEXED BY escalation_run ", "");
         let behind = format!(
             "WHERE waits_on IN (1, 3) AND id > $1 AND NOT EXISTS (SELECT 1 FROM escalation e {index}WHERE \
-             e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL AND e.kind IN ($2, $3, $4)) ORDER BY id LIMIT $5"
+             e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL AND e.kind IN ($2, $3, $4, $5)) ORDER BY id LIMIT $6"
         );
-        let [asked, gone, undo] = EscalationKind::PARKING.map(EscalationKind::code);
-        self.page(&behind, after.0, &[asked.into(), gone.into(), undo.into(), limit.into()]).await
+        let [asked, gone, undo, pending] = EscalationKind::PARKING.map(EscalationKind::code);
+        let rest = [asked.into(), gone.into(), undo.into(), pending.into(), limit.into()];
+        self.page(&behind, after.0, &rest).await
     }
 
     /// Found by the signals that nobody has received, which are few.
@@ -442,8 +443,11 @@ impl<D: Reader> Queries<D> {
         limit: u32,
     ) -> Listed<Escalation> {
         let index = D::either("INDEXED BY escalation_open ", "");
-        let behind = format!("{index}WHERE id > $1 AND tenant = $2 AND answer IS NULL ORDER BY id LIMIT $3");
-        self.page(&behind, after.0, &[tenant.into(), limit.into()]).await
+        let behind = format!(
+            "{index}WHERE id > $1 AND tenant = $2 AND answer IS NULL AND kind <> $3 ORDER BY id LIMIT $4"
+        );
+        let pending = EscalationKind::Pending.code();
+        self.page(&behind, after.0, &[tenant.into(), pending.into(), limit.into()]).await
     }
 
     pub(super) async fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Listed<Escalation> {

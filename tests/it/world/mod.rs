@@ -50,6 +50,8 @@ pub enum Reply {
     FailUntil(Duration),
     /// No effect, but the key is used up.
     Burn,
+    /// It takes effect, and the provider says that it will finish it by itself, under this id.
+    Accept,
     /// It takes effect, and then fails.
     EffectThenFail(ErrorKind),
     /// It takes effect, and then the tool's code panics.
@@ -77,6 +79,10 @@ pub enum Look {
     Unknown,
     /// That it was refused.
     Failed,
+    /// That it is not finished.
+    Pending,
+    /// That something else is there.
+    Foreign,
     /// An error.
     Fail,
     /// No answer.
@@ -235,6 +241,7 @@ impl World {
         match after {
             Some(Reply::EffectThenFail(kind)) => Err(ToolError::new(kind, "as told")),
             Some(Reply::EffectThenPanic) => panic!("as told"),
+            Some(Reply::Accept) => Err(ToolError::accepted(Some(id)).retry_after(LOOK_AGAIN)),
             Some(Reply::AnswerWith(answer)) => Ok(Done::new(answer).external_ref(id)),
             _ => Ok(Done::new(json!({"id": id, "body": body})).external_ref(id)),
         }
@@ -260,6 +267,11 @@ impl World {
             Look::Failed => {
                 return Ok(Finding::Failed { kind: ErrorKind::Validation, message: "declined".into() });
             }
+            Look::Pending => {
+                let external_ref = external_ref.map(str::to_owned);
+                return Ok(Finding::Pending { external_ref, look_again: LOOK_AGAIN });
+            }
+            Look::Foreign => return Ok(Finding::Foreign { what: "case c1 of another author".into() }),
             Look::Fail => return Err(ToolError::new(ErrorKind::Server, "as told")),
             Look::Hang => std::future::pending().await,
             Look::Panic => panic!("as told"),
@@ -300,6 +312,9 @@ impl World {
         })
     }
 }
+
+/// The pause that the provider wants before it is asked about what it has accepted.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The default settle time, and nothing else in these tests takes so long.
 pub const SETTLE: Duration = Duration::from_mins(1);

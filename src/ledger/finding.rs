@@ -1,0 +1,71 @@
+//! What a lookup says about a call of unknown outcome.
+
+use std::time::Duration;
+
+use super::retry::ErrorKind;
+
+/// What the external system said about a call of unknown outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding<T> {
+    /// It happened once. The output, and the provider's own id for it.
+    Committed {
+        /// What the call would have returned.
+        output: T,
+        /// The provider's id, if it has one.
+        external_ref: Option<String>,
+    },
+    /// The lookup shows nothing. Whether that is believed is the settle time's business.
+    NotFound,
+    /// For certain it did not happen, and will not: the provider shows the request as refused or failed. The record is settled with
+    /// this error. It is believed at once where the provider honours the key, because each request under the key has the same end;
+    /// otherwise after the settle time, and only if one request went out.
+    Failed {
+        /// What kind of failure.
+        kind: ErrorKind,
+        /// What happened, for people. It goes into the record: no secrets.
+        message: String,
+    },
+    /// The provider has accepted the request and has not finished it. Nothing is sent again. The call waits as a row until a lookup
+    /// or a [completion](crate::Executor::complete) finishes it; after the contract's
+    /// [longest time](super::Contract::completes_within) a person is asked.
+    Pending {
+        /// The provider's id, if it has given one.
+        external_ref: Option<String>,
+        /// The pause before the next lookup; at least a second.
+        look_again: Duration,
+    },
+    /// Something is there under the key or the name of the call that another request has made: another amount, another author. A
+    /// person is asked at once, because another lookup would show the same.
+    Foreign {
+        /// What it is, for people: its id, and how it differs. It goes into the question: no secrets.
+        what: String,
+    },
+    /// The provider cannot tell.
+    Unknown,
+    /// The world holds more than one effect. The first is kept.
+    Duplicated {
+        /// The output of the first.
+        output: T,
+        /// Their ids at the provider, the first one first.
+        external_refs: Vec<String>,
+    },
+}
+
+impl<T> Finding<T> {
+    /// Turns the output into another type.
+    pub fn try_map<U, E>(self, f: impl FnOnce(T) -> Result<U, E>) -> Result<Finding<U>, E> {
+        Ok(match self {
+            Self::Committed { output, external_ref } => {
+                Finding::Committed { output: f(output)?, external_ref }
+            }
+            Self::NotFound => Finding::NotFound,
+            Self::Failed { kind, message } => Finding::Failed { kind, message },
+            Self::Pending { external_ref, look_again } => Finding::Pending { external_ref, look_again },
+            Self::Foreign { what } => Finding::Foreign { what },
+            Self::Unknown => Finding::Unknown,
+            Self::Duplicated { output, external_refs } => {
+                Finding::Duplicated { output: f(output)?, external_refs }
+            }
+        })
+    }
+}

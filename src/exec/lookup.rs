@@ -89,7 +89,8 @@ pub(super) async fn show(
     patience: Option<Duration>,
 ) -> Result<Shown, ExecError> {
     let evidence = core.group.record_evidence(&op.tenant, record.id).await;
-    if !evidence.map_err(|source| failed(&op.key, source))?.is_empty() {
+    let evidence = evidence.map_err(|source| failed(&op.key, source))?;
+    if evidence.iter().any(|late| late.tells_more(record)) {
         return Ok(Shown::Fate);
     }
     show_to(core, op, &call(op, &bound.declaration, record), patience).await

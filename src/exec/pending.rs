@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::asked::withdraw;
+use super::compare::compare;
 use super::completion;
 use super::core::Core;
 use super::declared::Settling;
@@ -18,7 +19,7 @@ use crate::store::{Escalation, EscalationKind, Refusal, Store as _, Verdict};
 use crate::tool::ToolError;
 
 /// The pause before the first lookup, where the provider names none.
-const PAUSE: Duration = Duration::from_mins(1);
+pub(super) const PAUSE: Duration = Duration::from_mins(1);
 
 /// What a provider says of a call that it finishes by itself.
 pub(super) struct Accepted {
@@ -56,6 +57,8 @@ pub(super) async fn accept(
     tracing::info!(tenant = %op.tenant, key = %op.key, external_ref = ?next.external_ref, "accepted by its provider");
     let mut change = core.change(op.lane).record(next.clone()).escalation(waiting.clone()).look(look);
     change.documents.extend(naming);
+    // Should this worker have been taken over, its answer may tell of a second effect.
+    compare(core, &mut change, contract.class, Box::default());
     escalate::open(core, op, id, change).await?;
     if completion::of(core, &next).await?.is_none() {
         return Ok(Some(id));

@@ -166,7 +166,8 @@ pub(super) async fn unpark(
     let ambiguous = Ambiguous::new(Box::new(record.clone()), core.ceased(record));
     let search = Search::of(core, op, ambiguous).await?;
     let next = || search.next(search.known(Looked::NotYet, search.remaining().is_zero(), false));
-    if search.evidence().await?.is_empty() && matches!(next(), Next::Escalate(_)) {
+    let tells_more = |late: &Evidence| late.tells_more(&search.record);
+    if !search.evidence().await?.iter().any(tells_more) && matches!(next(), Next::Escalate(_)) {
         return Ok(false); // it would only be asked again
     }
     let _ = escalate::withdraw(core, op, record, asked).await?;
@@ -291,12 +292,15 @@ impl<'a> Search<'a> {
     /// What a fenced worker learned too late is read before anyone is asked.
     async fn by_evidence(&mut self) -> Result<Option<Fate>, ExecError> {
         let evidence = self.evidence().await?;
-        let Some(first) = evidence.first().cloned() else { return Ok(None) };
+        let Some(first) = evidence.iter().find(|late| !late.is_accepted()).cloned() else {
+            return self.by_acceptance(&evidence).await;
+        };
         let class = self.contract().class;
         let is_another = |late: &Evidence| {
-            are_two_effects(first.external_ref.as_deref(), late.external_ref.as_deref(), class)
+            (late.fence, late.attempt) != (first.fence, first.attempt)
+                && are_two_effects(first.external_ref.as_deref(), late.external_ref.as_deref(), class)
         };
-        let happened_again = evidence[1..].iter().any(is_another);
+        let happened_again = evidence.iter().any(is_another);
         self.evidence = evidence.iter().map(|late| (late.fence, late.attempt)).collect();
         let found = if happened_again {
             let external_refs = evidence.into_iter().filter_map(|late| late.external_ref).collect();
@@ -307,6 +311,14 @@ impl<'a> Search<'a> {
         // It tells of one attempt. What became of another one, sent on the provider's word, it does not tell.
         let basis = if self.record.basis == Basis::Declaration { Basis::Declaration } else { Basis::Lookup };
         self.take(found, basis).await.map(Result::ok)
+    }
+
+    /// A fenced worker's call was accepted: it waits under the id that this worker learned.
+    async fn by_acceptance(&self, evidence: &[Evidence]) -> Result<Option<Fate>, ExecError> {
+        let Some(late) = evidence.iter().find(|late| late.tells_more(&self.record)) else { return Ok(None) };
+        let accepted = Accepted { external_ref: late.external_ref.clone(), look_again: pending::PAUSE };
+        let waits = pending::accept(self.settling(), &self.record, accepted).await?;
+        Ok(Some(waits.map_or(Fate::Changed, Fate::Pending)))
     }
 
     /// What a callback has handed over. That one accepted request has failed says nothing of an earlier one that is in doubt, where

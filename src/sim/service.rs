@@ -78,6 +78,7 @@ pub struct Service {
     account: Arc<str>,
     forgets_after: Duration,
     shows_after: Duration,
+    finishes_after: Duration,
     page: usize,
     state: Arc<Mutex<State>>,
 }
@@ -100,6 +101,7 @@ impl Service {
             account: "".into(),
             forgets_after: Duration::MAX,
             shows_after: Duration::ZERO,
+            finishes_after: Duration::ZERO,
             page: usize::MAX,
             state,
         }
@@ -124,6 +126,13 @@ impl Service {
         Self { shows_after: lag, ..self }
     }
 
+    /// It only accepts a request, and finishes it by itself so long after that: until then, callers and lookups are told that it is
+    /// [pending](ToolError::accepted).
+    #[must_use]
+    pub fn finishes_after(self, work: Duration) -> Self {
+        Self { finishes_after: work, ..self }
+    }
+
     /// Lookups show so many effects at a time, and at least one.
     #[must_use]
     pub fn pages(self, effects: usize) -> Self {
@@ -134,7 +143,19 @@ impl Service {
     pub async fn create(&self, call: &Call, reference: &str) -> Result<Done<Value>, ToolError> {
         let (service, reference) = (self.clone(), reference.to_owned());
         let carry_out = move |request: &Request| service.carry_out(request, &reference);
-        self.world.carry(call, self.offer.tells_copies(), carry_out).await
+        let done = self.world.carry(call, self.offer.tells_copies(), carry_out).await?;
+        match self.unfinished(done.external_ref.as_deref()) {
+            None => Ok(done),
+            Some(left) => Err(ToolError::accepted(done.external_ref).retry_after(left)),
+        }
+    }
+
+    /// How long it works on an effect yet.
+    fn unfinished(&self, id: Option<&str>) -> Option<Duration> {
+        let effects = self.world.effects();
+        let effect = effects.iter().find(|effect| Some(effect.id.as_str()) == id)?;
+        let done_at = effect.at.saturating_add(self.finishes_after);
+        Some(done_at.saturating_sub(self.world.clock().elapsed())).filter(|left| !left.is_zero())
     }
 
     fn carry_out(&self, request: &Request, reference: &str) -> Result<Done<Value>, ToolError> {
@@ -165,7 +186,14 @@ impl Service {
             ids.extend(page.effects.into_iter().filter(|e| e.reference == reference).map(|e| e.id));
             next = page.next;
         }
-        self.world.finding(call, ids).try_map(|id| Ok(json!({ "id": id })))
+        match self.world.finding(call, ids) {
+            Finding::Committed { external_ref, .. }
+                if let Some(look_again) = self.unfinished(external_ref.as_deref()) =>
+            {
+                Ok(Finding::Pending { external_ref, look_again })
+            }
+            found => found.try_map(|id| Ok(json!({ "id": id }))),
+        }
     }
 
     /// One page of all that happened in the account; the first is 0.

@@ -2,7 +2,7 @@
 
 use super::Aggregate;
 use super::document::Document;
-use super::escalation::Escalation;
+use super::escalation::{Escalation, EscalationKind};
 use super::outbox::{OutboxEvent, Published};
 use super::run::Run;
 use super::schedule::Schedule;
@@ -224,23 +224,31 @@ impl Change {
     /// person's word, which can be asked again.
     pub(super) fn late_evidence(&self) -> Option<Evidence> {
         let record = self.record.as_deref()?;
-        let State::Committed { response } = &record.state else { return None };
         if matches!(record.basis, Basis::Lookup | Basis::Decision) {
             return None;
         }
-        let response = match response {
-            Stored::Inline(payload) => payload,
-            Stored::At(digest) => &self.payloads.iter().find(|(_, payload)| payload.digest() == *digest)?.1,
+        let response = match &record.state {
+            State::Committed { response: Stored::Inline(payload) } => payload.clone(),
+            State::Committed { response: Stored::At(digest) } => {
+                self.payloads.iter().find(|(_, payload)| payload.digest() == *digest)?.1.clone()
+            }
+            State::Started if self.accepts() => Payload::stored(Evidence::ACCEPTED),
+            _ => return None,
         };
         Some(Evidence {
             tenant: record.tenant.clone(),
             record: record.id,
             fence: record.fence,
             attempt: record.attempts,
-            response: response.clone(),
+            response,
             external_ref: record.external_ref.clone(),
             at: record.updated_at,
         })
+    }
+
+    /// The provider has accepted the call of its record, and finishes it by itself.
+    fn accepts(&self) -> bool {
+        self.escalations.iter().any(|row| row.kind == EscalationKind::Pending && row.is_new())
     }
 
     /// A change that asks "am I the first?": the start of an operation or of a run, a signal, a document. That it is refused because

@@ -4,6 +4,7 @@ use super::cell::table;
 use super::row::Row;
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
+use crate::ledger::Record;
 use crate::payload::Payload;
 
 /// What a fenced worker learned too late. Appended, never a change of the record (REC-9).
@@ -17,12 +18,27 @@ pub struct Evidence {
     pub fence: Fence,
     /// The attempt it belongs to.
     pub attempt: u32,
-    /// The response.
+    /// The response; `{"$accepted":true}` if the provider had only [accepted](crate::tool::ToolError::accepted) the call.
     pub response: Payload,
     /// The provider's id.
     pub external_ref: Option<String>,
     /// When it was learned.
     pub at: Timestamp,
+}
+
+impl Evidence {
+    /// The response of a call that its provider has accepted and was to finish by itself.
+    pub(crate) const ACCEPTED: &str = r#"{"$accepted":true}"#;
+
+    /// The provider had accepted the call, and had not finished it.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.response.as_str() == Self::ACCEPTED
+    }
+
+    /// It tells of its record what the record does not know yet.
+    pub(crate) fn tells_more(&self, record: &Record) -> bool {
+        !self.is_accepted() || record.external_ref.is_none() && self.external_ref.is_some()
+    }
 }
 
 // A fenced worker may change nothing, but what it learned must not be lost.

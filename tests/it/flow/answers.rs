@@ -33,10 +33,14 @@ impl Place {
         }
     }
 
+    /// An engine with all tools of the world.
+    pub(crate) fn engine(&self, world: &Arc<World>) -> EngineBuilder {
+        world.equip(self.bare(world), &world.tap)
+    }
+
     /// A process that knows all tools.
     pub(crate) fn life<W: Workflow<(), u32>>(&self, world: &Arc<World>, code: W) -> Process {
-        let engine = world.equip(self.bare(world), &world.tap);
-        Process::start(world, engine.workflow(NAME, 1, code))
+        Process::start(world, self.engine(world).workflow(NAME, 1, code))
     }
 
     /// A process that knows the workflow and none of its tools.

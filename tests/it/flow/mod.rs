@@ -1,7 +1,7 @@
 //! Workflows: runs on an embedded engine, and on several workers.
 
 mod again;
-mod answers;
+pub(crate) mod answers;
 mod callers;
 mod check;
 mod check_engine;
@@ -25,6 +25,7 @@ mod mendable;
 mod other_path;
 pub(crate) mod outlives;
 mod panics;
+mod pending;
 mod pipeline;
 mod poison;
 mod postgres;

@@ -22,6 +22,7 @@ mod mutants_guards;
 mod mutants_inbox;
 mod nightly;
 mod outbox;
+mod pending;
 mod permit;
 mod programs;
 mod prove;

@@ -1,0 +1,74 @@
+//! A provider that accepts a call and finishes it later: wherever the process dies, the call has one effect, and the run goes on with
+//! the provider's result.
+
+use std::time::Duration;
+
+use counterfoil::sim::{Offer, Service, Simulation, World};
+use counterfoil::tool::Tool;
+use counterfoil::{Completion, Engine};
+use serde_json::json;
+
+use crate::sim::{Blind, Looks, ReplaysAndLooks, quick, simulation};
+
+const WORK: Duration = Duration::from_mins(5);
+
+fn slow(world: &World, offer: Offer) -> Service {
+    world.service("desk", offer).finishes_after(WORK)
+}
+
+fn once(simulation: Simulation) -> Simulation {
+    simulation.check("each once", |end| {
+        end.exactly_once_if_succeeded("desk", "case/1")?;
+        end.exactly_once_if_succeeded("desk", "case/2")
+    })
+}
+
+// SIM-2, R-EXE-13
+#[test]
+fn a_poll_finishes_it_wherever_it_is_crashed() {
+    for report in [
+        once(simulation(Offer::Lookup, |desk| Looks(desk.finishes_after(WORK))))
+            .singles_only()
+            .random(50)
+            .explore(),
+        quick(once(simulation(Offer::ReplaysKeyAndLookup, |desk| {
+            ReplaysAndLooks(desk.finishes_after(WORK))
+        })))
+        .explore(),
+    ] {
+        report.assert_ok();
+        assert!(report.schedules() > 100, "only {} schedules", report.schedules());
+    }
+}
+
+/// The provider calls back about all that it has finished: in each life of the process, and so more than once.
+async fn calls_back(engine: Engine, world: World) -> String {
+    let tenant = counterfoil::Tenant::new("simulated").unwrap();
+    world.sleep(2 * WORK).await;
+    let mut told = 0;
+    for effect in world.effects() {
+        let done = Completion::done(Blind::NAME, effect.id.as_str(), json!({ "id": effect.id }));
+        told += u32::from(engine.executor().complete(&tenant, done).await.is_ok());
+    }
+    told.to_string()
+}
+
+// Without a lookup, the callback is the only one who knows.
+#[test]
+fn a_callback_finishes_it_wherever_it_is_crashed() {
+    let report = once(Simulation::of(crate::sim::twice::<Blind>, "case".to_owned()))
+        .engine(|engine, world| engine.tool(Blind(slow(world, Offer::Blind))))
+        .beside("the provider", calls_back)
+        .beside("the provider, of the second call", async |engine, world: World| {
+            world.sleep(2 * WORK).await;
+            calls_back(engine, world).await
+        })
+        .check("the result is the provider's", |end| match end.results().as_slice() {
+            [Some(result)] if end.succeeded() && *result != json!("both") => Err(result.to_string()),
+            _ => Ok(()),
+        })
+        .singles_only()
+        .random(50)
+        .explore();
+    report.assert_ok();
+}

@@ -11,15 +11,15 @@ use super::core::Core;
 use super::decided::decided;
 use super::declared::{Bound, Settling};
 use super::escalate;
+use super::hand_over::withdraw;
 use super::lookup::{self, Shown};
 use super::operation::{LONG_WAIT, Operation};
-use super::orphans;
 use super::outcome::{ExecError, admitted, failed};
-use super::pending;
 use super::recorded::recorded;
 use super::result;
+use super::unfinished;
 use crate::id::EscalationId;
-use crate::ledger::{Contract, Event, Look, Reason, Record, State, apply};
+use crate::ledger::{Contract, Event, Look, Reason, Record, apply};
 use crate::store::{Answer, Change, Escalation, Refusal, Resolution, Store as _, Verdict};
 
 /// The operation of a record that can be looked up.
@@ -64,7 +64,7 @@ pub(super) async fn follow(
     if let Some(answer) = asked.to_be_read().cloned() {
         return result::take_up(core, record, asked, answer).await.map(|()| None);
     }
-    if pending::is_completed(core, record, &asked).await? {
+    if unfinished::is_completed(core, record, &asked).await? {
         return Ok(None);
     }
     match lookable(core, record).await? {
@@ -87,7 +87,7 @@ async fn next(
     (contract, shown): (&Contract, Shown),
 ) -> Result<Option<Look>, ExecError> {
     match look.reason {
-        Reason::Pending => pending::follow(core, record, asked, look, (contract, shown)).await,
+        Reason::Pending => unfinished::follow(core, record, asked, look, (contract, shown)).await,
         _ => Ok(given_up(contract, record, look)),
     }
 }
@@ -221,43 +221,6 @@ async fn unsettled(
         core.cut(record.fence)
     };
     Ok(lookup::unsettled(core, contract, since))
-}
-
-/// Withdraws the question, for the lookup answers; whoever wants the call goes on with it.
-pub(super) async fn withdraw(
-    core: &Arc<Core>,
-    op: &Operation,
-    record: &Record,
-    asked: Escalation,
-) -> Result<(), ExecError> {
-    let question = asked.clone();
-    if escalate::withdraw(core, op, record, asked).await? {
-        let withdrawn = escalate::withdrawn(core, question);
-        hand_over(core, record, withdrawn).await?;
-    }
-    Ok(())
-}
-
-/// The record is `started` again. A run that wants it finds out what became of it; without one, a task of its own does.
-async fn hand_over(core: &Arc<Core>, record: &Record, question: Escalation) -> Result<(), ExecError> {
-    core.quiet.forget(question.id);
-    core.tell_answered(question).await;
-    let is_left = match record.owner.run {
-        None => true,
-        Some(run) => {
-            let run = core.group.run_find(&record.tenant, run).await;
-            run.map_err(|source| failed(&record.key, source))?.is_none_or(|run| run.state.is_final())
-        }
-    };
-    if is_left && let Some(record) = at(core, record).await? {
-        orphans::in_background(core, record);
-    }
-    Ok(())
-}
-
-async fn at(core: &Core, record: &Record) -> Result<Option<Record>, ExecError> {
-    let found = core.group.record_at(&record.tenant, record.id).await;
-    Ok(found.map_err(|source| failed(&record.key, source))?.filter(|record| record.state == State::Started))
 }
 
 async fn find(core: &Core, record: &Record, id: EscalationId) -> Result<Option<Escalation>, ExecError> {

@@ -321,25 +321,16 @@ impl<'a> Search<'a> {
         Ok(Some(waits.map_or(Fate::Changed, Fate::Pending)))
     }
 
-    /// What a callback has handed over. That one accepted request has failed says nothing of an earlier one that is in doubt, where
-    /// the two do not collide.
+    /// What a callback has handed over.
     async fn by_completion(&mut self) -> Result<Option<Fate>, ExecError> {
-        let Some(handed_over) = completion::of(self.core, &self.record).await? else { return Ok(None) };
-        let HandedOver { finding, recorded } = handed_over;
-        let settled = match finding {
-            Finding::Failed { .. } if self.record.in_doubt && !self.contract().class.collides() => {
-                return Ok(None);
-            }
-            Finding::Failed { kind, message } => {
-                let error = ToolError::new(kind, message);
-                Fate::Failed(refuse(self.settling(), &self.record, error).await?)
-            }
-            found => {
-                self.completion = Some(recorded);
-                return self.take(found, Basis::Answer).await.map(Result::ok);
-            }
-        };
-        Ok(Some(settled))
+        let handed_over = completion::of(self.core, &self.record, self.contract().class).await?;
+        let Some(HandedOver { finding, recorded }) = handed_over else { return Ok(None) };
+        if let Finding::Failed { kind, message } = finding {
+            let refused = refuse(self.settling(), &self.record, ToolError::new(kind, message)).await?;
+            return Ok(Some(Fate::Failed(refused)));
+        }
+        self.completion = Some(recorded);
+        self.take(finding, Basis::Answer).await.map(Result::ok)
     }
 
     async fn evidence(&self) -> Result<Vec<Evidence>, ExecError> {

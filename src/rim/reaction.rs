@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::exec::inbox::{InboxError, Message, Processed, delivery, known, may_be_tried, process_once, turn};
-use crate::exec::{Core, ExecError, Executor, Outcome, OwnConnection, ToolRequest, to_the_end};
+use crate::exec::{Completion, Core, ExecError, Executor, Outcome, OwnConnection, ToolRequest, to_the_end};
 use crate::flow::{Along, RunError, SendSignal, StartRun};
 use crate::id::Tenant;
 use crate::store::{Counting, Delivery, TransactionError};
@@ -39,6 +39,7 @@ enum Does<C> {
     Transaction(Work<C>),
     Along(Asked),
     Call(Box<ToolRequest>),
+    Complete(Completion),
 }
 
 impl<C: OwnConnection> Reaction<C> {
@@ -76,6 +77,20 @@ impl<C: OwnConnection> Reaction<C> {
     /// tell about is an open question, and settles the message, too.
     pub fn call(request: ToolRequest) -> Self {
         Self(Does::Call(Box::new(request)))
+    }
+
+    /// Hands over the result of a call that its provider has [accepted](crate::tool::ToolError::accepted) and finished by itself, and
+    /// records the message when the result is durable. One that can be of no call is an error of the message.
+    ///
+    /// ```
+    /// use counterfoil::Completion;
+    /// use counterfoil::door::Reaction;
+    ///
+    /// let rendered = Completion::done("render", "job-7", serde_json::json!({ "url": "https://cdn.example/7" }));
+    /// let reaction: Reaction<sqlx::SqliteConnection> = Reaction::complete(rendered);
+    /// ```
+    pub fn complete(completion: Completion) -> Self {
+        Self(Does::Complete(completion))
     }
 }
 
@@ -159,6 +174,15 @@ where
                 drop(turn); // a call may take long, and has a key of its own
                 let called = called(&executor, *request).await?;
                 done::<C, N>(&core, delivery, called, note).await
+            }
+            Ok(Reaction(Does::Complete(completion))) => {
+                let completed = match executor.complete(&to.tenant, completion).await {
+                    Err(error @ (ExecError::Store { .. } | ExecError::Closed { .. })) => {
+                        return Err(error.into());
+                    }
+                    completed => completed.map(drop).map_err(|error| error.to_string()),
+                };
+                done::<C, N>(&core, delivery, completed, note).await
             }
         }
     })

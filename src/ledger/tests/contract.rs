@@ -96,6 +96,10 @@ fn a_finding_keeps_what_it_is_whatever_its_output_becomes() {
     assert_eq!(two(1).try_map(tenfold), Ok(two(10)));
     assert_eq!(Finding::NotFound.try_map(tenfold), Ok(Finding::NotFound));
     assert_eq!(Finding::Unknown.try_map(tenfold), Ok(Finding::Unknown));
+    let pending = || Finding::Pending { external_ref: Some("a".into()), look_again: Duration::from_secs(1) };
+    assert_eq!(pending().try_map(tenfold), Ok(pending()));
+    let foreign = || Finding::Foreign { what: "another amount".into() };
+    assert_eq!(foreign().try_map(tenfold), Ok(foreign()));
     assert_eq!(one(u32::MAX).try_map(tenfold), Err(u32::MAX));
     assert_eq!(two(u32::MAX).try_map(tenfold), Err(u32::MAX));
 }

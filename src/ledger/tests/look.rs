@@ -67,6 +67,35 @@ fn beside_a_question_pauses_double_from_five_seconds_for_about_a_day() {
     }
 }
 
+#[test]
+fn a_pending_call_is_looked_up_when_the_provider_wants_it_until_its_longest_time_is_over() {
+    let contract = contract(MINUTE).completes_within(10 * MINUTE);
+    let look = Look::while_pending(&committed(), 3 * MINUTE, &contract, SEALED);
+    assert!(look.reason.is_beside_question());
+    let due = |look: &Look| SEALED.until(look.due_at.unwrap());
+    assert_eq!(due(&look), 3 * MINUTE);
+
+    // A lookup that has no answer is made again, however often; one that answers begins anew.
+    let mut unanswered = look.clone();
+    for pause in [10 * SECOND, 20 * SECOND, 40 * SECOND] {
+        let now = unanswered.due_at.unwrap();
+        unanswered = unanswered.taken_up(&contract, now);
+        assert_eq!(now.until(unanswered.due_at.unwrap()), pause);
+        assert!(!unanswered.is_last_try(&contract));
+    }
+    let now = SEALED.after(4 * MINUTE);
+    let pending = unanswered.still_pending(Duration::ZERO, &contract, now);
+    assert_eq!((due(&pending), pending.tries), (4 * MINUTE + SECOND, 0), "a pause of nothing is a second");
+
+    // None is made later than at the end of the longest time, and that one asks.
+    let last = look.still_pending(Duration::MAX, &contract, now);
+    assert_eq!(due(&last), 10 * MINUTE);
+    assert!(!look.is_overdue(&contract, now) && last.is_overdue(&contract, last.due_at.unwrap()));
+    let asked = last.asked(last.due_at.unwrap());
+    assert_eq!((asked.reason, asked.revision), (Reason::Asked, last.revision + 1));
+    assert!(!asked.is_overdue(&contract, SEALED.after(Duration::from_hours(9))));
+}
+
 // The wall clock was set forward, or the process was away: the steps that are behind are made all the same, at their distances.
 #[test]
 fn no_step_is_left_out_although_its_instant_has_passed() {
@@ -209,11 +238,11 @@ fn a_removal_is_known_by_its_target() {
 // Rows of earlier builds hold these numbers.
 #[test]
 fn the_numbers_of_reasons_stand_for_ever() {
-    assert_eq!(Reason::ALL.map(Reason::code), [1, 2, 3, 4, 5]);
+    assert_eq!(Reason::ALL.map(Reason::code), [1, 2, 3, 4, 5, 6]);
     for (code, reason) in (1..).zip(Reason::ALL) {
         assert_eq!(Reason::from_code(code), Some(reason));
     }
-    assert_eq!(Reason::from_code(6), None);
+    assert_eq!(Reason::from_code(7), None);
 }
 
 #[test]

@@ -10,8 +10,14 @@ use crate::ledger::{
 };
 
 const LOOKUPS: [LookupOffer; 3] = [LookupOffer::None, LookupOffer::Eventual, LookupOffer::Strong];
-const LOOKED: [Looked; 5] =
-    [Looked::NotYet, Looked::MissedEarly, Looked::MissedSettled, Looked::MissedElsewhere, Looked::Unanswered];
+const LOOKED: [Looked; 6] = [
+    Looked::NotYet,
+    Looked::MissedEarly,
+    Looked::MissedSettled,
+    Looked::MissedElsewhere,
+    Looked::Unanswered,
+    Looked::Foreign,
+];
 
 /// One question to [`next`], and its answer.
 #[derive(Debug)]
@@ -187,7 +193,8 @@ fn outcomes(known: Known, next: Next) -> Vec<Known> {
     match next {
         Next::Look => {
             let miss = if known.settled { Looked::MissedSettled } else { Looked::MissedEarly };
-            [miss, Looked::MissedElsewhere, Looked::Unanswered].map(|looked| Known { looked, ..known }).into()
+            let looked = [miss, Looked::MissedElsewhere, Looked::Unanswered, Looked::Foreign];
+            looked.map(|looked| Known { looked, ..known }).into()
         }
         Next::Settle => vec![Known { settled: true, ..known }],
         _ => Vec::new(),
@@ -281,6 +288,13 @@ fn each_class_goes_its_way() {
             assert_eq!(way(&strong(class), Known { settled, ..elsewhere }), [person(Why::OtherScope)]);
         }
     }
+    // What another request has made would be there at the next lookup as well.
+    for class in [ReplaysKey, NaturalKey, RejectsKey, Lookup] {
+        for known in [FRESH, expired, refused] {
+            let known = Known { looked: Looked::Foreign, ..known };
+            assert_eq!(way(&strong(class), known), [person(Why::Foreign)]);
+        }
+    }
     // A miss that was believed stands against a duplicate by itself.
     let missed = Known { looked: Looked::MissedSettled, settled: true, ..FRESH };
     assert_eq!(way(&strong(ReplaysKey), missed), [Next::Resend { on_declaration: false }]);
@@ -298,6 +312,8 @@ fn each_reason_has_a_question() {
         Why::OtherScope,
         Why::ApprovalExpired,
         Why::AttemptsUsedUp,
+        Why::Foreign,
+        Why::NeverFinished,
         Why::Unwanted,
     ];
     let mut questions: Vec<_> = reasons.map(Why::question).into();

@@ -26,6 +26,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         EscalationKind::UnknownTool,
         EscalationKind::Unconfirmed,
         EscalationKind::Missing,
+        EscalationKind::Pending,
     ];
     for (i, text) in HOSTILE.into_iter().enumerate() {
         let mut open = sample.escalation(text);
@@ -59,8 +60,10 @@ pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
     let all: Vec<_> = (0..5).map(|i| sample.escalation(&i.to_string())).collect();
     let mut change = sample.change();
     change.escalations = all.iter().rev().cloned().collect();
+    // A call that waits for its provider asks nobody.
+    let pending = Escalation { kind: EscalationKind::Pending, ..sample.escalation("waits") };
     let other = sample.for_tenant("globex").escalation("theirs");
-    admit(store, &[change, sample.change().escalation(other)]).await;
+    admit(store, &[change.escalation(pending), sample.change().escalation(other)]).await;
     let open = async |after, limit| store.escalation_open(&sample.tenant, after, limit).await.unwrap();
     assert_eq!(open(FIRST, 10).await, all);
     assert_eq!(open(FIRST, 2).await, all[..2]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use sha2::Digest as _;
 
 use super::digest::Sha256;
-use super::seen::{conflict, unclear};
+use super::seen::unclear;
 use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
 use crate::tool::{Done, ToolError};
 
@@ -104,7 +104,9 @@ impl FileAt {
             }
             Some(Written { len, digest: found, .. }) => {
                 let path = self.path.display();
-                Err(conflict(&format!("{path} has {len} bytes of SHA-256 {found}, and {digest} was sent")))
+                Ok(Finding::Foreign {
+                    what: format!("{path} has {len} bytes of SHA-256 {found}, and {digest} was sent"),
+                })
             }
         }
     }

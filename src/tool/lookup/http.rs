@@ -214,7 +214,7 @@ impl HttpGet {
         }
         let mut tally = Tally::new();
         for thing in things {
-            tally.take(self.judge(thing, sought.token, expected, &output)?)?;
+            tally.take(self.judge(thing, sought.token, expected, &output)?);
         }
         tally.finding(sought.noted)
     }

@@ -10,7 +10,7 @@ use sha2::Digest as _;
 
 use super::digest::Sha256;
 use super::http::{Web, pieces, refused};
-use super::seen::{conflict, unclear};
+use super::seen::unclear;
 use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
 use crate::tool::{Done, ToolError};
 
@@ -106,7 +106,7 @@ impl HttpObject {
         match head.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND if head.headers().contains_key("x-amz-delete-marker") => {
-                return Err(conflict(&format!("{key:?} was there, and has been deleted")));
+                return Err(unclear(format!("{key:?} was there, and has been deleted")));
             }
             StatusCode::NOT_FOUND => return Ok(Finding::NotFound),
             _ => return Err(refused(&head)),
@@ -117,7 +117,8 @@ impl HttpObject {
             None => self.read(url, &stored).await?,
         };
         if found != digest {
-            return Err(conflict(&format!("{key:?} has the SHA-256 {found}, and {digest} was sent")));
+            let what = format!("{key:?} has the SHA-256 {found}, and {digest} was sent");
+            return Ok(Finding::Foreign { what });
         }
         let external_ref = stored.version.clone().or_else(|| stored.etag.clone());
         Ok(Finding::Committed { output: output(stored), external_ref })

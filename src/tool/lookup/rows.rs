@@ -94,7 +94,7 @@ impl<DB: Queried> Rows<DB> {
             return Err(unclear(format!("more than {ROWS} rows: the statement does not look up by the key")));
         }
         let mut tally = Tally::new();
-        rows.into_iter().map(judge).try_for_each(|seen| tally.take(seen))?;
+        rows.into_iter().map(judge).for_each(|seen| tally.take(seen));
         tally.finding(sought.noted)
     }
 }

@@ -40,7 +40,8 @@ pub enum Seen<T> {
     Ours(Done<T>),
     /// Something else that the search shows as well.
     Another,
-    /// It carries our token, and is not what we sent: another amount, another recipient. With the difference in words.
+    /// It carries our token, and is not what we sent: another amount, another recipient. With the difference in words. A person is
+    /// asked, who is shown them: see [`Finding::Foreign`].
     Conflict(String),
 }
 
@@ -56,18 +57,20 @@ impl<T> Seen<T> {
 pub(super) struct Tally<T> {
     first: Option<Done<T>>,
     refs: Vec<String>,
+    /// What carries our token and is not what we sent.
+    foreign: Vec<String>,
 }
 
 impl<T> Tally<T> {
     pub(super) const fn new() -> Self {
-        Self { first: None, refs: Vec::new() }
+        Self { first: None, refs: Vec::new(), foreign: Vec::new() }
     }
 
     /// Counts one. What is shown twice under one id, as a list that shifts while it is paged does, counts once.
-    pub(super) fn take(&mut self, seen: Seen<T>) -> Result<(), ToolError> {
+    pub(super) fn take(&mut self, seen: Seen<T>) {
         let ours = match seen {
-            Seen::Another => return Ok(()),
-            Seen::Conflict(difference) => return Err(conflict(&difference)),
+            Seen::Another => return,
+            Seen::Conflict(difference) => return self.foreign.push(difference),
             Seen::Ours(ours) => ours,
         };
         let id = ours.external_ref.clone().unwrap_or_else(|| format!("number {}", self.refs.len() + 1));
@@ -75,11 +78,13 @@ impl<T> Tally<T> {
             self.refs.push(id);
             self.first.get_or_insert(ours);
         }
-        Ok(())
     }
 
     /// What follows. An id that the provider has given away and no longer shows is no miss: it was there.
     pub(super) fn finding(self, noted: Option<&str>) -> Result<Finding<T>, ToolError> {
+        if !self.foreign.is_empty() {
+            return Ok(Finding::Foreign { what: self.foreign.join("; ") });
+        }
         match (self.first, self.refs.len(), noted) {
             (None, _, Some(id)) => Err(ToolError::new(
                 ErrorKind::VersionConflict,
@@ -94,12 +99,6 @@ impl<T> Tally<T> {
     }
 }
 
-/// Something is there under our token, and it is not what we sent.
-pub(super) fn conflict(difference: &str) -> ToolError {
-    let message = format!("what is there under the token is not what was sent: {difference}");
-    ToolError::new(ErrorKind::VersionConflict, message)
-}
-
 /// The other side has not said what became of the call.
 pub(super) fn unclear(message: impl Into<String>) -> ToolError {
     ToolError::new(ErrorKind::Unknown, message)
@@ -112,9 +111,9 @@ mod tests {
     fn finding(ids: &[&str], noted: Option<&str>) -> Result<Finding<usize>, ToolError> {
         let mut tally = Tally::new();
         for (place, id) in ids.iter().enumerate() {
-            tally.take(Seen::ours(place, *id))?;
+            tally.take(Seen::ours(place, *id));
         }
-        tally.take(Seen::Another)?;
+        tally.take(Seen::Another);
         tally.finding(noted)
     }
 
@@ -134,10 +133,19 @@ mod tests {
     }
 
     #[test]
+    fn what_another_request_has_made_is_named() {
+        let mut tally = Tally::new();
+        tally.take(Seen::ours(0, "a"));
+        tally.take(Seen::Conflict("/amount is 1, and 2 was sent".into()));
+        let what = "/amount is 1, and 2 was sent".into();
+        assert_eq!(tally.finding(None).unwrap(), Finding::Foreign { what });
+    }
+
+    #[test]
     fn what_has_no_id_is_counted_all_the_same() {
         let mut tally = Tally::new();
         for output in [1, 2] {
-            tally.take(Seen::Ours(Done::new(output))).unwrap();
+            tally.take(Seen::Ours(Done::new(output)));
         }
         let refs = vec!["number 1".into(), "number 2".into()];
         assert_eq!(tally.finding(None).unwrap(), Finding::Duplicated { output: 1, external_refs: refs });

@@ -209,6 +209,24 @@ async fn a_callback_that_says_that_it_failed_settles_it() {
     assert_eq!((scene.world.requests(), questions(&process).await), (1, vec![]));
 }
 
+// The job failed; an earlier request of unknown fate may have had its effect all the same.
+#[tokio::test]
+async fn that_one_request_failed_is_no_answer_for_an_earlier_one() {
+    let scene =
+        Scene::of(ContractClass::Lookup, [Reply::EffectThenFail(ErrorKind::Disconnected), Reply::Accept]);
+    scene.world.looks([Look::NotFound, Look::NotFound]);
+    let process = scene.process().await;
+    let call = process.execute(request("render"));
+    scene.clock.slept(SETTLE).await;
+    scene.clock.advance(SETTLE);
+    assert!(matches!(call.await.unwrap().unwrap(), Outcome::Pending { .. }));
+    let failed = Completion::failed("render", "effect-2", ErrorKind::Validation, "the font is missing");
+    complete(&process, failed).await.unwrap();
+    // The lookup finds both.
+    let State::Committed { .. } = settled(&process).await.state else { panic!() };
+    assert_eq!(question(&process).await.kind, EscalationKind::Duplicated);
+}
+
 #[tokio::test]
 async fn after_its_longest_time_a_person_is_asked() {
     for class in [ContractClass::Lookup, ContractClass::Blind] {

@@ -45,6 +45,8 @@ enum Mutation {
     LateQuestions,
     /// Late answers are kept, and nothing follows from them.
     NoLateQuestion,
+    /// That a fenced worker's call was accepted is forgotten.
+    NoAcceptance,
     /// Confirming lookups are never due.
     NoConfirming,
     /// That an attempt was sent in doubt is not remembered.
@@ -97,6 +99,7 @@ impl Mutant {
             M::NoSeal if is_seal(&change) => return None,
             M::NoRunEnd if is_run_end(&change) => return None,
             M::NoLateQuestion => change.contract = None,
+            M::NoAcceptance if is_acceptance(&change) => return None,
             M::NoConfirming if change.record.is_some() => change.look = None,
             M::NoQuestions => change.escalations.clear(),
             M::NoDuplicated => change.escalations.retain(|q| q.kind != EscalationKind::Duplicated),
@@ -182,6 +185,10 @@ impl Mutant {
 
 fn is_intent(change: &Change) -> bool {
     change.record.as_ref().is_some_and(|record| record.state == State::Started && record.revision == 1)
+}
+
+fn is_acceptance(change: &Change) -> bool {
+    change.evidence.as_ref().is_some_and(|late| late.response.as_str().contains("$accepted"))
 }
 
 fn is_seal(change: &Change) -> bool {
@@ -368,6 +375,8 @@ where
 fn mutants() -> Vec<(String, Simulation, Rule)> {
     let looks = |mutation| mutant(mutation, Offer::Lookup, Looks);
     let blind = |mutation| mutant(mutation, Offer::Blind, Blind);
+    let accepting =
+        |mutation| mutant(mutation, Offer::Lookup, |desk| Looks(desk.finishes_after(Duration::from_mins(5))));
     let at_the_store = [
         (M::NoIntent, looks(M::NoIntent), Rule::IntentBeforeEffect),
         (M::EarlyIntent, looks(M::EarlyIntent), Rule::IntentBeforeEffect),
@@ -398,6 +407,9 @@ fn mutants() -> Vec<(String, Simulation, Rule)> {
         ),
         (M::NoLateQuestion, looks(M::NoLateQuestion), Rule::EvidenceIgnored),
         (M::NoLateQuestion, mutated(M::NoLateQuestion, spawning()), Rule::NothingDropped),
+        (M::NoAcceptance, accepting(M::NoAcceptance), Rule::SilentDuplicate),
+        (M::NoLateQuestion, accepting(M::NoLateQuestion), Rule::EvidenceIgnored),
+        (M::NoConfirming, accepting(M::NoConfirming), Rule::NothingDropped),
         (M::NoConfirming, looks(M::NoConfirming), Rule::SilentDuplicate),
         (M::NoDoubt, looks(M::NoDoubt), Rule::SilentDuplicate),
         (M::NoDuplicated, looks(M::NoDuplicated), Rule::SilentDuplicate),

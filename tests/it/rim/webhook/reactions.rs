@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use counterfoil::flow::{ForTenant, RunHandle};
 use counterfoil::ledger::{Contract, ContractClass, EffectClass};
 use counterfoil::store::{EscalationKind, Resolution};
-use counterfoil::tool::{Done, DynamicTool};
-use counterfoil::{Ctx, Engine, Failure, Key, ToolRequest};
+use counterfoil::tool::{Done, DynamicTool, ToolError};
+use counterfoil::{Completion, Ctx, Engine, Failure, Key, Outcome, ToolRequest};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -192,10 +192,7 @@ async fn an_event_calls_a_tool_under_its_guard() {
                 let (sent, fails) = (count.clone(), failing.clone());
                 Box::pin(async move {
                     if fails.load(Ordering::SeqCst) {
-                        return Err(counterfoil::tool::ToolError::new(
-                            counterfoil::ledger::ErrorKind::Validation,
-                            "closed",
-                        ));
+                        return Err(ToolError::new(counterfoil::ledger::ErrorKind::Validation, "closed"));
                     }
                     sent.fetch_add(1, Ordering::SeqCst);
                     Ok(Done::new(json!("parcel")))
@@ -225,4 +222,40 @@ async fn an_event_calls_a_tool_under_its_guard() {
         assert_eq!(deliver(&webhook, id, &body).await, (200, expected));
     }
     assert_eq!(sent.load(Ordering::SeqCst), 1, "two events tell of one parcel");
+}
+
+// R-EXE-13: a provider that accepted a call calls back when it has finished it, twice.
+#[tokio::test]
+async fn an_event_completes_a_call_that_was_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = DynamicTool::new("render", EffectClass::InternalMutation, Contract::new(ContractClass::Blind))
+        .call(|_, _| Box::pin(async { Err(ToolError::accepted(Some("job-7".into()))) }));
+    let executor = Executor::sqlite(folder.path().join("films.db")).dynamic_tool(tool).open().await.unwrap();
+    let request =
+        || ToolRequest::new(acme(), "render", json!("a film")).key(Key::of("render").target("film"));
+    assert!(matches!(executor.execute(request()).await.unwrap(), Outcome::Pending { .. }));
+    let react = |event: WebhookEvent| async move {
+        let finished = event.json::<Value>()?;
+        let job = finished["job"].as_str().unwrap_or_default();
+        let done = Completion::done("render", job, finished["film"].clone());
+        Ok::<_, serde_json::Error>(Reaction::<SqliteConnection>::complete(done))
+    };
+    let webhook = standard().on(&executor, react).unwrap();
+    let body = json!({"job": "job-7", "film": "https://cdn/7"});
+    for (id, expected) in
+        [("evt_1", Decided::Executed), ("evt_1", Decided::Replayed), ("evt_2", Decided::Executed)]
+    {
+        assert_eq!(deliver(&webhook, id, &body).await, (200, expected));
+    }
+    let unnamed = deliver(&webhook, "evt_3", &json!({"film": "of no job"})).await;
+    assert_eq!(unnamed, (503, Decided::Freed), "it can be of no call");
+    let settled = async {
+        loop {
+            if let Outcome::Done(done) = executor.execute(request()).await.unwrap() {
+                break done;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    assert_eq!(settled.await.response.value().unwrap(), json!("https://cdn/7"));
 }

@@ -212,11 +212,11 @@ async fn a_gateways_404_is_not_the_providers() {
 
 // C09: the amount is not ours.
 #[tokio::test]
-async fn what_carries_our_token_and_is_not_what_we_sent_is_a_conflict() {
+async fn what_carries_our_token_and_is_not_what_we_sent_is_foreign() {
     let other = json!({"id": "t1", "reference": "ours", "amount": 1});
     let base = says(200, &[], json!({"data": [transfer("t2"), other]}).to_string()).await;
-    let error = listed(&base).await.unwrap_err();
-    assert!(error.kind == ErrorKind::VersionConflict && error.message.contains("/amount is 1"), "{error}");
+    let Finding::Foreign { what } = listed(&base).await.unwrap() else { panic!() };
+    assert!(what.contains("/amount is 1"), "{what}");
     let theirs = json!({"id": "t1", "reference": "theirs", "amount": 1});
     let none = json!({"id": "t3", "reference": null, "amount": 1});
     let base = says(200, &[], json!({"data": [theirs, none, transfer("t2")]}).to_string()).await;

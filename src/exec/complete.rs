@@ -1,0 +1,122 @@
+//! A callback hands over the result of a call that its provider has finished by itself.
+
+use std::sync::Arc;
+
+use super::completion::{Completed, Completion, Ended, KIND, LONGEST, accepted, id};
+use super::core::Core;
+use super::escalate;
+use super::executor::Executor;
+use super::hand_over::withdraw;
+use super::outcome::{ExecError, failed};
+use super::recorded::recorded;
+use super::shield::to_the_end;
+use crate::id::Tenant;
+use crate::ledger::{Record, State};
+use crate::payload::Payload;
+use crate::store::{Document, Escalation, Refusal, Store as _, StoreError, Verdict};
+
+impl Executor {
+    /// Hands over the result of a call that its provider has [accepted](crate::tool::ToolError::accepted) and finished by itself. The
+    /// call is settled with it, and a run that waits for the call goes on. It is told apart by the tool's name and the provider's id: a
+    /// second completion of the same call changes nothing, and one that comes before the call's own answer is kept for it.
+    ///
+    /// Acknowledge the callback when this returns.
+    ///
+    /// ```
+    /// # use counterfoil::{Completed, Completion, Executor, Tenant};
+    /// # async fn callback(executor: Executor, tenant: Tenant, job: &str, url: &str) -> Result<(), counterfoil::ExecError> {
+    /// let rendered = Completion::done("render", job, serde_json::json!({ "url": url }));
+    /// if executor.complete(&tenant, rendered).await? == Completed::Known {
+    ///     println!("{job} was completed before");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ExecError::UnknownTool`] if no such tool is registered, and [`ExecError::Payload`] if the output is not what the tool returns,
+    /// or too large. Nothing is kept then.
+    ///
+    /// # Crash
+    /// The completion is durable before anything follows from it. If this process dies in between, the call is settled by the next
+    /// lookup, by the callback's next delivery, or when its run is resumed.
+    pub async fn complete(&self, tenant: &Tenant, completion: Completion) -> Result<Completed, ExecError> {
+        let (core, tenant) = (self.core.clone(), tenant.clone());
+        to_the_end(&self.core.tracker, async move { complete(&core, &tenant, completion).await }).await
+    }
+}
+
+async fn complete(core: &Arc<Core>, tenant: &Tenant, completion: Completion) -> Result<Completed, ExecError> {
+    let Completion { tool, external_ref, ended } = completion;
+    check(core, &tool, &external_ref, &ended)?;
+    let id = id(&tool, &external_ref);
+    let read = |source| ExecError::Store { key: id.clone(), source };
+    let named = accepted(core, tenant, &id).await.map_err(read)?;
+    let is_settled = named.as_ref().is_some_and(|record| record.state != State::Started);
+    let late = named.filter(|record| is_late(record, &external_ref) && matches!(ended, Ended::Done(_)));
+    let late = late.map(|record| escalate::finished_late(core, &record, &external_ref));
+    let ended = if is_settled { Ended::Recorded } else { ended };
+    let is_kept = keep(core, tenant, &id, &ended, late).await.map_err(read)?;
+    // Read once more: the id may have been stored since.
+    let is_taken = match accepted(core, tenant, &id).await.map_err(read)? {
+        Some(record) if !is_late(&record, &external_ref) => hand_over(core, &record).await?,
+        _ => false,
+    };
+    Ok(match (is_kept, is_taken) {
+        (false, _) => Completed::Known,
+        (true, true) => Completed::Taken,
+        (true, false) => Completed::Kept,
+    })
+}
+
+/// Refuses what could not settle any call.
+fn check(core: &Core, tool: &str, external_ref: &str, ended: &Ended) -> Result<(), ExecError> {
+    let known = core.registry.known(tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.to_owned() })?;
+    if external_ref.is_empty() || external_ref.len() > LONGEST {
+        let reason = format!("a provider's id of {} bytes; 1 to {LONGEST} are taken", external_ref.len());
+        return Err(ExecError::Incomplete { tool: tool.to_owned(), reason });
+    }
+    if let Ended::Done(output) = ended {
+        known.check_output(&Payload::of(output)?.within(&core.limits)?)?;
+    }
+    Ok(())
+}
+
+/// Keeps the first completion under an id. `false` if there is one.
+///
+/// # Crash
+/// The question about a late completion is one transaction with it.
+async fn keep(
+    core: &Core,
+    tenant: &Tenant,
+    id: &str,
+    ended: &Ended,
+    late: Option<Escalation>,
+) -> Result<bool, StoreError> {
+    let mut change = core.change(None);
+    change.documents.push(Document::first(tenant, KIND, id.to_owned(), ended, core.now()));
+    change.escalations.extend(late);
+    match core.group.commit_one(change).await? {
+        Verdict::Admitted => Ok(true),
+        Verdict::Refused(Refusal::Exists) => Ok(false),
+        Verdict::Refused(refusal) => Err(StoreError::Io { detail: refusal.to_string() }),
+    }
+}
+
+/// The call was settled as not done, or another request of it counts.
+fn is_late(record: &Record, external_ref: &str) -> bool {
+    matches!(record.state, State::Failed { .. } | State::Abandoned { .. })
+        || record.external_ref.as_deref() != Some(external_ref)
+}
+
+/// The record no longer waits: whoever wants its call settles it with the completion. `false` if somebody has it in hand.
+async fn hand_over(core: &Arc<Core>, record: &Record) -> Result<bool, ExecError> {
+    let Some(question) = record.escalation else { return Ok(false) };
+    let asked = core.group.escalation_find(&record.tenant, question).await;
+    let asked = asked.map_err(|source| failed(&record.key, source))?;
+    let Some(asked) = asked.filter(|asked| asked.answer.is_none() && asked.kind.is_about_call()) else {
+        return Ok(false);
+    };
+    let Ok(op) = recorded(core, record).await? else { return Ok(false) };
+    withdraw(core, &op, record, asked).await.map(|()| true)
+}

@@ -1,0 +1,48 @@
+//! A record no longer waits: whoever wants its call goes on with it.
+
+use std::sync::Arc;
+
+use super::core::Core;
+use super::escalate;
+use super::operation::Operation;
+use super::orphans;
+use super::outcome::{ExecError, failed};
+use crate::ledger::{Record, State};
+use crate::store::{Escalation, Store as _};
+
+/// Withdraws the question, for the lookup answers; whoever wants the call goes on with it.
+pub(super) async fn withdraw(
+    core: &Arc<Core>,
+    op: &Operation,
+    record: &Record,
+    asked: Escalation,
+) -> Result<(), ExecError> {
+    let question = asked.clone();
+    if escalate::withdraw(core, op, record, asked).await? {
+        let withdrawn = escalate::withdrawn(core, question);
+        hand_over(core, record, withdrawn).await?;
+    }
+    Ok(())
+}
+
+/// The record is `started` again. A run that wants it finds out what became of it; without one, a task of its own does.
+async fn hand_over(core: &Arc<Core>, record: &Record, question: Escalation) -> Result<(), ExecError> {
+    core.quiet.forget(question.id);
+    core.tell_answered(question).await;
+    let is_left = match record.owner.run {
+        None => true,
+        Some(run) => {
+            let run = core.group.run_find(&record.tenant, run).await;
+            run.map_err(|source| failed(&record.key, source))?.is_none_or(|run| run.state.is_final())
+        }
+    };
+    if is_left && let Some(record) = at(core, record).await? {
+        orphans::in_background(core, record);
+    }
+    Ok(())
+}
+
+async fn at(core: &Core, record: &Record) -> Result<Option<Record>, ExecError> {
+    let found = core.group.record_at(&record.tenant, record.id).await;
+    Ok(found.map_err(|source| failed(&record.key, source))?.filter(|record| record.state == State::Started))
+}

@@ -14,7 +14,7 @@ use crate::ledger::{Basis, Event, Intent, Record, RecordedFailure, State, apply}
 use crate::payload::Payload;
 use crate::store::{Document, Refusal, Ticket, Verdict};
 
-/// The right to touch the world once. Made only when a `started` record is durable, and taken by value.
+/// The right to touch the world once. Made only when a `started` record is durable, or for a call that may be repeated; taken by value.
 #[must_use]
 pub(super) struct Permit {
     pub(super) record: Box<Record>,
@@ -35,8 +35,10 @@ pub(super) enum Ended {
     Committed(Answer, Option<Ticket>),
     /// For certain it did not happen.
     Failed(Box<Record>),
-    /// The provider has accepted it and finishes it by itself: the row by which it waits. None if the record has changed meanwhile.
-    Pending(Option<EscalationId>),
+    /// The provider has accepted it and finishes it by itself: the row by which it waits.
+    Pending(EscalationId),
+    /// The record has changed meanwhile: decide anew.
+    Changed,
     /// Nobody knows yet.
     Ambiguous(Ambiguous),
 }
@@ -63,7 +65,7 @@ impl Ambiguous {
 
 /// What became of the intent to call.
 pub(super) enum Begun {
-    /// It is durable.
+    /// It is durable, or need not be.
     Durable(Permit),
     /// Somebody else was first.
     Exists,
@@ -87,6 +89,24 @@ pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Beg
     let (record, ticket) = first(core, op, bound.id, used);
     let permit = Permit { key_since: record.created_at, record, unsettled: None, pass, bound };
     Ok(permit.durable(op, ticket).await?.map_or(Begun::Exists, Begun::Durable))
+}
+
+/// Lets an operation go out of which nothing is recorded before.
+///
+/// # Crash
+/// Nothing is known of it, and whoever asks again repeats it.
+pub(super) async fn unrecorded(core: &Core, op: &Operation, mut pass: Pass) -> Result<Begun, ExecError> {
+    let bound = core.declare(op).await?;
+    may_dispatch(core, op).await?;
+    if op.is_over() {
+        return Ok(Begun::TooLate);
+    }
+    if let Some(passed) = &mut pass {
+        passed.is_spent();
+    }
+    let (intent, _small) = intent(core, op, bound.id);
+    let record = Box::new(Record::unwritten(intent, core.now()));
+    Ok(Begun::Durable(Permit { key_since: record.created_at, record, unsettled: None, pass, bound }))
 }
 
 /// Makes a record durable of an operation that this ledger has not sent and whose fate it does not know: a ledger that is lost may

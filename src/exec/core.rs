@@ -202,9 +202,14 @@ impl Core {
         found.map(|record| record.map(Box::new)).map_err(|source| failed(key, source))
     }
 
+    /// A payload is stored in the row that refers to it.
+    pub(super) fn is_small(&self, payload: &Payload) -> bool {
+        payload.as_str().len() <= self.limits.inline_bytes
+    }
+
     /// How a payload is stored, and the payload row that it needs if it is large.
     pub(crate) fn storable(&self, payload: Payload) -> (Stored, Option<Payload>) {
-        if payload.as_str().len() <= self.limits.inline_bytes {
+        if self.is_small(&payload) {
             (Stored::Inline(payload), None)
         } else {
             (Stored::At(payload.digest()), Some(payload))

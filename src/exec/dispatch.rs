@@ -16,14 +16,14 @@ use super::declared::Settling;
 use super::needs::{needs, withheld};
 use super::noting::Note;
 use super::operation::Operation;
-use super::outcome::{Answer, ExecError};
+use super::outcome::{Answer, ExecError, admitted};
 use super::pending::{self, Accepted};
 use super::seal::{committed, fail, refuse};
 use super::throttle::health;
 use crate::clock::{Boot, Timestamp};
 use crate::ledger::{ContractClass, ErrorKind, Need, Record, RetryDecision, State};
 use crate::payload::Payload;
-use crate::store::Store as _;
+use crate::store::{Refusal, Store as _, Verdict};
 use crate::tool::{Done, ToolError};
 
 /// Carries the attempt out.
@@ -74,6 +74,10 @@ pub(super) async fn dispatch(
             (record, Err(ToolError::new(kind, message)))
         }
     };
+    if record.is_unwritten() {
+        // Boxed because most calls have a record: each would have to carry the room for it.
+        return Box::pin(first_written(Settling { core, op, bound: &bound }, record, result)).await;
+    }
     match result {
         Ok(done) if matches!(record.state, State::Committed { .. }) => {
             Ok(Ended::Committed(Answer::first(done.output, &record), None))
@@ -83,6 +87,33 @@ pub(super) async fn dispatch(
         Err(error) => {
             Box::pin(failed_attempt(Settling { core, op, bound: &bound }, record, error, unsettled)).await
         }
+    }
+}
+
+/// Writes what became of a call of which nothing is recorded.
+///
+/// # Race
+/// Another worker may have carried it out at the same time. Whoever wrote first has the result that counts, so an answer that is not
+/// this caller's alone waits until it is written.
+async fn first_written(
+    settling: Settling<'_>,
+    record: Box<Record>,
+    result: Result<Done<Payload>, ToolError>,
+) -> Result<Ended, ExecError> {
+    let key = &settling.op.key;
+    let ended = match result {
+        Ok(done) => committed(settling, &record, done).await,
+        Err(error) => failed_attempt(settling, record, error, None).await,
+    };
+    match ended {
+        Ok(Ended::Committed(answer, Some(ticket))) if settling.op.is_shared() => {
+            match ticket.durable().await {
+                Ok(Verdict::Refused(Refusal::Exists)) => Ok(Ended::Changed),
+                verdict => admitted(key, verdict).map(|()| Ended::Committed(answer, None)),
+            }
+        }
+        Err(ExecError::Refused { refusal: Refusal::Exists, .. }) => Ok(Ended::Changed),
+        ended => ended,
     }
 }
 
@@ -154,7 +185,8 @@ async fn failed_attempt(
     let effect = settling.effect();
     // What may be repeated is asked for once more instead: its call is its lookup.
     if let Some(accepted) = Accepted::of(&error).filter(|_| !effect.repeatable()) {
-        return pending::accept(settling, &record, accepted).await.map(Ended::Pending);
+        let waits = pending::accept(settling, &record, accepted).await?;
+        return Ok(waits.map_or(Ended::Changed, Ended::Pending));
     }
     let decision = error.kind.decision(effect, settling.contract().class);
     // That the first one is still being worked on is no proof that it will not happen.

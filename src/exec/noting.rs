@@ -70,6 +70,10 @@ impl Noting for Note {
                     let detail = format!("{}: not noted, the attempt is over", self.key);
                     return Err(StoreError::Io { detail });
                 };
+                if record.is_unwritten() {
+                    record.external_ref = Some(external_ref); // it is written with the outcome
+                    return Ok(());
+                }
                 let event = Event::Note { external_ref };
                 let Ok(next) = apply(record, event, self.core.fence, self.core.now()).map(Box::new) else {
                     return Ok(()); // no longer started: there is nothing to note it on

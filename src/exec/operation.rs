@@ -35,6 +35,8 @@ pub(crate) struct Operation {
     pub(super) purse: Option<Arc<Purse>>,
     /// Set when the activation of its run has ended.
     over: Option<Arc<AtomicBool>>,
+    /// Its key is its place in one run: nobody else asks for it.
+    unshared: bool,
     /// Put together again from what is stored, because its caller is gone.
     pub(super) rebuilt: bool,
     /// Rebuilt, and its tool could not be: only evidence or a person can settle it.
@@ -78,6 +80,8 @@ pub(crate) struct Asker {
     pub(crate) purse: Option<Arc<Purse>>,
     /// Set when the activation of the run has ended: nothing is begun for it from then on.
     pub(crate) over: Option<Arc<AtomicBool>>,
+    /// The key is the call's place in the run.
+    pub(crate) unshared: bool,
 }
 
 impl Operation {
@@ -115,10 +119,25 @@ impl Operation {
         asker: Asker,
     ) -> Self {
         let hash = RequestHash::of(tool.spec().name.as_str(), &request);
-        let Asker { owner, approval, lane, purse, over } = asker;
+        let Asker { owner, approval, lane, purse, over, unshared } = asker;
         let (tenant, slot) = (tenant.clone(), Mutex::default());
         let (rebuilt, gone) = (false, None);
-        Self { tenant, tool, key, request, hash, owner, approval, lane, purse, over, rebuilt, gone, slot }
+        Self {
+            tenant,
+            tool,
+            key,
+            request,
+            hash,
+            owner,
+            approval,
+            lane,
+            purse,
+            over,
+            unshared,
+            rebuilt,
+            gone,
+            slot,
+        }
     }
 
     /// What a record says of it, and no more.
@@ -134,10 +153,21 @@ impl Operation {
             lane: None,
             purse: None,
             over: None,
+            unshared: false,
             rebuilt: true,
             gone: None,
             slot: Mutex::default(),
         }
+    }
+
+    /// It may be sent before anything is recorded of it: a crash leaves nothing to be found out, and whoever asks again repeats it.
+    pub(super) fn may_go_unrecorded(&self, core: &Core) -> bool {
+        self.tool.spec().effect.repeatable() && self.approval.is_none() && core.is_small(&self.request)
+    }
+
+    /// Another caller may ask for it as well.
+    pub(super) const fn is_shared(&self) -> bool {
+        !self.unshared
     }
 
     /// The activation that asked for it has ended.

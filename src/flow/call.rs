@@ -155,10 +155,11 @@ pub(super) async fn call(
 ) -> Result<Answer, Failure> {
     let live = &ctx.live;
     let name = tool.spec().name.clone();
+    let unshared = key.is_none();
     let (open, key) = ctx.unless_mendable(identify(ctx, name.as_str(), key, id)).await?;
     let op = match Operation::request(&live.core, &live.tenant, &*tool).await {
         Ok(request) => {
-            let asker = asker(live, ctx.turn, &open, approval);
+            let asker = Asker { unshared, ..asker(live, ctx.turn, &open, approval) };
             Arc::new(Operation::of(&live.tenant, tool, key, request, asker))
         }
         Err(error) => return Err(live.told(open, error).await),
@@ -200,7 +201,7 @@ fn asker(live: &Live, turn: u32, open: &Open, approval: Option<Box<Approval>>) -
         Owner { run: Some(live.id), turn, step: Some(open.identity.id.as_str().into()), call_id: None };
     let over = Some(live.over.clone());
     let approval = approval.map(|approval| *approval);
-    Asker { owner, approval, lane: Some(live.lane), purse: live.purse(), over }
+    Asker { owner, approval, lane: Some(live.lane), purse: live.purse(), over, unshared: false }
 }
 
 /// What an earlier activation has left of a call.

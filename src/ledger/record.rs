@@ -239,6 +239,17 @@ impl Record {
         Self { attempts: 1, ..Self::unsent(intent, at) }
     }
 
+    /// The record of an operation that is sent before anything is recorded of it, because it may be repeated. What is written first is
+    /// what became of it.
+    pub(crate) fn unwritten(intent: Intent, at: Timestamp) -> Self {
+        Self { revision: 0, ..Self::begin(intent, at) }
+    }
+
+    /// Nothing is recorded of it yet.
+    pub(crate) const fn is_unwritten(&self) -> bool {
+        self.revision == 0
+    }
+
     /// The first record of an operation for which this ledger has sent nothing.
     pub fn unsent(intent: Intent, at: Timestamp) -> Self {
         let Intent {

@@ -229,7 +229,10 @@ impl Checker {
         let place = (call.tenant().clone(), call.operation_key().clone());
         match touch {
             Touch::Call => {
-                seen.intent_is_durable(life, &place, call);
+                // What may be repeated goes out before anything is recorded of it.
+                if tool.effect.leaves_mark() {
+                    seen.intent_is_durable(life, &place, call);
+                }
                 let sent = Sent { life, at: now, wall: self.clock.now(), nothing_at: None };
                 seen.repeat_is_safe(&sent, &place, tool);
                 seen.window_outlives_retries(tool);

@@ -151,8 +151,9 @@ impl Carrier {
     async fn carry(&self, expect: Expect) -> Result<Answered, ExecError> {
         let Self { core, op, .. } = self;
         let mut record = match expect {
-            Expect::New => None,
-            Expect::Anything => core.find(&op.tenant, &op.key).await?,
+            // What may be sent unrecorded is not stopped by a record that is there.
+            Expect::New if !(op.is_shared() && op.may_go_unrecorded(core)) => None,
+            Expect::New | Expect::Anything => core.find(&op.tenant, &op.key).await?,
         };
         loop {
             let step = match &record {
@@ -183,7 +184,12 @@ impl Carrier {
             Ok(pass) => pass,
             Err(instead) => return Ok(instead),
         };
-        match attempt::begin(&self.core, &self.op, pass).await? {
+        let begun = if self.op.may_go_unrecorded(&self.core) {
+            Box::pin(attempt::unrecorded(&self.core, &self.op, pass)).await?
+        } else {
+            attempt::begin(&self.core, &self.op, pass).await?
+        };
+        match begun {
             Begun::Durable(permit) => Ok(Step::Send(permit)),
             Begun::Exists => Ok(Step::Changed),
             Begun::TooLate => Ok(Step::Answered(Answered::of(Outcome::InProgress))),
@@ -276,9 +282,10 @@ impl Carrier {
                 Ended::Committed(answer, ticket) => {
                     return Ok(Some(Answered::committed(answer, ticket)));
                 }
-                Ended::Pending(waits) => {
-                    return Ok(waits.map(|id| Answered::of(Outcome::Pending { escalation: id })));
+                Ended::Pending(escalation) => {
+                    return Ok(Some(Answered::of(Outcome::Pending { escalation })));
                 }
+                Ended::Changed => return Ok(None),
                 Ended::Failed(record) if record.not_before.is_some() => return Ok(None),
                 Ended::Failed(record) => return Ok(Some(Answered::failed(&record))),
                 Ended::Ambiguous(ambiguous) => match self.settle(ambiguous).await? {

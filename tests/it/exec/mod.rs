@@ -25,3 +25,4 @@ mod retention;
 mod secrets;
 mod tenants;
 mod throttle;
+mod unrecorded;

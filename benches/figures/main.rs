@@ -68,6 +68,7 @@ const ROWS: &[Row] = &[
     ("syncs", process::syncs),
     ("plain", speed::plain),
     ("async", speed::asynchronous),
+    ("queries", speed::queries),
     ("runs-64", speed::runs_64),
     ("runs-1000", speed::runs_1000),
     ("mixed", speed::mixed),

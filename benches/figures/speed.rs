@@ -31,6 +31,7 @@ pub(crate) enum Work {
     },
     Guarded(u32),
     Payments(u32),
+    Queries(u32),
     Plain(u32),
     Asynchronous(u32),
     GuardedRuns {
@@ -113,6 +114,14 @@ pub(crate) fn asynchronous(options: &Options) -> Findings {
             Finding::ratio("async", measure, per_second(subject), per_second(raw)).at_least(0.70, 0.85)
         },
     )
+}
+
+/// What is recorded once, with its outcome.
+pub(crate) fn queries(options: &Options) -> Findings {
+    on_each_runtime(options, SQLITE, Work::Queries(200), Work::Asynchronous(200), |runtime, subject, raw| {
+        let measure = format!("sequential calls of a read-only tool ÷ asynchronous steps, {runtime}");
+        Finding::ratio("queries", measure, per_second(subject), per_second(raw)).at_least(0.95, 1.0)
+    })
 }
 
 pub(crate) const RAW_GROUP: Work = Work::RawGroup { tasks: 64, rows: 6400 };
@@ -314,6 +323,7 @@ fn drive(runtime: &Runtime, engine: Engine, work: Work) -> u32 {
         let (bytes, n) = match work {
             Work::Guarded(n) => (tenant.run(subject::guarded, n).await, n),
             Work::Payments(n) => (tenant.run(subject::payments, n).await, n),
+            Work::Queries(n) => (tenant.run(subject::queries, n).await, n),
             Work::Plain(n) => (tenant.run(subject::plain, n).await, n),
             Work::Asynchronous(n) => (tenant.run(subject::asynchronous, n).await, n),
             Work::GuardedRuns { runs, calls } => {

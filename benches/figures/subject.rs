@@ -1,6 +1,7 @@
 //! What is measured: an engine with a trivial tool, and workflows around it.
 //!
 //! *Guarded call*: `ctx.call` of an in-process tool of class `Lookup`, 100 bytes there and 100 back.
+//! *Query*: `ctx.call` of the same as a read-only tool: nothing is recorded before it.
 //! *Payment*: the same of effect class `Payment`, which is looked up once after each send.
 //! *Plain step*: `ctx.step` of a closure with the same result.
 
@@ -46,6 +47,20 @@ impl Reconcile for Touch {
     }
 }
 
+struct Read;
+
+impl Tool for Read {
+    const NAME: &'static str = "read";
+    type Effect = effect::ReadOnly;
+    type Contract = contract::Blind;
+    type Input = String;
+    type Output = String;
+
+    async fn call(&self, _: &Call, input: &String) -> Result<Done<String>, ToolError> {
+        Ok(Done::new(input.clone()))
+    }
+}
+
 struct Pay;
 
 impl Tool for Pay {
@@ -70,6 +85,14 @@ pub(crate) async fn payments(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     let mut bytes = 0;
     for _ in 0..n {
         bytes += ctx.call::<Pay>(text()).await?.len();
+    }
+    Ok(bytes)
+}
+
+pub(crate) async fn queries(ctx: Ctx, n: u32) -> Result<usize, Failure> {
+    let mut bytes = 0;
+    for _ in 0..n {
+        bytes += ctx.call::<Read>(text()).await?.len();
     }
     Ok(bytes)
 }
@@ -210,9 +233,11 @@ pub(crate) fn builder(place: &Place) -> EngineBuilder {
     let builder = builder.workflow("memories", 1, memories);
     builder
         .tool(Touch)
+        .tool(Read)
         .tool(Pay)
         .workflow("guarded", 1, guarded)
         .workflow("payments", 1, payments)
+        .workflow("queries", 1, queries)
         .workflow("artifacts", 1, artifacts)
         .workflow("events", 1, events)
         .workflow("plain", 1, plain)

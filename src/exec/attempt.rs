@@ -6,7 +6,7 @@ use super::approval::approved;
 use super::core::Core;
 use super::declared::Bound;
 use super::operation::Operation;
-use super::outcome::{Answer, ExecError, admitted, failed, refused};
+use super::outcome::{ExecError, Outcome, admitted, failed, refused};
 use super::throttle::Pass;
 use crate::clock::{Boot, Timestamp};
 use crate::id::{DeclarationId, RecordId};
@@ -32,7 +32,7 @@ pub(super) struct Permit {
 /// How an attempt ended.
 pub(super) enum Ended {
     /// It happened. The seal is on its way to the disk, unless it is there already.
-    Committed(Answer, Option<Ticket>),
+    Committed(Outcome, Option<Ticket>),
     /// For certain it did not happen.
     Failed(Box<Record>),
     /// Nobody knows yet.

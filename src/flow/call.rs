@@ -13,6 +13,7 @@ use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode, misuse};
 use super::identity::Kind;
 use super::live::{self, HeldCall, Live, Open, Stop};
+use super::oversized;
 use super::replay::Recorded;
 use super::unregistered::Unregistered;
 use crate::exec::{
@@ -240,14 +241,23 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
             return live.stop(Stop::Halt { kind, question, record: None, kept: Vec::new() }).await;
         }
         if let Some(stored) = past.value {
-            return match live.core.load(&live.tenant, &stored).await {
-                Ok(failure) => Ok(Past::Over(Err(failure.decode().unwrap_or_else(Failure::from)))),
-                Err(error) => Err(live.failure(error).await),
+            let given = match live.core.load(&live.tenant, &stored).await {
+                Ok(failure) => {
+                    oversized::given(live, open, failure.decode().unwrap_or_else(Failure::from)).await
+                }
+                Err(error) => Err(error),
             };
+            match given {
+                Ok(Some(failure)) => return Ok(Past::Over(Err(failure))),
+                Ok(None) => {} // it halted the run, and is asked again
+                Err(error) => return Err(live.failure(error).await),
+            }
         }
     }
     match recorded {
-        Some(Recorded::Own { record, request_hash, response: Some(response) }) if request_hash == op.hash => {
+        Some(Recorded::Own { record, request_hash, response: Some(response) })
+            if request_hash == op.hash && !matches!(response, Stored::Oversized(_)) =>
+        {
             match live.core.load(&live.tenant, &response).await {
                 Ok(response) => Ok(Past::Over(Ok(Answer::replayed(response, record)))),
                 Err(error) => Err(live.failure(error).await),
@@ -271,7 +281,7 @@ async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Res
     let found = core.group.record_find(&live.tenant, key).await;
     let read = match found {
         Ok(Some(Record { id, state: State::Committed { response }, request_hash, .. }))
-            if request_hash == op.hash =>
+            if request_hash == op.hash && !matches!(response, Stored::Oversized(_)) =>
         {
             core.load(&live.tenant, &response)
                 .await
@@ -413,7 +423,16 @@ async fn carried_out(
             over => failure_of(op, over),
         };
         if !live.has_ended() {
-            Box::pin(live.checkpoint(&open.identity, Some(op.hash), failure.payload())).await;
+            let given_as = match oversized::record_of(&failure) {
+                Some(record) => oversized::given_as(live, &open.identity, record).await,
+                None => Ok(open.identity.clone()),
+            };
+            match given_as {
+                Ok(identity) => {
+                    Box::pin(live.checkpoint(&identity, Some(op.hash), failure.payload())).await;
+                }
+                Err(error) => return Err(live.told(open, error).await),
+            }
         }
         open.close();
         return Err(failure);
@@ -433,6 +452,7 @@ fn conflict_with_itself(live: &Live, op: &Operation, diff: &Diff) -> String {
 /// What the run's code is told of an operation that came to no result.
 fn failure_of(op: &Operation, outcome: Outcome) -> Failure {
     match outcome {
+        Outcome::ResponseTooLarge(response) => Failure::too_large(&response),
         Outcome::Failed(failure) => Failure::tool(op.tool.spec().name.as_str(), &failure),
         Outcome::Conflict(diff) => Failure::conflict(op.key.as_str(), diff),
         Outcome::Compensated { response, compensation } => Failure::coded(

@@ -76,6 +76,11 @@ pub enum Event {
         /// Who says so, and why.
         reason: String,
     },
+    /// The response, which was over the limit when it came, was looked up under a higher one.
+    Supply {
+        /// The response.
+        response: Stored,
+    },
     /// It was undone, in whole or in part.
     Compensate {
         /// What the undoing gave back.
@@ -147,6 +152,9 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.in_doubt = false;
             next.escalation = None;
         }
+        (State::Committed { response: Stored::Oversized(_) }, Event::Supply { response }) => {
+            next.state = State::Committed { response };
+        }
         (
             State::Committed { response } | State::Compensated { response, whole: false, .. },
             Event::Compensate { compensation, whole },
@@ -198,6 +206,7 @@ impl Event {
             Self::ResolveCommitted { .. } => "resolve committed",
             Self::ResolveNotCommitted { .. } => "resolve not committed",
             Self::ResolveAbandoned { .. } => "resolve abandoned",
+            Self::Supply { .. } => "supply",
             Self::Compensate { .. } => "compensate",
         }
     }

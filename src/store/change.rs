@@ -228,16 +228,20 @@ impl Change {
         if matches!(record.basis, Basis::Lookup | Basis::Decision) {
             return None;
         }
+        // The payload's row is refused with the change.
         let response = match response {
-            Stored::Inline(payload) => payload,
-            Stored::At(digest) => &self.payloads.iter().find(|(_, payload)| payload.digest() == *digest)?.1,
+            Stored::At(digest) => {
+                let (_, payload) = self.payloads.iter().find(|(_, payload)| payload.digest() == *digest)?;
+                Stored::Inline(payload.clone())
+            }
+            response => response.clone(),
         };
         Some(Evidence {
             tenant: record.tenant.clone(),
             record: record.id,
             fence: record.fence,
             attempt: record.attempts,
-            response: response.clone(),
+            response,
             external_ref: record.external_ref.clone(),
             at: record.updated_at,
         })

@@ -4,7 +4,7 @@ use super::cell::table;
 use super::row::Row;
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
-use crate::payload::Payload;
+use crate::payload::Stored;
 
 /// What a fenced worker learned too late. Appended, never a change of the record (REC-9).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub struct Evidence {
     pub fence: Fence,
     /// The attempt it belongs to.
     pub attempt: u32,
-    /// The response.
-    pub response: Payload,
+    /// The response: in place, however large, or what is kept of one over the limit.
+    pub response: Stored,
     /// The provider's id.
     pub external_ref: Option<String>,
     /// When it was learned.

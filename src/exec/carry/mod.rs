@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 
 use super::attempt::{self, Again, Ambiguous, Begun, Ended, Permit};
 use super::core::Core;
@@ -14,7 +15,8 @@ use super::dispatch::dispatch;
 use super::inflight::Slot;
 use super::lookup;
 use super::operation::{LONG_WAIT, Operation};
-use super::outcome::{Answer, ExecError, Outcome, admitted, failed};
+use super::outcome::{ExecError, Outcome, admitted, failed};
+use super::oversized;
 use super::reconcile::{self, Fate};
 use super::recorded;
 use super::request::Wait;
@@ -22,6 +24,7 @@ use super::retire;
 use super::shield::{Shield, Work};
 use crate::clock::Boot;
 use crate::ledger::{Basis, Decision, Record, RecordedFailure, State, undoing_looks_first};
+use crate::payload::Stored;
 use crate::store::{Retired, Ticket};
 
 /// A call that another worker has in hand is looked at again so much later.
@@ -103,15 +106,12 @@ pub(super) async fn recorded_outcome(
 ) -> Result<Outcome, ExecError> {
     let tenant = &found.tenant;
     Ok(match decision {
-        Decision::Duplicate { response } => Outcome::Done(Answer {
-            response: core.load(tenant, &response).await?,
-            external_ref: found.external_ref.clone(),
-            first: false,
-            basis: found.basis,
-            record: found.id,
-        }),
+        Decision::Duplicate { response } => {
+            Outcome::again(core, core.load_response(tenant, &response).await?, found)
+        }
         Decision::Compensated { response, compensation } => Outcome::Compensated {
-            response: core.load(tenant, &response).await?.value()?,
+            // One over the limit is not there to be shown.
+            response: core.load_response(tenant, &response).await?.map_or(Ok(Value::Null), |r| r.value())?,
             compensation: core.load(tenant, &compensation).await?.value()?,
         },
         Decision::Parked { escalation } => Outcome::Parked { escalation },
@@ -258,6 +258,11 @@ impl Carrier {
                 core.clock.sleep(ELSEWHERE).await; // another worker has it in hand
                 Ok(Step::Changed)
             }
+            Decision::Duplicate { response: Stored::Oversized(oversized) }
+                if oversized::supplied(core, op, found, oversized).await? =>
+            {
+                Ok(Step::Changed)
+            }
             Decision::Parked { escalation } if reconcile::unpark(core, op, found, escalation).await? => {
                 Ok(Step::Changed)
             }
@@ -269,8 +274,8 @@ impl Carrier {
     async fn pursue(&self, mut permit: Box<Permit>) -> Result<Option<Answered>, ExecError> {
         loop {
             match dispatch(&self.core, &self.op, permit).await? {
-                Ended::Committed(answer, ticket) => {
-                    return Ok(Some(Answered::committed(answer, ticket)));
+                Ended::Committed(outcome, ticket) => {
+                    return Ok(Some(Answered::committed(outcome, ticket)));
                 }
                 Ended::Failed(record) if record.not_before.is_some() => return Ok(None),
                 Ended::Failed(record) => return Ok(Some(Answered::failed(&record))),
@@ -289,7 +294,7 @@ impl Carrier {
             Box::pin(reconcile::reconcile(&self.core, &self.op, ambiguous, || self.is_abandoned()));
         let fate = reconciling.await?;
         Ok(match fate {
-            Fate::Committed(answer, ticket) => Step::Answered(Answered::committed(answer, Some(ticket))),
+            Fate::Committed(outcome, ticket) => Step::Answered(Answered::committed(outcome, Some(ticket))),
             Fate::Failed(record) => Step::Answered(Answered::failed(&record)),
             Fate::Send(permit) => Step::Send(permit),
             Fate::Changed => Step::Changed,
@@ -344,8 +349,8 @@ impl Answered {
         Self { outcome, ticket: None, found: None }
     }
 
-    const fn committed(answer: Answer, ticket: Option<Ticket>) -> Self {
-        Self { outcome: Outcome::Done(answer), ticket, found: None }
+    const fn committed(outcome: Outcome, ticket: Option<Ticket>) -> Self {
+        Self { outcome, ticket, found: None }
     }
 
     fn failed(record: &Record) -> Self {

@@ -6,9 +6,14 @@ use super::{MINE, failure, json, record, started};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence};
 use crate::ledger::{Basis, EffectClass, Event, Illegal, Record, State, apply};
-use crate::payload::Stored;
+use crate::payload::{Oversized, Payload, Stored};
 
 const OTHER: Fence = Fence(2);
+
+fn oversized() -> State {
+    let digest = Payload::stored("\"long\"").digest();
+    State::Committed { response: Stored::Oversized(Oversized { digest, bytes: 6 }) }
+}
 
 fn commit(response: &str) -> Event {
     Event::Commit { response: json(response), external_ref: None, basis: Basis::Answer }
@@ -20,7 +25,7 @@ fn again_by(fence: Fence, basis: Basis) -> Event {
 }
 
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
-fn events(fence: Fence) -> [(&'static str, Event); 14] {
+fn events(fence: Fence) -> [(&'static str, Event); 15] {
     [
         ("again", again_by(fence, Basis::Answer)),
         ("adopt", Event::Adopt { fence }),
@@ -35,13 +40,14 @@ fn events(fence: Fence) -> [(&'static str, Event); 14] {
         ("resolve committed", Event::ResolveCommitted { response: json("said"), external_ref: None }),
         ("resolve not committed", Event::ResolveNotCommitted { message: "ann: no".into() }),
         ("resolve abandoned", Event::ResolveAbandoned { reason: "ann: leave it".into() }),
+        ("supply", Event::Supply { response: json("looked up") }),
         ("compensate", Event::Compensate { compensation: json("undone"), whole: true }),
     ]
 }
 
 /// The whole state machine: what each state takes from the worker that holds the record, and from another one.
 /// What is not named is refused.
-fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 10] {
+fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 11] {
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
@@ -92,6 +98,8 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
             &[],
         ),
         ("committed", committed(), &["compensate"], &["compensate"]),
+        // Whoever can look its response up.
+        ("oversized", record(oversized()), &["supply", "compensate"], &["supply", "compensate"]),
         ("partly compensated", compensated(false), &["compensate"], &["compensate"]),
         ("compensated", compensated(true), &[], &[]),
         ("abandoned", record(State::Abandoned { reason: "left".into() }), &[], &[]),
@@ -275,6 +283,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Refuse { failure: failure("no") }),
         1 => (0..3_i64).prop_map(|n| Event::Park { escalation: EscalationId(n) }),
         1 => Just(Event::Unpark),
+        1 => stored().prop_map(|response| Event::Supply { response }),
         1 => (stored(), reference())
             .prop_map(|(response, external_ref)| Event::ResolveCommitted { response, external_ref }),
         1 => Just(Event::AnswerWaits),

@@ -7,7 +7,7 @@ use super::{admit, refused};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, RecordId};
 use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, State};
-use crate::payload::Stored;
+use crate::payload::{Oversized, Stored};
 use crate::store::{
     Change, Escalation, EscalationKind, Refusal, Run, RunState, Store, Use, Verdict, WaitsOn,
 };
@@ -15,11 +15,17 @@ use crate::store::{
 fn states() -> Vec<State> {
     let response = || inline(json!({ "id": "ch_1", "cents": 12.5 }));
     let large = || Stored::At(payload(&json!("large")).digest());
+    let oversized = || {
+        let digest = payload(&json!("larger")).digest();
+        Stored::Oversized(Oversized { digest, bytes: 5_000_000_000 })
+    };
     let failure = |detail| RecordedFailure { kind: ErrorKind::Unknown, message: HOSTILE.join("\n"), detail };
     vec![
         State::Started,
         State::Committed { response: response() },
         State::Committed { response: large() },
+        State::Committed { response: oversized() },
+        State::Compensated { response: oversized(), compensation: response(), whole: true },
         State::Failed { failure: failure(json!(null)) },
         State::Failed { failure: failure(json!({ "code": [1, "two", null] })) },
         State::Compensated { response: response(), compensation: large(), whole: true },

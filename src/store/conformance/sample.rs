@@ -263,7 +263,7 @@ impl Sample {
             record: record.id,
             fence: self.fence,
             attempt,
-            response: payload(&json!({ "late": attempt })),
+            response: inline(json!({ "late": attempt })),
             external_ref: Some("ch_1".into()),
             at: Timestamp(4_000),
         }

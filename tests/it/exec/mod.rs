@@ -13,6 +13,7 @@ mod lease_model;
 mod looks;
 mod orphans;
 mod outbox;
+mod oversized;
 mod permit;
 mod questions;
 mod reconcile;

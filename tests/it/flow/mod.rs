@@ -24,6 +24,7 @@ pub(crate) mod lives;
 mod mendable;
 mod other_path;
 pub(crate) mod outlives;
+mod oversized;
 mod panics;
 mod pipeline;
 mod poison;

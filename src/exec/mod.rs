@@ -73,7 +73,7 @@ pub(crate) use carry::{Answered, Expect, carry_out, look_only};
 pub(crate) use decided::Said;
 pub(crate) use escalate::{may_undo, note_use, orphaned as escalation_of_orphan, withdrawn};
 pub(crate) use lasting::last;
-pub(crate) use operation::{Asker, Operation};
+pub(crate) use operation::{Asker, Operation, Requested};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
 pub(crate) use pulse::beat;
 pub(crate) use resolve::Answers;

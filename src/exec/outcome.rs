@@ -8,7 +8,9 @@ use serde_json::Value;
 use super::core::Core;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId};
-use crate::ledger::{ApprovalError, Basis, Diff, KeyError, OperationKey, Record, RecordedFailure, Was};
+use crate::ledger::{
+    ApprovalError, Basis, Diff, KeyError, OperationKey, Record, RecordedFailure, UnboundField, Was,
+};
 use crate::payload::{Oversized, Payload, PayloadError, Response, hex};
 use crate::store::{Refusal, StoreError, Verdict};
 use crate::tool::UnstableKey;
@@ -173,6 +175,17 @@ pub enum ExecError {
     /// The payload was refused.
     #[error("nothing was recorded or sent: {0}")]
     Payload(#[from] PayloadError),
+    /// The tool's key is bound to a field that its input lacks.
+    #[error(
+        "nothing was recorded or sent: the key of {tool:?} is bound to some fields of its input, and {source}: always give it, as `null` \
+         where there is nothing, or raise the version of `BoundFields` and take it out"
+    )]
+    UnboundField {
+        /// The tool.
+        tool: String,
+        /// Which field.
+        source: UnboundField,
+    },
     /// The effect may not go out.
     #[error("nothing was sent: {0}")]
     Approval(#[from] ApprovalError),

@@ -17,9 +17,10 @@ use super::oversized;
 use super::replay::Recorded;
 use super::unregistered::Unregistered;
 use crate::exec::{
-    Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
+    Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Requested, Wait, carry_out, look_only,
+    note_use,
 };
-use crate::ledger::{Approval, Diff, Key, OperationKey, Owner, Record, State, escaped};
+use crate::ledger::{Approval, Decision, Diff, Key, OperationKey, Owner, Record, State, escaped};
 use crate::payload::Stored;
 use crate::store::{EscalationKind, Store as _};
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
@@ -157,7 +158,7 @@ pub(super) async fn call(
     let live = &ctx.live;
     let name = tool.spec().name.clone();
     let (open, key) = ctx.unless_mendable(identify(ctx, name.as_str(), key, id)).await?;
-    let op = match Operation::request(&live.core, &live.tenant, &*tool).await {
+    let op = match Requested::of(&live.core, &live.tenant, &*tool).await {
         Ok(request) => {
             let asker = asker(live, ctx.turn, &open, approval);
             Arc::new(Operation::of(&live.tenant, tool, key, request, asker))
@@ -229,6 +230,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
     if let Some(past) = live.recorded(open).await? {
         if let Some(then) = past.input_hash
             && then != op.hash
+            && !is_recorded_request(live, op).await?
         {
             // Carried out, it would be a conflict, which cannot be recorded beside the first failure: the run would
             // be started over again and again, and nobody would be asked.
@@ -270,6 +272,22 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
             live.released(open, Some(held)).await;
             Ok(Past::None)
         }
+    }
+}
+
+/// What is recorded under the key is this request, although its hash is another one: the input's type or the rule of what is bound has
+/// another version.
+async fn is_recorded_request(live: &Live, op: &Operation) -> Result<bool, Failure> {
+    let decided = async {
+        let found = live.core.find(&op.tenant, &op.key).await?;
+        Ok::<_, ExecError>(match found {
+            Some(record) => op.decide(&live.core, Some(&record)).await? != Decision::Conflict,
+            None => false,
+        })
+    };
+    match decided.await {
+        Ok(is_it) => Ok(is_it),
+        Err(error) => Err(live.failure(error).await),
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod approval;
 mod asked;
+mod bound;
 mod callers;
 mod declared;
 mod erase;
 mod errors;
 mod hostile;
 pub(crate) mod inbox;
+mod input_versions;
 mod late;
 mod lease_model;
 mod looks;

@@ -19,6 +19,7 @@ mod engine;
 mod errors;
 mod guarantees;
 mod identity;
+mod input_versions;
 mod keys;
 pub(crate) mod lives;
 mod mendable;

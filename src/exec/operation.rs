@@ -245,6 +245,12 @@ impl Operation {
         }
     }
 
+    /// The approval under which it goes out, if what it does is compared with one.
+    pub(super) fn approved_by(&self) -> Option<Box<Approval>> {
+        let approval = self.approval.as_ref()?;
+        self.tool.package().map(|_| Box::new(approval.clone()))
+    }
+
     /// The request as a row holds it, and the payload row it needs if it is large.
     pub(crate) fn stored_request(&self, core: &Core) -> (Stored, Option<Payload>) {
         core.storable(self.request.clone())

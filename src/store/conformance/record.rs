@@ -51,6 +51,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         new.class = EffectClass::ALL[i % EffectClass::ALL.len()];
         new.basis = Basis::ALL[i % Basis::ALL.len()];
         new.state = state;
+        new.approval = (i % 2 == 1).then(|| Box::new(sample::approval("ann")));
         admit(store, &[sample.change().record(new.clone())]).await;
         assert_found(store, &new).await;
         for state in states() {
@@ -61,6 +62,8 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             new.external_ref = Some(format!("ch_{}", new.revision));
             new.declaration = DeclarationId(i64::from(new.revision));
             new.escalation = (new.revision % 2 == 0).then_some(EscalationId(i64::MAX));
+            new.sealed_at = (new.revision % 3 == 1).then_some(Timestamp(i64::MAX));
+            new.approval = (new.revision % 4 == 0).then(|| Box::new(sample::approval(&HOSTILE.join("\n"))));
             new.not_before = (new.revision % 3 == 0).then_some(Timestamp(i64::MIN));
             new.updated_at = new.updated_at.after(std::time::Duration::from_secs(1));
             admit(store, &[sample.change().record(new.clone())]).await;

@@ -24,6 +24,7 @@ mod refused;
 mod restored;
 mod restored_postgres;
 mod retention;
+mod sealed;
 mod secrets;
 mod tenants;
 mod throttle;

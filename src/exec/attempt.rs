@@ -6,7 +6,7 @@ use super::approval::approved;
 use super::core::Core;
 use super::declared::Bound;
 use super::operation::Operation;
-use super::outcome::{Answer, ExecError, admitted, failed, refused};
+use super::outcome::{ExecError, Outcome, admitted, failed, refused};
 use super::throttle::Pass;
 use crate::clock::{Boot, Timestamp};
 use crate::id::{DeclarationId, EscalationId, RecordId};
@@ -32,7 +32,7 @@ pub(super) struct Permit {
 /// How an attempt ended.
 pub(super) enum Ended {
     /// It happened. The seal is on its way to the disk, unless it is there already.
-    Committed(Answer, Option<Ticket>),
+    Committed(Outcome, Option<Ticket>),
     /// For certain it did not happen.
     Failed(Box<Record>),
     /// The provider has accepted it and finishes it by itself: the row by which it waits.
@@ -131,7 +131,12 @@ pub(super) async fn unknown(
                 (Record { in_doubt, ..Record::unsent(intent, core.now()) }, large)
             }
             Some(found) => {
-                let event = Event::Again { fence: core.fence, basis: Basis::Answer, declaration };
+                let event = Event::Again {
+                    fence: core.fence,
+                    basis: Basis::Answer,
+                    declaration,
+                    approval: op.approved_by(),
+                };
                 let Ok(record) = apply(found, event, core.fence, core.now()) else { return Ok(None) };
                 (Record { in_doubt, ..record }, None)
             }
@@ -180,8 +185,7 @@ pub(super) async fn unsent(
     core.group.room().await;
     let ticket = {
         let (intent, large) = intent(core, op, declaration);
-        let state = State::Failed { failure };
-        let record = Record { state, not_before, ..Record::unsent(intent, core.now()) };
+        let record = Record::failed(intent, failure, not_before, core.now());
         let mut change = core.change(op.lane).record(record);
         change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
         core.group.submit(change)
@@ -227,6 +231,7 @@ pub(super) fn intent(core: &Core, op: &Operation, declaration: DeclarationId) ->
         owner: op.owner.clone(),
         fence: core.fence,
         retention: spec.retention,
+        approval: op.approved_by(),
     };
     (intent, large)
 }
@@ -252,7 +257,9 @@ pub(super) async fn again(
         if record.state == State::Started { core.bound(op, record).await? } else { core.declare(op).await? };
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
-    let (now, event) = (core.now(), Event::Again { fence: core.fence, basis, declaration: bound.id });
+    let now = core.now();
+    let (declaration, approval) = (bound.id, op.approved_by());
+    let event = Event::Again { fence: core.fence, basis, declaration, approval };
     let Ok(mut record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
     if bound.contract(op).sealed_with_effect {
         record.in_doubt = false; // of the attempt before it, nothing happened

@@ -12,7 +12,7 @@ use super::core::Core;
 use super::outcome::{ExecError, failed};
 use crate::id::{RecordId, Tenant};
 use crate::ledger::{ContractClass, ErrorKind, Finding, Record};
-use crate::payload::Payload;
+use crate::payload::{Payload, Response};
 use crate::store::{Document, Store as _, StoreError};
 
 /// The kind of the rows that hold completions.
@@ -99,7 +99,7 @@ pub(super) async fn naming(
 /// What was handed over about a record.
 pub(super) struct HandedOver {
     /// As a lookup would say it.
-    pub(super) finding: Finding<Payload>,
+    pub(super) finding: Finding<Response>,
     /// The completion's row without the output: it is written with the record that holds the output from then on.
     pub(super) recorded: Document,
 }
@@ -121,7 +121,7 @@ pub(super) async fn of(
     })?;
     let finding = match ended {
         Ended::Done(output) => {
-            let output = Payload::of(&output)?;
+            let output = Ok(Payload::of(&output)?); // it was measured when it was handed over
             Finding::Committed { output, external_ref: Some(external_ref.to_owned()) }
         }
         Ended::Failed { .. } if record.in_doubt && !contract.collides() => return Ok(None),

@@ -23,7 +23,7 @@ use super::throttle::Gates;
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
-use crate::payload::{DigestKey, Limits, Payload, PayloadError, Stored};
+use crate::payload::{DigestKey, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
 use crate::store::own::OwnDatabase;
 use crate::store::{Change, Escalation, Group, Lane, Store as _, StoreError};
 use crate::tool::Registry;
@@ -216,20 +216,40 @@ impl Core {
         }
     }
 
+    /// The same for a response.
+    pub(crate) fn storable_response(&self, response: Response) -> (Stored, Option<Payload>) {
+        match response {
+            Ok(response) => self.storable(response),
+            Err(oversized) => (Stored::Oversized(oversized), None),
+        }
+    }
+
+    /// A stored response, or what is kept of it.
+    pub(crate) async fn load_response(
+        &self,
+        tenant: &Tenant,
+        stored: &Stored,
+    ) -> Result<Response, ExecError> {
+        match stored {
+            Stored::Oversized(oversized) => Ok(Err(*oversized)),
+            stored => self.load(tenant, stored).await.map(Ok),
+        }
+    }
+
     /// A payload from its row, or from the payload table.
     pub(crate) async fn load(&self, tenant: &Tenant, stored: &Stored) -> Result<Payload, ExecError> {
         match stored {
             Stored::Inline(payload) => Ok(payload.clone()),
             Stored::At(digest) => {
                 let found = self.group.payload_find(tenant, *digest).await;
-                let missing = || StoreError::Corrupt {
-                    row: format!("payload {}", crate::payload::hex(&digest.0)),
-                    detail: "it is missing".into(),
-                };
                 found
-                    .and_then(|payload| payload.ok_or_else(missing))
+                    .and_then(|payload| payload.ok_or_else(|| missing(*digest, "it is missing")))
                     .map_err(|source| ExecError::Store { key: tenant.to_string(), source })
             }
+            Stored::Oversized(oversized) => Err(ExecError::Store {
+                key: tenant.to_string(),
+                source: missing(oversized.digest, "it was over the limit, and only its digest is kept"),
+            }),
         }
     }
 
@@ -276,5 +296,12 @@ impl Core {
 
     fn cached_tenant_key(&self, tenant: &Tenant) -> Option<DigestKey> {
         self.tenant_keys.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned()
+    }
+}
+
+fn missing(payload: PayloadDigest, detail: &str) -> StoreError {
+    StoreError::Corrupt {
+        row: format!("payload {}", crate::payload::hex(&payload.0)),
+        detail: detail.to_owned(),
     }
 }

@@ -203,12 +203,13 @@ impl Core {
 fn declaration(spec: &ToolSpec, namespace: &str) -> Declaration {
     let (name, version) = (spec.name.as_str(), spec.input_version);
     let declared = Declaration::of(name, spec.effect, &spec.contract, version, namespace);
-    Declaration { any_output: spec.any_output, ..declared }
+    Declaration { any_output: spec.any_output, bound: spec.bound.clone(), ..declared }
 }
 
 /// The tool declares now what it declared then.
 fn is_still(declaration: &Declaration, spec: &ToolSpec, namespace: &str) -> bool {
     declaration.any_output == spec.any_output
+        && declaration.bound == spec.bound
         && declaration.is_still(spec.effect, &spec.contract, spec.input_version, namespace)
 }
 

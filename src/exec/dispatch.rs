@@ -16,7 +16,7 @@ use super::declared::Settling;
 use super::needs::{needs, withheld};
 use super::noting::Note;
 use super::operation::Operation;
-use super::outcome::{Answer, ExecError, admitted};
+use super::outcome::{ExecError, Outcome, admitted};
 use super::pending::{self, Accepted};
 use super::seal::{committed, fail, refuse};
 use super::throttle::health;
@@ -80,7 +80,7 @@ pub(super) async fn dispatch(
     }
     match result {
         Ok(done) if matches!(record.state, State::Committed { .. }) => {
-            Ok(Ended::Committed(Answer::first(done.output, &record), None))
+            Ok(Ended::Committed(Outcome::first(core, done.output.response(&core.limits), &record), None))
         }
         Ok(done) => committed(Settling { core, op, bound: &bound }, &record, done).await,
         // Boxed because it is rare: every call would have to carry the room for it.

@@ -206,6 +206,14 @@ pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<
     core.commit(&record.key, core.change(None).look(done).escalation(asked)).await
 }
 
+/// A person has been asked whether it is missing, or happened more than once.
+pub(super) async fn was_asked(core: &Core, record: &Record) -> Result<bool, ExecError> {
+    let asked = core.group.escalation_of(&record.tenant, record.id).await;
+    let asked = asked.map_err(|source| failed(&record.key, source))?;
+    let same = |q: &Escalation| matches!(q.kind, EscalationKind::Missing | EscalationKind::Duplicated);
+    Ok(asked.iter().any(same))
+}
+
 /// Why a record is looked up beside the question; nothing if it cannot be.
 fn reason(op: &Operation, bound: &Bound, why: Why) -> Option<Reason> {
     can_look(op, bound).then_some(match why {

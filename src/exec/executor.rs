@@ -23,10 +23,10 @@ use super::shield::to_the_end;
 use super::throttle::GateReport;
 use super::undo::{self, Compensated};
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Tenant};
-use crate::ledger::{Key, Look, OperationKey, Record};
+use crate::id::{DeclarationId, EscalationId, Tenant};
+use crate::ledger::{Declaration, Key, Look, OperationKey, Record};
 use crate::payload::Payload;
-use crate::store::{Escalation, Evidence, Resolution, Store as _};
+use crate::store::{Escalation, Evidence, Resolution, Store as _, Use};
 use crate::tool::{Once, Prepared, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
 
 /// Executes tool calls under their records, for an agent loop or a service that has no workflows.
@@ -206,6 +206,29 @@ impl Executor {
         let evidence = self.core.group.record_evidence(tenant, record.id).await;
         let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
         Ok(Some((*record, evidence)))
+    }
+
+    /// The runs that were answered from the record of an operation which they do not own: what rests on its effect.
+    pub async fn uses(&self, tenant: &Tenant, key: &OperationKey) -> Result<Vec<Use>, ExecError> {
+        let Some(record) = self.core.find(tenant, key).await? else { return Ok(Vec::new()) };
+        let uses = self.core.group.record_uses(tenant, record.id).await;
+        uses.map_err(|source| ExecError::Store { key: key.to_string(), source })
+    }
+
+    /// What the tool of an operation had declared when its call went out: effect, contract, which fields its key is bound to. Nothing of
+    /// a person's vote, which is no tool's.
+    pub async fn declaration(
+        &self,
+        tenant: &Tenant,
+        key: &OperationKey,
+    ) -> Result<Option<Declaration>, ExecError> {
+        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
+        if record.declaration == DeclarationId(0) {
+            return Ok(None);
+        }
+        let declaration = self.core.declaration(&record).await;
+        let declaration = declaration.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
+        Ok(Some((*declaration).clone()))
     }
 
     /// Records what was done before this ledger was, by an older system: the request's key is answered with this outcome from now

@@ -21,7 +21,7 @@ use super::undo;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::ledger::{Contract, Look, LookupOffer, Missing, Record, may_be_missing, removal_key};
-use crate::store::{Escalation, EscalationKind, Store as _, StoreError};
+use crate::store::{Store as _, StoreError};
 
 /// So many looks are made at once.
 const AT_ONCE: u32 = 64;
@@ -170,7 +170,7 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
         }
         (Seen::Nothing, _) => match look.missed(contract, now) {
             Missing::LookAgain(again) => Ok(Some(again)),
-            Missing::Ask(done) if was_asked(core, record).await? => Ok(Some(done)),
+            Missing::Ask(done) if escalate::was_asked(core, record).await? => Ok(Some(done)),
             Missing::Ask(done) => escalate::missing(core, record, done).await.map(|()| None),
         },
         (Seen::More(copies), Ok(_)) => {
@@ -245,14 +245,6 @@ async fn may_miss(
     Ok(may_be_missing(record, contract, since, core.now(), removed))
 }
 
-/// A person has been asked whether it is missing, or happened more than once.
-async fn was_asked(core: &Core, record: &Record) -> Result<bool, ExecError> {
-    let asked = core.group.escalation_of(&record.tenant, record.id).await;
-    let asked = asked.map_err(|source| failed(&record.key, source))?;
-    let same = |q: &Escalation| matches!(q.kind, EscalationKind::Missing | EscalationKind::Duplicated);
-    Ok(asked.iter().any(same))
-}
-
 /// Looks committed records of a tenant up once more that were written at `since` or later.
 pub(super) async fn audit(core: &Arc<Core>, tenant: &Tenant, since: Timestamp) -> Result<Audit, ExecError> {
     let mut audit = Audit::default();
@@ -274,7 +266,7 @@ async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Resu
     if contract.lookup == LookupOffer::None || !record.class.leaves_mark() {
         return Ok(());
     }
-    if was_asked(core, record).await? {
+    if escalate::was_asked(core, record).await? {
         audit.asked_before += 1;
         return Ok(());
     }

@@ -55,7 +55,7 @@ pub(super) async fn ask(
 }
 
 /// Asks the external system once, when it is its turn. `None` where nothing can be asked, or it is not its turn in time.
-async fn look_once(
+pub(super) async fn look_once(
     core: &Arc<Core>,
     op: &Operation,
     call: &Call,

@@ -16,7 +16,7 @@ use crate::ledger::{
 };
 use crate::payload::{Payload, Stored};
 use crate::store::Lane;
-use crate::tool::Prepared;
+use crate::tool::{Prepared, ToolSpec};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
 pub(super) const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -70,6 +70,41 @@ impl Gone {
     }
 }
 
+/// A request as it is recorded, and the hash of what its key is bound to.
+pub(crate) struct Requested {
+    request: Payload,
+    hash: RequestHash,
+}
+
+impl Requested {
+    /// The request of a tool with its input.
+    ///
+    /// # Errors
+    /// The input cannot be written down, is too large, or lacks a field to which the key is bound.
+    pub(crate) async fn of(core: &Core, tenant: &Tenant, tool: &dyn Prepared) -> Result<Self, ExecError> {
+        let request = Self::written(core, tenant, tool).await?;
+        let ToolSpec { name, bound, .. } = tool.spec();
+        let hash = RequestHash::bound(name.as_str(), &request, bound);
+        let hash = hash.map_err(|source| ExecError::UnboundField { tool: name.to_string(), source })?;
+        Ok(Self { request, hash })
+    }
+
+    /// The request of a record, written once more. It is bound as it was when it was recorded.
+    pub(super) async fn recorded(
+        core: &Core,
+        record: &Record,
+        tool: &dyn Prepared,
+    ) -> Result<Self, ExecError> {
+        let request = Self::written(core, &record.tenant, tool).await?;
+        Ok(Self { request, hash: record.request_hash })
+    }
+
+    async fn written(core: &Core, tenant: &Tenant, tool: &dyn Prepared) -> Result<Payload, ExecError> {
+        let request: Result<_, ExecError> = core.canonical(tenant, |key| tool.request(key)).await;
+        Ok(request?.within(&core.limits)?)
+    }
+}
+
 /// Who asks, and how.
 #[derive(Default)]
 pub(crate) struct Asker {
@@ -93,21 +128,8 @@ impl Operation {
         key: OperationKey,
         asker: Asker,
     ) -> Result<Self, ExecError> {
-        let request = Self::request(core, tenant, &*tool).await?;
+        let request = Requested::of(core, tenant, &*tool).await?;
         Ok(Self::of(tenant, tool, key, request, asker))
-    }
-
-    /// The request as it is recorded and compared.
-    ///
-    /// # Errors
-    /// The input cannot be written down, or is too large.
-    pub(crate) async fn request(
-        core: &Core,
-        tenant: &Tenant,
-        tool: &dyn Prepared,
-    ) -> Result<Payload, ExecError> {
-        let request: Result<_, ExecError> = core.canonical(tenant, |key| tool.request(key)).await;
-        Ok(request?.within(&core.limits)?)
     }
 
     /// The operation of a checked request.
@@ -115,10 +137,9 @@ impl Operation {
         tenant: &Tenant,
         tool: Arc<dyn Prepared>,
         key: OperationKey,
-        request: Payload,
+        Requested { request, hash }: Requested,
         asker: Asker,
     ) -> Self {
-        let hash = RequestHash::of(tool.spec().name.as_str(), &request);
         let Asker { owner, approval, lane, purse, over, unshared } = asker;
         let (tenant, slot) = (tenant.clone(), Mutex::default());
         let (rebuilt, gone) = (false, None);
@@ -193,21 +214,12 @@ impl Operation {
     /// What this request means in the light of the record. Whoever asks holds the operation's slot, so no
     /// attempt of it is alive in this process; and this process owns the store.
     pub(crate) async fn decide(&self, core: &Core, record: Option<&Record>) -> Result<Decision, ExecError> {
-        let mut request = Request { hash: self.hash, stored_rehashed: None };
-        if let Some(record) = record
-            && let State::Gone { .. } = record.state
-        {
-            let key = core.tenant_key(&self.tenant).await?;
-            request.stored_rehashed = (record.request_hash == self.hash.keyed(&key)).then_some(self.hash);
-        } else if let Some(record) = record
-            && record.request_hash != self.hash
-            && self.was_rewritten(core, record).await?
-        {
-            let stored = core.load(&self.tenant, &record.request).await?;
-            let rewritten = self.tool.rewrite(&stored);
-            request.stored_rehashed =
-                rewritten.map(|payload| RequestHash::of(self.tool.spec().name.as_str(), &payload));
-        }
+        let stored_rehashed = match record {
+            // Boxed because it is rare: every call would have to carry the room for it.
+            Some(record) if record.request_hash != self.hash => Box::pin(self.rehashed(core, record)).await?,
+            _ => None,
+        };
+        let request = Request { hash: self.hash, stored_rehashed };
         // Whoever asks has this process's slot: an attempt that is alive is another worker's.
         let attempt_alive = match record {
             Some(record) if record.state == State::Started => {
@@ -218,10 +230,29 @@ impl Operation {
         Ok(decide(record, &request, &Facts { attempt_alive }))
     }
 
-    /// The record's request was written with another version of its input type.
-    async fn was_rewritten(&self, core: &Core, record: &Record) -> Result<bool, ExecError> {
-        let declaration = core.declaration(record).await.map_err(|source| failed(&self.key, source))?;
-        Ok(declaration.input_version != self.tool.spec().input_version)
+    /// The hash that the record's request has by what its tool declares now, if that is something else than when it was recorded.
+    async fn rehashed(&self, core: &Core, record: &Record) -> Result<Option<RequestHash>, ExecError> {
+        let declared = core.declaration(record).await.map_err(|source| failed(&self.key, source))?;
+        let ToolSpec { name, bound, input_version, .. } = self.tool.spec();
+        if let State::Gone { .. } = record.state {
+            // Its request is gone: this one is hashed by the rule of that time.
+            let Ok(then) = RequestHash::bound(name.as_str(), &self.request, &declared.bound) else {
+                return Ok(None);
+            };
+            let key = core.tenant_key(&self.tenant).await?;
+            return Ok((record.request_hash == then.keyed(&key)).then_some(self.hash));
+        }
+        let is_of_this_version = declared.input_version == *input_version;
+        if is_of_this_version && declared.bound == *bound {
+            return Ok(None);
+        }
+        let stored = core.load(&self.tenant, &record.request).await?;
+        let now = if is_of_this_version {
+            Some(stored)
+        } else {
+            self.tool.rewrite(&stored, declared.input_version)
+        };
+        Ok(now.and_then(|request| RequestHash::bound(name.as_str(), &request, bound).ok()))
     }
 
     /// Its tool would get what its caller gave: what was rebuilt has digests in place of secrets, or lacks what only a caller has, and
@@ -242,6 +273,12 @@ impl Operation {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The approval under which it goes out, if what it does is compared with one.
+    pub(super) fn approved_by(&self) -> Option<Box<Approval>> {
+        let approval = self.approval.as_ref()?;
+        self.tool.package().map(|_| Box::new(approval.clone()))
     }
 
     /// The request as a row holds it, and the payload row it needs if it is large.

@@ -1,13 +1,17 @@
 //! What comes of a request: an [`Outcome`] for everything the ledger can answer, an [`ExecError`] for what kept
 //! it from answering.
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::core::Core;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId};
-use crate::ledger::{ApprovalError, Basis, Diff, KeyError, OperationKey, Record, RecordedFailure, Was};
-use crate::payload::{Payload, PayloadError};
+use crate::ledger::{
+    ApprovalError, Basis, Diff, KeyError, OperationKey, Record, RecordedFailure, UnboundField, Was,
+};
+use crate::payload::{Oversized, Payload, PayloadError, Response, hex};
 use crate::store::{Refusal, StoreError, Verdict};
 use crate::tool::UnstableKey;
 
@@ -18,6 +22,8 @@ use crate::tool::UnstableKey;
 pub enum Outcome {
     /// It happened; here is the first result, byte for byte.
     Done(Answer),
+    /// It happened, and its response was over the limit: digest and size of it are recorded, and it is not sent again.
+    ResponseTooLarge(Box<ResponseTooLarge>),
     /// For certain it did not happen, and this execution's attempts are used up. It may be tried again under
     /// the same key.
     Failed(RecordedFailure),
@@ -69,6 +75,57 @@ impl Outcome {
             _ => None,
         }
     }
+
+    /// What this request has caused, as its record says.
+    pub(super) fn first(core: &Core, response: Response, record: &Record) -> Self {
+        match response {
+            Ok(response) => {
+                let (external_ref, basis) = (record.external_ref.clone(), record.basis);
+                Self::Done(Answer { response, external_ref, first: true, basis, record: record.id })
+            }
+            Err(oversized) => Self::too_large(core, oversized, record),
+        }
+    }
+
+    /// What was there before.
+    pub(super) fn again(core: &Core, response: Response, record: &Record) -> Self {
+        match Self::first(core, response, record) {
+            Self::Done(answer) => Self::Done(Answer { first: false, ..answer }),
+            too_large => too_large,
+        }
+    }
+
+    fn too_large(core: &Core, oversized: Oversized, record: &Record) -> Self {
+        Self::ResponseTooLarge(Box::new(ResponseTooLarge {
+            key: record.key.to_string(),
+            bytes: oversized.bytes,
+            limit: core.limits.max_bytes,
+            digest: hex(&oversized.digest.0),
+            external_ref: record.external_ref.clone(),
+            record: record.id,
+        }))
+    }
+}
+
+/// What is recorded of a response over the limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{key} happened, and its response of {bytes} bytes is over the limit ({limit} now): only its size and its digest {digest} are \
+    recorded{}. It is not sent again. Raise `Limits::max_bytes` to {bytes} or more, and the tool's lookup, if it has one, brings the \
+    response; or read it at the provider", external_ref.as_ref().map(|id| format!(", with the provider's id {id}")).unwrap_or_default())]
+#[non_exhaustive]
+pub struct ResponseTooLarge {
+    /// The operation.
+    pub key: String,
+    /// The size of the response.
+    pub bytes: usize,
+    /// The present limit.
+    pub limit: usize,
+    /// SHA-256 of the canonical response, in hexadecimal.
+    pub digest: String,
+    /// The provider's id for the effect.
+    pub external_ref: Option<String>,
+    /// The record of the operation.
+    pub record: RecordId,
 }
 
 /// A committed operation.
@@ -86,12 +143,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What this request has caused, as its record says.
-    pub(super) fn first(response: Payload, record: &Record) -> Self {
-        let (external_ref, basis) = (record.external_ref.clone(), record.basis);
-        Self { response, external_ref, first: true, basis, record: record.id }
-    }
-
     /// From the record that the same run made in an earlier life.
     pub(crate) const fn replayed(response: Payload, record: RecordId) -> Self {
         Self { response, external_ref: None, first: false, basis: Basis::Answer, record }
@@ -130,6 +181,17 @@ pub enum ExecError {
     /// The payload was refused.
     #[error("nothing was recorded or sent: {0}")]
     Payload(#[from] PayloadError),
+    /// The tool's key is bound to a field that its input lacks.
+    #[error(
+        "nothing was recorded or sent: the key of {tool:?} is bound to some fields of its input, and {source}: always give it, as `null` \
+         where there is nothing, or raise the version of `BoundFields` and take it out"
+    )]
+    UnboundField {
+        /// The tool.
+        tool: String,
+        /// Which field.
+        source: UnboundField,
+    },
     /// The effect may not go out.
     #[error("nothing was sent: {0}")]
     Approval(#[from] ApprovalError),

@@ -2,6 +2,7 @@
 //!
 //! The order of the steps is the ledger's ([`resolve::next`]); here they are carried out.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::escalate;
 use super::lookup::{ask, is_same_scope, unsettled};
 use super::noting::call;
 use super::operation::Operation;
-use super::outcome::{Answer, ExecError, failed};
+use super::outcome::{ExecError, Outcome, failed};
 use super::pending::{self, Accepted};
 use super::seal::{Known, refuse, seal};
 use super::surplus;
@@ -24,7 +25,7 @@ use crate::ledger::resolve::{self, Looked, Next, Why};
 use crate::ledger::{
     Backoff, Basis, Contract, Event, Finding, Health, Record, apply, are_two_effects, first_sent,
 };
-use crate::payload::Payload;
+use crate::payload::Response;
 use crate::store::{Document, EscalationKind, Evidence, Store as _, Ticket};
 use crate::tool::ToolError;
 
@@ -35,7 +36,7 @@ const LOOKUP_BACKOFF: Backoff = Backoff { base: Duration::from_millis(100), cap:
 /// What came of it.
 pub(super) enum Fate {
     /// It happened. The seal is on its way to the disk.
-    Committed(Answer, Ticket),
+    Committed(Outcome, Ticket),
     /// For certain it did not happen: that is durable.
     Failed(Box<Record>),
     /// It may be sent (again).
@@ -302,11 +303,12 @@ impl<'a> Search<'a> {
         };
         let happened_again = evidence.iter().any(is_another);
         self.evidence = evidence.iter().map(|late| (late.fence, late.attempt)).collect();
+        let output = self.core.load_response(&self.op.tenant, &first.response).await?;
         let found = if happened_again {
             let external_refs = evidence.into_iter().filter_map(|late| late.external_ref).collect();
-            Finding::Duplicated { output: first.response, external_refs }
+            Finding::Duplicated { output, external_refs }
         } else {
-            Finding::Committed { output: first.response, external_ref: first.external_ref }
+            Finding::Committed { output, external_ref: first.external_ref }
         };
         // It tells of one attempt. What became of another one, sent on the provider's word, it does not tell.
         let basis = if self.record.basis == Basis::Declaration { Basis::Declaration } else { Basis::Lookup };
@@ -354,7 +356,11 @@ impl<'a> Search<'a> {
             }
             match found {
                 Ok(Finding::Unknown) => {}
-                Ok(finding) => return self.take(finding, Basis::Lookup).await,
+                Ok(finding) => {
+                    let limits = &self.core.limits;
+                    let Ok(finding) = finding.try_map(|output| Ok::<_, Infallible>(output.response(limits)));
+                    return self.take(finding, Basis::Lookup).await;
+                }
                 Err(error) => {
                     tracing::warn!(tenant = %self.op.tenant, key = %self.op.key, lookup, %error, "lookup failed");
                 }
@@ -374,7 +380,7 @@ impl<'a> Search<'a> {
     /// Records what was found.
     async fn take(
         &mut self,
-        found: Finding<Payload>,
+        found: Finding<Response>,
         basis: Basis,
     ) -> Result<Result<Fate, Missed>, ExecError> {
         let mut known = Known {
@@ -411,8 +417,8 @@ impl<'a> Search<'a> {
             }
         };
         self.core.group.room().await;
-        let (answer, ticket) = seal(self.settling(), &self.record, output, known)?;
-        Ok(Ok(Fate::Committed(answer, ticket)))
+        let (outcome, ticket) = seal(self.settling(), &self.record, output, known)?;
+        Ok(Ok(Fate::Committed(outcome, ticket)))
     }
 
     /// The lookup says that it failed. Where nothing collides, another request may be on its way: it is believed when that cannot be,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::core::Core;
-use super::operation::{Asker, Gone, Operation};
+use super::operation::{Asker, Gone, Operation, Requested};
 use super::outcome::{ExecError, failed};
 use crate::ledger::{Contract, ContractClass, Divergence, ErrorKind, Record, Retention, RetryPolicy};
 use crate::payload::{DigestKey, Payload, PayloadError};
@@ -25,14 +25,15 @@ pub(super) async fn recorded(
     };
     let rebuilt = async {
         let request = core.load(&record.tenant, &record.request).await?;
-        let prepared = core.registry.untyped(&*tool, &request)?;
+        let declared = core.declaration(record).await.map_err(|source| failed(&record.key, source))?;
+        let prepared = core.registry.stored(&*tool, &request, declared.input_version)?;
         let asker = Asker { owner: record.owner.clone(), ..Asker::default() };
-        Operation::prepare(core, &record.tenant, prepared, record.key.clone(), asker).await
+        let request = Requested::recorded(core, record, &*prepared).await?;
+        Ok::<_, ExecError>(Operation::of(&record.tenant, prepared, record.key.clone(), request, asker))
     };
     match rebuilt.await {
         Ok(mut op) => {
             op.rebuilt = true;
-            op.hash = record.request_hash;
             Ok(Ok(op))
         }
         Err(ExecError::Store { source, .. }) if !matches!(source, StoreError::Corrupt { .. }) => {

@@ -8,13 +8,13 @@ use super::compare::{LookWhenDropped, compare};
 use super::core::Core;
 use super::declared::Settling;
 use super::operation::Operation;
-use super::outcome::{Answer, ExecError, admitted, refused};
+use super::outcome::{ExecError, Outcome, admitted, refused};
 use crate::id::Fence;
 use crate::ledger::{
     Basis, ErrorKind, Event, Illegal, Look, LookupOffer, Reason, Record, RecordedFailure, RetryDecision,
     apply,
 };
-use crate::payload::Payload;
+use crate::payload::{Payload, Response};
 use crate::store::{Document, Escalation, Held, Refusal, Ticket};
 use crate::tool::{Done, ToolError};
 
@@ -25,8 +25,8 @@ pub(super) async fn committed(
 ) -> Result<Ended, ExecError> {
     settling.core.group.room().await;
     let known = Known { external_ref: done.external_ref, ..Known::of(record.basis) };
-    let (answer, ticket) = seal(settling, record, done.output, known)?;
-    Ok(Ended::Committed(answer, Some(ticket)))
+    let (outcome, ticket) = seal(settling, record, done.output.response(&settling.core.limits), known)?;
+    Ok(Ended::Committed(outcome, Some(ticket)))
 }
 
 /// How it is known that it happened.
@@ -56,17 +56,11 @@ impl Known {
 pub(super) fn seal(
     settling: Settling<'_>,
     record: &Record,
-    response: Payload,
+    response: Response,
     known: Known,
-) -> Result<(Answer, Ticket), ExecError> {
+) -> Result<(Outcome, Ticket), ExecError> {
     let Settling { core, op, .. } = settling;
-    let response = if response.as_str().len() > core.limits.max_bytes {
-        // It happened, and that must be recorded; the whole of the answer cannot be.
-        Payload::of(&serde_json::json!({"$truncated": {"bytes": response.as_str().len()}}))?
-    } else {
-        response
-    };
-    let (stored, large) = core.storable(response.clone());
+    let (stored, large) = core.storable_response(response.clone());
     let Known { basis, external_ref, duplicated, surplus, evidence, completion } = known;
     let contract = settling.contract();
     // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
@@ -83,7 +77,7 @@ pub(super) fn seal(
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let look = reason.map(|reason| Box::new(Look::first(&record, reason, contract, core.now())));
     let due_at = look.as_ref().and_then(|look| look.due_at);
-    let answer = Answer::first(response, &record);
+    let outcome = Outcome::first(core, response, &record);
     let mut change = core.change(op.lane).record(record);
     let is_taken_over = compare(core, &mut change, contract.class, evidence);
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
@@ -98,7 +92,7 @@ pub(super) fn seal(
     } else {
         slot.map(|slot| Box::new(slot) as Held)
     };
-    Ok((answer, core.group.submit_holding(change, held)))
+    Ok((outcome, core.group.submit_holding(change, held)))
 }
 
 /// Records that it did not happen, and when it goes again. Durable before anyone waits for that instant, so

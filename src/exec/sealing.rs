@@ -29,7 +29,7 @@ impl Seals for Sealing {
 
     fn seal(&self, response: &Payload) -> Option<Change> {
         let core = &self.note.core;
-        let (response, large) = core.storable(response.clone());
+        let (response, large) = core.storable_response(response.clone().response(&core.limits));
         let event = Event::Commit { response, external_ref: None, basis: self.marked.basis };
         let sealed = apply(&self.marked, event, core.fence, core.now()).ok()?;
         let mut change = core.change(self.note.lane).record(Box::new(sealed));

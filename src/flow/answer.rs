@@ -14,7 +14,8 @@ use crate::exec::{Answers, ExecError, Said, answer_escalation, to_the_end};
 use crate::id::{EscalationId, Tenant};
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Change, Escalation, Resolution, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
+    Change, Escalation, EscalationKind, Resolution, Run, RunState, Signal, Step, StepKind, Store as _,
+    StoreError,
 };
 
 impl Answers for Inner {
@@ -52,7 +53,9 @@ impl Next {
             change.payloads.extend(large.map(|payload| (answered.tenant.clone(), payload)));
             change.signal = Some(Box::new(signal));
         }
-        change.steps.extend(answered.record.zip(self.run.as_ref()).map(|(record, run)| Step {
+        // What the run no longer asks for is kept from now on.
+        let left = answered.record.filter(|_| answered.kind == EscalationKind::Diverged);
+        change.steps.extend(left.zip(self.run.as_ref()).map(|(record, run)| Step {
             tenant: answered.tenant.clone(),
             run: run.id,
             turn: run.base,

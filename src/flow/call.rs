@@ -13,12 +13,14 @@ use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode, misuse};
 use super::identity::Kind;
 use super::live::{self, HeldCall, Live, Open, Stop};
+use super::oversized;
 use super::replay::Recorded;
 use super::unregistered::Unregistered;
 use crate::exec::{
-    Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Wait, carry_out, look_only, note_use,
+    Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Requested, Wait, carry_out, look_only,
+    note_use,
 };
-use crate::ledger::{Approval, Diff, Key, OperationKey, Owner, Record, State, escaped};
+use crate::ledger::{Approval, Decision, Diff, Key, OperationKey, Owner, Record, State, escaped};
 use crate::payload::Stored;
 use crate::store::{EscalationKind, Store as _};
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
@@ -157,7 +159,7 @@ pub(super) async fn call(
     let name = tool.spec().name.clone();
     let unshared = key.is_none();
     let (open, key) = ctx.unless_mendable(identify(ctx, name.as_str(), key, id)).await?;
-    let op = match Operation::request(&live.core, &live.tenant, &*tool).await {
+    let op = match Requested::of(&live.core, &live.tenant, &*tool).await {
         Ok(request) => {
             let asker = Asker { unshared, ..asker(live, ctx.turn, &open, approval) };
             Arc::new(Operation::of(&live.tenant, tool, key, request, asker))
@@ -229,6 +231,7 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
     if let Some(past) = live.recorded(open).await? {
         if let Some(then) = past.input_hash
             && then != op.hash
+            && !is_recorded_request(live, op).await?
         {
             // Carried out, it would be a conflict, which cannot be recorded beside the first failure: the run would
             // be started over again and again, and nobody would be asked.
@@ -241,14 +244,23 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
             return live.stop(Stop::Halt { kind, question, record: None, kept: Vec::new() }).await;
         }
         if let Some(stored) = past.value {
-            return match live.core.load(&live.tenant, &stored).await {
-                Ok(failure) => Ok(Past::Over(Err(failure.decode().unwrap_or_else(Failure::from)))),
-                Err(error) => Err(live.failure(error).await),
+            let given = match live.core.load(&live.tenant, &stored).await {
+                Ok(failure) => {
+                    oversized::given(live, open, failure.decode().unwrap_or_else(Failure::from)).await
+                }
+                Err(error) => Err(error),
             };
+            match given {
+                Ok(Some(failure)) => return Ok(Past::Over(Err(failure))),
+                Ok(None) => {} // it halted the run, and is asked again
+                Err(error) => return Err(live.failure(error).await),
+            }
         }
     }
     match recorded {
-        Some(Recorded::Own { record, request_hash, response: Some(response) }) if request_hash == op.hash => {
+        Some(Recorded::Own { record, request_hash, response: Some(response) })
+            if request_hash == op.hash && !matches!(response, Stored::Oversized(_)) =>
+        {
             match live.core.load(&live.tenant, &response).await {
                 Ok(response) => Ok(Past::Over(Ok(Answer::replayed(response, record)))),
                 Err(error) => Err(live.failure(error).await),
@@ -264,6 +276,22 @@ async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Fai
     }
 }
 
+/// What is recorded under the key is this request, although its hash is another one: the input's type or the rule of what is bound has
+/// another version.
+async fn is_recorded_request(live: &Live, op: &Operation) -> Result<bool, Failure> {
+    let decided = async {
+        let found = live.core.find(&op.tenant, &op.key).await?;
+        Ok::<_, ExecError>(match found {
+            Some(record) => op.decide(&live.core, Some(&record)).await? != Decision::Conflict,
+            None => false,
+        })
+    };
+    match decided.await {
+        Ok(is_it) => Ok(is_it),
+        Err(error) => Err(live.failure(error).await),
+    }
+}
+
 /// What the record of another says, if that is over. Read at work, and not at rest: or the replay would be taken for
 /// quiescent, and what the run asked for behind this call for something that it does not ask for again.
 async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Result<Past, Failure> {
@@ -272,7 +300,7 @@ async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Res
     let found = core.group.record_find(&live.tenant, key).await;
     let read = match found {
         Ok(Some(Record { id, state: State::Committed { response }, request_hash, .. }))
-            if request_hash == op.hash =>
+            if request_hash == op.hash && !matches!(response, Stored::Oversized(_)) =>
         {
             core.load(&live.tenant, &response)
                 .await
@@ -414,7 +442,16 @@ async fn carried_out(
             over => failure_of(op, over),
         };
         if !live.has_ended() {
-            Box::pin(live.checkpoint(&open.identity, Some(op.hash), failure.payload())).await;
+            let given_as = match oversized::record_of(&failure) {
+                Some(record) => oversized::given_as(live, &open.identity, record).await,
+                None => Ok(open.identity.clone()),
+            };
+            match given_as {
+                Ok(identity) => {
+                    Box::pin(live.checkpoint(&identity, Some(op.hash), failure.payload())).await;
+                }
+                Err(error) => return Err(live.told(open, error).await),
+            }
         }
         open.close();
         return Err(failure);
@@ -434,6 +471,7 @@ fn conflict_with_itself(live: &Live, op: &Operation, diff: &Diff) -> String {
 /// What the run's code is told of an operation that came to no result.
 fn failure_of(op: &Operation, outcome: Outcome) -> Failure {
     match outcome {
+        Outcome::ResponseTooLarge(response) => Failure::too_large(&response),
         Outcome::Failed(failure) => Failure::tool(op.tool.spec().name.as_str(), &failure),
         Outcome::Conflict(diff) => Failure::conflict(op.key.as_str(), diff),
         Outcome::Compensated { response, compensation } => Failure::coded(

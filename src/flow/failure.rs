@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::exec::ExecError;
+use crate::exec::{ExecError, ResponseTooLarge};
 use crate::id::{IdError, RunId};
 use crate::ledger::{Diff, ErrorKind, KeyError, Record, RecordedFailure};
 use crate::payload::{Payload, PayloadError};
@@ -98,6 +98,9 @@ pub enum FailureCode {
     Unregistered,
     /// A transaction failed and was rolled back.
     Transaction,
+    /// A call happened, and its response is over the limit: what is recorded of it is the detail, a
+    /// [`ResponseTooLarge`](crate::exec::ResponseTooLarge). A run does not fail with it: the run halts until the limit is raised.
+    ResponseTooLarge,
     /// A child failed: its failure is the detail.
     ChildFailed,
     /// Somebody cancelled the run.
@@ -112,6 +115,11 @@ impl FailureCode {
     /// A new build can mend it: the run halts, and nothing is undone.
     pub(crate) const fn is_mendable(self) -> bool {
         matches!(self, Self::Misuse | Self::Unregistered)
+    }
+
+    /// A run whose code returns it halts, and nothing is undone: a new build can mend it, or settings that do not show it to the code.
+    pub(crate) const fn halts(self) -> bool {
+        self.is_mendable() || matches!(self, Self::ResponseTooLarge)
     }
 }
 
@@ -142,6 +150,11 @@ impl Failure {
             format!("{tool} failed: {}: {}", failure.kind.name(), failure.message),
         )
         .detail(detail)
+    }
+
+    pub(crate) fn too_large(response: &ResponseTooLarge) -> Self {
+        let detail = serde_json::to_value(response).unwrap_or(Value::Null);
+        Self::coded(FailureCode::ResponseTooLarge, response.to_string()).detail(detail)
     }
 
     pub(crate) fn conflict(key: &str, diff: Diff) -> Self {

@@ -148,6 +148,12 @@ impl Identity {
         format!("~{}/{}", self.kind.name(), self.place())
     }
 
+    /// The identity of what is recorded anew each time the run goes on after it was halted.
+    pub(super) fn after_halts(&self, times: usize) -> Self {
+        let id = if times == 0 { self.id.clone() } else { format!("{}:~halted:{times}", self.id) };
+        Self { id, ..self.clone() }
+    }
+
     /// The identity of the error that the run's code was given in place of a result.
     pub(super) fn failed(&self) -> Self {
         match self.kind {

@@ -36,6 +36,7 @@ mod inbox;
 mod inner;
 mod label;
 mod live;
+mod oversized;
 mod queue;
 mod replay;
 mod resume;

@@ -11,6 +11,7 @@ use super::failure::{Failure, FailureCode};
 use super::family;
 use super::identity::{Identity, Kind};
 use super::live::{Live, Stop};
+use super::oversized;
 use super::run::End;
 use crate::exec::{Compensated, Core, ExecError, due_for, escalation_of_orphan, look_only, undo};
 use crate::id::{EscalationId, RecordId, RunId};
@@ -245,11 +246,14 @@ impl Asked {
             FailureCode::Unregistered => {
                 (EscalationKind::Unregistered, "Register it, and the run goes on by itself; or")
             }
+            FailureCode::ResponseTooLarge => (EscalationKind::Quarantined, "Raise the limit and go on, or"),
             _ => (EscalationKind::Quarantined, "Mend the code and go on, or"),
         };
         let question =
             format!("run {run}: {failure}. What the run did before stands. {then} abandon the run?");
-        Self { detail: failure.detail.clone(), ..Self::of(kind, question) }
+        // By its record it is found that the run was halted with this failure.
+        let record = oversized::record_of(failure);
+        Self { record, detail: failure.detail.clone(), ..Self::of(kind, question) }
     }
 }
 

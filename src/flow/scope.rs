@@ -65,7 +65,7 @@ impl ForTenant {
         let mut responses = Vec::new();
         for call in core.group.run_history(&tenant, run, Turns::ALL).await?.calls {
             if let Some(response) = call.response.filter(|_| wanted(&call.operation)) {
-                responses.push(core.load(&tenant, &response).await?);
+                responses.extend(core.load_response(&tenant, &response).await?.ok());
             }
         }
         Ok(responses)

@@ -181,7 +181,10 @@ where
         };
         let outcome = loop {
             // Before the turn is settled: it was not carried out to its end.
-            let ended = ctx.unless_mendable(present.carry_out(&ctx, &mut turn, state).await).await;
+            let ended = match present.carry_out(&ctx, &mut turn, state).await {
+                Err(failure) => Err(live.unless_halting(failure).await),
+                ended => ended,
+            };
             present.check().await;
             let left = present.settle().await;
             match ended.and_then(|ended| Ended::of(ended, &live)).and_then(|ended| present.is_over(ended)) {

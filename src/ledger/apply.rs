@@ -1,5 +1,6 @@
 //! What a record becomes when something has happened. Every transition there is, and no other.
 
+use super::approval::Approval;
 use super::record::{Basis, Record, State};
 use super::retry::{ErrorKind, RecordedFailure};
 use crate::clock::Timestamp;
@@ -17,6 +18,8 @@ pub enum Event {
         basis: Basis,
         /// The declaration of its tool.
         declaration: DeclarationId,
+        /// The approval under which it goes out.
+        approval: Option<Box<Approval>>,
     },
     /// A worker takes a dead attempt over in order to find out what became of it. From here on the dead
     /// worker's answer is refused: it is a zombie, and may only leave evidence.
@@ -88,6 +91,11 @@ pub enum Event {
         /// Who says so, and why.
         reason: String,
     },
+    /// The response, which was over the limit when it came, was looked up under a higher one.
+    Supply {
+        /// The response.
+        response: Stored,
+    },
     /// It was undone, in whole or in part.
     Compensate {
         /// What the undoing gave back.
@@ -108,22 +116,24 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
     let parked = record.escalation.is_some();
     let mine = record.fence == fence;
     match (&record.state, event) {
-        // Its declaration stays that of the attempt whose fate is open: it goes out under the same wire key.
-        (State::Started, Event::Again { fence, basis, .. }) if !parked => {
+        // Its declaration and its approval stay those of the attempt whose fate is open: it goes out under the same wire key.
+        (State::Started, Event::Again { fence, basis, approval, .. }) if !parked => {
             next.again(fence);
+            next.approval = next.approval.or(approval);
             next.in_doubt = record.class.leaves_mark();
             // A further answer does not lift what rests on the provider's word.
             if record.basis != Basis::Declaration {
                 next.basis = basis;
             }
         }
-        (State::Failed { .. }, Event::Again { fence, basis, declaration }) if !parked => {
+        (State::Failed { .. }, Event::Again { fence, basis, declaration, approval }) if !parked => {
             next.again(fence);
             // The person may be wrong, however often it is tried.
             if record.basis != Basis::Denial || basis != Basis::Answer {
                 next.basis = basis;
             }
-            next.declaration = declaration; // of what went out under another one, nothing happened
+            // Of what went out under others, nothing happened.
+            (next.declaration, next.approval) = (declaration, approval);
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
         (State::Started, Event::Note { external_ref }) if mine && !parked => {
@@ -164,6 +174,9 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.in_doubt = false;
             next.escalation = None;
         }
+        (State::Committed { response: Stored::Oversized(_) }, Event::Supply { response }) => {
+            next.state = State::Committed { response };
+        }
         (
             State::Committed { response } | State::Compensated { response, whole: false, .. },
             Event::Compensate { compensation, whole },
@@ -172,6 +185,11 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         }
         (_, event) => return Err(Illegal::of(record, &event, mine)),
     }
+    next.sealed_at = match (record.is_settled(), next.is_settled()) {
+        (_, false) => None,
+        (true, true) => record.sealed_at,
+        (false, true) => Some(next.updated_at),
+    };
     Ok(next)
 }
 
@@ -217,6 +235,7 @@ impl Event {
             Self::ResolveCommitted { .. } => "resolve committed",
             Self::ResolveNotCommitted { .. } => "resolve not committed",
             Self::ResolveAbandoned { .. } => "resolve abandoned",
+            Self::Supply { .. } => "supply",
             Self::Compensate { .. } => "compensate",
         }
     }

@@ -12,9 +12,9 @@ use crate::payload::Stored;
 pub struct Request {
     /// What the key is bound to.
     pub hash: RequestHash,
-    /// The stored request of another version of the input type, read as today's type and hashed again;
-    /// `None` if there was no need, or if it cannot be read so (KEY-5). Of a tombstone: this request's own hash, if the
-    /// keyed one that is left is of it.
+    /// The stored request of another version of the input type, read as today's type, or of another rule of what is bound, hashed by
+    /// today's rule; `None` if there was no need, or if it cannot be read so (KEY-5). Of a tombstone: this request's own hash, if
+    /// the keyed one that is left is of it.
     pub stored_rehashed: Option<RequestHash>,
 }
 

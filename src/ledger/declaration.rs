@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::bound::BoundFields;
 use super::contract::{Contract, ContractClass, LookupOffer};
 use super::effect::EffectClass;
 use super::key::OperationKey;
@@ -41,6 +42,9 @@ pub struct Declaration {
     pub wire_rule: u32,
     /// The version of the tool's input type.
     pub input_version: u32,
+    /// Which fields of the input the key is bound to.
+    #[serde(default, skip_serializing_if = "BoundFields::is_all")]
+    pub bound: BoundFields,
     /// The record is sealed in the transaction of its effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sealed_with_effect: bool,
@@ -72,6 +76,7 @@ impl Declaration {
             wire_rule: OperationKey::WIRE_RULE,
             input_version,
             sealed_with_effect: contract.sealed_with_effect,
+            bound: BoundFields::All,
             any_output: false,
         }
     }

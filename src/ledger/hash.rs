@@ -2,21 +2,25 @@
 
 use sha2::{Digest, Sha256};
 
+use super::bound::{BoundFields, UnboundField};
 use crate::payload::{Payload, hex};
 
 /// SHA-256 over the canonical request, with the version of the scheme and a domain, so that a hash of one
 /// operation type never equals a hash of another and an old record is always checked by its own scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestHash {
-    /// The scheme: 1 is `SHA-256("counterfoil/request/1\0" operation "\0" canonical JSON)`.
+    /// The scheme: 1 is `SHA-256("counterfoil/request/1\0" operation "\0" canonical JSON)` of the whole request, 2 is
+    /// `SHA-256("counterfoil/request/2\0" operation "\0" canonical JSON)` of an object that holds the bound fields by their pointers.
     pub version: u8,
     /// The digest.
     pub digest: [u8; 32],
 }
 
 impl RequestHash {
-    /// The scheme that new records use.
+    /// The scheme of a key that is bound to the whole request.
     pub const VERSION: u8 = 1;
+    /// The scheme of a key that is bound to some fields.
+    const BOUND: u8 = 2;
 
     /// Hashes a request of an operation type.
     ///
@@ -30,12 +34,21 @@ impl RequestHash {
     /// # Ok::<(), counterfoil::PayloadError>(())
     /// ```
     pub fn of(operation: &str, request: &Payload) -> Self {
-        let digest = Sha256::new_with_prefix(b"counterfoil/request/1\0")
-            .chain_update(operation)
-            .chain_update([0])
-            .chain_update(request.as_str())
-            .finalize();
-        Self { version: Self::VERSION, digest: digest.into() }
+        Self { version: Self::VERSION, digest: digest(b"counterfoil/request/1\0", operation, request) }
+    }
+
+    /// Hashes what of a request is bound.
+    ///
+    /// # Errors
+    /// The request lacks a bound field.
+    pub fn bound(operation: &str, request: &Payload, fields: &BoundFields) -> Result<Self, UnboundField> {
+        Ok(match fields.of(request)? {
+            None => Self::of(operation, request),
+            Some(bound) => {
+                let digest = digest(b"counterfoil/request/2\0", operation, &bound);
+                Self { version: Self::BOUND, digest }
+            }
+        })
     }
 
     /// The bytes of the column: version, then digest.
@@ -51,6 +64,15 @@ impl RequestHash {
         let (version, digest) = bytes.split_first()?;
         Some(Self { version: *version, digest: digest.try_into().ok()? })
     }
+}
+
+fn digest(domain: &[u8], operation: &str, hashed: &Payload) -> [u8; 32] {
+    Sha256::new_with_prefix(domain)
+        .chain_update(operation)
+        .chain_update([0])
+        .chain_update(hashed.as_str())
+        .finalize()
+        .into()
 }
 
 impl std::fmt::Debug for RequestHash {

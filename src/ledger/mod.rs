@@ -6,6 +6,7 @@
 
 mod apply;
 mod approval;
+mod bound;
 mod breaker;
 mod budget;
 mod compensation;
@@ -36,6 +37,7 @@ mod tests;
 
 pub use apply::{Event, Illegal, apply};
 pub use approval::{Approval, ApprovalError, Package};
+pub use bound::{BoundFields, BoundFieldsError, UnboundField};
 pub use breaker::{Breaker, Circuit, CircuitState, Health, Through};
 pub use budget::{Budget, Price, Spent, UsedUp};
 pub(crate) use compensation::undoing_looks_first;

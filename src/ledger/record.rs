@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::approval::Approval;
 use super::effect::EffectClass;
 use super::hash::RequestHash;
 use super::key::OperationKey;
@@ -204,6 +205,12 @@ pub struct Record {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+    /// When it was settled: committed, failed for good or abandoned. Later lookups and an undoing do not move it. Absent while it is
+    /// open, and of a record that an engine without this field has settled.
+    pub sealed_at: Option<Timestamp>,
+    /// The approval under which the call went out: who decided, and which version of which review. While the fate of an attempt is
+    /// open it stays that of the first one. Absent where none was needed, and from what is left of a record.
+    pub approval: Option<Box<Approval>>,
 }
 
 /// What is to be recorded of an operation before anything is sent for it.
@@ -231,6 +238,8 @@ pub struct Intent {
     pub fence: Fence,
     /// How long the record is kept, and what is left of it.
     pub retention: Retention,
+    /// The approval under which it goes out.
+    pub approval: Option<Box<Approval>>,
 }
 
 impl Record {
@@ -264,6 +273,7 @@ impl Record {
             owner,
             fence,
             retention,
+            approval,
         } = intent;
         Self {
             id,
@@ -288,13 +298,35 @@ impl Record {
             kept_until: retention.until(at),
             created_at: at,
             updated_at: at,
+            sealed_at: None,
+            approval,
         }
+    }
+
+    /// The first record of an operation that failed, or waits to go again, before anything was sent for it.
+    pub fn failed(
+        intent: Intent,
+        failure: RecordedFailure,
+        not_before: Option<Timestamp>,
+        at: Timestamp,
+    ) -> Self {
+        let sealed_at = not_before.is_none().then_some(at);
+        Self { state: State::Failed { failure }, not_before, sealed_at, ..Self::unsent(intent, at) }
     }
 
     /// The record of what somebody says has happened: it is there with its record, and is never ambiguous.
     pub fn decided(intent: Intent, response: Stored, at: Timestamp) -> Self {
         let state = State::Committed { response };
-        Self { state, basis: Basis::Decision, ..Self::unsent(intent, at) }
+        Self { state, basis: Basis::Decision, sealed_at: Some(at), ..Self::unsent(intent, at) }
+    }
+
+    /// Its outcome is known, or somebody has decided to leave it. One that waits for its next attempt is not settled.
+    pub const fn is_settled(&self) -> bool {
+        match self.state {
+            State::Started => false,
+            State::Failed { .. } => self.not_before.is_none(),
+            _ => true,
+        }
     }
 
     /// Attempts that count against the present execution's budget.

@@ -162,6 +162,7 @@ fn tombstone(record: &Record, key: &DigestKey) -> Option<Record> {
         owner: Owner { run, turn, step: None, call_id: None },
         external_ref: None,
         not_before: None,
+        approval: None,
         ..kept_until(record, None)
     })
 }

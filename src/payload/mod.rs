@@ -134,13 +134,37 @@ impl Payload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PayloadDigest(pub [u8; 32]);
 
-/// A payload as a row holds it: in place, or by its address in the payload table.
+/// A payload as a row holds it: in place, by its address in the payload table, or only by its digest and size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// In the row.
     Inline(Payload),
     /// In the payload table, read only when asked for.
     At(PayloadDigest),
+    /// Nowhere: a response over the limit, of which only digest and size are kept.
+    Oversized(Oversized),
+}
+
+/// What is kept of a response over the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oversized {
+    /// SHA-256 of its canonical bytes.
+    pub digest: PayloadDigest,
+    /// Its size in bytes.
+    pub bytes: usize,
+}
+
+/// A response, or what is kept of one over the limit.
+pub(crate) type Response = Result<Payload, Oversized>;
+
+impl Payload {
+    /// A response that has come: its effect has happened, so that one over the limit is no error.
+    pub(crate) fn response(self, limits: &Limits) -> Response {
+        if self.0.len() <= limits.max_bytes {
+            return Ok(self);
+        }
+        Err(Oversized { digest: self.digest(), bytes: self.0.len() })
+    }
 }
 
 impl Stored {
@@ -148,32 +172,40 @@ impl Stored {
     pub(crate) const fn inline(&self) -> Option<&Payload> {
         match self {
             Self::Inline(payload) => Some(payload),
-            Self::At(_) => None,
+            Self::At(_) | Self::Oversized(_) => None,
         }
     }
 
     /// Its address, if it is in the payload table.
     pub(crate) const fn address(&self) -> Option<PayloadDigest> {
         match self {
-            Self::Inline(_) => None,
+            Self::Inline(_) | Self::Oversized(_) => None,
             Self::At(digest) => Some(*digest),
         }
     }
 
-    /// The text of the column. Canonical JSON never begins with `@`, so the two forms cannot be mixed up.
+    /// The text of the column. Canonical JSON never begins with `@`, so the forms cannot be mixed up. An engine that does not know
+    /// the form with the size takes the row for damaged, and neither hands it out nor repeats its effect.
     pub(crate) fn column(&self) -> Arc<str> {
         match self {
             Self::Inline(payload) => payload.0.clone(),
             Self::At(PayloadDigest(digest)) => format!("@{}", hex(digest)).into(),
+            Self::Oversized(Oversized { digest: PayloadDigest(digest), bytes }) => {
+                format!("@{} {bytes}", hex(digest)).into()
+            }
         }
     }
 
-    /// Reads the column back; `None` if it is neither form.
+    /// Reads the column back; `None` if it has none of these forms.
     pub(crate) fn from_column(text: &str) -> Option<Self> {
-        match text.strip_prefix('@') {
-            None => Some(Self::Inline(Payload::stored(text))),
-            Some(digest) => Some(Self::At(PayloadDigest(unhex(digest)?))),
-        }
+        let Some(address) = text.strip_prefix('@') else { return Some(Self::Inline(Payload::stored(text))) };
+        let digest = |text| Some(PayloadDigest(unhex(text)?));
+        Some(match address.split_once(' ') {
+            None => Self::At(digest(address)?),
+            Some((address, bytes)) => {
+                Self::Oversized(Oversized { digest: digest(address)?, bytes: bytes.parse().ok()? })
+            }
+        })
     }
 }
 

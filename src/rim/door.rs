@@ -59,7 +59,8 @@ impl Decided {
     pub(super) const fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Done(answer) if answer.first => Self::Executed,
-            Outcome::Done(_) => Self::Replayed,
+            // It happened, now or before, and is not done again.
+            Outcome::Done(_) | Outcome::ResponseTooLarge(_) => Self::Replayed,
             Outcome::Failed(_) | Outcome::Later { .. } => Self::Freed,
             Outcome::InProgress | Outcome::Pending { .. } => Self::InProgress,
             Outcome::Conflict(_) => Self::Conflict,

@@ -248,6 +248,7 @@ async fn along<C: OwnConnection, N: Note>(
 async fn called(executor: &Executor, request: ToolRequest) -> Result<Result<(), String>, ReactionError> {
     Ok(match executor.execute(request).await? {
         Outcome::Done(_)
+        | Outcome::ResponseTooLarge(_)
         | Outcome::Parked { .. }
         | Outcome::Pending { .. }
         | Outcome::Compensated { .. }

@@ -264,7 +264,7 @@ impl Rest {
 fn undoing(record: &Record) -> Option<Undoing> {
     match &record.request {
         Stored::Inline(request) => request.decode().ok(),
-        Stored::At(_) => None,
+        Stored::At(_) | Stored::Oversized(_) => None,
     }
 }
 

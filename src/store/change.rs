@@ -228,11 +228,13 @@ impl Change {
             return None;
         }
         let response = match &record.state {
-            State::Committed { response: Stored::Inline(payload) } => payload.clone(),
+            // The payload's row is refused with the change.
             State::Committed { response: Stored::At(digest) } => {
-                self.payloads.iter().find(|(_, payload)| payload.digest() == *digest)?.1.clone()
+                let (_, payload) = self.payloads.iter().find(|(_, payload)| payload.digest() == *digest)?;
+                Stored::Inline(payload.clone())
             }
-            State::Started if self.accepts() => Payload::stored(Evidence::ACCEPTED),
+            State::Committed { response } => response.clone(),
+            State::Started if self.accepts() => Stored::Inline(Payload::stored(Evidence::ACCEPTED)),
             _ => return None,
         };
         Some(Evidence {

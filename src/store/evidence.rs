@@ -5,7 +5,7 @@ use super::row::Row;
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::Record;
-use crate::payload::Payload;
+use crate::payload::Stored;
 
 /// What a fenced worker learned too late. Appended, never a change of the record (REC-9).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +18,9 @@ pub struct Evidence {
     pub fence: Fence,
     /// The attempt it belongs to.
     pub attempt: u32,
-    /// The response; `{"$accepted":true}` if the provider had only [accepted](crate::tool::ToolError::accepted) the call.
-    pub response: Payload,
+    /// The response: in place, however large, or what is kept of one over the limit. `{"$accepted":true}` if the provider had only
+    /// [accepted](crate::tool::ToolError::accepted) the call.
+    pub response: Stored,
     /// The provider's id.
     pub external_ref: Option<String>,
     /// When it was learned.
@@ -32,7 +33,7 @@ impl Evidence {
 
     /// The provider had accepted the call, and had not finished it.
     pub(crate) fn is_accepted(&self) -> bool {
-        self.response.as_str() == Self::ACCEPTED
+        matches!(&self.response, Stored::Inline(response) if response.as_str() == Self::ACCEPTED)
     }
 
     /// It tells of its record what the record does not know yet.

@@ -14,7 +14,7 @@ table! { Record in "record", Moves by (id) with (tenant, key) {
     id, tenant, key, operation fixed, class fixed, request fixed, request_hash fixed, declaration,
     owner [run number fixed, turn number fixed, step text fixed, call_id text fixed],
     fence, revision, attempts, spent, state [status number, outcome text, compensation text], basis, external_ref,
-    escalation, not_before, kept_until fixed, created_at fixed, updated_at, in_doubt
+    escalation, not_before, kept_until fixed, created_at fixed, updated_at, in_doubt, sealed_at, approval
 } }
 
 impl Cells for Owner {
@@ -42,9 +42,9 @@ impl Cells for State {
 
 /// What changes of a record may bring, and nearly none does.
 macro_rules! usual {
-    ($($first:expr),*) => {
+    ($($known:expr),*) => {
         &[
-            $($first,)*
+            $($known,)*
             ("call_id", "NULL"),
             ("spent", "0"),
             ("compensation", "NULL"),
@@ -59,6 +59,8 @@ impl Row for Record {
     /// Nearly all are of one of these, and each column of a row costs a fiftieth of writing it.
     const FORMS: &'static [Form] = &[
         usual!(
+            ("sealed_at", "NULL"),
+            ("approval", "NULL"),
             ("turn", "0"),
             ("revision", "1"),
             ("attempts", "1"),
@@ -68,6 +70,8 @@ impl Row for Record {
             ("external_ref", "NULL")
         ),
         usual!(
+            ("sealed_at", "NULL"),
+            ("approval", "NULL"),
             ("revision", "1"),
             ("attempts", "1"),
             ("status", "1"),
@@ -75,7 +79,8 @@ impl Row for Record {
             ("outcome", "NULL"),
             ("external_ref", "NULL")
         ),
-        usual!(("turn", "0")),
+        usual!(("approval", "NULL"), ("turn", "0")),
+        usual!(("approval", "NULL")),
         usual!(),
     ];
 
@@ -91,13 +96,16 @@ impl Row for Record {
             && self.state == State::Started
             && self.attempts == 1
             && self.basis == Basis::Answer
-            && self.external_ref.is_none();
+            && self.external_ref.is_none()
+            && self.sealed_at.is_none();
+        let unapproved = self.approval.is_none();
         let outside = !is_first || self.owner.turn == 0; // what follows a start leaves the turn as it is
         usual
             && match form {
-                0 => starts && outside,
-                1 => starts,
-                2 => outside,
+                0 => unapproved && starts && outside,
+                1 => unapproved && starts,
+                2 => unapproved && outside,
+                3 => unapproved,
                 _ => true,
             }
     }

@@ -17,7 +17,8 @@ use super::prepared::written;
 use super::{Call, Done, Prepared, Tool, ToolError, ToolSpec, registry::Unprepared};
 use crate::id::{IdError, Name};
 use crate::ledger::{
-    Compensation, Contract, Divergence, EffectClass, Finding, Key, LookupOffer, OperationKey, Quota, Undone,
+    BoundFields, Compensation, Contract, Divergence, EffectClass, Finding, Key, LookupOffer, OperationKey,
+    Quota, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -312,6 +313,7 @@ impl Undo {
             quota: Quota { provider: forward.quota.provider.clone(), ..Quota::default() },
             divergence: Divergence::Adopt,
             input_version: 1,
+            bound: BoundFields::All,
             compensation: None,
             any_output: true,
         };

@@ -13,13 +13,14 @@ use super::registry::Unprepared;
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::Name;
 use crate::ledger::{
-    Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key, KeyError,
-    LookupOffer, Package, Quota, Retention, RetryPolicy, Undone,
+    BoundFields, Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key,
+    KeyError, LookupOffer, Package, Quota, Retention, RetryPolicy, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
 type CallFn =
     dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Done<Value>, ToolError>> + Send + Sync + 'static;
+type UpgradeFn = dyn Fn(u32, Value) -> Option<Value> + Send + Sync;
 type KeyFn = dyn Fn(&Value) -> Option<Key> + Send + Sync;
 type PackageFn = dyn Fn(&Value) -> Package + Send + Sync;
 type ReconcileFn = dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Finding<Value>, ToolError>>
@@ -58,6 +59,8 @@ pub struct DynamicTool {
     divergence: Divergence,
     functions: Functions,
     compensation: Option<Compensation>,
+    bound: BoundFields,
+    input_version: u32,
     about: Option<About>,
 }
 
@@ -74,6 +77,7 @@ struct Functions {
     call: Option<Arc<CallFn>>,
     reconcile: Option<Arc<ReconcileFn>>,
     key: Option<Arc<KeyFn>>,
+    upgrade: Option<Arc<UpgradeFn>>,
     package: Option<Arc<PackageFn>>,
     undo: Option<Arc<UndoFn>>,
     find_undone: Option<Arc<FindFn>>,
@@ -92,6 +96,8 @@ impl DynamicTool {
             divergence: effect.divergence(),
             functions: Functions::default(),
             compensation: None,
+            bound: BoundFields::All,
+            input_version: 1,
             about: None,
         }
     }
@@ -126,6 +132,24 @@ impl DynamicTool {
     /// Which operation a call is.
     pub fn key(mut self, key: impl Fn(&Value) -> Option<Key> + Send + Sync + 'static) -> Self {
         self.functions.key = Some(Arc::new(key));
+        self
+    }
+
+    /// Which fields of its input its key is bound to; all of them unless it is said.
+    pub fn bound(mut self, bound: BoundFields) -> Self {
+        self.bound = bound;
+        self
+    }
+
+    /// The version of its input, 1 unless it is said. `upgrade` gets the version and the value of an input that was stored by an
+    /// earlier build, and returns today's; nothing if it cannot. A stored input is upgraded before it is compared with a new one, looked up or sent again.
+    pub fn input_version(
+        mut self,
+        version: u32,
+        upgrade: impl Fn(u32, Value) -> Option<Value> + Send + Sync + 'static,
+    ) -> Self {
+        self.input_version = version;
+        self.functions.upgrade = Some(Arc::new(upgrade));
         self
     }
 
@@ -217,7 +241,8 @@ impl DynamicTool {
             retention: self.retention,
             quota: self.quota,
             divergence: self.divergence,
-            input_version: 1,
+            input_version: self.input_version,
+            bound: self.bound,
             compensation: self.compensation.clone(),
             any_output: true,
         };
@@ -242,6 +267,14 @@ struct Dynamic {
     about: Option<About>,
 }
 
+impl Functions {
+    /// An input that was stored by a build with this version of it, as today's.
+    fn upgraded(&self, stored: &Payload, version: u32) -> Option<Payload> {
+        let value = self.upgrade.as_ref()?(version, stored.value().ok()?)?;
+        Payload::of(&value).ok()
+    }
+}
+
 impl Unprepared for Dynamic {
     fn spec(&self) -> &Arc<ToolSpec> {
         &self.spec
@@ -254,6 +287,17 @@ impl Unprepared for Dynamic {
             input: input.value()?,
             payload: input.clone(),
         }))
+    }
+
+    fn prepare_stored(&self, stored: &Payload, version: u32) -> Result<Arc<dyn Prepared>, PayloadError> {
+        if version == self.spec.input_version {
+            return self.prepare(stored);
+        }
+        let upgraded = self.functions.upgraded(stored, version).ok_or_else(|| PayloadError::Mismatch {
+            expected: "the present version of the tool's input",
+            reason: format!("it was stored as version {version}, and the tool does not upgrade it"),
+        })?;
+        self.prepare(&upgraded)
     }
 
     fn typed(&self) -> &dyn Any {
@@ -287,6 +331,10 @@ impl Prepared for WithValue {
 
     fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
         Ok((self.payload.clone(), false))
+    }
+
+    fn rewrite(&self, stored: &Payload, version: u32) -> Option<Payload> {
+        self.functions.upgraded(stored, version)
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {

@@ -41,7 +41,7 @@ pub(crate) use seals::Seals;
 #[cfg(feature = "sim")]
 pub(crate) use watched::{Touch, Witness};
 
-use crate::ledger::{self, Divergence, Finding, Key, Package, Quota, Retention, RetryPolicy};
+use crate::ledger::{self, BoundFields, Divergence, Finding, Key, Package, Quota, Retention, RetryPolicy};
 
 /// Something that touches the world.
 ///
@@ -92,6 +92,12 @@ pub trait Tool: Send + Sync + Sized + 'static {
     /// twice, and one that differs is refused before anything is recorded.
     fn key(&self, _input: &Self::Input) -> Option<Key> {
         None
+    }
+
+    /// Which fields of the input the key is bound to: all of them, unless it is said. A request under a known key that differs in
+    /// another field is answered from the first one's record.
+    fn bound(&self) -> BoundFields {
+        BoundFields::All
     }
 
     /// The declaration in full: settle time, key window, account. Starts from the contract type's defaults,

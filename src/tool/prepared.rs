@@ -32,8 +32,8 @@ pub(crate) trait Prepared: Send + Sync {
     ) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
         None
     }
-    /// A stored request of another version, read as today's input and written again. `None` where no type could have changed.
-    fn rewrite(&self, _stored: &Payload) -> Option<Payload> {
+    /// A stored request of another version of the input, read as today's and written again. `None` if it cannot be read so.
+    fn rewrite(&self, _stored: &Payload, _version: u32) -> Option<Payload> {
         None
     }
 
@@ -135,7 +135,7 @@ impl<T: Tool> Prepared for Typed<T> {
         Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
     }
 
-    fn rewrite(&self, stored: &Payload) -> Option<Payload> {
+    fn rewrite(&self, stored: &Payload, _: u32) -> Option<Payload> {
         Payload::of(&stored.decode::<T::Input>().ok()?).ok()
     }
 }

@@ -16,8 +16,8 @@ use crate::crash::Probe;
 use crate::crash::Watch;
 use crate::id::{IdError, Name};
 use crate::ledger::{
-    Compensation, Contract, ContractError, Divergence, EffectClass, LookupOffer, Quota, Retention,
-    RetryPolicy, Throttle, WorstCase,
+    BoundFields, BoundFieldsError, Compensation, Contract, ContractError, Divergence, EffectClass,
+    LookupOffer, Quota, Retention, RetryPolicy, Throttle, WorstCase,
 };
 use crate::payload::{Payload, PayloadError};
 
@@ -41,6 +41,8 @@ pub struct ToolSpec {
     pub divergence: Divergence,
     /// The version of its input type.
     pub input_version: u32,
+    /// Which fields of its input its key is bound to.
+    pub bound: BoundFields,
     /// When its effects are undone, if it can undo them.
     pub compensation: Option<Compensation>,
     /// Any JSON is a result of it: it returns no type that a build could check an answer against.
@@ -59,6 +61,7 @@ impl ToolSpec {
             quota: Quota::default(),
             divergence: effect.divergence(),
             input_version: 1,
+            bound: BoundFields::All,
             compensation: None,
             any_output: true,
         }
@@ -71,6 +74,8 @@ impl ToolSpec {
 
     /// Checks the declaration.
     pub(crate) fn check(&self) -> Result<(), RegisterError> {
+        let bound = |source| RegisterError::BoundFields { tool: self.name.to_string(), source };
+        self.bound.check().map_err(bound)?;
         self.contract
             .check(self.effect, &self.retry, &self.retention)
             .map_err(|source| RegisterError::Contract { tool: self.name.to_string(), source })
@@ -81,6 +86,10 @@ impl ToolSpec {
 pub(crate) trait Unprepared: Send + Sync {
     fn spec(&self) -> &Arc<ToolSpec>;
     fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError>;
+    /// The tool with an input that was stored by a build with this version of it.
+    fn prepare_stored(&self, stored: &Payload, _version: u32) -> Result<Arc<dyn Prepared>, PayloadError> {
+        self.prepare(stored)
+    }
     /// Reads a result as its callers will. Any JSON is one, unless the tool has a type for it.
     fn check_output(&self, _output: &Payload) -> Result<(), PayloadError> {
         Ok(())
@@ -159,6 +168,7 @@ impl Registry {
             quota: tool.quota(),
             divergence: tool.divergence(),
             input_version: T::INPUT_VERSION,
+            bound: tool.bound(),
             compensation: compensator.as_ref().map(|compensator| compensator.policy.clone()),
             any_output: false,
         };
@@ -264,6 +274,16 @@ impl Registry {
         Ok(self.hand_out(tool.prepare(input)?))
     }
 
+    /// The same with an input that was stored by a build with this version of it.
+    pub(crate) fn stored(
+        &self,
+        tool: &dyn Unprepared,
+        stored: &Payload,
+        version: u32,
+    ) -> Result<Arc<dyn Prepared>, PayloadError> {
+        Ok(self.hand_out(tool.prepare_stored(stored, version)?))
+    }
+
     /// What undoes the effects of this tool.
     pub(crate) fn undo_of(&self, tool: &str) -> Option<&Undo> {
         self.find(&Undo::name(tool))?.typed().downcast_ref()
@@ -318,6 +338,14 @@ pub enum RegisterError {
         tool: String,
         /// What is unsafe about it.
         source: ContractError,
+    },
+    /// Its key is bound to no fields, or to what can be none.
+    #[error("the tool {tool:?} cannot be registered: of the fields that its key is bound to, {source}")]
+    BoundFields {
+        /// The tool.
+        tool: String,
+        /// What is wrong with them.
+        source: BoundFieldsError,
     },
     /// `contract()` says something else than the type.
     #[error(

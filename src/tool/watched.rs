@@ -111,8 +111,8 @@ impl Prepared for Watched {
         }))
     }
 
-    fn rewrite(&self, stored: &Payload) -> Option<Payload> {
-        self.tool.rewrite(stored)
+    fn rewrite(&self, stored: &Payload, version: u32) -> Option<Payload> {
+        self.tool.rewrite(stored, version)
     }
 
     fn needs_caller(&self) -> bool {

@@ -13,6 +13,7 @@ mod flow;
 mod guard;
 #[path = "../own_server/mod.rs"]
 mod own_server;
+mod place;
 mod provider;
 mod rim;
 mod server;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 
 use super::attempt::{self, Again, Ambiguous, Begun, Ended, Permit};
 use super::core::Core;
@@ -14,7 +15,8 @@ use super::dispatch::dispatch;
 use super::inflight::Slot;
 use super::lookup;
 use super::operation::{LONG_WAIT, Operation};
-use super::outcome::{Answer, ExecError, Outcome, admitted, failed};
+use super::outcome::{ExecError, Outcome, admitted, failed};
+use super::oversized;
 use super::pending;
 use super::reconcile::{self, Fate};
 use super::recorded;
@@ -23,6 +25,7 @@ use super::retire;
 use super::shield::{Shield, Work};
 use crate::clock::Boot;
 use crate::ledger::{Basis, Decision, Record, RecordedFailure, State, undoing_looks_first};
+use crate::payload::Stored;
 use crate::store::{Retired, Ticket};
 
 /// A call that another worker has in hand is looked at again so much later.
@@ -104,15 +107,12 @@ pub(super) async fn recorded_outcome(
 ) -> Result<Outcome, ExecError> {
     let tenant = &found.tenant;
     Ok(match decision {
-        Decision::Duplicate { response } => Outcome::Done(Answer {
-            response: core.load(tenant, &response).await?,
-            external_ref: found.external_ref.clone(),
-            first: false,
-            basis: found.basis,
-            record: found.id,
-        }),
+        Decision::Duplicate { response } => {
+            Outcome::again(core, core.load_response(tenant, &response).await?, found)
+        }
         Decision::Compensated { response, compensation } => Outcome::Compensated {
-            response: core.load(tenant, &response).await?.value()?,
+            // One over the limit is not there to be shown.
+            response: core.load_response(tenant, &response).await?.map_or(Ok(Value::Null), |r| r.value())?,
             compensation: core.load(tenant, &compensation).await?.value()?,
         },
         Decision::Parked { escalation } if pending::is_pending(core, found, escalation).await? => {
@@ -268,6 +268,11 @@ impl Carrier {
                 core.clock.sleep(ELSEWHERE).await; // another worker has it in hand
                 Ok(Step::Changed)
             }
+            Decision::Duplicate { response: Stored::Oversized(oversized) }
+                if oversized::supplied(core, op, found, oversized).await? =>
+            {
+                Ok(Step::Changed)
+            }
             Decision::Parked { escalation } if reconcile::unpark(core, op, found, escalation).await? => {
                 Ok(Step::Changed)
             }
@@ -279,8 +284,8 @@ impl Carrier {
     async fn pursue(&self, mut permit: Box<Permit>) -> Result<Option<Answered>, ExecError> {
         loop {
             match dispatch(&self.core, &self.op, permit).await? {
-                Ended::Committed(answer, ticket) => {
-                    return Ok(Some(Answered::committed(answer, ticket)));
+                Ended::Committed(outcome, ticket) => {
+                    return Ok(Some(Answered::committed(outcome, ticket)));
                 }
                 Ended::Pending(escalation) => {
                     return Ok(Some(Answered::of(Outcome::Pending { escalation })));
@@ -303,7 +308,7 @@ impl Carrier {
             Box::pin(reconcile::reconcile(&self.core, &self.op, ambiguous, || self.is_abandoned()));
         let fate = reconciling.await?;
         Ok(match fate {
-            Fate::Committed(answer, ticket) => Step::Answered(Answered::committed(answer, Some(ticket))),
+            Fate::Committed(outcome, ticket) => Step::Answered(Answered::committed(outcome, Some(ticket))),
             Fate::Failed(record) => Step::Answered(Answered::failed(&record)),
             Fate::Send(permit) => Step::Send(permit),
             Fate::Changed => Step::Changed,
@@ -359,8 +364,8 @@ impl Answered {
         Self { outcome, ticket: None, found: None }
     }
 
-    const fn committed(answer: Answer, ticket: Option<Ticket>) -> Self {
-        Self { outcome: Outcome::Done(answer), ticket, found: None }
+    const fn committed(outcome: Outcome, ticket: Option<Ticket>) -> Self {
+        Self { outcome, ticket, found: None }
     }
 
     fn failed(record: &Record) -> Self {

@@ -8,6 +8,7 @@ use super::report::Changed;
 use crate::exec::{Answer, Operation};
 use crate::flow::live::{Live, Open, Wait};
 use crate::ledger::Decision;
+use crate::payload::Stored;
 use crate::store::Store as _;
 
 /// A recorded call whose outcome this run has not got: answered from its record if that has it by now, and noted if the
@@ -20,6 +21,10 @@ pub(crate) async fn undecided(live: &Arc<Live>, check: &Check, open: Open, op: &
         None => Some(Decision::New),
     };
     match (decision, record) {
+        // The engine would look whether the response fits by now.
+        (Some(Decision::Duplicate { response: Stored::Oversized(_) }), _) => {
+            check.note(|notes| notes.unsettled.push(op.key.to_string()));
+        }
         (Some(Decision::Duplicate { response }), Some(record)) => {
             if let Ok(response) = core.load(&live.tenant, &response).await {
                 open.close();

@@ -33,16 +33,25 @@ impl Live {
     ///
     /// Boxed because it is rare: every call would have to carry the room for it.
     pub(in crate::flow) fn unless_mendable(&self, failure: Failure) -> BoxFuture<'_, Failure> {
-        Box::pin(async move {
-            if !failure.code.is_mendable() || self.has_ended() {
-                return failure;
-            }
-            self.request_stop(Stop::Unmended(Box::new(failure.clone())));
-            if self.state().inside {
-                return failure; // a closure that does not return would hold its thread; what it returns is not recorded
-            }
-            std::future::pending().await
-        })
+        Box::pin(
+            async move { if failure.code.is_mendable() { self.halted_by(failure).await } else { failure } },
+        )
+    }
+
+    /// Takes a failure that the run's code has returned, unless the run halts with it.
+    pub(in crate::flow) fn unless_halting(&self, failure: Failure) -> BoxFuture<'_, Failure> {
+        Box::pin(async move { if failure.code.halts() { self.halted_by(failure).await } else { failure } })
+    }
+
+    async fn halted_by(&self, failure: Failure) -> Failure {
+        if self.has_ended() {
+            return failure;
+        }
+        self.request_stop(Stop::Unmended(Box::new(failure.clone())));
+        if self.state().inside {
+            return failure; // a closure that does not return would hold its thread; what it returns is not recorded
+        }
+        std::future::pending().await
     }
 
     /// What a new build is to mend, if the run is about to halt for it. Nothing of what the code made of that is to be recorded.

@@ -79,7 +79,7 @@ impl Activation<'_> {
                     drop(body); // what is dropped from here on is dropped by parking
                     return Box::pin(self.park(until, on)).await;
                 }
-                Polled::Finished(Err(failure)) if failure.code.is_mendable() => {
+                Polled::Finished(Err(failure)) if failure.code.halts() => {
                     return self.stopped(body, Stop::Unmended(Box::new(failure))).await;
                 }
                 Polled::Finished(result) => {

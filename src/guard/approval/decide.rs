@@ -225,6 +225,7 @@ fn decision(
         owner: Owner::default(),
         fence: core.fence,
         retention: Retention::keep(), // what a person decided is kept
+        approval: None,
     };
     Record::decided(intent, Stored::Inline(response), at)
 }

@@ -5,10 +5,15 @@ use proptest::prelude::*;
 use super::{MINE, failure, json, record, started};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence};
-use crate::ledger::{Basis, EffectClass, Event, Illegal, Record, State, apply};
-use crate::payload::Stored;
+use crate::ledger::{Approval, Basis, EffectClass, Event, Illegal, Package, Record, State, apply};
+use crate::payload::{Oversized, Payload, Stored};
 
 const OTHER: Fence = Fence(2);
+
+fn oversized() -> State {
+    let digest = Payload::stored("\"long\"").digest();
+    State::Committed { response: Stored::Oversized(Oversized { digest, bytes: 6 }) }
+}
 
 fn commit(response: &str) -> Event {
     Event::Commit { response: json(response), external_ref: None, basis: Basis::Answer }
@@ -16,11 +21,11 @@ fn commit(response: &str) -> Event {
 
 /// Under another account than the first attempt.
 fn again_by(fence: Fence, basis: Basis) -> Event {
-    Event::Again { fence, basis, declaration: DeclarationId(2) }
+    Event::Again { fence, basis, declaration: DeclarationId(2), approval: None }
 }
 
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
-fn events(fence: Fence) -> [(&'static str, Event); 14] {
+fn events(fence: Fence) -> [(&'static str, Event); 15] {
     [
         ("again", again_by(fence, Basis::Answer)),
         ("adopt", Event::Adopt { fence }),
@@ -35,13 +40,14 @@ fn events(fence: Fence) -> [(&'static str, Event); 14] {
         ("resolve committed", Event::ResolveCommitted { response: json("said"), external_ref: None }),
         ("resolve not committed", Event::ResolveNotCommitted { message: "ann: no".into() }),
         ("resolve abandoned", Event::ResolveAbandoned { reason: "ann: leave it".into() }),
+        ("supply", Event::Supply { response: json("looked up") }),
         ("compensate", Event::Compensate { compensation: json("undone"), whole: true }),
     ]
 }
 
 /// The whole state machine: what each state takes from the worker that holds the record, and from another one.
 /// What is not named is refused.
-fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 10] {
+fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 11] {
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
@@ -92,6 +98,8 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
             &[],
         ),
         ("committed", committed(), &["compensate"], &["compensate"]),
+        // Whoever can look its response up.
+        ("oversized", record(oversized()), &["supply", "compensate"], &["supply", "compensate"]),
         ("partly compensated", compensated(false), &["compensate"], &["compensate"]),
         ("compensated", compensated(true), &[], &[]),
         ("abandoned", record(State::Abandoned { reason: "left".into() }), &[], &[]),
@@ -114,6 +122,34 @@ fn a_further_attempt_is_in_doubt_and_keeps_its_mark() {
     );
     let failed = record(State::Failed { failure: failure("first") });
     assert!(!again(&failed, Basis::Answer).in_doubt, "it had failed for certain");
+}
+
+// A record that an engine without the field has settled says nothing: when it was settled is not known any more.
+#[test]
+fn what_was_settled_without_an_instant_gets_none_later() {
+    let committed = record(State::Committed { response: json("first") });
+    let undone = applied(&committed, Event::Compensate { compensation: json("undone"), whole: true });
+    assert_eq!((committed.sealed_at, undone.sealed_at), (None, None));
+}
+
+// Of two attempts of which one may have had an effect, the first one's approval is kept; of what failed for certain, the last one's.
+#[test]
+fn an_approval_is_kept_like_the_declaration() {
+    let of = |by| Some(Box::new(Approval::of(by, &Package::of("notice", "Dear Ann")).unwrap()));
+    let again = |record: &Record, by| {
+        let event = Event::Again {
+            fence: MINE,
+            basis: Basis::Answer,
+            declaration: DeclarationId(2),
+            approval: of(by),
+        };
+        applied(record, event)
+    };
+    let open = Record { approval: of("ann"), ..record(State::Started) };
+    assert_eq!(again(&open, "bob").approval, of("ann"));
+    assert_eq!(again(&Record { approval: None, ..open.clone() }, "bob").approval, of("bob"));
+    let failed = Record { state: State::Failed { failure: failure("first") }, ..open };
+    assert_eq!(again(&failed, "bob").approval, of("bob"));
 }
 
 // What a further attempt rests on is what it is sent on. A provider's word stands while the fate of the earlier attempt is
@@ -275,6 +311,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Refuse { failure: failure("no") }),
         1 => (0..3_i64).prop_map(|n| Event::Park { escalation: EscalationId(n) }),
         1 => Just(Event::Unpark),
+        1 => stored().prop_map(|response| Event::Supply { response }),
         1 => (stored(), reference())
             .prop_map(|(response, external_ref)| Event::ResolveCommitted { response, external_ref }),
         1 => Just(Event::AnswerWaits),
@@ -294,6 +331,7 @@ fn same_operation(a: &Record, b: &Record) -> bool {
 
 /// What holds of every record, however it came about.
 fn sound(record: &Record) -> Result<(), TestCaseError> {
+    prop_assert_eq!(record.sealed_at.is_some(), record.is_settled(), "sealed is settled");
     let started = record.state == State::Started;
     prop_assert!(record.escalation.is_none() || started, "a question is open about a settled record");
     prop_assert!(
@@ -344,6 +382,11 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     if !matches!(event, Event::Again { .. } | Event::Adopt { .. }) {
         prop_assert_eq!(after.fence, before.fence);
     }
+    // When it was settled does not move by what is learned of it later.
+    prop_assert!(
+        !(before.is_settled() && after.is_settled()) || before.sealed_at == after.sealed_at,
+        "sealed twice"
+    );
     // Invariant 8: an open question is closed by an answer alone, or withdrawn; then it is as open as before.
     let answer = matches!(
         event,

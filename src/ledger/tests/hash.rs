@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::ledger::{RequestHash, diff};
+use crate::ledger::{BoundFields, RequestHash, UnboundField, diff};
 use crate::payload::{Payload, Secret};
 
 fn hash(operation: &str, request: &Value) -> RequestHash {
@@ -13,6 +13,19 @@ fn hash(operation: &str, request: &Value) -> RequestHash {
 
 fn difference(first: &impl Serialize, other: &impl Serialize) -> Value {
     diff(&Payload::of(first).unwrap(), &Payload::of(other).unwrap()).unwrap().0
+}
+
+// The same of a key that is bound to some fields: SHA-256("counterfoil/request/2\0" "pay" "\0" {"/cents":100,"/to":"ann"}).
+#[test]
+fn scheme_two_is_pinned() {
+    let request = Payload::of(&json!({"to": "ann", "cents": 100, "note": "rent"})).unwrap();
+    let bound = |fields| RequestHash::bound("pay", &request, &BoundFields::only(1, fields));
+    let hash = bound(vec!["/to", "/cents"]).unwrap();
+    assert_eq!(format!("{hash:?}"), "v2:20a802e69d061884e03e8a30d020cc445bf73e33a2cccb32cba6d584130d8ea1");
+    assert_eq!(bound(vec!["/cents", "/to"]).unwrap(), hash, "in whatever order they are named");
+    assert_eq!(bound(vec!["/cents", "/tax"]), Err(UnboundField { field: "/tax".into() }));
+    let all = RequestHash::bound("pay", &request, &BoundFields::All).unwrap();
+    assert_eq!(all, RequestHash::of("pay", &request));
 }
 
 // R-KEY-5, E07: records live for years; the scheme they were hashed with must not change under its number.

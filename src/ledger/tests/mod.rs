@@ -62,6 +62,8 @@ fn started() -> Record {
         kept_until: None,
         created_at: Timestamp(10),
         updated_at: Timestamp(10),
+        sealed_at: None,
+        approval: None,
     }
 }
 

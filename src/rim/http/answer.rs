@@ -55,6 +55,11 @@ pub(super) fn response(
             let detail = "The request took effect, and its effect was undone since. To have it once more, send a new key.";
             Details::of(Problem::Undone, detail)
         }
+        Outcome::ResponseTooLarge(_) => {
+            let detail =
+                "The request took effect, and its response is too large to be kept. It was not done again.";
+            Details::of(Problem::ResponseGone, detail)
+        }
         Outcome::Gone { .. } => {
             let detail = "The request was handled so long ago that its response is no longer kept. It was not done again.";
             Details::of(Problem::ResponseGone, detail)

@@ -94,7 +94,7 @@ impl Problem {
             Self::OutcomeUnknown => "Nobody knows yet whether the request took effect.",
             Self::Abandoned => "Nobody found out whether the request took effect.",
             Self::Undone => "The request took effect, and its effect was undone.",
-            Self::ResponseGone => "The request took effect long ago.",
+            Self::ResponseGone => "The request took effect, and its response is not kept.",
             Self::ResponseNotKept => "The request took effect, and its response could not be kept.",
             Self::RolledBack => "The request's transaction was rolled back.",
             Self::NoSuchOperation => "There is no such operation.",

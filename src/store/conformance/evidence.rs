@@ -1,7 +1,7 @@
 //! What fenced workers learned too late.
 
 use super::admit;
-use super::sample::{self, HOSTILE, Sample, answered, payload};
+use super::sample::{self, HOSTILE, Sample, answered, inline};
 use crate::clock::Timestamp;
 use crate::id::EscalationId;
 use crate::ledger::{ContractClass, Record};
@@ -18,7 +18,7 @@ pub async fn is_left_by_fenced_workers_too(store: &dyn Store) {
     admit(store, &[old.change().record(record.clone()), sample::fence_others(new.fence)]).await;
     for (i, text) in (1..).zip(HOSTILE) {
         let mut evidence = old.evidence(&record, i);
-        evidence.response = payload(&text.into());
+        evidence.response = inline(text.into());
         evidence.external_ref = Some(text.to_owned());
         evidence.at = Timestamp(i.into());
         admit(store, &[left(&evidence)]).await;

@@ -7,7 +7,7 @@ use super::{admit, refused};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, RecordId};
 use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, State};
-use crate::payload::Stored;
+use crate::payload::{Oversized, Stored};
 use crate::store::{
     Change, Escalation, EscalationKind, Refusal, Run, RunState, Store, Use, Verdict, WaitsOn,
 };
@@ -15,11 +15,17 @@ use crate::store::{
 fn states() -> Vec<State> {
     let response = || inline(json!({ "id": "ch_1", "cents": 12.5 }));
     let large = || Stored::At(payload(&json!("large")).digest());
+    let oversized = || {
+        let digest = payload(&json!("larger")).digest();
+        Stored::Oversized(Oversized { digest, bytes: 5_000_000_000 })
+    };
     let failure = |detail| RecordedFailure { kind: ErrorKind::Unknown, message: HOSTILE.join("\n"), detail };
     vec![
         State::Started,
         State::Committed { response: response() },
         State::Committed { response: large() },
+        State::Committed { response: oversized() },
+        State::Compensated { response: oversized(), compensation: response(), whole: true },
         State::Failed { failure: failure(json!(null)) },
         State::Failed { failure: failure(json!({ "code": [1, "two", null] })) },
         State::Compensated { response: response(), compensation: large(), whole: true },
@@ -45,6 +51,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         new.class = EffectClass::ALL[i % EffectClass::ALL.len()];
         new.basis = Basis::ALL[i % Basis::ALL.len()];
         new.state = state;
+        new.approval = (i % 2 == 1).then(|| Box::new(sample::approval("ann")));
         admit(store, &[sample.change().record(new.clone())]).await;
         assert_found(store, &new).await;
         for state in states() {
@@ -55,6 +62,8 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             new.external_ref = Some(format!("ch_{}", new.revision));
             new.declaration = DeclarationId(i64::from(new.revision));
             new.escalation = (new.revision % 2 == 0).then_some(EscalationId(i64::MAX));
+            new.sealed_at = (new.revision % 3 == 1).then_some(Timestamp(i64::MAX));
+            new.approval = (new.revision % 4 == 0).then(|| Box::new(sample::approval(&HOSTILE.join("\n"))));
             new.not_before = (new.revision % 3 == 0).then_some(Timestamp(i64::MIN));
             new.updated_at = new.updated_at.after(std::time::Duration::from_secs(1));
             admit(store, &[sample.change().record(new.clone())]).await;

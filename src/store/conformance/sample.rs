@@ -8,7 +8,8 @@ use super::admit;
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence, Ids, Name, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{
-    EffectClass, Intent, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, Retention, State,
+    Approval, EffectClass, Intent, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, Retention,
+    State,
 };
 use crate::payload::{Payload, Stored};
 use crate::store::{
@@ -87,6 +88,7 @@ impl Sample {
             owner: Owner::default(),
             fence: self.fence,
             retention: Retention::keep(),
+            approval: None,
         };
         Record::begin(intent, Timestamp(1_000))
     }
@@ -263,7 +265,7 @@ impl Sample {
             record: record.id,
             fence: self.fence,
             attempt,
-            response: payload(&json!({ "late": attempt })),
+            response: inline(json!({ "late": attempt })),
             external_ref: Some("ch_1".into()),
             at: Timestamp(4_000),
         }
@@ -321,6 +323,16 @@ pub fn name(name: &str) -> Name {
 /// The canonical form of a value.
 pub fn payload(value: &serde_json::Value) -> Payload {
     Payload::of(value).expect("a valid payload")
+}
+
+/// An approval that this person has given.
+pub fn approval(by: &str) -> Approval {
+    Approval {
+        by: by.to_owned(),
+        package: "00ff".to_owned(),
+        expires_at: Some(Timestamp(1)),
+        review: Some(("run-1/notice/1".to_owned(), 2)),
+    }
 }
 
 /// A value in its row.

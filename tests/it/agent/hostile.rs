@@ -157,3 +157,36 @@ fn a_reply_beyond_all_bounds_costs_a_turn() {
     assert!(answer.text.ends_with("[cut: 20000000 bytes in all]"));
     assert_eq!(answer.usage, Usage { calls: 2, input_tokens: 200, output_tokens: 20, cost_micros: 10 });
 }
+
+/// Prints what no ledger keeps.
+struct Print;
+
+impl Tool for Print {
+    const NAME: &'static str = "print";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::ReplaysKey;
+    type Input = Words;
+    type Output = String;
+
+    async fn call(&self, _: &Call, _: &Words) -> Result<Done<String>, ToolError> {
+        Ok(Done::new("x".repeat(5_000_000)).external_ref("page-1"))
+    }
+}
+
+async fn printer(ctx: Ctx, (): ()) -> Result<AgentAnswer, Failure> {
+    ctx.agent("m").tool::<Print>().run([Message::user("go")]).await
+}
+
+// A response over the limit is told to the model as an error: the call happened, and is not made again.
+#[test]
+fn a_response_over_the_limit_is_told_to_the_model() {
+    let world = World::new();
+    let replies = [Reply::calls([call("print", json!({ "words": "all" }))]), Reply::text("done")];
+    let process = Process::start(&world, engine(&world, replies).tool(Print).workflow("printer", 1, printer));
+    let answer = process.on(async { process.acme().run(printer, ()).await.unwrap() });
+    process.shut_down();
+    let told = told(&answer.messages);
+    for words in ["error: print", "happened", "5000002 bytes", "page-1"] {
+        assert!(told[0].contains(words), "{words}: {told:?}");
+    }
+}

@@ -2,17 +2,20 @@
 
 mod approval;
 mod asked;
+mod bound;
 mod callers;
 mod declared;
 mod erase;
 mod errors;
 mod hostile;
 pub(crate) mod inbox;
+mod input_versions;
 mod late;
 mod lease_model;
 mod looks;
 mod orphans;
 mod outbox;
+mod oversized;
 mod pending;
 mod permit;
 mod questions;
@@ -22,6 +25,7 @@ mod refused;
 mod restored;
 mod restored_postgres;
 mod retention;
+mod sealed;
 mod secrets;
 mod tenants;
 mod throttle;

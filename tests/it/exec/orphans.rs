@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use counterfoil::exec::{ExecError, ExecutorBuilder};
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, Key, OperationKey, State};
+use counterfoil::payload::{Oversized, Stored};
 use counterfoil::store::conformance::sample::fence_others;
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::{Change, Escalation, EscalationKind, Evidence, Resolution, Store as _};
@@ -201,15 +202,19 @@ async fn a_question_stands_if_its_tool_cannot_tell_either() {
     assert_eq!((listed(process).await, scene.seen()), (asked, (1, 1)));
 }
 
+fn known() -> Stored {
+    Stored::Inline(Payload::of(&json!({"id": "effect-1"})).unwrap())
+}
+
 /// What a fenced worker learned too late about the plain function.
-async fn learns(store: &Sqlite) {
+async fn learns(store: &Sqlite, response: Stored) {
     let record = store.record_find(&acme(), &welcome()).await.unwrap().unwrap();
     let evidence = Evidence {
         tenant: acme(),
         record: record.id,
         fence: counterfoil::Fence(1),
         attempt: 1,
-        response: Payload::of(&json!({"id": "effect-1"})).unwrap(),
+        response,
         external_ref: Some("effect-1".into()),
         at: record.updated_at,
     };
@@ -236,7 +241,7 @@ async fn late_evidence_settles_what_no_tool_is_there_for() {
     scene.crash_once().await;
     let store = Arc::new(Sqlite::open(scene.dir.path().join("agents.db")).await.unwrap());
     store.commit(&[fence_others(counterfoil::Fence(2))]).await.unwrap();
-    learns(&store).await;
+    learns(&store, known()).await;
     let executor = on(&scene, &store).open().await.unwrap();
     executor.clone().close(SETTLE).await;
     is_settled(&scene, &executor).await;
@@ -257,7 +262,7 @@ async fn late_evidence_answers_an_open_question() {
         if asks {
             assert!(matches!(once(&executor, &scene.world).await.unwrap(), Outcome::Parked { .. }));
         }
-        learns(&store).await;
+        learns(&store, known()).await;
         if asks {
             let outcome = once(&executor, &scene.world).await.unwrap();
             assert_eq!(outcome.answer().unwrap().response.as_str(), r#"{"id":"effect-1"}"#);
@@ -268,6 +273,22 @@ async fn late_evidence_answers_an_open_question() {
         }
         is_settled(&scene, &executor).await;
     }
+}
+
+// Of a response that was over the limit the fenced worker has left digest and size.
+#[tokio::test]
+async fn late_evidence_over_the_limit_settles_the_call() {
+    let scene = Scene::new();
+    scene.crash_once().await;
+    let store = Arc::new(Sqlite::open(scene.dir.path().join("agents.db")).await.unwrap());
+    store.commit(&[fence_others(counterfoil::Fence(2))]).await.unwrap();
+    let oversized = Oversized { digest: Payload::of(&1).unwrap().digest(), bytes: 5 << 20 };
+    learns(&store, Stored::Oversized(oversized)).await;
+    let executor = on(&scene, &store).open().await.unwrap();
+    let outcome = once(&executor, &scene.world).await.unwrap();
+    let Outcome::ResponseTooLarge(response) = outcome else { panic!("{outcome:?}") };
+    assert_eq!((response.bytes, response.external_ref.as_deref()), (5 << 20, Some("effect-1")));
+    is_settled(&scene, &executor).await;
 }
 
 /// A tool whose input type may change.

@@ -188,7 +188,9 @@ fn is_intent(change: &Change) -> bool {
 }
 
 fn is_acceptance(change: &Change) -> bool {
-    change.evidence.as_ref().is_some_and(|late| late.response.as_str().contains("$accepted"))
+    let said =
+        |response: &Stored| matches!(response, Stored::Inline(said) if said.as_str().contains("$accepted"));
+    change.evidence.as_ref().is_some_and(|late| said(&late.response))
 }
 
 fn is_seal(change: &Change) -> bool {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use counterfoil::payload::DigestKey;
+use counterfoil::payload::{DigestKey, Stored};
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::transfer::{MoveError, Moved, Progress, Stage, columns, move_all};
 use counterfoil::store::{Change, EscalationKind, Evidence, OpenError, Resolution, Store, StoreError};
@@ -85,7 +85,7 @@ async fn late_evidence(path: &Path) {
         record: counterfoil::RecordId(row.get(0)),
         fence: counterfoil::Fence(1),
         attempt: 1,
-        response: Payload::of(&json!({"number": 1})).unwrap(),
+        response: Stored::Inline(Payload::of(&json!({"number": 1})).unwrap()),
         external_ref: Some("effect-1".into()),
         at: counterfoil::Timestamp(1),
     };

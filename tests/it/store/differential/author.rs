@@ -242,6 +242,8 @@ impl Author {
             (record.id, record.tenant) = (taken.id, taken.tenant);
         }
         record.kept_until = self.instant();
+        record.sealed_at = self.instant();
+        record.approval = self.one_in(3).then(|| Box::new(sample::approval(&self.text())));
         record.owner.call_id = Some(self.text());
         record.declaration = DeclarationId(i64::from(self.one_in(2)));
         if self.one_in(10) {

@@ -28,20 +28,24 @@ async fn a_database_from_the_future_is_refused() {
     assert_eq!(number(&mut other, "PRAGMA user_version").await, 999, "left as it was");
 }
 
-/// SCALE-6: a file of the version before is brought up to date, and what its workers did not say stays unsaid.
+/// SCALE-6: a file of an earlier version is brought up to date, and what its workers and records did not say stays unsaid.
 #[tokio::test]
 async fn a_file_of_the_version_before_is_migrated() {
     let folder = Folder::new();
     let store = folder.open().await;
-    Sample::enrol(&store, "before").await;
+    let sample = Sample::enrol(&store, "before").await;
+    let record = sample.record("a");
+    assert!(store.commit(&[sample.change().record(record.clone())]).await.unwrap()[0].is_admitted());
     drop(store);
     let mut other = plain(&folder.database()).await;
-    let before = "ALTER TABLE worker DROP COLUMN version; \
-                  DELETE FROM _counterfoil_migrations WHERE version = 9; PRAGMA user_version = 8";
+    let before = "ALTER TABLE worker DROP COLUMN version; ALTER TABLE record DROP COLUMN sealed_at; \
+                  ALTER TABLE record DROP COLUMN approval; \
+                  DELETE FROM _counterfoil_migrations WHERE version >= 9; PRAGMA user_version = 8";
     run(&mut other, before).await;
     drop(other);
     let store = folder.open().await;
     Sample::enrol(&store, "after").await;
+    assert_eq!(store.record_at(&record.tenant, record.id).await.unwrap(), Some(record));
     for (name, version) in [("before", None), ("after", Some(Worker::VERSION))] {
         let worker = store.worker_find(name).await.unwrap().unwrap();
         assert_eq!(worker.version.as_deref(), version, "{name}");

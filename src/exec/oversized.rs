@@ -1,0 +1,61 @@
+//! A response that was over the limit when it came, of which the record keeps digest and size. Under a higher limit the tool's lookup may
+//! bring it.
+
+use std::sync::Arc;
+
+use super::core::Core;
+use super::escalate;
+use super::lookup::{is_same_scope, look_once};
+use super::noting::call;
+use super::operation::Operation;
+use super::outcome::{ExecError, admitted};
+use crate::ledger::{Event, Finding, Record, apply};
+use crate::payload::Oversized;
+use crate::store::{Refusal, Verdict};
+
+/// Looks up the response of a committed operation, if it fits by now, and records it as the first result. `false` if the record has no
+/// response afterwards: it does not fit, or the lookup does not show it.
+///
+/// # Crash
+/// Before the response is durable the record keeps digest and size, and the next caller looks again.
+pub(super) async fn supplied(
+    core: &Arc<Core>,
+    op: &Operation,
+    record: &Record,
+    oversized: Oversized,
+) -> Result<bool, ExecError> {
+    // Otherwise each repeat would ask the external system for what cannot be recorded.
+    if oversized.bytes > core.limits.max_bytes {
+        return Ok(false);
+    }
+    let bound = core.bound(op, record).await?;
+    if !is_same_scope(op, &bound) {
+        return Ok(false);
+    }
+    let call = call(op, &bound.declaration, record);
+    let found = look_once(core, op, &call, op.patience()).await?;
+    let mut change = core.change(None);
+    let output = match found {
+        Some(Ok(Finding::Committed { output, .. })) => output,
+        Some(Ok(Finding::Duplicated { output, external_refs })) => {
+            if !escalate::was_asked(core, record).await? {
+                change.escalations.push(escalate::duplicated(core, op, record, &external_refs));
+            }
+            output
+        }
+        missed => {
+            tracing::info!(tenant = %op.tenant, key = %op.key, ?missed, "the lookup does not bring the response");
+            return Ok(false);
+        }
+    };
+    if output.as_str().len() > core.limits.max_bytes {
+        return Ok(false);
+    }
+    let (response, large) = core.storable(output);
+    let Ok(next) = apply(record, Event::Supply { response }, core.fence, core.now()) else { return Ok(true) };
+    change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
+    match core.group.commit_one(change.record(next)).await {
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(true), // another caller was faster: decide anew
+        verdict => admitted(&op.key, verdict).map(|()| true),
+    }
+}

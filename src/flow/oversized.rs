@@ -1,0 +1,48 @@
+//! A call whose response is over the limit: its failure is given to the run's code, which may handle it.
+//!
+//! Returned by the code, the failure halts the run. When the run goes on it does not count any more: the call is asked again, and under
+//! a higher limit its lookup may have brought the response.
+
+use super::failure::{Failure, FailureCode};
+use super::identity::Identity;
+use super::live::{Live, Open};
+use crate::exec::ExecError;
+use crate::id::RecordId;
+use crate::store::{EscalationKind, Store as _};
+
+/// The record of the call whose response is over the limit, if this failure says so.
+pub(super) fn record_of(failure: &Failure) -> Option<RecordId> {
+    let is_oversized = failure.code == FailureCode::ResponseTooLarge;
+    failure.detail.get("record").filter(|_| is_oversized)?.as_str()?.parse().ok()
+}
+
+/// The identity of the checkpoint by which the failure is given to the code from now on: another one after each halt.
+pub(super) async fn given_as(
+    live: &Live,
+    identity: &Identity,
+    record: RecordId,
+) -> Result<Identity, ExecError> {
+    let asked = live.core.group.escalation_of(&live.tenant, record).await;
+    let asked = asked.map_err(|source| ExecError::Store { key: live.id.to_string(), source })?;
+    let halted =
+        asked.iter().filter(|asked| asked.run == Some(live.id) && asked.kind == EscalationKind::Quarantined);
+    Ok(identity.after_halts(halted.count()))
+}
+
+/// What the code was given in an earlier life, where `first` was the first time. `None` if the run has halted with it since, and the call
+/// is asked again.
+pub(super) async fn given(live: &Live, open: &Open, first: Failure) -> Result<Option<Failure>, ExecError> {
+    let Some(record) = record_of(&first) else { return Ok(Some(first)) };
+    let identity = given_as(live, &open.identity, record).await?;
+    if identity == open.identity {
+        return Ok(Some(first));
+    }
+    if let Some(check) = &live.check {
+        check.ask(&identity);
+    }
+    let Some(past) = live.with_replay(|replay| replay.step(&identity)?.value.clone()) else {
+        return Ok(None);
+    };
+    let failure = live.core.load(&live.tenant, &past).await?;
+    Ok(Some(failure.decode().unwrap_or_else(Failure::from)))
+}

@@ -27,7 +27,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 9] = [
+pub(super) const MIGRATIONS: [Migration; 10] = [
     Migration {
         number: 1,
         name: "record",
@@ -81,6 +81,12 @@ pub(super) const MIGRATIONS: [Migration; 9] = [
         name: "worker_version",
         sql: include_str!("../../../migrations/postgres/0009_worker_version.sql"),
         works_from: 8, // an older engine leaves the column empty
+    },
+    Migration {
+        number: 10,
+        name: "deadline",
+        sql: include_str!("../../../migrations/postgres/0010_deadline.sql"),
+        works_from: 9, // an older engine cancels nobody, and obeys the command of one that does
     },
 ];
 

@@ -11,6 +11,7 @@ mod code;
 mod commit;
 mod compensation;
 mod damage;
+mod deadline;
 mod deeds;
 mod divergence;
 mod dropped;

@@ -2,7 +2,8 @@
 
 use counterfoil::store::conformance::sample::Sample;
 use counterfoil::store::postgres::{self, Options, Postgres};
-use counterfoil::store::{OpenError, Store, StoreError, Worker};
+use counterfoil::store::{OpenError, Store, StoreError, Verdict, Worker};
+use counterfoil::{RunId, Timestamp};
 
 use super::proxy::{Proxy, url_of};
 use super::{Schema, number, run, url};
@@ -67,19 +68,24 @@ async fn a_database_one_migration_ahead_is_worked_on() {
     );
 }
 
-/// SCALE-6: a database of the version before is brought up to date, and what its workers did not say stays unsaid.
+/// SCALE-6: a database of an earlier version is brought up to date, and what its workers did not say stays unsaid.
 #[tokio::test]
-async fn a_database_of_the_version_before_is_migrated() {
+async fn a_database_of_an_earlier_version_is_migrated() {
     let schema = Schema::new();
-    Sample::enrol(&schema.open().await, "before").await;
+    let before = schema.open().await;
+    let sample = Sample::enrol(&before, "before").await;
+    let (old, mut new) = (sample.run("old"), sample.run("new"));
+    assert_eq!(before.commit(&[sample.change().run(old.clone())]).await.unwrap(), [Verdict::Admitted]);
+    drop(before);
     let mut other = schema.plain().await;
-    run(
-        &mut other,
-        "ALTER TABLE worker DROP COLUMN version; DELETE FROM migration WHERE number = 9".to_owned(),
-    )
-    .await;
+    let before = "ALTER TABLE worker DROP COLUMN version; ALTER TABLE run DROP COLUMN deadline; \
+                  DELETE FROM migration WHERE number >= 9";
+    run(&mut other, before.to_owned()).await;
     let store = schema.open().await;
     Sample::enrol(&store, "after").await;
+    new.deadline = Some(Timestamp(70));
+    assert_eq!(store.commit(&[sample.change().run(new.clone())]).await.unwrap(), [Verdict::Admitted]);
+    assert_eq!(store.run_list(&sample.tenant, RunId(0), 10).await.unwrap(), [old, new]);
     for (name, version) in [("before", None), ("after", Some(Worker::VERSION))] {
         let worker = store.worker_find(name).await.unwrap().unwrap();
         assert_eq!(worker.version.as_deref(), version, "{name}");

@@ -14,6 +14,7 @@ mod damage;
 mod deadline;
 mod deeds;
 mod divergence;
+mod draft;
 mod dropped;
 mod due;
 mod engine;

@@ -8,6 +8,8 @@ mod case_agent;
 #[path = "case_notice.rs"]
 #[allow(dead_code, reason = "its program and its HTTP client are not simulated")]
 mod case_notice;
+#[path = "draft_archive.rs"]
+mod draft_archive;
 #[path = "five_calls.rs"]
 mod five_calls;
 #[path = "order_saga.rs"]
@@ -25,6 +27,7 @@ use counterfoil::sim::Suite;
 pub(crate) fn suite() -> Suite {
     let suite = Suite::new().with("prove", prove::simulation).with("five_calls", five_calls::simulation);
     let suite = suite.with("order_saga", order_saga::simulation);
+    let suite = suite.with("draft_archive", draft_archive::simulation);
     #[cfg(feature = "examples")]
     let suite = suite
         .with("case_agent", case_agent::simulated::simulation)

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::child::farewell::farewell;
-use super::failure::{Failure, FailureCode};
 use super::inner::Inner;
 use super::resume;
 use super::saga;
@@ -27,7 +26,7 @@ impl Answers for Inner {
     ) -> BoxFuture<'static, Result<(), ExecError>> {
         // Dropped between the answer and what it lets go on, this would leave a run that nobody carries out.
         let tracker = self.core.tracker.clone();
-        let resolving = async move { self.answer(&tenant, escalation, said).await };
+        let resolving = async move { self.answer(&tenant, escalation, said, None).await };
         Box::pin(to_the_end(&tracker, resolving))
     }
 }
@@ -40,6 +39,8 @@ struct Next {
     left: Vec<Escalation>,
     /// The checkpoint that the run is undone from now on.
     undoing: Option<Step>,
+    /// The checkpoint of the command that lets the run go on.
+    commanded: Option<(Step, Option<Payload>)>,
     /// What the run says to its parent when it ends; or what a run is handed in place of a signal that it could not read.
     said: Option<(Signal, Option<Payload>)>,
 }
@@ -49,6 +50,10 @@ impl Next {
         change.run = self.run.clone().map(Box::new);
         change.escalations.append(&mut self.left);
         change.steps.extend(self.undoing.take());
+        if let Some((step, large)) = self.commanded.take() {
+            change.steps.push(step);
+            change.payloads.extend(large.map(|payload| (answered.tenant.clone(), payload)));
+        }
         if let Some((signal, large)) = self.said.clone() {
             change.payloads.extend(large.map(|payload| (answered.tenant.clone(), payload)));
             change.signal = Some(Box::new(signal));
@@ -70,18 +75,21 @@ impl Next {
 }
 
 impl Inner {
+    /// `commanded`: the checkpoint of the command that lets a halted run go on, if it is one.
+    ///
     /// # Crash
     /// The answer and what follows from it are one transaction.
-    async fn answer(
+    pub(super) async fn answer(
         self: &Arc<Self>,
         tenant: &Tenant,
         escalation: EscalationId,
         answer: Said,
+        commanded: Option<(Step, Option<Payload>)>,
     ) -> Result<(), ExecError> {
         let store_failed = |source: StoreError| ExecError::Store { key: escalation.to_string(), source };
         let mut next = match self.halted(tenant, escalation).await.map_err(store_failed)? {
             Some(run) if answer.resolution == Resolution::Abandon => self.abandoned(run, &answer.by).await?,
-            Some(run) => Next { run: Some(self.going_on(&run)), ..Next::default() },
+            Some(run) => Next { run: Some(self.going_on(&run)), commanded, ..Next::default() },
             None => {
                 let said = self.handed(tenant, escalation, &answer.resolution).await?;
                 Next { said, ..Next::default() }
@@ -120,12 +128,12 @@ impl Inner {
     /// A halted run is not to go on. Its end is written with the answer: were it written after, a crash in between would leave
     /// a run that somebody abandoned and that goes on all the same.
     async fn abandoned(&self, run: Run, by: &str) -> Result<Next, ExecError> {
-        let mut failure = Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"));
+        let mut failure = self.ended_by(&run, by).await?;
         if let Some(step) = saga::of_abandoned(&self.core, &run, &failure).await? {
             return Ok(Next { run: Some(self.going_on(&run)), undoing: Some(step), ..Next::default() });
         }
         let (run, left) = resume::abandoned(&self.core, run, &mut failure).await?;
         let said = farewell(&self.core, &run, Err(&failure));
-        Ok(Next { run: Some(run), left, said, undoing: None })
+        Ok(Next { run: Some(run), left, said, ..Next::default() })
     }
 }

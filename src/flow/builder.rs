@@ -167,6 +167,23 @@ impl EngineBuilder {
         self.kept(said)
     }
 
+    /// How long each run of the workflow that was registered last may take, from its start on, unless the start
+    /// [says otherwise](super::StartRun::deadline). A run that has not ended by then is cancelled, whatever it waits for: a call that is
+    /// under way is followed to its end, and what the run did is undone as by [`RunHandle::cancel`](super::RunHandle::cancel). Its
+    /// children end with it.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Engine, Failure};
+    /// use std::time::Duration;
+    ///
+    /// # async fn order(ctx: Ctx, order: String) -> Result<String, Failure> { Ok(order) }
+    /// let engine = Engine::sqlite("agents.db").workflow("order", 1, order).deadline(Duration::from_hours(48));
+    /// ```
+    pub fn deadline(mut self, after: Duration) -> Self {
+        let said = self.workflows.deadline(after);
+        self.kept(said)
+    }
+
     fn kept(mut self, said: Result<(), (String, String)>) -> Self {
         if let Err((name, reason)) = said {
             self.refused.get_or_insert(StartError::Workflow { name, reason });
@@ -289,6 +306,7 @@ impl EngineBuilder {
         let mut inner = Inner::of(core.clone(), self.workflows, self.queues, carry_out);
         inner.max_deaths = self.max_deaths;
         let inner = Arc::new(inner);
+        inner.cancel_overdue(core.now()).await; // before such a run goes on
         inner.claim_orphans().await?;
         inner.tell_of_unknown_queues().await?;
         inner.admit_waiting().await?;

@@ -51,6 +51,12 @@ impl Ctx {
         self.live.id
     }
 
+    /// The instant at which the run is [cancelled](super::StartRun::deadline) if it has not ended by then (UTC). The same in every life of
+    /// the run.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.live.run().deadline
+    }
+
     /// The number under which its calls are recorded: of the turn, or of the run outside of loops.
     pub(crate) const fn scope(&self) -> u32 {
         self.turn

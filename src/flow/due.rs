@@ -13,6 +13,8 @@ use crate::store::{Escalation, Store as _, StoreError};
 impl Due for Inner {
     fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More> {
         Box::pin(async move {
+            // First: a run that is past its deadline does not go on because its timer is due as well.
+            let mut taken_up = self.cancel_overdue(now).await;
             let runs = match self.core.group.run_due(now, CLAIM).await {
                 Ok(runs) => runs,
                 Err(error) => {
@@ -20,7 +22,8 @@ impl Due for Inner {
                     return More::No;
                 }
             };
-            let (asleep, mut taken_up) = self.runs.asleep(runs);
+            let (asleep, ending) = self.runs.asleep(runs);
+            taken_up += ending;
             match self.claim(asleep, |_| {}).await {
                 Ok(claimed) => taken_up += claimed,
                 Err(error) => tracing::error!(%error, "runs whose time has come cannot be woken"),

@@ -25,6 +25,8 @@ pub(super) struct Inbox {
     received: VecDeque<(String, String)>,
     known: BTreeSet<(String, String)>,
     listening: Vec<Waker>,
+    /// The run's code has waited to be told that it is cancelled.
+    pub(super) awaits_end: bool,
 }
 
 /// The pending signals of one name.

@@ -45,8 +45,16 @@ impl Inner {
         Arc::new(Self::of(core, workflows, Queues::default(), |_, _, _| {}))
     }
 
+    /// Sees to the deadline of a run whose row is durable.
+    pub(super) fn note_deadline(&self, run: &Run) {
+        if let Some(at) = run.deadline {
+            self.core.agenda.note(at);
+        }
+    }
+
     /// Gives a run a task, unless it has one, which then sees to it.
     pub(super) fn spawn(self: &Arc<Self>, run: Box<Run>, fresh: Option<Lane>) {
+        self.note_deadline(&run);
         if self.runs.enter(&run) {
             (self.carry_out)(self.clone(), run, fresh);
         }

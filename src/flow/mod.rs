@@ -19,6 +19,7 @@ mod child;
 mod claim;
 mod command;
 mod ctx;
+mod deadline;
 mod doubt;
 mod driver;
 mod due;
@@ -60,7 +61,7 @@ mod waiters;
 mod wake;
 mod workflow;
 
-pub use again::{BeginAgain, Fork, Retry};
+pub use again::{BeginAgain, Fork, GoOn, Retry};
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 pub(crate) use along::Along;
 pub use builder::EngineBuilder;

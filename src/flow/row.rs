@@ -1,5 +1,6 @@
 //! The row with which a run begins.
 
+use super::deadline::Deadline;
 use super::workflow::Registered;
 use crate::clock::Timestamp;
 use crate::exec::Core;
@@ -17,6 +18,7 @@ pub(super) struct NewRow<'a> {
     pub(super) key: Option<String>,
     pub(super) parent: Option<RunId>,
     pub(super) queue: Option<Box<InQueue>>,
+    pub(super) deadline: Option<Deadline>,
     pub(super) input: Stored,
     pub(super) input_hash: RequestHash,
 }
@@ -41,6 +43,7 @@ impl NewRow<'_> {
             unsettled: false,
             base: 0,
             turn: 1,
+            deadline: self.deadline.and_then(|deadline| deadline.of_run_begun(now)),
             created_at: now,
             updated_at: now,
         }

@@ -3,16 +3,19 @@
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
+use super::deadline::Deadline;
 use super::error::RunError;
 use super::handle::RunHandle;
 use super::inner::Inner;
 use super::queue::Choice;
 use super::row::NewRow;
 use super::workflow::Registered;
+use crate::clock::Timestamp;
 use crate::exec::{Core, to_the_end};
 use crate::id::{RunId, Tenant};
 use crate::ledger::{RequestHash, diff};
@@ -31,6 +34,7 @@ pub struct StartRun<O> {
     pub(super) key: Option<String>,
     pub(super) reject: bool,
     pub(super) choice: Choice,
+    pub(super) deadline: Option<Deadline>,
     pub(super) _output: PhantomData<fn() -> O>,
 }
 
@@ -69,6 +73,24 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         self
     }
 
+    /// How long the run may take, from now on; this, and not what is said [of its workflow](crate::flow::EngineBuilder::deadline). A
+    /// run that has not ended by then is cancelled, as by [`RunHandle::cancel`]: whether it is under way, waits, is queued, paused or
+    /// halted. A call that is under way is followed to its end first. A start whose key was used before is given the run that there
+    /// is, with the deadline that this one has.
+    ///
+    /// # Crash
+    /// The deadline is durable with the run, and any worker sees to it.
+    pub fn deadline(mut self, after: Duration) -> Self {
+        self.deadline = Some(Deadline::After(after));
+        self
+    }
+
+    /// The same, by the instant (UTC).
+    pub fn deadline_at(mut self, at: Timestamp) -> Self {
+        self.deadline = Some(Deadline::At(at));
+        self
+    }
+
     /// Starts the run and returns when that is durable.
     pub async fn start(self) -> Result<RunHandle<O>, RunError> {
         self.begun(true).await.map(|(handle, _)| handle)
@@ -84,7 +106,8 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
     async fn begin(self, durable: bool) -> Result<(RunHandle<O>, Option<Ticket>), RunError> {
         let (inner, new) = self.checked().await?;
         let core = &inner.core;
-        let awaited = durable || new.key.is_some() || new.queue.is_some();
+        // A deadline is looked for in the store, so it must be there before anybody looks.
+        let awaited = durable || new.key.is_some() || new.queue.is_some() || new.deadline.is_some();
         let lane = core.new_lane();
         core.group.room().await;
         // Not in this future, which would hold all of it while it waits.
@@ -126,12 +149,13 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
 
     /// What is to be started, if it can be.
     pub(super) async fn checked(self) -> Result<(Arc<Inner>, NewRun), RunError> {
-        let Self { inner, tenant, workflow, input, key, reject, choice, .. } = self;
+        let Self { inner, tenant, workflow, input, key, reject, choice, deadline, .. } = self;
         let workflow = workflow.ok_or(RunError::Unregistered)?;
         let queue = inner.queues.place(workflow.queue.as_ref(), choice)?;
         let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
         let input = input?.within(&inner.core.limits)?;
-        let new = NewRun { tenant, workflow, queue, input, key, reject };
+        let deadline = deadline.or(workflow.deadline);
+        let new = NewRun { tenant, workflow, queue, deadline, input, key, reject };
         Ok((inner, new))
     }
 }
@@ -141,6 +165,7 @@ pub(super) struct NewRun {
     tenant: Tenant,
     workflow: Registered,
     queue: Option<Box<InQueue>>,
+    deadline: Option<Deadline>,
     input: Payload,
     key: Option<String>,
     reject: bool,
@@ -169,6 +194,7 @@ impl NewRun {
             key: self.key.clone(),
             parent: None,
             queue: self.queue.clone(),
+            deadline: self.deadline,
             input: stored,
             input_hash: RequestHash::of(self.workflow.name.as_str(), &self.input),
         };
@@ -203,7 +229,10 @@ impl Inner {
     /// The row of a new run is durable.
     pub(super) async fn begun(self: &Arc<Self>, run: Box<Run>) {
         match &run.queue {
-            Some(queue) => self.queued(queue.name.as_str()).await,
+            Some(queue) => {
+                self.note_deadline(&run);
+                self.queued(queue.name.as_str()).await;
+            }
             None => self.spawn(run, None),
         }
     }

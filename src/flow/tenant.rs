@@ -72,6 +72,7 @@ impl ForTenant {
             key: None,
             reject: false,
             choice: Choice::default(),
+            deadline: None,
             _output: PhantomData,
         }
     }

@@ -4,12 +4,14 @@ use std::any::{TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ctx::Ctx;
+use super::deadline::Deadline;
 use super::failure::Failure;
 use super::queue::Queues;
 use crate::id::Name;
@@ -74,6 +76,8 @@ pub(super) struct Registered {
     pub(super) queue: Option<String>,
     /// What each of its runs may use up, if that is limited.
     pub(super) budget: Option<Budget>,
+    /// How long each of its runs may take, unless its start says otherwise.
+    pub(super) deadline: Option<Deadline>,
 }
 
 impl Registered {
@@ -116,10 +120,9 @@ impl Workflows {
         self.last = Some(place);
         let start = erased(workflow);
         let takes_over = BTreeSet::new();
-        versions.insert(
-            version,
-            Registered { name: checked, version, start, takes_over, calls: None, queue: None, budget: None },
-        );
+        let (name, calls, queue, budget, deadline) = (checked, None, None, None, None);
+        versions
+            .insert(version, Registered { name, version, start, takes_over, calls, queue, budget, deadline });
         Ok(())
     }
 
@@ -145,6 +148,12 @@ impl Workflows {
     /// The runs of the one that was added last may use up so much.
     pub(super) fn budget(&mut self, budget: Budget) -> Result<(), (String, String)> {
         self.last("budget")?.budget = Some(budget);
+        Ok(())
+    }
+
+    /// Each run of the one that was added last may take so long.
+    pub(super) fn deadline(&mut self, after: Duration) -> Result<(), (String, String)> {
+        self.last("deadline")?.deadline = Some(Deadline::After(after));
         Ok(())
     }
 

@@ -75,9 +75,9 @@ pub use outbox::{Due, OutboxEvent, Published};
 pub(crate) use read_only::ReadOnly;
 pub use run::{InQueue, QueueLoad, Run, RunState, WaitsOn};
 pub use schedule::{Schedule, ScheduleState};
-#[doc(hidden)]
-pub use signal::COMMAND;
 pub use signal::Signal;
+#[doc(hidden)]
+pub use signal::{CANCEL, COMMAND, DEADLINE};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sql::Queried;
 pub use step::{PastStep, Step, StepKind, Turns};

@@ -54,8 +54,12 @@ macro_rules! reads {
             /// Waiting runs whose time has come, the earliest first.
             run_due(until: Timestamp, limit: u32) -> Vec<Run>;
 
-            /// The earliest instant after `after` that anything waits for: a run's timer, a schedule, a queue or a confirming
-            /// lookup.
+            /// Runs whose deadline has passed, the earliest first, that are to be [cancelled](DEADLINE) for it. One that has received that
+            /// command is not among them, nor is one that is to receive it, unless it is halted: that one receives nothing by itself.
+            run_overdue(until: Timestamp, limit: u32) -> Vec<Run>;
+
+            /// The earliest instant after `after` that anything waits for: a run's timer or deadline, a schedule, a queue or a
+            /// confirming lookup.
             next_due(after: Timestamp) -> Option<Timestamp>;
 
             /// The runs of a tenant, from `after` on.

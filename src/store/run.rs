@@ -47,6 +47,8 @@ pub struct Run {
     pub base: u32,
     /// The number of its present turn: a loop's, or the next one to be. What it does in a loop is recorded under it.
     pub turn: u32,
+    /// When it is cancelled if it has not ended by then.
+    pub deadline: Option<Timestamp>,
     /// When it was started.
     pub created_at: Timestamp,
     /// When this row last changed.

@@ -30,6 +30,12 @@ pub struct Signal {
 /// Signals whose names begin so are commands: they wake their run whatever it waits for.
 pub const COMMAND: &str = "~!";
 
+/// The name of the command that cancels its run.
+pub const CANCEL: &str = "~!cancel";
+
+/// The id of the command that cancels a run because its deadline has passed.
+pub const DEADLINE: &str = "~deadline";
+
 table! { Signal in "signal", Once by (tenant, run, name, id) {
     tenant, run, name, id, place, body, at; received
 } }

@@ -139,7 +139,7 @@ async fn lunch(office: &RunHandle<Vec<String>>) -> Result<(), Failed> {
 }
 
 async fn go_on(office: &RunHandle<Vec<String>>) -> Result<(), Failed> {
-    office.go_on("manager").await?;
+    office.go_on("manager", "back to work").await?;
     say(&Message::Told(WENT_ON.to_owned()))
 }
 

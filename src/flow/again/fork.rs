@@ -4,6 +4,7 @@ use super::mark::{Again, Mark};
 use super::past::{Past, children};
 use super::{Plan, RunError};
 use crate::flow::child::lineage::{ENDED, begun, ended};
+use crate::flow::deadline::Deadline;
 use crate::id::RunId;
 use crate::store::{Change, PastStep, Refusal, Run, RunState, Signal, Step, StepKind, Store as _, Verdict};
 
@@ -32,6 +33,7 @@ impl Plan {
             deaths: 0,
             unsettled: false,
             turn,
+            deadline: Deadline::again(&row).and_then(|deadline| deadline.of_run_begun(now)),
             created_at: now,
             updated_at: now,
             ..row.clone()

@@ -4,6 +4,7 @@
 
 mod fork;
 mod former;
+mod go_on;
 mod mark;
 mod marks;
 mod past;
@@ -17,6 +18,7 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
 pub(super) use former::child_begun_again;
+pub use go_on::GoOn;
 pub(super) use mark::{AGAIN, Again, Mark, Place};
 use mark::{Anew, bare, next_revision};
 pub(super) use marks::{checkpoint, marks};
@@ -92,9 +94,12 @@ impl<O> RunHandle<O> {
     }
 
     fn again<How>(&self, by: String, reason: String) -> BeginAgain<How> {
+        BeginAgain { plan: self.plan(by, reason), _how: PhantomData }
+    }
+
+    fn plan(&self, by: String, reason: String) -> Plan {
         let (inner, tenant, run) = (self.inner.clone(), self.tenant.clone(), self.id);
-        let plan = Plan { inner, tenant, run, by, reason, key: None, from: None, anew: Vec::new() };
-        BeginAgain { plan, _how: PhantomData }
+        Plan { inner, tenant, run, by, reason, key: None, from: None, anew: Vec::new() }
     }
 }
 

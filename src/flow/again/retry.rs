@@ -1,12 +1,12 @@
 //! Retry: a run that failed or was halted goes on from a step.
 
 use super::mark::Mark;
-use super::past::{Past, children, place};
+use super::past::{children, place};
 use super::{Plan, RunError, Sent};
 use crate::exec::withdrawn;
 use crate::flow::command::is_command;
 use crate::store::{
-    Change, Escalation, EscalationKind, Refusal, Run, RunState, StepKind, Store as _, Verdict,
+    Change, Escalation, EscalationKind, PastStep, Refusal, Run, RunState, StepKind, Store as _, Verdict,
 };
 
 impl Plan {
@@ -16,7 +16,7 @@ impl Plan {
         let id = self.id()?;
         loop {
             let (row, again, past) = self.look().await?;
-            if self.was_given(&id, &past).await? {
+            if self.was_given(&id, &past.steps).await? {
                 return Ok(Sent::Before);
             }
             self.may_be_retried(&row)?;
@@ -66,8 +66,8 @@ impl Plan {
     }
 
     /// This command was given before.
-    async fn was_given(&self, id: &str, past: &Past) -> Result<bool, RunError> {
-        let given = past.steps.iter().find(|step| step.kind == StepKind::Again && step.id == id);
+    pub(super) async fn was_given(&self, id: &str, steps: &[PastStep]) -> Result<bool, RunError> {
+        let given = steps.iter().find(|step| step.kind == StepKind::Again && step.id == id);
         let Some(stored) = given.and_then(|step| step.value.as_ref()) else { return Ok(false) };
         let mark: Mark = self.core().load(&self.tenant, stored).await?.decode()?;
         if (&mark.by, &mark.reason) == (&self.by, &self.reason) {

@@ -77,6 +77,7 @@ fn to_be_written(
         key: Some(key),
         parent: attached.then_some(live.id),
         queue,
+        deadline: workflow.deadline,
         input,
         input_hash,
     };

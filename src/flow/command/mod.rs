@@ -1,6 +1,7 @@
-//! Commands to a run: cancel it, pause it, let it go on. Each is a signal of the engine's own, with its idempotency key, who
+//! Commands to a run: cancel it, pause it. Each is a signal of the engine's own, with its idempotency key, who
 //! gave it and why: durable before anything comes of it, and kept as long as the run's row.
 
+mod overdue;
 mod word;
 
 use std::future::IntoFuture;
@@ -13,7 +14,7 @@ pub use self::word::Command;
 pub(super) use self::word::{Verb, is_command};
 use super::ctx::Ctx;
 use super::error::RunError;
-use super::failure::Failure;
+use super::failure::{Failure, FailureCode};
 use super::handle::RunHandle;
 use super::inbox::Wanted;
 use super::inner::Inner;
@@ -24,7 +25,7 @@ use crate::exec::{Answers as _, ExecError, Said, to_the_end};
 use crate::id::{EscalationId, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::Payload;
-use crate::store::{EscalationKind, Resolution, Run, RunState, Store as _};
+use crate::store::{CANCEL, EscalationKind, Resolution, Run, RunState, Store as _};
 
 /// Who gives up at once leaves a run that listens so long to end by itself.
 const GRACE: Duration = Duration::from_secs(30);
@@ -50,6 +51,7 @@ impl Ctx {
     /// # Crash
     /// A run that was told so is told again on resume.
     pub async fn cancelled(&self) -> Result<Command, Failure> {
+        self.live.await_end();
         let name = Verb::Cancel.signal();
         let wanted = Wanted { name: name.clone(), id: None };
         let body = self.receive(Label::from(name), wanted, None).await?;
@@ -91,21 +93,6 @@ impl<O> RunHandle<O> {
     /// [go on](Self::go_on). It is listed as an open question.
     pub fn pause(&self, by: impl Into<String>, reason: impl Into<String>) -> GiveCommand {
         self.command(Verb::Pause, by.into(), reason.into())
-    }
-
-    /// Lets a paused run go on.
-    ///
-    /// # Errors
-    /// [`RunError::NotPaused`] if it is not paused.
-    pub async fn go_on(&self, by: impl Into<String>) -> Result<(), RunError> {
-        let by = by.into();
-        match self.inner.asked_about(&self.tenant, self.id, |kind| kind == EscalationKind::Paused).await? {
-            Some(question) => {
-                let (inner, tenant) = (self.inner.clone(), self.tenant.clone());
-                Ok(inner.resolve(tenant, question, Said::new(Resolution::NotCommitted, by)).await?)
-            }
-            None => Err(RunError::NotPaused { run: self.id }),
-        }
     }
 
     fn command(&self, verb: Verb, by: String, reason: String) -> GiveCommand {
@@ -161,7 +148,6 @@ struct Order {
 impl Inner {
     async fn command(self: &Arc<Self>, order: Order) -> Result<Sent, RunError> {
         let Order { tenant, run, verb, id, command } = order;
-        let by = command.by.clone();
         let (name, body) = (verb.signal(), Payload::of(&command)?);
         let new = NewSignal { tenant: tenant.clone(), run, name: name.clone(), id: id.clone(), body };
         let sent = match self.send(new).await {
@@ -185,14 +171,15 @@ impl Inner {
             && self.core.group.run_find(&tenant, run).await?.is_some_and(|run| halted(&run))
             && let Some(question) = self.asked_about(&tenant, run, EscalationKind::halts_its_run).await?
         {
-            let said = Said::new(Resolution::Abandon, by);
+            self.cancel_children(&tenant, run, &command).await?;
+            let said = Said { because: Some(command.reason), ..Said::new(Resolution::Abandon, command.by) };
             self.clone().resolve(tenant, question, said).await?;
         }
         Ok(sent)
     }
 
     /// The open question of such a kind about a run.
-    async fn asked_about(
+    pub(super) async fn asked_about(
         &self,
         tenant: &Tenant,
         run: RunId,
@@ -207,36 +194,56 @@ impl Inner {
     pub(super) async fn end_child(self: &Arc<Self>, parent: &Live, child: RunId, failure: &Failure) {
         let (by, reason) = (parent.id.to_string(), format!("its parent failed: {failure}"));
         let until = Some(self.core.now().after(GRACE));
-        self.cancel_child(parent, child, Command { by, reason, until }).await;
+        self.cancel_child((&parent.tenant, parent.id), child, Command { by, reason, until }).await;
     }
 
-    async fn cancel_child(self: &Arc<Self>, parent: &Live, child: RunId, command: Command) {
+    async fn cancel_child(
+        self: &Arc<Self>,
+        (tenant, parent): (&Tenant, RunId),
+        child: RunId,
+        command: Command,
+    ) {
         // Made of what it is about: after a crash it is the same command.
-        let id = format!("~{}", parent.id);
-        let tenant = parent.tenant.clone();
-        let told = self.command(Order { tenant, run: child, verb: Verb::Cancel, id, command }).await;
+        let id = format!("~{parent}");
+        let order = Order { tenant: tenant.clone(), run: child, verb: Verb::Cancel, id, command };
+        // Boxed because it is rare, and a child is cancelled as its parent is.
+        let told = Box::pin(self.command(order)).await;
         // That it was cancelled before, for another reason, is as well.
         if let Err(error) = told {
-            tracing::warn!(tenant = %parent.tenant, run = %child, %error, "a child is not cancelled");
+            tracing::warn!(%tenant, run = %child, %error, "a child is not cancelled");
         }
     }
 
     /// Cancels the children that a run has begun and that are to end with it.
     pub(super) async fn cancel_children(
         self: &Arc<Self>,
-        parent: &Live,
+        tenant: &Tenant,
+        parent: RunId,
         command: &Command,
     ) -> Result<(), ExecError> {
-        let failed = |source| ExecError::Store { key: parent.id.to_string(), source };
+        let failed = |source| ExecError::Store { key: parent.to_string(), source };
         let mut after = RunId(i64::MIN);
         loop {
-            let page = self.core.group.run_children(&parent.tenant, parent.id, after, PAGE).await;
+            let page = self.core.group.run_children(tenant, parent, after, PAGE).await;
             let children = page.map_err(failed)?;
             let Some(last) = children.last() else { return Ok(()) };
             after = last.id;
             for child in children.iter().filter(|child| !child.state.is_final()) {
-                self.cancel_child(parent, child.id, command.clone()).await;
+                self.cancel_child((tenant, parent), child.id, command.clone()).await;
             }
+        }
+    }
+
+    /// How a halted run fails that is not to go on: as cancelled, if it was; nobody has told it yet.
+    pub(super) async fn ended_by(&self, run: &Run, by: &str) -> Result<Failure, ExecError> {
+        let failed = |source| ExecError::Store { key: run.id.to_string(), source };
+        let said = self.core.group.signal_pending(&[(run.tenant.clone(), run.id)]).await.map_err(failed)?;
+        match said.iter().find(|signal| signal.name == CANCEL) {
+            Some(signal) => {
+                let body = self.core.load(&run.tenant, &signal.body).await?;
+                Ok(Command::of(&body).unwrap_or_else(|_| Command::unreadable()).failure())
+            }
+            None => Ok(Failure::coded(FailureCode::Abandoned, format!("{by} abandoned the run"))),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::flow::failure::{Failure, FailureCode};
 use crate::id::RunId;
 use crate::payload::{Payload, PayloadError};
-use crate::store::{COMMAND, Signal};
+use crate::store::{CANCEL, COMMAND, Signal};
 
 /// What a run is told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +18,10 @@ pub(in crate::flow) enum Verb {
 impl Verb {
     /// The name of its signal.
     pub(in crate::flow) fn signal(self) -> String {
-        let verb = match self {
-            Self::Cancel => "cancel",
-            Self::Pause => "pause",
-        };
-        format!("{COMMAND}{verb}")
+        match self {
+            Self::Cancel => CANCEL.to_owned(),
+            Self::Pause => format!("{COMMAND}pause"),
+        }
     }
 }
 

@@ -16,12 +16,22 @@ use crate::flow::command::{Verb, is_command};
 use crate::flow::inbox::Wanted;
 use crate::flow::signal::aside::Reads;
 use crate::payload::{Payload, PayloadError, Stored};
-use crate::store::{Signal, Step};
+use crate::store::{CANCEL, DEADLINE, Signal, Step};
 
 impl Live {
     /// Notes that the run knows of its cancellation, and until when it may end by itself.
     pub(in crate::flow) fn cancelled(&self, until: Option<Timestamp>) {
         self.state().cancelled = until;
+    }
+
+    /// Notes that the run's code waits to be told of its cancellation.
+    pub(in crate::flow) fn await_end(&self) {
+        self.state().inbox.awaits_end = true;
+    }
+
+    /// The code of this activation has waited to be told of its cancellation.
+    pub(in crate::flow) fn awaits_end(&self) -> bool {
+        self.state().inbox.awaits_end
     }
 
     /// What a command asks of this activation: to stop, or to be asked again at this instant. It is asked when the body has come to
@@ -49,6 +59,12 @@ impl Live {
     /// The command that cancels the run, received or not.
     pub(in crate::flow) fn cancel_pending(&self) -> Option<Signal> {
         self.state().inbox.first(&Verb::Cancel.signal()).cloned()
+    }
+
+    /// The run was told that its deadline has passed, and has not received that.
+    pub(in crate::flow) fn is_past_deadline(&self) -> bool {
+        let told = Wanted { name: CANCEL.to_owned(), id: Some(DEADLINE.to_owned()) };
+        self.state().inbox.has(&told)
     }
 
     /// The number of signals that the run has not received.

@@ -32,7 +32,7 @@ use super::inbox::Inbox;
 use super::replay::Replay;
 use crate::exec::{Core, Purse};
 use crate::id::{RunId, RunName, RunNumber, Tenant};
-use crate::store::{Lane, Run};
+use crate::store::{CANCEL, Lane, Run};
 
 /// One activation of a run.
 pub(super) struct Live {
@@ -74,6 +74,8 @@ impl Live {
 
     fn of(core: Arc<Core>, run: Run, lane: Lane, mut replay: Replay) -> Self {
         let inbox = Inbox::of(replay.take_signals());
+        // One that was cancelled before it began anything begins nothing, unless it turns out that it listens.
+        let replaying = !replay.is_empty() || inbox.first(CANCEL).is_some();
         let recorded_at = replay.recorded_at();
         Self {
             tenant: run.tenant.clone(),
@@ -89,7 +91,7 @@ impl Live {
             state: Mutex::new(State {
                 turn_of: replay.owner(run.turn).map(|(name, id)| (name.to_owned(), id.to_owned())),
                 run,
-                replaying: !replay.is_empty(),
+                replaying,
                 replay,
                 held: Vec::new(),
                 held_calls: Vec::new(),

@@ -38,7 +38,7 @@ impl Activation<'_> {
             };
             let command = command(live, body.as_ref()).await?;
             tracing::info!(tenant = %live.tenant, run = %live.id, by = command.by, "cancelled");
-            self.engine.cancel_children(live, &command).await?;
+            self.engine.cancel_children(&live.tenant, live.id, &command).await?;
             Ok(command)
         };
         match cancelled.await {

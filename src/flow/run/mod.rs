@@ -67,6 +67,10 @@ impl Activation<'_> {
         };
         loop {
             match poll(live, &mut body).await {
+                // It was cancelled before it came back: nothing new goes out, unless its code wants to be told.
+                Polled::Quiescent if live.cancel_pending().is_some() && !live.awaits_end() => {
+                    return self.stopped(body, Stop::Cancelled).await;
+                }
                 Polled::Quiescent => match Box::pin(resume::unasked(live, When::Replayed)).await {
                     Ok(None) => live.release(),
                     Ok(Some(stop)) => return self.stopped(body, stop).await,
@@ -81,6 +85,10 @@ impl Activation<'_> {
                 }
                 Polled::Finished(Err(failure)) if failure.code.halts() => {
                     return self.stopped(body, Stop::Unmended(Box::new(failure))).await;
+                }
+                // Too late: it was not under way, or not at rest, when its deadline came.
+                Polled::Finished(Ok(_)) if live.is_past_deadline() => {
+                    return self.stopped(body, Stop::Cancelled).await;
                 }
                 Polled::Finished(result) => {
                     live.end();

@@ -148,6 +148,7 @@ impl Inner {
             key: Some(format!("{TICK}{}/{}", tick.at.0, schedule.name)),
             parent: None,
             queue,
+            deadline: workflow.deadline,
             input: schedule.input.clone(),
             input_hash: RequestHash::of(workflow.name.as_str(), &input),
         };

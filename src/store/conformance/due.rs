@@ -2,11 +2,14 @@
 
 use std::slice::from_ref;
 
+use serde_json::json;
+
 use super::admit;
-use super::sample::Sample;
+use super::sample::{Sample, inline, payload};
+use super::signal::sent;
 use crate::clock::Timestamp;
 use crate::id::RunId;
-use crate::store::{Escalation, EscalationKind, RunState, Store, WaitsOn};
+use crate::store::{CANCEL, Change, DEADLINE, Escalation, EscalationKind, Run, RunState, Store, WaitsOn};
 
 /// Waiting runs whose time has come, the earliest first, at most so many; the instant itself has come.
 pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
@@ -39,7 +42,7 @@ pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
         run
     };
     let (asking, answered, timed) = (waiting(), waiting(), sample.timer(300));
-    let question = |run: &crate::store::Run| {
+    let question = |run: &Run| {
         let mut question = sample.escalation("?");
         question.run = Some(run.id);
         question
@@ -60,6 +63,40 @@ pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
     let twice = Escalation { kind: EscalationKind::Duplicated, ..question(&answered) };
     admit(store, &[sample.change().escalation(twice)]).await;
     assert_eq!(found(asking.id.0, 1).await, [answered]);
+}
+
+/// Runs of any state whose deadline has passed, the earliest first, until they have ended or the command that cancels them is there; a
+/// halted one until it has received that.
+pub async fn runs_whose_deadline_has_passed(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let other = sample.for_tenant("globex");
+    let until = |run: Run, deadline: i64| Run { deadline: Some(Timestamp(deadline)), ..run };
+    let (late, active) = (until(sample.timer(900), 300), until(other.run("a"), 200));
+    let (ended, endless) = (until(sample.run("a"), 100), sample.timer(50));
+    admit(store, &[&late, &active, &ended, &endless].map(|run| sample.change().run(run.clone()))).await;
+    let over = RunState::Succeeded { output: inline(json!("over")) };
+    admit(store, &[sample.change().run(sample.run_on(&ended, over))]).await;
+
+    let overdue = async |until: i64, limit: u32| store.run_overdue(Timestamp(until), limit).await.unwrap();
+    let next = async || store.next_due(Timestamp(60)).await.unwrap();
+    assert_eq!(overdue(199, 10).await, []);
+    assert_eq!(overdue(200, 10).await, from_ref(&active), "of any tenant");
+    assert_eq!(overdue(i64::MAX, 10).await, [active.clone(), late.clone()]);
+    assert_eq!(overdue(i64::MAX, 1).await, from_ref(&active));
+    assert_eq!(next().await, Some(Timestamp(200)));
+
+    let other_command = sample.signal(&late, CANCEL, "by a person");
+    admit(store, &[sent(&sample, &other_command)]).await;
+    let told = [other.signal(&active, CANCEL, DEADLINE), sample.signal(&late, CANCEL, DEADLINE)];
+    admit(store, &told.each_ref().map(|signal| sent(&sample, signal))).await;
+    assert_eq!(overdue(i64::MAX, 10).await, [], "they will receive it");
+    let halted = sample.run_on(&late, RunState::Halted { failure: payload(&json!("asked")) });
+    admit(store, &[sample.change().run(halted.clone())]).await;
+    assert_eq!(overdue(i64::MAX, 10).await, from_ref(&halted), "this one receives nothing");
+    assert_eq!(next().await, Some(Timestamp(300)));
+    let received = Change { received: Some(Box::new(told[1].clone())), ..sample.change() };
+    admit(store, &[received]).await;
+    assert_eq!(overdue(i64::MAX, 10).await, []);
 }
 
 /// The earliest instant after a given one that anything waits for, of runs and of records; none if nothing does.

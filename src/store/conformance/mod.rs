@@ -67,6 +67,7 @@ macro_rules! conformance_cases {
                 a_part_of_a_change_again_is_refused, changes_of_one_row_build_on_one_another;
             cancel: nothing_is_half_written, the_next_commit_is_whole;
             due: waiting_runs_whose_answer_has_come, waiting_runs_whose_time_has_come,
+                runs_whose_deadline_has_passed,
                 next_due_is_the_earliest_of_all;
             document: comes_back_as_it_was_written, several_are_written_together_or_not_at_all,
                 several_are_asked_for_at_once, is_listed_from_a_place_on;

@@ -150,6 +150,7 @@ impl Sample {
             unsettled: false,
             base: 0,
             turn: 1,
+            deadline: None,
             created_at: Timestamp(1_000),
             updated_at: Timestamp(1_000),
         }

@@ -7,7 +7,7 @@ use super::{admit, refused};
 use crate::id::RunId;
 use crate::store::{COMMAND, Change, Refusal, Run, RunState, Signal, Store, WaitsOn};
 
-fn sent(sample: &Sample, signal: &Signal) -> Change {
+pub(super) fn sent(sample: &Sample, signal: &Signal) -> Change {
     Change { signal: Some(Box::new(signal.clone())), ..sample.change() }
 }
 

@@ -58,6 +58,7 @@ impl Names {
             Written::Run(row) => {
                 self.runs.insert(row.id);
                 self.starts.extend(row.key.clone().map(|key| (row.workflow.as_str().to_owned(), key)));
+                self.instants.extend(row.deadline);
                 if let RunState::Waiting { until, .. } = row.state {
                     self.instants.extend(until);
                 }
@@ -117,6 +118,8 @@ impl State {
             state.note(format!("escalation_duplicated {limit}"), &duplicated);
             for until in names.instants.iter().copied().chain([Timestamp::MAX]) {
                 state.note(format!("run_due {} {limit}", until.0), &store.run_due(until, limit).await);
+                state
+                    .note(format!("run_overdue {} {limit}", until.0), &store.run_overdue(until, limit).await);
                 let schedules = store.schedule_due(until, limit).await;
                 state.note(format!("schedule_due {} {limit}", until.0), &schedules);
                 state.note(format!("look_due {} {limit}", until.0), &store.look_due(until, limit).await);

@@ -8,8 +8,8 @@ use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
-    COMMAND, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Run, RunState,
-    Signal, Step, Turns, Use, Worker,
+    CANCEL, COMMAND, DEADLINE, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse,
+    Run, RunState, Signal, Step, Turns, Use, Worker,
 };
 
 impl Tables {
@@ -195,12 +195,29 @@ impl Tables {
         earliest(limit, self.runs.values().filter_map(|run| Some((due(run)?, run))))
     }
 
+    /// When the run is to be cancelled for its deadline, unless that has been seen to.
+    fn cancelled_at(&self, run: &Run) -> Option<Timestamp> {
+        let halted = matches!(run.state, RunState::Halted { .. });
+        let mut commands = self.signals.values().filter(|(signal, _)| {
+            signal.tenant == run.tenant
+                && signal.run == run.id
+                && (signal.name.as_str(), signal.id.as_str()) == (CANCEL, DEADLINE)
+        });
+        run.deadline.filter(|_| !run.state.is_final() && !commands.any(|(_, received)| *received || !halted))
+    }
+
+    pub(super) fn run_overdue(&self, until: Timestamp, limit: u32) -> Vec<Run> {
+        let due = |run: &Run| self.cancelled_at(run).filter(|at| *at <= until);
+        earliest(limit, self.runs.values().filter_map(|run| Some((due(run)?, run))))
+    }
+
     pub(super) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
         let timers = self.runs.values().filter_map(wake_at);
+        let deadlines = self.runs.values().filter_map(|run| self.cancelled_at(run));
         let lookups = self.looks.values().filter_map(|look| look.due_at);
         let queues = self.queues.values().filter_map(|queue| queue.due_at);
         let schedules = self.schedules.values().filter_map(|schedule| schedule.next_at);
-        timers.chain(queues).chain(schedules).chain(lookups).filter(|at| *at > after).min()
+        timers.chain(deadlines).chain(queues).chain(schedules).chain(lookups).filter(|at| *at > after).min()
     }
 
     pub(super) fn run_list(&self, tenant: &Tenant, after: RunId, limit: u32) -> Vec<Run> {

@@ -27,7 +27,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 10] = [
+pub(super) const MIGRATIONS: [Migration; 11] = [
     Migration {
         number: 1,
         name: "record",
@@ -87,6 +87,12 @@ pub(super) const MIGRATIONS: [Migration; 10] = [
         name: "sealed",
         sql: include_str!("../../../migrations/postgres/0010_sealed.sql"),
         works_from: 8, // an older engine leaves the columns as they are
+    },
+    Migration {
+        number: 11,
+        name: "deadline",
+        sql: include_str!("../../../migrations/postgres/0011_deadline.sql"),
+        works_from: 9, // an older engine cancels nobody, and obeys the command of one that does
     },
 ];
 

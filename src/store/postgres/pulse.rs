@@ -1,11 +1,14 @@
 //! What a worker says and hears from time to time.
 
+use std::sync::LazyLock;
+
 use super::pool::Pool;
 use super::{Columns, StoreError};
 use crate::clock::Timestamp;
 use crate::id::{Fence, Tenant};
 use crate::store::cell::Declared as _;
 use crate::store::row::Take as _;
+use crate::store::sql::reads::UNENDED;
 use crate::store::{LEDGER_ID, LEDGER_KIND, Pulse, Worker};
 
 /// A heartbeat by itself: it goes past the connection that writes, so that a long batch does not cost the lease. False
@@ -19,26 +22,27 @@ pub(super) async fn renew(pool: &Pool, fence: Fence, until: Timestamp) -> Result
     pool.execute(query).await.map(|rows| rows > 0)
 }
 
-/// One query, for an idle worker asks this and nothing else: a row per worker, each with the time and what is due.
-/// Where there is no worker yet, one row of nobody.
+/// A row per worker, each with the time and what is due. Where there is no worker yet, one row of nobody.
+static PULSE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT p.time, p.due, p.queued, p.unpublished, p.restored, w.fence IS NOT NULL, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled, \
+         w.publishes, w.version FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
+         least((SELECT min(wake_at) FROM run WHERE wake_at IS NOT NULL), \
+         (SELECT deadline FROM run WHERE deadline IS NOT NULL AND {UNENDED} ORDER BY deadline LIMIT 1), \
+         (SELECT min(due_at) FROM queue WHERE due_at IS NOT NULL), \
+         (SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL), \
+         (SELECT min(due_at) FROM look)) AS due, \
+         (SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) IS NOT NULL AS queued, \
+         EXISTS (SELECT FROM outbox_aggregate WHERE published < last AND escalation IS NULL) AS unpublished, \
+         EXISTS (SELECT FROM document WHERE open AND tenant = $1 AND kind = $2 AND id = $3) AS restored) p \
+         LEFT JOIN worker w ON NOT w.settled ORDER BY w.fence"
+    )
+});
+
+/// One query, for an idle worker asks this and nothing else.
 pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
-    let query = || {
-        sqlx::query(
-            "SELECT p.time, p.due, p.queued, p.unpublished, p.restored, w.fence IS NOT NULL, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled, \
-             w.publishes, w.version FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time, \
-             least((SELECT min(wake_at) FROM run WHERE wake_at IS NOT NULL), \
-             (SELECT min(due_at) FROM queue WHERE due_at IS NOT NULL), \
-             (SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL), \
-             (SELECT min(due_at) FROM look)) AS due, \
-             (SELECT queue FROM run WHERE state = 0 ORDER BY queue LIMIT 1) IS NOT NULL AS queued, \
-             EXISTS (SELECT FROM outbox_aggregate WHERE published < last AND escalation IS NULL) AS unpublished, \
-             EXISTS (SELECT FROM document WHERE open AND tenant = $1 AND kind = $2 AND id = $3) AS restored) p \
-             LEFT JOIN worker w ON NOT w.settled ORDER BY w.fence",
-        )
-        .bind(Tenant::ledger().to_string())
-        .bind(LEDGER_KIND)
-        .bind(LEDGER_ID)
-    };
+    let query =
+        || sqlx::query(PULSE.as_str()).bind(Tenant::ledger().to_string()).bind(LEDGER_KIND).bind(LEDGER_ID);
     let rows = pool.all(query).await?;
     let mut pulse = Pulse {
         time: Timestamp::MIN,

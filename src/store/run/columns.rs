@@ -14,12 +14,13 @@ table! { Run in "run", Moves by (id) with (tenant) {
     id, tenant, workflow fixed, version, key fixed, parent fixed, input fixed, input_hash fixed,
     state [state number, wake_at number, waits_on number, outcome text],
     fence, revision, deaths, created_at fixed, updated_at, unsettled, number fixed, base, turn,
-    queue [queue text fixed, queue_key text fixed, priority number fixed, admitted_at number]
+    queue [queue text fixed, queue_key text fixed, priority number fixed, admitted_at number],
+    deadline fixed
 } }
 
 impl Row for Run {
-    /// One that has been in no loop and in no queue, and has not gone on as new. A turn's number only rises and a queue is for good, so
-    /// its row never had others in these columns.
+    /// One that has been in no loop and in no queue, has no deadline, and has not gone on as new. A turn's number only rises, and a queue
+    /// and a deadline are for good, so its row never had others in these columns.
     const FORMS: &'static [Form] = &[&[
         ("base", "0"),
         ("turn", "1"),
@@ -27,10 +28,11 @@ impl Row for Run {
         ("queue_key", "NULL"),
         ("priority", "NULL"),
         ("admitted_at", "NULL"),
+        ("deadline", "NULL"),
     ]];
 
     fn has(&self, _: usize) -> bool {
-        self.base == 0 && self.turn == 1 && self.queue.is_none()
+        self.base == 0 && self.turn == 1 && self.queue.is_none() && self.deadline.is_none()
     }
 
     /// A new one is told by its start key, the others by their places.

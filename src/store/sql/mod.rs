@@ -8,7 +8,7 @@ pub(in crate::store) mod outbox;
 pub(in crate::store) mod payload;
 mod queried;
 pub(in crate::store) mod queue;
-mod reads;
+pub(super) mod reads;
 pub(in crate::store) mod retention;
 pub(in crate::store) mod worker;
 pub(in crate::store) mod write;

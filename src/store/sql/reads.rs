@@ -20,6 +20,11 @@ use crate::store::{
     Turns, Use, Verdict, Worker,
 };
 
+/// A run has not ended, and is still to be cancelled at its deadline. The first condition is that of the index. The command is looked
+/// for run by run: PostgreSQL would read all of them first for a NOT EXISTS.
+pub(in crate::store) const UNENDED: &str = "state NOT IN (3, 4) AND coalesce((SELECT NOT s.received AND run.state = 5 \
+     FROM signal s WHERE s.tenant = run.tenant AND s.run = run.id AND s.name = '~!cancel' AND s.id = '~deadline'), true)";
+
 macro_rules! answer {
     ($($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty;)+) => {
         $(#[allow(clippy::elidable_lifetime_names, reason = "what some questions name lives as long as the answer")]
@@ -211,12 +216,20 @@ impl<D: Reader> Queries<D> {
         self.sound("WHERE wake_at <= $1 ORDER BY wake_at, id LIMIT $2", &[until.0.into(), limit.into()]).await
     }
 
+    pub(super) async fn run_overdue(&self, until: Timestamp, limit: u32) -> Listed<Run> {
+        let behind = format!("WHERE deadline <= $1 AND {UNENDED} ORDER BY deadline, id LIMIT $2");
+        self.sound(&behind, &[until.0.into(), limit.into()]).await
+    }
+
     pub(in crate::store) async fn next_due(&self, after: Timestamp) -> Found<Timestamp> {
-        let sql = "SELECT min(at) FROM (SELECT min(wake_at) AS at FROM run WHERE wake_at > $1 \
-                   UNION ALL SELECT min(due_at) FROM queue WHERE due_at > $1 \
-                   UNION ALL SELECT min(next_at) FROM schedule WHERE next_at > $1 \
-                   UNION ALL SELECT min(due_at) FROM look WHERE due_at > $1) AS due";
-        Ok(self.number(sql, &[after.0.into()]).await?.map(Timestamp))
+        let sql = format!(
+            "SELECT min(at) FROM (SELECT min(wake_at) AS at FROM run WHERE wake_at > $1 \
+             UNION ALL SELECT (SELECT deadline FROM run WHERE deadline > $1 AND {UNENDED} ORDER BY deadline LIMIT 1) \
+             UNION ALL SELECT min(due_at) FROM queue WHERE due_at > $1 \
+             UNION ALL SELECT min(next_at) FROM schedule WHERE next_at > $1 \
+             UNION ALL SELECT min(due_at) FROM look WHERE due_at > $1) AS due"
+        );
+        Ok(self.number(&sql, &[after.0.into()]).await?.map(Timestamp))
     }
 
     pub(super) async fn run_list(&self, tenant: &Tenant, after: RunId, limit: u32) -> Listed<Run> {

@@ -242,7 +242,7 @@ fn queued_runs_are_cancelled_and_paused() {
         world.hold("work");
         let busy = start(&world, &acme, "busy", 0).await;
         world.counts("began busy", 1).await;
-        held.go_on("ann").await.unwrap();
+        held.go_on("ann", "enough waited").await.unwrap();
         process.state(held.id(), "queued").await;
         assert_eq!(world.counted("began held"), 0, "it queues up again");
         world.release("work");

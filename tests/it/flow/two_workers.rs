@@ -82,7 +82,7 @@ fn a_command_is_obeyed_whichever_worker_it_is_given_to() {
         assert!(matches!(paused, Err(RunError::Halted { .. })), "{paused:?}");
     });
     one.on(async {
-        run.go_on("ann").await.unwrap();
+        run.go_on("ann", "it is over").await.unwrap();
         one.state(run.id(), "waiting").await;
     });
     world.release("post before of the child");

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use counterfoil::clock::Clock as _;
-use counterfoil::flow::{Failure, FailureCode, GiveCommand, RunError, RunHandle, Workflow};
+use counterfoil::flow::{Failure, FailureCode, GiveCommand, RunError, RunHandle, Sent, Workflow};
 use counterfoil::sim::{CrashPoint, End, Offer, Simulation, World};
 use counterfoil::store::RunState;
 use counterfoil::{Ctx, Engine};
@@ -215,8 +215,9 @@ async fn holiday(run: RunHandle<String>, world: World) -> String {
     let gone_on = asked(&world, || {
         let run = run.clone();
         async move {
-            match run.go_on("ann").await {
-                Ok(()) => Some("went on"),
+            match run.go_on("ann", "back again").key("g1").await {
+                Ok(Sent::New) => Some("went on"),
+                Ok(Sent::Before) => Some("had gone on"),
                 Err(RunError::NotPaused { .. }) => Some("was not paused"),
                 Err(_) => None,
             }

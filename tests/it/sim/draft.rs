@@ -104,6 +104,15 @@ where
     Simulation::of(workflow, "case".to_owned())
 }
 
+#[path = "../../../workflows/draft_archive.rs"]
+mod draft_archive;
+
+// The example: of two drafts the second one is archived, and that of a run that fails.
+#[test]
+fn a_duplicate_draft_is_archived_wherever_the_process_dies() {
+    quick(draft_archive::simulation()).explore().assert_ok();
+}
+
 /// Counted by the test itself, and not by the rules of the simulator, which once made an exception for drafts.
 fn no_second_draft_unasked(end: &End<'_>) -> Result<(), String> {
     match ["case/1", "case/2"].map(|draft| end.count("desk", draft)).into_iter().max() {

@@ -7,6 +7,7 @@ mod case_desk;
 pub(crate) mod case_notice;
 mod chat;
 mod command;
+mod deadline;
 mod declared;
 mod draft;
 mod family;

@@ -36,7 +36,7 @@ pub(crate) fn shared_reads(either: impl Fn(String, String) -> String) -> Vec<Str
         if file == "queried.rs" {
             continue; // users' own, for each database in its words
         }
-        let (mut chosen, mut first) = (BTreeMap::new(), None);
+        let (mut chosen, mut first) = (constants(), None);
         for (before, mut text, _) in literals(&source) {
             if let Some((name, sqlite)) = first.take() {
                 let text = either(sqlite, text);
@@ -71,6 +71,20 @@ pub(crate) fn shared_reads(either: impl Fn(String, String) -> String) -> Vec<Str
     }
     assert!(reads.len() >= 40, "found only {reads:#?}: has their form changed?");
     reads
+}
+
+/// The texts that are constants of what both databases are told, as they stand in other texts.
+pub(crate) fn constants() -> BTreeMap<String, String> {
+    let mut constants = BTreeMap::new();
+    for (_, source) in files("src/store/sql") {
+        for (before, text, _) in literals(&source) {
+            if let Some(constant) = before.strip_suffix(": &str =") {
+                let name = constant.rsplit(' ').next().unwrap();
+                constants.insert(format!("{{{name}}}"), text);
+            }
+        }
+    }
+    constants
 }
 
 /// The table whose rows a function answers, or a constant is of, that a text stands in.

@@ -8,8 +8,9 @@ use counterfoil::ledger::{
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Admission, Change, Document, Escalation, EscalationKind, Evidence, InQueue, Lane, Model, Queue,
-    Resolution, Retired, Run, RunState, Signal, Step, StepKind, Store, Use, Verdict, WaitsOn, WorkerChange,
+    Admission, CANCEL, Change, DEADLINE, Document, Escalation, EscalationKind, Evidence, InQueue, Lane,
+    Model, Queue, Resolution, Retired, Run, RunState, Signal, Step, StepKind, Store, Use, Verdict, WaitsOn,
+    WorkerChange,
 };
 use counterfoil::{DeclarationId, EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
@@ -327,6 +328,7 @@ impl Author {
                 run.state = RunState::Queued;
             }
         }
+        run.deadline = self.one_in(3).then_some(Timestamp(7)).or_else(|| self.instant());
         if self.one_in(10) {
             let taken = self.run(worker);
             (run.id, run.tenant) = (taken.id, taken.tenant);
@@ -430,7 +432,9 @@ impl Author {
         let run = self.run(worker);
         let mut signal = worker.signal(&run, "paid", &self.below(9).to_string());
         signal.place = i64::try_from(self.below(4)).unwrap();
-        if self.one_in(3) {
+        if self.one_in(8) {
+            (signal.name, signal.id) = (CANCEL.to_owned(), DEADLINE.to_owned());
+        } else if self.one_in(3) {
             (signal.name, signal.body) = (self.text(), sample::inline(json!(self.text())));
         }
         signal

@@ -2,7 +2,8 @@
 
 use counterfoil::store::conformance::sample::Sample;
 use counterfoil::store::postgres::{self, Options, Postgres};
-use counterfoil::store::{OpenError, Store, StoreError, Worker};
+use counterfoil::store::{OpenError, Store, StoreError, Verdict, Worker};
+use counterfoil::{RunId, Timestamp};
 
 use super::proxy::{Proxy, url_of};
 use super::{Schema, number, run, url};
@@ -69,20 +70,25 @@ async fn a_database_one_migration_ahead_is_worked_on() {
 
 /// SCALE-6: a database of an earlier version is brought up to date, and what its workers and records did not say stays unsaid.
 #[tokio::test]
-async fn a_database_of_the_version_before_is_migrated() {
+async fn a_database_of_an_earlier_version_is_migrated() {
     let schema = Schema::new();
     let store = schema.open().await;
     let sample = Sample::enrol(&store, "before").await;
-    let record = sample.record("a");
-    assert!(store.commit(&[sample.change().record(record.clone())]).await.unwrap()[0].is_admitted());
+    let (record, old, mut new) = (sample.record("a"), sample.run("old"), sample.run("new"));
+    let change = sample.change().record(record.clone()).run(old.clone());
+    assert_eq!(store.commit(&[change]).await.unwrap(), [Verdict::Admitted]);
     drop(store);
     let mut other = schema.plain().await;
     let before = "ALTER TABLE worker DROP COLUMN version; ALTER TABLE record DROP COLUMN sealed_at; \
-                  ALTER TABLE record DROP COLUMN approval; DELETE FROM migration WHERE number >= 9";
+                  ALTER TABLE record DROP COLUMN approval; ALTER TABLE run DROP COLUMN deadline; \
+                  DELETE FROM migration WHERE number >= 9";
     run(&mut other, before.to_owned()).await;
     let store = schema.open().await;
     Sample::enrol(&store, "after").await;
     assert_eq!(store.record_at(&record.tenant, record.id).await.unwrap(), Some(record));
+    new.deadline = Some(Timestamp(70));
+    assert_eq!(store.commit(&[sample.change().run(new.clone())]).await.unwrap(), [Verdict::Admitted]);
+    assert_eq!(store.run_list(&sample.tenant, RunId(0), 10).await.unwrap(), [old, new]);
     for (name, version) in [("before", None), ("after", Some(Worker::VERSION))] {
         let worker = store.worker_find(name).await.unwrap().unwrap();
         assert_eq!(worker.version.as_deref(), version, "{name}");

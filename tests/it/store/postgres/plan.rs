@@ -9,11 +9,11 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::{Schema, number, run, sources};
-use crate::store::source::{literals, pinned, shared_reads};
+use crate::store::source::{constants, literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 54] = [
+const HOT: [(&str, &[&str]); 55] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -50,7 +50,7 @@ const HOT: [(&str, &[&str]); 54] = [
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
     (
-        "admitted_at FROM run WHERE tenant = $1 AND workflow = $2",
+        "deadline FROM run WHERE tenant = $1 AND workflow = $2",
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
     ("FROM run WHERE state = 1", &["run_active on run", "id > $1", "worker_"]),
@@ -75,15 +75,26 @@ const HOT: [(&str, &[&str]); 54] = [
     ("SELECT place FROM signal", &["Index Only Scan Backward using signal_pending", "(run = $2)"]),
     ("received FROM signal", &["signal_pkey on signal", "AND (id = $4)"]),
     ("FROM run WHERE wake_at <= $1", &["run_due on run", "wake_at <= $1"]),
+    (
+        "FROM run WHERE deadline <= $1",
+        &["run_deadline on run", "deadline <= $1", "signal_pkey on signal s", "(id = '~deadline'"],
+    ),
     ("FROM run WHERE id > $1 AND tenant = $2 ORDER", &["run_pkey on run", "(tenant = $2) AND (id > $1)"]),
     (
         "SELECT min(wake_at) AS at FROM run WHERE wake_at > $1",
-        &["run_due on run", "queue_due on queue", "schedule_due on schedule", "look_due on look"],
+        &[
+            "run_due on run",
+            "run_deadline on run",
+            "queue_due on queue",
+            "schedule_due on schedule",
+            "look_due on look",
+        ],
     ),
     (
         "p.time, p.due",
         &[
             "run_due on run",
+            "run_deadline on run",
             "queue_due on queue",
             "run_queued on run",
             "look_due on look",
@@ -238,12 +249,16 @@ async fn explain(connection: &mut PgConnection, sql: &str) -> String {
 fn statements() -> Vec<String> {
     let mut statements = counterfoil::store::postgres::statements();
     statements.extend(shared_reads(|_, postgres| postgres));
+    let constants = constants();
     for (file, text) in sources() {
         if file == "connect.rs" || file == "open.rs" || file == "retention.rs" {
             continue; // these set up, and may look where they like; this one is put together
         }
         let (mut select, mut last) = (String::new(), String::new());
-        for (before, text, _) in literals(&text) {
+        for (before, mut text, _) in literals(&text) {
+            for (name, words) in &constants {
+                text = text.replace(name, words);
+            }
             if before.ends_with("concat!(") {
                 select = text;
             } else if before.ends_with("select!(") {
@@ -252,7 +267,7 @@ fn statements() -> Vec<String> {
             } else if ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "]
                 .iter()
                 .any(|verb| text.starts_with(verb))
-                && !before.ends_with("format!(")
+                && !(before.ends_with("format!(") && text.contains('{'))
             {
                 statements.push(text);
             }
@@ -274,10 +289,11 @@ async fn fill(connection: &mut PgConnection) {
             .to_owned(),
         format!(
             "INSERT INTO run (id, tenant, workflow, version, key, input, input_hash, state, wake_at, waits_on, fence, \
-             revision, deaths, created_at, updated_at, unsettled, parent, number) SELECT i, {tenant}, 'order', 1, 'start ' || i, '{{}}', {hash}, \
+             revision, deaths, created_at, updated_at, unsettled, parent, number, deadline) SELECT i, {tenant}, 'order', 1, 'start ' || i, '{{}}', {hash}, \
              CASE WHEN i % 1000 = 0 THEN 1 ELSE 2 END, CASE WHEN i % 1000 > 10 THEN i * 1000 END, \
              CASE WHEN i % 1000 BETWEEN 1 AND 10 THEN 1 WHEN i % 1000 > 500 THEN 2 ELSE 0 END, 1 + i % 300, 1, 0, 0, 0, \
-             i % 5000 = 0, CASE WHEN i % 7 = 0 THEN i / 7 END, i FROM generate_series(1, {runs}) i"
+             i % 5000 = 0, CASE WHEN i % 7 = 0 THEN i / 7 END, i, CASE WHEN i % 3 = 0 THEN i * 1000 END \
+             FROM generate_series(1, {runs}) i"
         ),
         format!(
             "INSERT INTO record (id, tenant, key, operation, class, request, request_hash, declaration, run, step, \

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use counterfoil::store::conformance::sample::Sample;
 use counterfoil::store::sqlite::{self, Sqlite};
-use counterfoil::store::{OpenError, Store, StoreError, Worker};
+use counterfoil::store::{OpenError, Store, StoreError, Verdict, Worker};
+use counterfoil::{RunId, Timestamp};
 use sqlx::Executor as _;
 
 use super::{Folder, number, plain, run};
@@ -30,22 +31,26 @@ async fn a_database_from_the_future_is_refused() {
 
 /// SCALE-6: a file of an earlier version is brought up to date, and what its workers and records did not say stays unsaid.
 #[tokio::test]
-async fn a_file_of_the_version_before_is_migrated() {
+async fn a_file_of_an_earlier_version_is_migrated() {
     let folder = Folder::new();
     let store = folder.open().await;
     let sample = Sample::enrol(&store, "before").await;
-    let record = sample.record("a");
-    assert!(store.commit(&[sample.change().record(record.clone())]).await.unwrap()[0].is_admitted());
+    let (record, old, mut new) = (sample.record("a"), sample.run("old"), sample.run("new"));
+    let change = sample.change().record(record.clone()).run(old.clone());
+    assert_eq!(store.commit(&[change]).await.unwrap(), [Verdict::Admitted]);
     drop(store);
     let mut other = plain(&folder.database()).await;
     let before = "ALTER TABLE worker DROP COLUMN version; ALTER TABLE record DROP COLUMN sealed_at; \
-                  ALTER TABLE record DROP COLUMN approval; \
+                  ALTER TABLE record DROP COLUMN approval; DROP INDEX run_deadline; ALTER TABLE run DROP COLUMN deadline; \
                   DELETE FROM _counterfoil_migrations WHERE version >= 9; PRAGMA user_version = 8";
     run(&mut other, before).await;
     drop(other);
     let store = folder.open().await;
     Sample::enrol(&store, "after").await;
     assert_eq!(store.record_at(&record.tenant, record.id).await.unwrap(), Some(record));
+    new.deadline = Some(Timestamp(70));
+    assert_eq!(store.commit(&[sample.change().run(new.clone())]).await.unwrap(), [Verdict::Admitted]);
+    assert_eq!(store.run_list(&sample.tenant, RunId(0), 10).await.unwrap(), [old, new]);
     for (name, version) in [("before", None), ("after", Some(Worker::VERSION))] {
         let worker = store.worker_find(name).await.unwrap().unwrap();
         assert_eq!(worker.version.as_deref(), version, "{name}");
@@ -132,6 +137,10 @@ async fn interrupted_migrations_are_resumed() {
         run(&mut other, "PRAGMA foreign_keys = OFF; PRAGMA user_version = 0").await;
         let undone: Vec<_> = sqlite::migrations().skip(done).collect();
         for (number, _, sql) in undone.iter().rev() {
+            for index in sql.lines().filter_map(|line| line.strip_prefix("CREATE INDEX ")) {
+                let index = index.split(' ').next().unwrap();
+                run(&mut other, format!("DROP INDEX IF EXISTS {index}")).await; // gone with its table otherwise
+            }
             for added in sql.lines().filter(|line| line.starts_with("ALTER TABLE ")) {
                 let (table, column) = added.split_once(" ADD COLUMN ").unwrap();
                 let column = column.split(' ').next().unwrap();

@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::store::source::{literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 62] = [
+const HOT: [(&str, &str); 65] = [
     ("FROM record WHERE tenant = $1 AND key = $2", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE tenant = $1 AND id = $2", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -46,8 +46,11 @@ const HOT: [(&str, &str); 62] = [
     ("FROM run WHERE waits_on IN (1, 3)", "run USING INDEX run_answered (id>?)"),
     ("FROM run WHERE waits_on IN (1, 3)", "e USING INDEX escalation_run (tenant=? AND run=?)"),
     ("FROM run WHERE wake_at <= $1", "run USING INDEX run_due (wake_at<?)"),
+    ("FROM run WHERE deadline <= $1", "run USING INDEX run_deadline (deadline<?)"),
+    ("FROM run WHERE deadline <= $1", "s USING PRIMARY KEY (tenant=? AND run=? AND name=? AND id=?)"),
     ("FROM run WHERE id > $1 AND tenant = $2 ORDER", "run USING INDEX run_list (tenant=? AND id>?)"),
     ("SELECT min(at)", "run USING COVERING INDEX run_due (wake_at>?)"),
+    ("SELECT min(at)", "run USING INDEX run_deadline (deadline>?)"),
     ("SELECT min(at)", "queue USING COVERING INDEX queue_due (due_at>?)"),
     ("SELECT min(at)", "schedule USING COVERING INDEX schedule_due (next_at>?)"),
     ("FROM schedule WHERE next_at <= $1", "schedule USING INDEX schedule_due (next_at<?)"),

@@ -1,0 +1,81 @@
+//! A paused run goes on where it stands. It is begun again with nothing of its past void, so it leaves the mark that a retry leaves.
+
+use std::future::IntoFuture;
+
+use futures_util::future::BoxFuture;
+
+use super::{Mark, Plan, RunError, Sent};
+use crate::exec::{ExecError, Said, to_the_end};
+use crate::flow::handle::RunHandle;
+use crate::store::{EscalationKind, Resolution, Store as _, Turns};
+
+/// A command that lets a paused run go on. Nothing happens before it is awaited; then it is durable.
+///
+/// # Errors
+/// [`RunError::NotPaused`] if the run is not paused, [`RunError::CommandConflict`] if another command was given under its key.
+#[must_use = "a run does not go on before this is awaited"]
+pub struct GoOn {
+    plan: Plan,
+}
+
+impl<O> RunHandle<O> {
+    /// Lets a [paused](Self::pause) run go on where it stands.
+    ///
+    /// # Crash
+    /// The command and the run's new state are one transaction.
+    pub fn go_on(&self, by: impl Into<String>, reason: impl Into<String>) -> GoOn {
+        GoOn { plan: self.plan(by.into(), reason.into()) }
+    }
+}
+
+impl GoOn {
+    /// The command's own idempotency key: the same again is not a second command, and does not end a later pause.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.plan.key = Some(key.into());
+        self
+    }
+}
+
+impl IntoFuture for GoOn {
+    type Output = Result<Sent, RunError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let tracker = self.plan.inner.core.tracker.clone();
+            // Dropped between the row and the task, this would leave a run that nobody carries out.
+            to_the_end(&tracker, self.plan.go_on()).await
+        })
+    }
+}
+
+impl Plan {
+    async fn go_on(self) -> Result<Sent, RunError> {
+        let (id, group, tenant) = (self.id()?, &self.core().group, &self.tenant);
+        let mut answered = None;
+        loop {
+            let row = group.run_find(tenant, self.run).await?.ok_or(RunError::Unknown { run: self.run })?;
+            let turns = Turns::between(row.base, u32::MAX);
+            if self.key.is_some()
+                && self.was_given(&id, &group.run_history(tenant, self.run, turns).await?.steps).await?
+            {
+                return Ok(Sent::Before);
+            }
+            let is_pause = |kind| kind == EscalationKind::Paused;
+            let paused = self.inner.asked_about(tenant, self.run, is_pause).await?;
+            let question = paused.ok_or(RunError::NotPaused { run: self.run })?;
+            let (by, reason) = (self.by.clone(), self.reason.clone());
+            let mark = Mark { by: by.clone(), reason: reason.clone(), ..Mark::default() };
+            let step = self.checkpoint(row.id, row.base, &id, &mark)?;
+            let said = Said { because: Some(reason), ..Said::new(Resolution::NotCommitted, by) };
+            match self.inner.answer(tenant, question, said, Some(step)).await {
+                Ok(()) => return Ok(Sent::New),
+                // Somebody else was first: perhaps with the very same command.
+                Err(ExecError::Unanswerable { .. }) if answered != Some(question) => {
+                    answered = Some(question);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Runs whose deadline has passed are cancelled: by a command of the engine's own, which is one whichever worker gives it.
+
+use std::sync::Arc;
+
+use super::{Command, GRACE, Order, Verb};
+use crate::clock::Timestamp;
+use crate::flow::claim::CLAIM;
+use crate::flow::error::RunError;
+use crate::flow::inner::Inner;
+use crate::store::{DEADLINE, Run, Store as _};
+
+impl Inner {
+    /// Cancels the runs whose deadline has passed at `now`, and returns the number of those that it told. A run whose workflow this
+    /// worker does not know is left to those that know it.
+    ///
+    /// # Crash
+    /// The command is durable before anything comes of it. A halted run is listed again until it has ended.
+    pub(in crate::flow) async fn cancel_overdue(self: &Arc<Self>, now: Timestamp) -> usize {
+        let mut overdue = match self.core.group.run_overdue(now, CLAIM).await {
+            Ok(overdue) => overdue,
+            Err(error) => {
+                tracing::error!(%error, "cannot read which runs are past their deadline");
+                return 0;
+            }
+        };
+        overdue.retain(|run| self.may_claim(run));
+        let mut told = 0;
+        for run in &overdue {
+            match self.command(past_deadline(run, now)).await {
+                Ok(_) | Err(RunError::Over { .. }) => told += 1,
+                Err(error) => {
+                    let (tenant, id) = (&run.tenant, run.id);
+                    tracing::error!(%tenant, run = %id, %error, "a run past its deadline cannot be cancelled");
+                }
+            }
+        }
+        told
+    }
+}
+
+fn past_deadline(run: &Run, now: Timestamp) -> Order {
+    let allowed = run.created_at.until(run.deadline.unwrap_or(now));
+    let reason = format!("its deadline, {allowed:?} after its start, has passed");
+    let command = Command { by: "the engine".to_owned(), reason, until: Some(now.after(GRACE)) };
+    let (tenant, id) = (run.tenant.clone(), DEADLINE.to_owned());
+    Order { tenant, run: run.id, verb: Verb::Cancel, id, command }
+}

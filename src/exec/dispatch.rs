@@ -126,12 +126,15 @@ async fn send(
 ) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
     let Settling { core, op, .. } = settling;
     let timeout = op.tool.spec().retry.attempt_timeout;
-    let until = needed.map_or(now.after(timeout), |(at, _)| at.min(now.after(timeout)));
-    let (note, call) = Note::begun(settling, record, until);
+    // Until the timeout is over, or what the attempt needs has run out.
+    let limit = |left: Duration, now: Timestamp| {
+        core.clock.sleep(needed.map_or(left, |(at, _)| left.min(now.until(at))))
+    };
+    let (note, call) = Note::begun(settling, record, needed.map(|(at, _)| at));
     tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
     let result = {
         let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
-        let mut limit = core.clock.sleep(needed.map_or(timeout, |_| now.until(until)));
+        let mut limited = limit(timeout, now);
         let mut since = core.clock.boot();
         let cut_off = |why: &dyn std::fmt::Display| {
             Err(ToolError::new(ErrorKind::TimeoutDuringEffect, format!("cut off: {why}")))
@@ -147,13 +150,17 @@ async fn send(
                         Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked"))
                     })));
                 }
-                limit.as_mut().poll(cx).map(|()| None)
+                limited.as_mut().poll(cx).map(|()| None)
             });
             // Boxed because it is rare: every call would have to carry the room for it.
             match ended.await {
                 Some(result) => break result,
+                // It has said that it goes on.
+                None if let Some(left) = note.left() => {
+                    (since, limited) = (core.clock.boot(), limit(left, core.now()));
+                }
                 None if Box::pin(woke_fenced(core, since, timeout)).await => {
-                    (since, limit) = (core.clock.boot(), core.clock.sleep(timeout));
+                    (since, limited) = (core.clock.boot(), core.clock.sleep(timeout));
                 }
                 None => break cut_off(&format_args!("after {timeout:?}")),
             }
@@ -174,6 +181,23 @@ async fn woke_fenced(core: &Core, since: Boot, limit: Duration) -> bool {
         && matches!(core.group.worker_at(core.fence).await, Ok(Some(worker)) if worker.ended_at.is_some())
 }
 
+/// Has the tool get a new credential before its one more attempt, within the time of an attempt.
+async fn refresh(core: &Core, op: &Operation) {
+    let Some(refreshing) = op.tool.refresh() else { return };
+    let refreshed = tokio::select! {
+        biased;
+        refreshed = AssertUnwindSafe(refreshing).catch_unwind() => {
+            refreshed.unwrap_or_else(|_| Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked")))
+        }
+        () = core.clock.sleep(op.tool.spec().retry.attempt_timeout) => {
+            Err(ToolError::new(ErrorKind::TimeoutBeforeEffect, "it took too long"))
+        }
+    };
+    if let Err(error) = refreshed {
+        tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "the tool's credential could not be refreshed");
+    }
+}
+
 /// What follows from an attempt's error. That this attempt did nothing says nothing about an earlier one whose
 /// outcome is unknown: as long as there is one, the operation is not failed but ambiguous.
 async fn failed_attempt(
@@ -182,6 +206,9 @@ async fn failed_attempt(
     error: ToolError,
     unsettled: Option<Boot>,
 ) -> Result<Ended, ExecError> {
+    if error.kind == ErrorKind::Unauthorized && record.tries() == 1 {
+        refresh(settling.core, settling.op).await;
+    }
     let effect = settling.effect();
     // What may be repeated is asked for once more instead: its call is its lookup.
     if let Some(accepted) = Accepted::of(&error).filter(|_| !effect.repeatable()) {

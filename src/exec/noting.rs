@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use super::core::Core;
 use super::declared::Settling;
 use super::operation::Operation;
-use crate::clock::Timestamp;
+use crate::clock::{Boot, Timestamp};
 use crate::ledger::{Declaration, Event, OperationKey, Record, apply};
 use crate::store::{Lane, StoreError, Verdict};
 use crate::tool::{Call, Noting};
@@ -18,8 +18,11 @@ pub(super) struct Note {
     pub(super) core: Arc<Core>,
     key: OperationKey,
     pub(super) lane: Option<Lane>,
-    /// When the attempt is cut off.
-    until: Timestamp,
+    timeout: Duration,
+    /// When what the attempt needs has run out.
+    needed: Option<Timestamp>,
+    /// When the attempt began, or said that it goes on.
+    alive: Mutex<(Timestamp, Boot)>,
     /// None when the attempt is over.
     record: Mutex<Option<Box<Record>>>,
 }
@@ -29,12 +32,20 @@ impl Note {
     pub(super) fn begun(
         Settling { core, op, bound }: Settling<'_>,
         record: Box<Record>,
-        until: Timestamp,
+        needed: Option<Timestamp>,
     ) -> (Arc<Self>, Call) {
         let told = call(op, &bound.declaration, &record);
+        let (timeout, alive) = (op.tool.spec().retry.attempt_timeout, Mutex::new(core.instants()));
         let (core, key, record) = (core.clone(), op.key.clone(), Mutex::new(Some(record)));
-        let note = Arc::new(Self { core, key, lane: op.lane, until, record });
+        let note = Arc::new(Self { core, key, lane: op.lane, timeout, needed, alive, record });
         (note.clone(), Call { noting: Some(note), ..told })
+    }
+
+    /// How much is left of the timeout since the last sign of life. Nothing if it has passed.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let (_, since) = *self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = self.timeout.saturating_sub(since.until(self.core.clock.boot()));
+        (!left.is_zero()).then_some(left)
     }
 
     /// The record with what the tool has noted. From now on nothing is noted: the attempt is over.
@@ -50,7 +61,13 @@ impl Note {
 
 impl Noting for Note {
     fn use_until(&self) -> Timestamp {
-        self.core.lease_until().map_or(self.until, |lease| lease.min(self.until))
+        let (alive, _) = *self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = [self.needed, self.core.lease_until()].into_iter().flatten();
+        ends.fold(alive.after(self.timeout), Timestamp::min)
+    }
+
+    fn alive(&self) {
+        *self.alive.lock().unwrap_or_else(PoisonError::into_inner) = self.core.instants();
     }
 
     fn time_left(&self) -> Duration {

@@ -31,6 +31,8 @@ pub(crate) trait Noting: Send + Sync {
     fn use_until(&self) -> Timestamp;
     /// How long it is until then.
     fn time_left(&self) -> Duration;
+    /// The attempt's timeout counts from now on.
+    fn alive(&self);
     /// What seals the record in the transaction of its effect. `None` if the attempt is over.
     #[cfg(feature = "_sealed")]
     fn seals(self: Arc<Self>, contract: crate::ledger::ContractClass) -> Option<Box<dyn super::Seals>>;
@@ -71,6 +73,27 @@ impl Call {
     /// How long it is until [`use_until`](Self::use_until).
     pub fn time_left(&self) -> Option<Duration> {
         self.noting.as_ref().map(|noting| noting.time_left())
+    }
+
+    /// Says that the attempt goes on: its [timeout](crate::ledger::RetryPolicy::attempt_timeout) counts from now on. For long calls, at
+    /// each sign of life from the provider. It prolongs no approval, no key's window and no budget. Nothing during a lookup.
+    ///
+    /// ```
+    /// # use counterfoil::tool::{Call, ToolError};
+    /// # async fn next_chunk() -> Option<Vec<u8>> { None }
+    /// async fn download(call: &Call) -> Result<usize, ToolError> {
+    ///     let mut bytes = 0;
+    ///     while let Some(chunk) = next_chunk().await {
+    ///         call.alive();
+    ///         bytes += chunk.len();
+    ///     }
+    ///     Ok(bytes)
+    /// }
+    /// ```
+    pub fn alive(&self) {
+        if let Some(noting) = &self.noting {
+            noting.alive();
+        }
     }
 
     /// The provider's id that an earlier attempt noted.

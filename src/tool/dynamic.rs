@@ -23,6 +23,7 @@ type CallFn =
 type UpgradeFn = dyn Fn(u32, Value) -> Option<Value> + Send + Sync;
 type KeyFn = dyn Fn(&Value) -> Option<Key> + Send + Sync;
 type PackageFn = dyn Fn(&Value) -> Package + Send + Sync;
+type RefreshFn = dyn Fn() -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync;
 type ReconcileFn = dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Finding<Value>, ToolError>>
     + Send
     + Sync
@@ -75,6 +76,7 @@ pub(crate) struct About {
 #[derive(Clone, Default)]
 struct Functions {
     call: Option<Arc<CallFn>>,
+    refresh: Option<Arc<RefreshFn>>,
     reconcile: Option<Arc<ReconcileFn>>,
     key: Option<Arc<KeyFn>>,
     upgrade: Option<Arc<UpgradeFn>>,
@@ -111,6 +113,15 @@ impl DynamicTool {
             + 'static,
     {
         self.functions.call = Some(Arc::new(call));
+        self
+    }
+
+    /// Gets a new credential of the same principal after a call was refused as unauthorized: see [`Tool::refresh`](super::Tool::refresh).
+    pub fn refresh<F>(mut self, refresh: F) -> Self
+    where
+        F: Fn() -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync + 'static,
+    {
+        self.functions.refresh = Some(Arc::new(refresh));
         self
     }
 
@@ -331,6 +342,10 @@ impl Prepared for WithValue {
 
     fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
         Ok((self.payload.clone(), false))
+    }
+
+    fn refresh(&self) -> Option<BoxFuture<'_, Result<(), ToolError>>> {
+        self.functions.refresh.as_ref().map(|refresh| refresh() as BoxFuture<'_, _>)
     }
 
     fn rewrite(&self, stored: &Payload, version: u32) -> Option<Payload> {

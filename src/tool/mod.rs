@@ -127,7 +127,14 @@ pub trait Tool: Send + Sync + Sized + 'static {
         <Self::Effect as effect::Effect>::CLASS.divergence()
     }
 
-    /// Does it. Called only when a `started` record is durable.
+    /// Gets a new credential of the same principal, after a call was refused as [`Unauthorized`](crate::ledger::ErrorKind::Unauthorized).
+    /// The call is made once more then; if this fails, or the new credential is refused as well, the call has failed. Another principal
+    /// is another [scope](ledger::Contract::scope), not a refresh.
+    fn refresh(&self) -> impl Future<Output = Result<(), ToolError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Does it. Called when a `started` record is durable, or when the effect may be repeated.
     ///
     /// Switch off the retries of the provider's own client, or let them send `call.key()`: there is one point
     /// of retry, and it is the executor. Dropping this future (a timeout) leaves the outcome unknown.

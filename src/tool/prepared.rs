@@ -32,6 +32,10 @@ pub(crate) trait Prepared: Send + Sync {
     ) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
         None
     }
+    /// Gets a new credential. `None` where the tool has no way to.
+    fn refresh(&self) -> Option<BoxFuture<'_, Result<(), ToolError>>> {
+        None
+    }
     /// A stored request of another version of the input, read as today's and written again. `None` if it cannot be read so.
     fn rewrite(&self, _stored: &Payload, _version: u32) -> Option<Payload> {
         None
@@ -133,6 +137,10 @@ impl<T: Tool> Prepared for Typed<T> {
     fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
         let finding = T::Contract::reconcile(&self.tool, call, &self.input)?;
         Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
+    }
+
+    fn refresh(&self) -> Option<BoxFuture<'_, Result<(), ToolError>>> {
+        Some(Box::pin(self.tool.refresh()))
     }
 
     fn rewrite(&self, stored: &Payload, _: u32) -> Option<Payload> {

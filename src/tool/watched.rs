@@ -98,6 +98,10 @@ impl Prepared for Watched {
         })
     }
 
+    fn refresh(&self) -> Option<BoxFuture<'_, Result<(), ToolError>>> {
+        self.tool.refresh()
+    }
+
     fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
         let finding = self.tool.reconcile(call)?;
         Some(Box::pin(async move {

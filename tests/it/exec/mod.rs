@@ -2,6 +2,7 @@
 
 mod approval;
 mod asked;
+mod attempts;
 mod bound;
 mod callers;
 mod declared;

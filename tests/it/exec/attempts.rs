@@ -1,0 +1,111 @@
+//! What one attempt may do: say that it goes on, and get a new credential.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use counterfoil::Outcome;
+use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind};
+use counterfoil::tool::{Done, DynamicTool, ToolError};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::world::{Process, TestClock, acme, brief, executor, request, soon};
+
+const EIGHT: Duration = Duration::from_secs(8);
+
+fn tool(name: &str) -> DynamicTool {
+    DynamicTool::new(name, EffectClass::InternalMutation, Contract::new(ContractClass::Blind))
+        .key(|input| Some(counterfoil::Key::of("attempt").target(input["case"].as_str()?)))
+        .retry(brief())
+}
+
+// R-EXE-5, R-EXE-8: an attempt is cut off ten seconds after its last sign of life.
+#[tokio::test]
+async fn a_long_call_is_not_cut_off_while_it_says_that_it_goes_on() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
+    let (chunk, said) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (arrives, told) = (chunk.clone(), said.clone());
+    let download = tool("download").call(move |call, _| {
+        let (chunk, said) = (arrives.clone(), told.clone());
+        Box::pin(async move {
+            for _ in 0..4 {
+                said.notify_one();
+                chunk.notified().await;
+                call.alive();
+            }
+            said.notify_one();
+            chunk.notified().await; // and then nothing more comes
+            Ok(Done::new(json!(null)))
+        })
+    });
+    let process = Process::start(executor(&dir, &clock).dynamic_tool(download)).await.unwrap();
+    let mut call = process.execute(request("download"));
+    for _ in 0..4 {
+        said.notified().await;
+        clock.advance(EIGHT);
+        chunk.notify_one();
+    }
+    said.notified().await;
+    assert!(!call.is_finished(), "32 seconds, and 10 are allowed");
+    let cut_off = async {
+        loop {
+            clock.advance(EIGHT);
+            tokio::select! {
+                outcome = &mut call => break outcome.unwrap().unwrap(),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+    };
+    let mut outcome = None;
+    soon("it is not cut off".to_owned(), async { Ok::<_, ()>(outcome = Some(cut_off.await)) }).await;
+    assert!(matches!(outcome, Some(Outcome::Parked { .. })), "{outcome:?}");
+}
+
+/// Refused while its token is old; a new one is got, or not.
+async fn refused(refreshes: bool, expires_again: bool) -> (Outcome, u32, u32) {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
+    let (sent, token) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (calls, used, new) = (sent.clone(), token.clone(), token.clone());
+    let charge = tool("charge")
+        .call(move |_, _| {
+            calls.fetch_add(1, Ordering::SeqCst);
+            let valid = used.load(Ordering::SeqCst) > 0 && !expires_again;
+            let result = if valid {
+                Ok(Done::new(json!("done")))
+            } else {
+                Err(ToolError::new(ErrorKind::Unauthorized, "token expired"))
+            };
+            Box::pin(async move { result })
+        })
+        .refresh(move || {
+            new.fetch_add(u32::from(refreshes), Ordering::SeqCst);
+            Box::pin(async move {
+                if refreshes {
+                    Ok(())
+                } else {
+                    Err(ToolError::new(ErrorKind::Unreachable, "no token server"))
+                }
+            })
+        });
+    let process = Process::start(executor(&dir, &clock).dynamic_tool(charge)).await.unwrap();
+    let outcome = process.execute(request("charge")).await.unwrap().unwrap();
+    assert_eq!(process.executor().questions(&acme()).await.unwrap(), []);
+    (outcome, sent.load(Ordering::SeqCst), token.load(Ordering::SeqCst))
+}
+
+// R-EXE-2: one refresh, then the call is made once more.
+#[tokio::test]
+async fn a_credential_is_refreshed_once() {
+    let (outcome, sent, refreshed) = refused(true, false).await;
+    assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+    assert_eq!((sent, refreshed), (2, 1));
+
+    let (outcome, sent, refreshed) = refused(true, true).await;
+    let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
+    assert_eq!((failure.kind, sent, refreshed), (ErrorKind::Unauthorized, 2, 1), "refused again");
+
+    let (outcome, sent, _) = refused(false, false).await;
+    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    assert_eq!(sent, 2);
+}

@@ -163,7 +163,7 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
     if can_look && known.looked == Looked::NotYet {
         return Next::Look;
     }
-    if known.looked == Looked::Foreign {
+    if can_look && known.looked == Looked::Foreign {
         return Next::Escalate(Why::Foreign);
     }
     let collides = contract.class.collides() && known.key_honoured;

@@ -73,6 +73,27 @@ pub struct HttpGet {
     id: String,
     token: Option<String>,
     newest_first: bool,
+    pending: Option<(States, Duration)>,
+    failed: Option<(States, ErrorKind)>,
+}
+
+/// Where a thing says how it stands, and the words that are looked for there.
+#[derive(Clone, Debug)]
+struct States {
+    pointer: String,
+    words: Vec<String>,
+}
+
+impl States {
+    fn of(pointer: impl Into<String>, words: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { pointer: pointer.into(), words: words.into_iter().map(Into::into).collect() }
+    }
+
+    /// The word that the thing says, if it is one of these.
+    fn said<'a>(&self, thing: &'a Value) -> Option<&'a str> {
+        let said = thing.pointer(&self.pointer)?.as_str()?;
+        self.words.iter().any(|word| word == said).then_some(said)
+    }
 }
 
 /// What the answer is.
@@ -123,7 +144,8 @@ impl HttpGet {
     }
 
     fn of(web: Web, url: String, shape: Shape) -> Self {
-        Self { web, url, shape, id: "/id".into(), token: None, newest_first: false }
+        let (id, token, newest_first) = ("/id".into(), None, false);
+        Self { web, url, shape, id, token, newest_first, pending: None, failed: None }
     }
 
     /// By a client of your own, with its proxies, certificates, headers and timeouts. It should follow no redirects:
@@ -153,6 +175,42 @@ impl HttpGet {
     #[must_use]
     pub fn carries(mut self, pointer: impl Into<String>) -> Self {
         self.token = Some(pointer.into());
+        self
+    }
+
+    /// A thing with one of these words at this pointer is accepted and not finished. It is looked up again after this pause: see
+    /// [`Finding::Pending`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use counterfoil::ledger::ErrorKind;
+    /// use counterfoil::tool::lookup::HttpGet;
+    /// let jobs = HttpGet::list("http://studio.internal/jobs?reference={token}", "/jobs", Duration::from_secs(10))?
+    ///     .carries("/reference")
+    ///     .pending("/status", ["queued", "rendering"], Duration::from_secs(30))
+    ///     .failed("/status", ["refused"], ErrorKind::Validation);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn pending(
+        mut self,
+        pointer: impl Into<String>,
+        words: impl IntoIterator<Item = impl Into<String>>,
+        look_again: Duration,
+    ) -> Self {
+        self.pending = Some((States::of(pointer, words), look_again));
+        self
+    }
+
+    /// A thing with one of these words at this pointer had no effect, and will have none: see [`Finding::Failed`].
+    #[must_use]
+    pub fn failed(
+        mut self,
+        pointer: impl Into<String>,
+        words: impl IntoIterator<Item = impl Into<String>>,
+        kind: ErrorKind,
+    ) -> Self {
+        self.failed = Some((States::of(pointer, words), kind));
         self
     }
 
@@ -243,6 +301,16 @@ impl HttpGet {
             Some(Value::Number(id)) => id.to_string(),
             _ => return Err(unclear(format!("a thing without an id at {:?}", self.id))),
         };
+        if let Some((states, look_again)) = &self.pending
+            && states.said(&thing).is_some()
+        {
+            return Ok(Seen::Pending { external_ref: id, look_again: *look_again });
+        }
+        if let Some((states, kind)) = &self.failed
+            && let Some(said) = states.said(&thing)
+        {
+            return Ok(Seen::Failed { kind: *kind, message: format!("{id} is {said}") });
+        }
         let output = output(thing).map_err(|e| unclear(format!("{id} is of an unknown form: {e}")))?;
         Ok(Seen::ours(output, id))
     }

@@ -1,5 +1,7 @@
 //! What a lookup goes by, what it comes upon, and what follows from that.
 
+use std::time::Duration;
+
 use crate::ledger::{ErrorKind, Finding};
 use crate::tool::{Call, Done, ToolError};
 
@@ -38,6 +40,20 @@ impl<'a> From<&'a str> for Sought<'a> {
 pub enum Seen<T> {
     /// The effect of this call: what the call would have returned.
     Ours(Done<T>),
+    /// The effect of this call, which the provider has accepted and not finished: see [`Finding::Pending`].
+    Pending {
+        /// The provider's id.
+        external_ref: String,
+        /// The pause before the next lookup.
+        look_again: Duration,
+    },
+    /// The request of this call, of which nothing came: see [`Finding::Failed`].
+    Failed {
+        /// What kind of failure.
+        kind: ErrorKind,
+        /// What the provider says, for people. It goes into the record: no secrets.
+        message: String,
+    },
     /// Something else that the search shows as well.
     Another,
     /// It carries our token, and is not what we sent: another amount, another recipient. With the difference in words. A person is
@@ -57,13 +73,17 @@ impl<T> Seen<T> {
 pub(super) struct Tally<T> {
     first: Option<Done<T>>,
     refs: Vec<String>,
+    /// The first one that is not finished.
+    pending: Option<(String, Duration)>,
+    /// What is said of the first one of which nothing came.
+    failed: Option<(ErrorKind, String)>,
     /// What carries our token and is not what we sent.
     foreign: Vec<String>,
 }
 
 impl<T> Tally<T> {
     pub(super) const fn new() -> Self {
-        Self { first: None, refs: Vec::new(), foreign: Vec::new() }
+        Self { first: None, refs: Vec::new(), pending: None, failed: None, foreign: Vec::new() }
     }
 
     /// Counts one. What is shown twice under one id, as a list that shifts while it is paged does, counts once.
@@ -71,6 +91,17 @@ impl<T> Tally<T> {
         let ours = match seen {
             Seen::Another => return,
             Seen::Conflict(difference) => return self.foreign.push(difference),
+            Seen::Pending { external_ref, look_again } => {
+                if !self.refs.contains(&external_ref) {
+                    self.refs.push(external_ref.clone());
+                }
+                self.pending.get_or_insert((external_ref, look_again));
+                return;
+            }
+            Seen::Failed { kind, message } => {
+                self.failed.get_or_insert((kind, message));
+                return;
+            }
             Seen::Ours(ours) => ours,
         };
         let id = ours.external_ref.clone().unwrap_or_else(|| format!("number {}", self.refs.len() + 1));
@@ -84,6 +115,14 @@ impl<T> Tally<T> {
     pub(super) fn finding(self, noted: Option<&str>) -> Result<Finding<T>, ToolError> {
         if !self.foreign.is_empty() {
             return Ok(Finding::Foreign { what: self.foreign.join("; ") });
+        }
+        // One that is not finished is an effect as well: beside a finished one it is a duplicate.
+        match (&self.first, self.pending, self.failed) {
+            (None, Some((id, look_again)), _) => {
+                return Ok(Finding::Pending { external_ref: Some(id), look_again });
+            }
+            (None, None, Some((kind, message))) => return Ok(Finding::Failed { kind, message }),
+            _ => {}
         }
         match (self.first, self.refs.len(), noted) {
             (None, _, Some(id)) => Err(ToolError::new(
@@ -130,6 +169,30 @@ mod tests {
     #[test]
     fn what_was_there_once_is_no_miss() {
         assert_eq!(finding(&[], Some("a")).unwrap_err().kind, ErrorKind::VersionConflict);
+    }
+
+    #[test]
+    fn what_is_not_finished_is_pending_and_beside_a_finished_one_a_duplicate() {
+        let (b, pause) = ("b".to_owned(), Duration::from_secs(3));
+        let pending = || Seen::<usize>::Pending { external_ref: "b".into(), look_again: pause };
+        let failed = || Seen::Failed { kind: ErrorKind::Validation, message: "declined".into() };
+        let finding = |seen: Vec<Seen<usize>>| {
+            let mut tally = Tally::new();
+            seen.into_iter().for_each(|seen| tally.take(seen));
+            tally.finding(Some("b")).unwrap()
+        };
+        let waits = Finding::Pending { external_ref: Some(b), look_again: pause };
+        assert_eq!(
+            finding(vec![Seen::Another, failed(), pending()]),
+            waits,
+            "another request may have failed"
+        );
+        let declined = Finding::Failed { kind: ErrorKind::Validation, message: "declined".into() };
+        assert_eq!(finding(vec![failed(), Seen::Another]), declined);
+        let both = Finding::Duplicated { output: 0, external_refs: vec!["a".into(), "b".into()] };
+        assert_eq!(finding(vec![Seen::ours(0, "a"), pending()]), both);
+        let one = Finding::Committed { output: 0, external_ref: Some("a".into()) };
+        assert_eq!(finding(vec![failed(), Seen::ours(0, "a")]), one);
     }
 
     #[test]

@@ -210,6 +210,28 @@ async fn a_gateways_404_is_not_the_providers() {
     }
 }
 
+// R-EXE-13: the thing says how it stands.
+#[tokio::test]
+async fn a_thing_that_is_not_finished_or_has_failed_says_so() {
+    let find = async |status: &str| {
+        let job = json!({"id": "job-7", "reference": "ours", "amount": 7, "status": status});
+        let base = says(200, &[], json!({"data": [job]}).to_string()).await;
+        let lookup = HttpGet::list(format!("{base}/?reference={{token}}"), "/data", SOON).unwrap();
+        let lookup = lookup.carries("/reference").pending("/status", ["queued", "rendering"], SOON);
+        let lookup = lookup.failed("/status", ["refused"], ErrorKind::Validation);
+        let expected = Expected::new().field("/amount", 7);
+        lookup.find("ours", &expected, |job| Ok(job["status"].clone())).await.unwrap()
+    };
+    let pending = Finding::Pending { external_ref: Some("job-7".into()), look_again: SOON };
+    for status in ["queued", "rendering"] {
+        assert_eq!(find(status).await, pending);
+    }
+    let refused = Finding::Failed { kind: ErrorKind::Validation, message: "job-7 is refused".into() };
+    assert_eq!(find("refused").await, refused);
+    let done = Finding::Committed { output: json!("done"), external_ref: Some("job-7".into()) };
+    assert_eq!(find("done").await, done);
+}
+
 // C09: the amount is not ours.
 #[tokio::test]
 async fn what_carries_our_token_and_is_not_what_we_sent_is_foreign() {

@@ -95,14 +95,11 @@ pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Beg
 ///
 /// # Crash
 /// Nothing is known of it, and whoever asks again repeats it.
-pub(super) async fn unrecorded(core: &Core, op: &Operation, mut pass: Pass) -> Result<Begun, ExecError> {
+pub(super) async fn unrecorded(core: &Core, op: &Operation, pass: Pass) -> Result<Begun, ExecError> {
     let bound = core.declare(op).await?;
     may_dispatch(core, op).await?;
     if op.is_over() {
         return Ok(Begun::TooLate);
-    }
-    if let Some(passed) = &mut pass {
-        passed.is_spent();
     }
     let (intent, _small) = intent(core, op, bound.id);
     let record = Box::new(Record::unwritten(intent, core.now()));

@@ -181,9 +181,13 @@ impl Operation {
         }
     }
 
-    /// It may be sent before anything is recorded of it: a crash leaves nothing to be found out, and whoever asks again repeats it.
+    /// It may be sent before anything is recorded of it: a crash leaves nothing to be found out, and whoever asks again repeats it. A
+    /// budget counts attempts by their records, and a crash must not give one back.
     pub(super) fn may_go_unrecorded(&self, core: &Core) -> bool {
-        self.tool.spec().effect.repeatable() && self.approval.is_none() && core.is_small(&self.request)
+        self.tool.spec().effect.repeatable()
+            && !self.is_counted()
+            && self.approval.is_none()
+            && core.is_small(&self.request)
     }
 
     /// Another caller may ask for it as well.

@@ -25,6 +25,11 @@ impl Operation {
         self.purse.as_ref().map(|purse| purse.take(price, now)).transpose()
     }
 
+    /// A budget counts its attempts.
+    pub(in crate::exec) fn is_counted(&self) -> bool {
+        self.purse.is_some() || self.tool.spec().quota.price.is_some()
+    }
+
     /// Nothing is declared that could hold it back.
     pub(in crate::exec) fn is_unlimited(&self) -> bool {
         self.tool.spec().quota.is_none() && self.purse.is_none()

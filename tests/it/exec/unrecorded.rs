@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::{
-    Contract, ContractClass, EffectClass, ErrorKind, Key, OperationKey, Record, State,
+    Contract, ContractClass, EffectClass, ErrorKind, Key, OperationKey, Price, Quota, Record, State,
 };
 use counterfoil::{Executor, Outcome};
 use serde_json::json;
@@ -93,6 +93,18 @@ async fn a_large_query_is_recorded_first() {
     let mut large = request("weather");
     large.input = json!({"case": "c1", "text": "x".repeat(100_000)});
     drop(process.execute(large));
+    scene.world.requested(1).await;
+    assert_eq!(record(&process.executor()).await.unwrap().state, State::Started);
+}
+
+// A budget counts attempts by their records: a crash must not give one back.
+#[tokio::test]
+async fn a_query_that_is_paid_for_is_recorded_first() {
+    let scene = Scene::new([Reply::EffectThenHang]);
+    let tool = scene.world.tool("weather", EffectClass::ReadOnly, Contract::new(ContractClass::Blind));
+    let paid = tool.quota(Quota::default().price(Price::new(2, "cent")));
+    let process = Process::start(executor(&scene.dir, &scene.clock).dynamic_tool(paid)).await.unwrap();
+    drop(process.execute(request("weather")));
     scene.world.requested(1).await;
     assert_eq!(record(&process.executor()).await.unwrap().state, State::Started);
 }

@@ -56,6 +56,7 @@ mod told;
 mod transaction;
 mod turns;
 mod unregistered;
+mod voted;
 mod waiters;
 mod wake;
 mod workflow;

@@ -222,6 +222,7 @@ impl Question {
                 .valid_for
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).min(MAX_EXACT_INTEGER)),
             single_use: ask.single_use,
+            question: None,
             votes: Vec::new(),
             outcome: None,
             used_by: None,

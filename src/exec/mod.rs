@@ -81,7 +81,7 @@ pub(crate) use reviewed::review_beside;
 pub(crate) use shield::to_the_end;
 pub(crate) use sleeper::run as run_agenda;
 pub(crate) use throttle::Purse;
-pub(crate) use undo::{due_for, undo};
+pub(crate) use undo::{compensate, due_for, undo};
 
 pub use crate::store::own::OwnConnection;
 pub use builder::{ExecutorBuilder, StartError};

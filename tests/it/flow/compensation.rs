@@ -20,22 +20,22 @@ use crate::store::postgres::Schema;
 
 /// How a booking is undone.
 #[derive(Clone)]
-struct Way {
-    policy: Compensation,
+pub(crate) struct Way {
+    pub(crate) policy: Compensation,
     /// It fails for good, for this one.
-    fails: Option<&'static str>,
+    pub(crate) fails: Option<&'static str>,
     /// So much is left of it.
-    rest: Option<&'static str>,
+    pub(crate) rest: Option<&'static str>,
 }
 
 impl Way {
-    fn by(policy: Compensation) -> Self {
+    pub(crate) fn by(policy: Compensation) -> Self {
         Self { policy, fails: None, rest: None }
     }
 }
 
 /// Books something by name, and unbooks it.
-struct Book(Arc<World>, Way);
+pub(crate) struct Book(pub(crate) Arc<World>, pub(crate) Way);
 
 impl Tool for Book {
     const NAME: &'static str = "book";

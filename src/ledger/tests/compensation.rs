@@ -29,6 +29,7 @@ fn states() -> Vec<Record> {
 // SAGA-1, SAGA-2, SAGA-5, SAGA-6, DESIGN 4.12.
 #[test]
 fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
+    use Compensation::{Approved, Automatic, Reviewed};
     let (mine, child, theirs) = (RunId(1), RunId(3), RunId(2));
     for record in states() {
         for owner in [Some(mine), Some(child), Some(theirs), None] {
@@ -43,7 +44,6 @@ fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
                         let own = record.owner.run != Some(theirs);
                         let free =
                             own && sharers.is_empty() && matches!(record.state, State::Committed { .. });
-                        use Compensation::{Approved, Automatic, Reviewed};
                         let asks = matches!(policy, Some(Approved | Reviewed { .. })) && !allowed;
                         let may = matches!(policy, Some(Automatic | Approved | Reviewed { .. }));
                         let counts = class.needs_owner();

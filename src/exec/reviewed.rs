@@ -2,10 +2,9 @@
 
 use serde_json::json;
 
-use super::approval::{body, review_of};
+use super::approval::{opened, review_of};
 use super::core::Core;
 use super::outcome::ExecError;
-use crate::id::Name;
 use crate::ledger::{Compensation, Package, Record, Review};
 use crate::payload::{Payload, hex};
 use crate::store::{Document, Escalation, EscalationKind, Resolution};
@@ -25,7 +24,6 @@ pub(crate) fn review_beside(
     let content =
         json!({"key": record.key.as_str(), "external_ref": record.external_ref, "request": request});
     let package = Package::of(format!("undoing of {}", record.operation), &content);
-    let (id, now) = (Review::id_of(question.id), core.now());
     let review = Review {
         run,
         turn: record.owner.turn,
@@ -45,16 +43,7 @@ pub(crate) fn review_beside(
         outcome: None,
         used_by: None,
     };
-    Ok(Some(Document {
-        tenant: record.tenant.clone(),
-        kind: Name::new(Review::KIND).unwrap_or_else(|_| unreachable!("a name like others")),
-        id,
-        revision: 1,
-        open: true,
-        body: body(&review),
-        created_at: now,
-        updated_at: now,
-    }))
+    Ok(Some(opened(&record.tenant, &Review::id_of(question.id), &review, core.now())))
 }
 
 /// The open review that is to answer this question instead of a single person, if there is one. That an effect was undone by hand can

@@ -5,9 +5,9 @@ use std::future::IntoFuture;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use super::ask::{Told, heard_as, kind};
+use super::ask::{Told, heard_as};
 use crate::clock::Timestamp;
-use crate::exec::approval::{next, read, review_of};
+use crate::exec::approval::{kind, next, read, review_of};
 use crate::exec::{Core, Said};
 use crate::flow::{ForTenant, RunError};
 use crate::id::{DeclarationId, IdError, Name, RecordId, Tenant, checked};

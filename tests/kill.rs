@@ -58,6 +58,8 @@ mod queue;
 mod rabbitmq;
 #[path = "kill/random.rs"]
 mod random;
+#[path = "kill/saga.rs"]
+mod saga;
 #[path = "kill/senders.rs"]
 mod senders;
 #[path = "kill/service.rs"]
@@ -106,6 +108,7 @@ fn child() {
         Part::Queue(own) => queue::play(own).await,
         Part::Rabbitmq(own) => rabbitmq::play(own).await,
         Part::Service(own) => service::play(own).await,
+        Part::Saga(own) => saga::play(own).await,
     });
 }
 
@@ -121,6 +124,7 @@ enum Part {
     Queue(queue::Own),
     Rabbitmq(rabbitmq::Hears),
     Service(service::Service),
+    Saga(saga::Shop),
 }
 
 /// A schema of its own in the tests' PostgreSQL.

@@ -10,6 +10,7 @@ use super::outbox::answered;
 use super::outcome::ExecError;
 use super::resend;
 use super::result::{self, Fit, fit};
+use super::reviewed::decided_by_reviewers;
 use crate::id::{EscalationId, Tenant};
 use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
@@ -57,6 +58,9 @@ pub(crate) async fn answer(
     let resolution = &said.resolution;
     if *resolution == Resolution::Withdrawn {
         return Err(unanswerable("only the engine withdraws a question; answer `abandon` to leave it"));
+    }
+    if let Some(review) = decided_by_reviewers(core, &escalation, resolution).await? {
+        return Err(unanswerable(&format!("its reviewers decide about it, under {review:?}")));
     }
     let record = match escalation.record {
         Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,

@@ -5,7 +5,7 @@ use super::core::Core;
 use super::operation::Operation;
 use super::outcome::{ExecError, failed};
 use crate::clock::Timestamp;
-use crate::id::Tenant;
+use crate::id::{Name, Tenant};
 use crate::ledger::{ApprovalError, Review};
 use crate::store::{Document, Store as _, StoreError};
 
@@ -57,7 +57,26 @@ pub(crate) fn next(row: Document, review: &Review, at: Timestamp) -> Document {
     }
 }
 
+/// The row of a review that nobody has decided about.
+pub(crate) fn opened(tenant: &Tenant, id: &str, review: &Review, at: Timestamp) -> Document {
+    Document {
+        tenant: tenant.clone(),
+        kind: kind(),
+        id: id.to_owned(),
+        revision: 1,
+        open: true,
+        body: body(review),
+        created_at: at,
+        updated_at: at,
+    }
+}
+
+/// The guard that reviews belong to, and the operation type of a decision.
+pub(crate) fn kind() -> Name {
+    Name::new(Review::KIND).unwrap_or_else(|_| unreachable!("a name like others"))
+}
+
 /// A review as its row holds it.
-pub(crate) fn body(review: &Review) -> String {
+fn body(review: &Review) -> String {
     serde_json::to_string(review).unwrap_or_else(|_| unreachable!("its parts are text, numbers and JSON"))
 }

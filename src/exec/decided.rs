@@ -26,7 +26,7 @@ impl Said {
         Self { resolution, by: by.into(), because: None }
     }
 
-    pub(super) fn at(self, at: Timestamp) -> Answer {
+    pub(crate) fn at(self, at: Timestamp) -> Answer {
         let Self { resolution, by, because } = self;
         Answer { by, resolution, because, misfit: None, at }
     }

@@ -57,6 +57,7 @@ mod restored;
 mod restores;
 mod result;
 mod retire;
+mod reviewed;
 mod reviewers;
 mod seal;
 #[cfg(feature = "_sealed")]
@@ -82,10 +83,11 @@ pub(crate) use operation::{Asker, Operation, Requested};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
 pub(crate) use pulse::beat;
 pub(crate) use resolve::Answers;
+pub(crate) use reviewed::review_beside;
 pub(crate) use shield::to_the_end;
 pub(crate) use sleeper::run as run_agenda;
 pub(crate) use throttle::Purse;
-pub(crate) use undo::{due_for, undo};
+pub(crate) use undo::{compensate, due_for, undo};
 
 pub use crate::store::own::OwnConnection;
 pub use builder::{ExecutorBuilder, StartError};

@@ -34,7 +34,7 @@ pub enum Compensated {
 }
 
 /// Undoes an effect that somebody wants undone: once its fate is known, and if nobody rests on it.
-pub(super) async fn compensate(core: &Arc<Core>, mut record: Box<Record>) -> Result<Compensated, ExecError> {
+pub(crate) async fn compensate(core: &Arc<Core>, mut record: Box<Record>) -> Result<Compensated, ExecError> {
     if record.state == State::Started && record.escalation.is_none() {
         look_only(core, &record).await?;
         record = again(core, &record).await?;

@@ -134,6 +134,19 @@ pub enum RunError {
         /// The key.
         key: String,
     },
+    /// An effect that was to be undone before the run is begun again is not.
+    #[error(
+        "{run} was not begun again: {key} was to be undone first, and is not: {why}; what was undone before it stays undone. Give the \
+         command again when it is undone, or without undoing it"
+    )]
+    NotCompensated {
+        /// The run.
+        run: RunId,
+        /// The key of the effect.
+        key: String,
+        /// Why not.
+        why: String,
+    },
     /// A child that it has begun is under way, and would tell a fork nothing.
     #[error("{run} has a child that is under way, {child}: wait for it or cancel it, then fork")]
     ChildRunning {

@@ -57,6 +57,7 @@ mod told;
 mod transaction;
 mod turns;
 mod unregistered;
+mod voted;
 mod waiters;
 mod wake;
 mod workflow;

@@ -14,7 +14,7 @@ use super::identity::{Identity, Kind};
 use super::live::Live;
 use super::resume::settled;
 use super::run::{Activation, End};
-use crate::exec::{Compensated, Core, ExecError, due_for, may_undo, undo};
+use crate::exec::{Compensated, Core, ExecError, due_for, may_undo, review_beside, undo};
 use crate::id::{EscalationId, RecordId, RunId};
 use crate::ledger::{Due, Record, State, Undone};
 use crate::payload::{Payload, Stored};
@@ -313,7 +313,9 @@ impl<'a> Saga<'a> {
         let asked = Payload::of(&question.id.0)?;
         self.asked.insert(record.id, question.id);
         let step = live.step(&identity, StepKind::Undoing, None, Stored::Inline(asked));
-        let change = core.change(Some(live.lane)).step(step).escalation(question);
+        let mut change = core.change(Some(live.lane)).step(step);
+        change.documents.extend(review_beside(core, record, &question)?);
+        let change = change.escalation(question);
         live.written(core.group.commit_one(change).await)?;
         Ok(Stands::Asked)
     }

@@ -1,5 +1,7 @@
 //! Undoing: which effects of a run that did not end well, when, and which never (DESIGN 4.12; SAGA-1 to SAGA-6). Pure.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,6 +19,14 @@ pub enum Compensation {
     Automatic,
     /// The same, once somebody has said so: a question is opened for each, and the run waits for the answer.
     Approved,
+    /// The same, once so many reviewers have said so, as about an [approval](crate::guard::approval): a review is opened beside the
+    /// question, and is what answers it. One reviewer who is against it leaves the effect as it is.
+    Reviewed {
+        /// The names of those who may decide. Nobody named: all whom the host's [`Reviewers`](crate::exec::Reviewers) let.
+        reviewers: BTreeSet<String>,
+        /// The number of people who must be in favour.
+        quorum: u32,
+    },
     /// By hand: a question is opened that says what is to be done.
     Never {
         /// What a person is to do.
@@ -25,11 +35,38 @@ pub enum Compensation {
 }
 
 impl Compensation {
+    /// Undone once so many of these reviewers have said so.
+    ///
+    /// ```
+    /// use counterfoil::ledger::Compensation;
+    /// assert_eq!(Compensation::reviewed(["ann", "bob"], 2).words(), "after approval by 2 of ann, bob");
+    /// ```
+    pub fn reviewed<S: Into<String>>(reviewers: impl IntoIterator<Item = S>, quorum: u32) -> Self {
+        Self::Reviewed { reviewers: reviewers.into_iter().map(Into::into).collect(), quorum }
+    }
+
+    /// Whether enough people may decide to reach the quorum, and one has to.
+    pub(crate) fn is_decidable(&self) -> bool {
+        match self {
+            Self::Reviewed { reviewers, quorum } => {
+                *quorum > 0 && (reviewers.is_empty() || reviewers.len() >= *quorum as usize)
+            }
+            _ => true,
+        }
+    }
+
     /// As it stands in the guarantee report.
     pub fn words(&self) -> String {
         match self {
             Self::Automatic => "automatic".to_owned(),
             Self::Approved => "after approval".to_owned(),
+            Self::Reviewed { reviewers, quorum } if reviewers.is_empty() => {
+                format!("after approval by {quorum}")
+            }
+            Self::Reviewed { reviewers, quorum } => {
+                let names: Vec<_> = reviewers.iter().map(String::as_str).collect();
+                format!("after approval by {quorum} of {}", names.join(", "))
+            }
             Self::Never { remedy } => format!("never: {remedy}"),
         }
     }
@@ -140,7 +177,11 @@ pub fn due(
             Due::Leave(format!("it is shared: other runs rest on it ({})", runs.join(", ")))
         }
         (State::Committed { .. }, Some(Compensation::Never { remedy })) => Due::Leave(remedy.clone()),
-        (State::Committed { .. }, Some(Compensation::Approved)) if !allowed => Due::Ask,
+        (State::Committed { .. }, Some(Compensation::Approved | Compensation::Reviewed { .. }))
+            if !allowed =>
+        {
+            Due::Ask
+        }
         (State::Committed { .. }, Some(_)) => Due::Undo,
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::approval::{Approval, ApprovalError};
 use crate::clock::Timestamp;
-use crate::id::RunId;
+use crate::id::{EscalationId, RunId};
 
 /// What reviewers are asked: what is to be done, for whom, with which content, who may decide, and until when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,9 @@ pub struct Review {
     /// One effect may go out by it, and no second one.
     #[serde(default)]
     pub single_use: bool,
+    /// The question that it answers, if it is about an undoing: the run waits for that, and not for the review.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) question: Option<EscalationId>,
     /// In the order in which they were given, each of another person.
     pub votes: Vec<Vote>,
     /// What has come of it; nothing while it is open.
@@ -166,6 +169,11 @@ impl Review {
     pub(crate) const KIND: &str = "approval";
     /// What a run that waits for one is told under.
     pub(crate) const DECIDED: &str = "~approval";
+
+    /// The id of the review that answers a question.
+    pub(crate) fn id_of(question: EscalationId) -> String {
+        format!("undo/{question}")
+    }
 
     /// How many people were in favour.
     pub fn approvals(&self) -> u32 {

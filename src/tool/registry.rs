@@ -76,6 +76,9 @@ impl ToolSpec {
     pub(crate) fn check(&self) -> Result<(), RegisterError> {
         let bound = |source| RegisterError::BoundFields { tool: self.name.to_string(), source };
         self.bound.check().map_err(bound)?;
+        if self.compensation.as_ref().is_some_and(|policy| !policy.is_decidable()) {
+            return Err(RegisterError::TooFewReviewers { tool: self.name.to_string() });
+        }
         self.contract
             .check(self.effect, &self.retry, &self.retention)
             .map_err(|source| RegisterError::Contract { tool: self.name.to_string(), source })
@@ -346,6 +349,15 @@ pub enum RegisterError {
         tool: String,
         /// What is wrong with them.
         source: BoundFieldsError,
+    },
+    /// Nobody could ever allow that its effects are undone.
+    #[error(
+        "the tool {tool:?} cannot be registered: its undoing takes more reviewers than there are, or none; name as many reviewers as \
+         have to be in favour, and at least one"
+    )]
+    TooFewReviewers {
+        /// The tool.
+        tool: String,
     },
     /// `contract()` says something else than the type.
     #[error(

@@ -14,7 +14,12 @@ impl Plan {
     /// before, and are nobody's until it is there.
     pub(super) async fn fork(self) -> Result<RunId, RunError> {
         let id = self.id()?;
-        let (row, again, past) = self.look().await?;
+        let (row, again, past) = loop {
+            let (row, again, past) = self.look().await?;
+            if !self.undoes_one(&row, &past).await? {
+                break (row, again, past);
+            }
+        };
         let workflow =
             self.inner.workflows.find(row.workflow.as_str(), row.version).ok_or(RunError::Unregistered)?;
         let point = self.point(&past)?;

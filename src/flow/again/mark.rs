@@ -26,6 +26,9 @@ pub(in crate::flow) struct Mark {
     pub(super) later: Vec<String>,
     /// Operations that are to be done again, under another revision of their keys.
     pub(super) anew: Vec<Anew>,
+    /// The keys of effects that were undone before it was begun again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) undone: Vec<String>,
     /// Of a fork, or of a child that is begun again: the run after which calls without a key of their own are named, so that
     /// what it did is not done again.
     pub(super) origin: Option<RunId>,

@@ -9,6 +9,7 @@ mod mark;
 mod marks;
 mod past;
 mod retry;
+mod undone;
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -61,6 +62,7 @@ struct Plan {
     key: Option<String>,
     from: Option<Label>,
     anew: Vec<OperationKey>,
+    undone: Vec<OperationKey>,
 }
 
 impl<O> RunHandle<O> {
@@ -99,7 +101,8 @@ impl<O> RunHandle<O> {
 
     fn plan(&self, by: String, reason: String) -> Plan {
         let (inner, tenant, run) = (self.inner.clone(), self.tenant.clone(), self.id);
-        Plan { inner, tenant, run, by, reason, key: None, from: None, anew: Vec::new() }
+        let (anew, undone) = (Vec::new(), Vec::new());
+        Plan { inner, tenant, run, by, reason, key: None, from: None, anew, undone }
     }
 }
 
@@ -125,7 +128,7 @@ impl<How> BeginAgain<How> {
     }
 
     /// The effects from that step on that stand in the world, or may: what is not repeated unless you
-    /// [say so](Self::anew). Nothing is begun.
+    /// [say so](Self::anew), and not undone unless you [say so](Self::compensate). Nothing is begun.
     pub async fn effects(&self) -> Result<Vec<Record>, RunError> {
         let (_, _, past) = self.plan.look().await?;
         let from = self.plan.point(&past)?;
@@ -225,7 +228,8 @@ impl Plan {
         }
         let from = self.from.as_ref().map(|label| label.name.clone());
         let (by, reason, later) = (self.by.clone(), self.reason.clone(), past.later(point));
-        Ok(Mark { by, reason, from, later, anew, ..Mark::default() })
+        let undone = self.undone.iter().map(ToString::to_string).collect();
+        Ok(Mark { by, reason, from, later, anew, undone, ..Mark::default() })
     }
 
     /// The mark as a checkpoint of a run.

@@ -20,6 +20,9 @@ impl Plan {
                 return Ok(Sent::Before);
             }
             self.may_be_retried(&row)?;
+            if self.undoes_one(&row, &past).await? {
+                continue; // its record has changed
+            }
             let point = self.point(&past)?;
             let (standing, void) = past.split(point);
             if past.turn(&standing) != row.turn {

@@ -8,13 +8,13 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-use crate::exec::approval::{body, next, review_of};
+use crate::exec::approval::{next, opened, review_of};
 use crate::exec::{Core, ExecError};
 use crate::flow::{Ctx, Failure, FailureCode, Guarded, Label, Proposal, exec_in_run};
-use crate::id::{Name, Tenant};
+use crate::id::Tenant;
 use crate::ledger::{Approval, Package, Review, ReviewOutcome};
 use crate::payload::{MAX_EXACT_INTEGER, hex};
-use crate::store::{Change, Document};
+use crate::store::Change;
 
 /// Something to be approved. Nothing happens before it is awaited; then the run waits until it is decided.
 ///
@@ -180,16 +180,7 @@ impl Guarded for Question {
             let asked = Asked { id: id.to_owned(), version: review.version, expires_at: review.expires_at };
             let document = match before {
                 Some((row, _)) => next(row, &review, now),
-                None => Document {
-                    tenant: tenant.clone(),
-                    kind: kind(),
-                    id: id.to_owned(),
-                    revision: 1,
-                    open: true,
-                    body: body(&review),
-                    created_at: now,
-                    updated_at: now,
-                },
+                None => opened(tenant, id, &review, now),
             };
             let change = Change { documents: vec![document], ..core.change(None) };
             Ok(Proposal::Write(Box::new(change), asked))
@@ -222,15 +213,12 @@ impl Question {
                 .valid_for
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).min(MAX_EXACT_INTEGER)),
             single_use: ask.single_use,
+            question: None,
             votes: Vec::new(),
             outcome: None,
             used_by: None,
         })
     }
-}
-
-pub(super) fn kind() -> Name {
-    Name::new(Review::KIND).unwrap_or_else(|_| unreachable!("a name like others"))
 }
 
 /// What a review's run is told it by.

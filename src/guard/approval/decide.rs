@@ -5,10 +5,10 @@ use std::future::IntoFuture;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use super::ask::{Told, heard_as, kind};
+use super::ask::{Told, heard_as};
 use crate::clock::Timestamp;
-use crate::exec::Core;
-use crate::exec::approval::{next, read, review_of};
+use crate::exec::approval::{kind, next, read, review_of};
+use crate::exec::{Core, Said};
 use crate::flow::{ForTenant, RunError};
 use crate::id::{DeclarationId, IdError, Name, RecordId, Tenant, checked};
 use crate::ledger::{
@@ -16,7 +16,7 @@ use crate::ledger::{
     ReviewOutcome, Vote, VoteRefused,
 };
 use crate::payload::{Payload, PayloadError, Stored};
-use crate::store::{Document, Refusal, Store as _, StoreError, Verdict};
+use crate::store::{Document, Escalation, Refusal, Resolution, Store as _, StoreError, Verdict};
 
 /// So many open reviews are listed at once.
 const PAGE: u32 = 256;
@@ -167,20 +167,25 @@ impl Decide {
             let entitled = core.reviewers.may_decide(&owner, &by, &review);
             let vote = Vote { by: by.clone(), approves, reason: reason.clone(), at };
             let after = review.counted(vote, version, entitled)?;
-            if !tenant.waits_for(review.run, review.turn, (Review::DECIDED, &heard)).await? {
+            let Some(waiting) = Waiting::of(&tenant, &review, &heard).await? else {
                 withdraw(&core, row, &review).await?;
                 return Err(ApprovalRefused::MovedOn { id });
-            }
+            };
             let decided = Decided::of(&after);
             let record = decision(&core, &owner, key.clone(), request.clone(), Payload::of(&decided)?, at);
             let mut change = core.change(None).record(record);
             change.documents.push(next(row, &after, at));
             let written = match &after.outcome {
                 None => core.group.commit_one(change).await?,
-                Some(_) => {
-                    let told = Told::of(&id, &after);
-                    tenant.tell(change, review.run, (Review::DECIDED, &heard), &told).await?
-                }
+                Some(outcome) => match waiting {
+                    Waiting::Run => {
+                        let told = Told::of(&id, &after);
+                        tenant.tell(change, review.run, (Review::DECIDED, &heard), &told).await?
+                    }
+                    Waiting::Question(question) => {
+                        tenant.answer_with(change, *question, said(&after, outcome)).await?
+                    }
+                },
             };
             match written {
                 Verdict::Admitted => {
@@ -194,6 +199,40 @@ impl Decide {
                 }
             }
         }
+    }
+}
+
+/// What waits for a review.
+enum Waiting {
+    /// Its run.
+    Run,
+    /// A question whether an effect may be undone.
+    Question(Box<Escalation>),
+}
+
+impl Waiting {
+    /// `None` if nothing waits for it any more.
+    async fn of(tenant: &ForTenant, review: &Review, heard: &str) -> Result<Option<Self>, StoreError> {
+        match review.question {
+            Some(question) => {
+                Ok(tenant.asks(question).await?.map(|question| Self::Question(Box::new(question))))
+            }
+            None => {
+                let waits = tenant.waits_for(review.run, review.turn, (Review::DECIDED, heard)).await?;
+                Ok(waits.then_some(Self::Run))
+            }
+        }
+    }
+}
+
+/// The reviewers' answer to a question whether an effect may be undone.
+fn said(review: &Review, outcome: &ReviewOutcome) -> Said {
+    let in_favour = review.votes.iter().filter(|vote| vote.approves).map(|vote| vote.by.as_str());
+    match outcome {
+        ReviewOutcome::Rejected { by, reason } => {
+            Said { because: Some(reason.clone()), ..Said::new(Resolution::Abandon, by.clone()) }
+        }
+        _ => Said::new(Resolution::NotCommitted, in_favour.collect::<Vec<_>>().join(", ")),
     }
 }
 

@@ -7,9 +7,10 @@ use crate::ledger::{
     due, undoing_looks_first,
 };
 
-fn policies() -> [Option<Compensation>; 4] {
+fn policies() -> [Option<Compensation>; 5] {
     let never = Compensation::Never { remedy: "call them".to_owned() };
-    [None, Some(Compensation::Automatic), Some(Compensation::Approved), Some(never)]
+    let reviewed = Compensation::reviewed(["ann", "bob"], 2);
+    [None, Some(Compensation::Automatic), Some(Compensation::Approved), Some(reviewed), Some(never)]
 }
 
 fn states() -> Vec<Record> {
@@ -28,6 +29,7 @@ fn states() -> Vec<Record> {
 // SAGA-1, SAGA-2, SAGA-5, SAGA-6, DESIGN 4.12.
 #[test]
 fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
+    use Compensation::{Approved, Automatic, Reviewed};
     let (mine, child, theirs) = (RunId(1), RunId(3), RunId(2));
     for record in states() {
         for owner in [Some(mine), Some(child), Some(theirs), None] {
@@ -42,8 +44,8 @@ fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
                         let own = record.owner.run != Some(theirs);
                         let free =
                             own && sharers.is_empty() && matches!(record.state, State::Committed { .. });
-                        let asks = policy == Some(Compensation::Approved) && !allowed;
-                        let may = matches!(policy, Some(Compensation::Automatic | Compensation::Approved));
+                        let asks = matches!(policy, Some(Approved | Reviewed { .. })) && !allowed;
+                        let may = matches!(policy, Some(Automatic | Approved | Reviewed { .. }));
                         let counts = class.needs_owner();
                         let context = format!("{record:?} {policy:?} {sharers:?} {allowed}: {due:?}");
                         assert_eq!(due == Due::Undo, counts && free && may && !asks, "{context}");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use counterfoil::exec::Compensated;
 use counterfoil::flow::{Became, EngineBuilder, FailureCode, RunError};
+use counterfoil::guard::approval::OpenReview;
 use counterfoil::ledger::{
     Compensation, Divergence, EffectClass, ErrorKind, Finding, OperationKey, State, Undone,
 };
@@ -19,22 +20,22 @@ use crate::store::postgres::Schema;
 
 /// How a booking is undone.
 #[derive(Clone)]
-struct Way {
-    policy: Compensation,
+pub(crate) struct Way {
+    pub(crate) policy: Compensation,
     /// It fails for good, for this one.
-    fails: Option<&'static str>,
+    pub(crate) fails: Option<&'static str>,
     /// So much is left of it.
-    rest: Option<&'static str>,
+    pub(crate) rest: Option<&'static str>,
 }
 
 impl Way {
-    fn by(policy: Compensation) -> Self {
+    pub(crate) fn by(policy: Compensation) -> Self {
         Self { policy, fails: None, rest: None }
     }
 }
 
 /// Books something by name, and unbooks it.
-struct Book(Arc<World>, Way);
+pub(crate) struct Book(pub(crate) Arc<World>, pub(crate) Way);
 
 impl Tool for Book {
     const NAME: &'static str = "book";
@@ -447,6 +448,72 @@ fn what_is_undone_after_approval_waits_for_it() {
         );
         assert_eq!(world.effects("unbook"), ["hotel 2 b2"]);
     });
+}
+
+// SAGA-2: by reviewers, of whom enough must be in favour. A single person answers the question no more than a stranger does.
+#[test]
+fn what_is_undone_after_a_review_takes_a_quorum() {
+    let policy = Compensation::reviewed(["ann", "bob", "carl"], 2);
+    for shared in [false, true] {
+        let (world, schema) = (World::new(), Schema::new());
+        let life = || {
+            let builder = if shared {
+                let postgres = Engine::postgres_with(crate::server::url(), schema.options());
+                let book = Book(world.clone(), Way::by(policy.clone()));
+                let tap = world.tap.clone();
+                let postgres = postgres.wrap_store(move |store| tap.around(store));
+                postgres.lease(std::time::Duration::from_secs(1)).tool(book)
+            } else {
+                engine(&world, Way::by(policy.clone()))
+            };
+            Process::start(&world, builder.workflow("trip", 1, trip))
+        };
+        let process = life();
+        let run = process.on(async {
+            let run = process.acme().run(trip, stops(&["train", "hotel", "sold out"])).key("r").start().await;
+            let run = run.unwrap().id();
+            process.until(async |acme| acme.reviews(None).await.unwrap().len() == 2).await;
+            process.state(run, "waiting").await;
+            run
+        });
+        process.crash();
+        let process = life();
+        process.on(async {
+            let acme = process.acme();
+            let questions = process.questions(EscalationKind::Compensation).await;
+            let alone = acme.resolve(questions[0].id, Resolution::NotCommitted, "ann").await.unwrap_err();
+            assert!(alone.to_string().contains("its reviewers decide about it"), "{alone}");
+            let reviews = acme.reviews(None).await.unwrap();
+            let about = |what: &str| {
+                let of = |open: &&OpenReview| open.review.content["key"] == format!("book:{what}");
+                reviews.iter().find(of).unwrap()
+            };
+            assert_eq!(about("train").review.what, "undoing of book");
+            let decide = |what: &str| acme.decide(&about(what).id, about(what).version);
+            assert_eq!(decide("hotel").approve("ann").await.unwrap().outcome, None, "one of two");
+            assert_eq!(decide("hotel").approve("ann").await.unwrap().approvals, 1, "twice is once");
+            assert!(decide("hotel").approve("zoe").await.is_err(), "a stranger");
+            assert!(world.effects("unbook").is_empty());
+            decide("hotel").approve("carl").await.unwrap();
+            decide("train").reject("bob", "they like trains").await.unwrap();
+            let failure = failure(acme.handle::<u32>(run).result().await.unwrap_err());
+            let stays = stands("bob decided to leave it");
+            assert_eq!(told(&failure), [("book:hotel", &Became::Undone), ("book:train", &stays)]);
+            assert_eq!(world.effects("unbook"), ["hotel 2 b2"]);
+            assert!(acme.reviews(None).await.unwrap().is_empty());
+        });
+        process.shut_down();
+    }
+}
+
+// A review that nobody can decide is refused before anything is sent.
+#[test]
+fn too_few_reviewers_are_refused_at_registration() {
+    for policy in [Compensation::reviewed(["ann"], 2), Compensation::reviewed(["ann"], 0)] {
+        let world = World::new();
+        let refused = engine(&world, Way::by(policy)).guarantees().unwrap_err().to_string();
+        assert!(refused.contains("book") && refused.contains("reviewers"), "{refused}");
+    }
 }
 
 // SAGA-3: one that cannot be undone is asked about, and does not stop the others.

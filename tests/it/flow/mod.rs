@@ -1,6 +1,7 @@
 //! Workflows: runs on an embedded engine, and on several workers.
 
 mod again;
+mod again_undone;
 pub(crate) mod answers;
 mod callers;
 mod check;
@@ -9,7 +10,7 @@ mod child;
 mod clocks;
 mod code;
 mod commit;
-mod compensation;
+pub(crate) mod compensation;
 mod damage;
 mod deadline;
 mod deeds;

@@ -1,0 +1,56 @@
+//! Effects that are undone before a run is begun again, because whoever begins it again says so of them.
+
+use super::past::Past;
+use super::{BeginAgain, Plan, RunError};
+use crate::exec::{Compensated, compensate};
+use crate::ledger::{OperationKey, State};
+use crate::store::{Run, RunState};
+
+impl<How> BeginAgain<How> {
+    /// Undoes this effect first, by its tool's own compensation; the run is begun again when that is done. A path that asks for the
+    /// operation all the same is told that it was undone ([`FailureCode::Compensated`](crate::flow::FailureCode::Compensated)), unless
+    /// it is done [`anew`](Self::anew) as well.
+    ///
+    /// # Errors
+    /// [`RunError::NotCompensated`] if it cannot be undone, or not for certain. The run is not begun again then, and what was undone
+    /// before stays so.
+    ///
+    /// # Crash
+    /// Each undoing has a record. The same command again goes on with what is left.
+    pub fn compensate(mut self, effect: &OperationKey) -> Self {
+        self.plan.undone.push(effect.clone());
+        self
+    }
+}
+
+impl Plan {
+    /// Undoes the next effect that is to be undone and is not. False if there is none left.
+    pub(super) async fn undoes_one(&self, row: &Run, past: &Past) -> Result<bool, RunError> {
+        let refused =
+            |key: &OperationKey, why| RunError::NotCompensated { run: self.run, key: key.to_string(), why };
+        for key in &self.undone {
+            let record = past.record(key);
+            let record =
+                record.ok_or_else(|| RunError::NoSuchEffect { run: self.run, key: key.to_string() })?;
+            if matches!(record.state, State::Compensated { whole: true, .. }) {
+                continue;
+            }
+            if !row.state.is_final() && !matches!(row.state, RunState::Halted { .. }) {
+                return Err(refused(key, "its run is under way".to_owned()));
+            }
+            let why = match compensate(&self.inner.core, Box::new(record.clone())).await? {
+                Compensated::Undone(undone) => match undone.rest() {
+                    None => return Ok(true),
+                    Some(rest) => format!("it is undone in part: {rest}"),
+                },
+                Compensated::Nothing => continue,
+                Compensated::Stands(why) => why,
+                Compensated::Parked { escalation } => {
+                    format!("whether it is undone is asked in escalation {escalation}")
+                }
+            };
+            return Err(refused(key, why));
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,41 @@
+//! Questions that reviewers answer by their votes: a guard (layer 5) counts them, and the last one is written with the answer.
+
+use super::error::RunError;
+use super::tenant::ForTenant;
+use crate::exec::{Said, to_the_end};
+use crate::id::EscalationId;
+use crate::store::{Change, Escalation, Store as _, StoreError, Verdict};
+
+impl ForTenant {
+    /// A question, if it is open.
+    pub(crate) async fn asks(&self, question: EscalationId) -> Result<Option<Escalation>, StoreError> {
+        let (core, tenant) = self.core();
+        let found = core.group.escalation_find(&tenant, question).await?;
+        Ok(found.filter(|question| question.answer.is_none()))
+    }
+
+    /// Writes what a guard has counted with the answer to a question, and lets whoever waits for that go on.
+    ///
+    /// # Crash
+    /// What is written and the answer are one transaction; a run that was not woken is found by the next start.
+    pub(crate) async fn answer_with(
+        &self,
+        change: Change,
+        mut question: Escalation,
+        said: Said,
+    ) -> Result<Verdict, RunError> {
+        let (inner, tenant) = self.parts();
+        question.answer = Some(said.at(inner.core.now()));
+        let tracker = inner.core.tracker.clone();
+        // Dropped between the answer and what it lets go on, this would leave a run that nobody carries out.
+        to_the_end(&tracker, async move {
+            let verdict = inner.core.group.commit_one(change.escalation(question.clone())).await;
+            match &verdict {
+                Ok(Verdict::Admitted) => inner.wake_waiting(&tenant, &question).await?,
+                _ => inner.perhaps_answered(&tenant, question.id),
+            }
+            Ok(verdict?)
+        })
+        .await
+    }
+}

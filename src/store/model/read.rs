@@ -8,8 +8,8 @@ use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
-    COMMAND, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, Run, RunState,
-    Signal, Step, Turns, Use, Worker,
+    COMMAND, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse, QuestionCount, Run,
+    RunState, Signal, Step, Turns, Use, Worker,
 };
 
 impl Tables {
@@ -223,6 +223,26 @@ impl Tables {
     ) -> Vec<Escalation> {
         let open = |e: &&Escalation| e.tenant == *tenant && e.answer.is_none() && e.id > after;
         first(limit, self.escalations.values().filter(open))
+    }
+
+    pub(super) fn escalation_answered(
+        &self,
+        tenant: &Tenant,
+        after: EscalationId,
+        limit: u32,
+    ) -> Vec<Escalation> {
+        let answered = |e: &&Escalation| e.tenant == *tenant && e.answer.is_some() && e.id > after;
+        first(limit, self.escalations.values().filter(answered))
+    }
+
+    pub(super) fn escalation_count(&self, tenant: &Tenant) -> Vec<QuestionCount> {
+        let mut counts: BTreeMap<i64, QuestionCount> = BTreeMap::new();
+        for question in self.escalations.values().filter(|question| question.tenant == *tenant) {
+            let kind = question.kind;
+            let count = counts.entry(kind.code()).or_insert(QuestionCount { kind, open: 0, answered: 0 });
+            *(if question.answer.is_some() { &mut count.answered } else { &mut count.open }) += 1;
+        }
+        counts.into_values().collect()
     }
 
     pub(super) fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Vec<Escalation> {

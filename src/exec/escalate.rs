@@ -15,8 +15,6 @@ use crate::store::{
 
 /// What stands in a question before the words about an answer that has not taken effect.
 const BESIDE: &str = "\nAn answer ";
-/// Who answers where no person does.
-const ENGINE: &str = "counterfoil";
 
 /// Opens the question what became of a call, with what its lookup shows of others. `None` if the record has changed meanwhile.
 ///
@@ -127,7 +125,7 @@ pub(crate) fn withdrawn(core: &Core, mut asked: Escalation) -> Escalation {
 }
 
 fn by_engine(core: &Core, resolution: Resolution) -> Answer {
-    Answer { by: ENGINE.into(), resolution, because: None, misfit: None, at: core.now() }
+    Answer { by: Answer::ENGINE.into(), resolution, because: None, misfit: None, at: core.now() }
 }
 
 /// The question with words about an answer that has not taken effect, in place of those about an earlier one.

@@ -16,7 +16,7 @@ use super::decided::Said;
 use super::looks::{self, Audit};
 use super::operation::{Asker, Operation};
 use super::outcome::{ExecError, Outcome, admitted};
-use super::questions::Questions;
+use super::questions::{self, Questions};
 use super::request::{ToolRequest, Wait};
 use super::resolve::{Answers, Resolve};
 use super::shield::to_the_end;
@@ -26,7 +26,7 @@ use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Tenant};
 use crate::ledger::{Declaration, Key, Look, OperationKey, Record};
 use crate::payload::Payload;
-use crate::store::{Escalation, Evidence, Resolution, Store as _, Use};
+use crate::store::{Escalation, Evidence, QuestionCount, Resolution, Store as _, Use};
 use crate::tool::{Once, Prepared, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
 
 /// Executes tool calls under their records, for an agent loop or a service that has no workflows.
@@ -166,6 +166,17 @@ impl Executor {
     /// ```
     pub fn questions(&self, tenant: &Tenant) -> Questions {
         Questions::of(self.core.clone(), tenant.clone())
+    }
+
+    /// The answered questions of a tenant, the oldest first: also those that the engine [answered itself](crate::store::Answer::is_by_engine),
+    /// after it has undone a surplus effect, say. A question is kept for as long as the record that it is about.
+    pub fn answered_questions(&self, tenant: &Tenant) -> Questions {
+        Questions::of(self.core.clone(), tenant.clone()).answered()
+    }
+
+    /// How many questions of each kind a tenant has, open and answered.
+    pub async fn count_questions(&self, tenant: &Tenant) -> Result<Vec<QuestionCount>, ExecError> {
+        questions::count(&self.core, tenant).await
     }
 
     /// All open questions of a tenant, the oldest first: what [`questions`](Self::questions) gives without a limit.

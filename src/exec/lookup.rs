@@ -93,7 +93,7 @@ pub(super) async fn show(
     if evidence.iter().any(|late| late.tells_more(record)) {
         return Ok(Shown::Fate);
     }
-    show_to(core, op, &call(op, &bound.declaration, record), patience).await
+    show_to(core, op, &call(core, op, &bound.declaration, record), patience).await
 }
 
 /// Looks an operation up before anything is sent for it.
@@ -144,7 +144,7 @@ pub(super) struct Copies {
 /// Looks a committed record up.
 pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Result<Seen, ExecError> {
     let bound = core.bound(op, record).await?;
-    let call = call(op, &bound.declaration, record);
+    let call = call(core, op, &bound.declaration, record);
     Ok(match look_once(core, op, &call, None).await? {
         Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More(Copies {
             question: Box::new(escalate::duplicated(core, op, record, &external_refs)),

@@ -82,6 +82,7 @@ pub(crate) use lasting::last;
 pub(crate) use operation::{Asker, Operation, Requested};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
 pub(crate) use pulse::beat;
+pub(crate) use questions::count as count_questions;
 pub(crate) use resolve::Answers;
 pub(crate) use reviewed::review_beside;
 pub(crate) use shield::to_the_end;

@@ -34,7 +34,7 @@ impl Note {
         record: Box<Record>,
         needed: Option<Timestamp>,
     ) -> (Arc<Self>, Call) {
-        let told = call(op, &bound.declaration, &record);
+        let told = call(core, op, &bound.declaration, &record);
         let (timeout, alive) = (op.tool.spec().retry.attempt_timeout, Mutex::new(core.instants()));
         let (core, key, record) = (core.clone(), op.key.clone(), Mutex::new(Some(record)));
         let note = Arc::new(Self { core, key, lane: op.lane, timeout, needed, alive, record });
@@ -112,9 +112,12 @@ impl Noting for Note {
 }
 
 /// What a tool is told about the attempt that its record counted last.
-pub(super) fn call(op: &Operation, declaration: &Arc<Declaration>, record: &Record) -> Call {
+pub(super) fn call(core: &Core, op: &Operation, declaration: &Arc<Declaration>, record: &Record) -> Call {
     let (attempt, external_ref) = (record.attempts, record.external_ref.clone());
-    Call { attempt, external_ref, ..unsent(op, declaration) }
+    // What a lost ledger has sent left before this record was begun.
+    let is_known = attempt > 0 && !core.may_be_older();
+    let first_sent = is_known.then_some(record.created_at);
+    Call { attempt, external_ref, first_sent, ..unsent(op, declaration) }
 }
 
 /// What a tool's lookup is told before anything is sent.
@@ -126,6 +129,7 @@ pub(super) fn unsent(op: &Operation, declaration: &Arc<Declaration>) -> Call {
         wire_key: OnceLock::new(),
         attempt: 0,
         external_ref: None,
+        first_sent: None,
         noting: None,
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn supplied(
     if !is_same_scope(op, &bound) {
         return Ok(false);
     }
-    let call = call(op, &bound.declaration, record);
+    let call = call(core, op, &bound.declaration, record);
     let found = look_once(core, op, &call, op.patience()).await?;
     let mut change = core.change(None);
     let output = match found {

@@ -1,4 +1,4 @@
-//! The open questions of a tenant, listed to the end or page by page.
+//! The questions of a tenant, open or answered, listed to the end or page by page.
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -9,26 +9,35 @@ use futures_util::future::BoxFuture;
 use super::core::Core;
 use super::outcome::ExecError;
 use crate::id::{EscalationId, Tenant};
-use crate::store::{Escalation, Store as _};
+use crate::store::{Escalation, QuestionCount, Store as _};
 
 /// The maximum number of questions that one statement reads.
 const PAGE: u32 = 1000;
 
-/// The open questions of a tenant, to be awaited: the oldest first, and all of them unless a [limit](Self::limit) is set.
+/// The questions of a tenant, to be awaited: the oldest first, and all of them unless a [limit](Self::limit) is set. Open ones, unless it
+/// was [asked for](super::Executor::answered_questions) those that are answered.
 ///
-/// A question that was answered when its page is read is left out. One that is opened while pages are read is in a later page.
+/// A question that was answered when its page of open ones is read is left out. One that is opened while pages are read is in a later page.
 #[must_use = "questions are not read until this is awaited"]
 pub struct Questions<E = ExecError> {
     core: Arc<Core>,
     tenant: Tenant,
     after: EscalationId,
     limit: u32,
+    answered: bool,
     error: PhantomData<fn() -> E>,
 }
 
 impl<E> Questions<E> {
     pub(crate) const fn of(core: Arc<Core>, tenant: Tenant) -> Self {
-        Self { core, tenant, after: EscalationId(i64::MIN), limit: u32::MAX, error: PhantomData }
+        let (after, limit) = (EscalationId(i64::MIN), u32::MAX);
+        Self { core, tenant, after, limit, answered: false, error: PhantomData }
+    }
+
+    /// Those that were answered, in place of open ones.
+    pub(crate) const fn answered(mut self) -> Self {
+        self.answered = true;
+        self
     }
 
     /// Begins behind this question: the last one of the page before.
@@ -46,7 +55,12 @@ impl<E> Questions<E> {
     async fn read(self) -> Result<Vec<Escalation>, ExecError> {
         let (mut read, mut after, mut left) = (Vec::new(), self.after, self.limit);
         while left > 0 {
-            let page = self.core.group.escalation_open(&self.tenant, after, left.min(PAGE)).await;
+            let (group, limit) = (&self.core.group, left.min(PAGE));
+            let page = if self.answered {
+                group.escalation_answered(&self.tenant, after, limit).await
+            } else {
+                group.escalation_open(&self.tenant, after, limit).await
+            };
             let page = page.map_err(|source| ExecError::Store { key: self.tenant.to_string(), source })?;
             let Some(last) = page.last() else { break };
             after = last.id;
@@ -55,6 +69,12 @@ impl<E> Questions<E> {
         }
         Ok(read)
     }
+}
+
+/// How many questions a tenant has, by their kind.
+pub(crate) async fn count(core: &Core, tenant: &Tenant) -> Result<Vec<QuestionCount>, ExecError> {
+    let counted = core.group.escalation_count(tenant).await;
+    counted.map_err(|source| ExecError::Store { key: tenant.to_string(), source })
 }
 
 impl<E: From<ExecError> + 'static> IntoFuture for Questions<E> {

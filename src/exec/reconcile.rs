@@ -342,7 +342,7 @@ impl<'a> Search<'a> {
 
     /// Asks the external system, as often as its policy allows.
     async fn look(&mut self) -> Result<Result<Fate, Missed>, ExecError> {
-        let call = call(self.op, &self.bound.declaration, &self.record);
+        let call = call(self.core, self.op, &self.bound.declaration, &self.record);
         let mut lookup = 1;
         while lookup <= LOOKUPS {
             let passed = match self.core.queue_up(self.op, self.op.patience()).await? {

@@ -196,10 +196,14 @@ impl Core {
     /// The earliest instant at which the record's key may have been sent; and whether a ledger that is lost may have sent it
     /// once more than the record says.
     pub(super) async fn sent(&self, record: &Record) -> Result<(Timestamp, bool), ExecError> {
-        let restored =
-            if self.restores.is_on.load(Ordering::Acquire) { Box::pin(self.restored()).await? } else { None };
+        let restored = if self.may_be_older() { Box::pin(self.restored()).await? } else { None };
         let may_lack = restored.is_some_and(|restored| restored.may_lack(Some(record)));
         Ok((first_sent(record, restored.as_ref()), may_lack))
+    }
+
+    /// The ledger may be older than the world, as far as this worker has heard.
+    pub(super) fn may_be_older(&self) -> bool {
+        self.restores.is_on.load(Ordering::Acquire)
     }
 
     /// Read anew each time: another worker may have lifted it.

@@ -15,9 +15,9 @@ use super::start::StartRun;
 use super::workflow::Workflow;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
-use crate::exec::{Questions, Resolve, Said};
+use crate::exec::{Questions, Resolve, Said, count_questions};
 use crate::id::{EscalationId, RunId, Tenant};
-use crate::store::{Escalation, Resolution, Run, Store as _};
+use crate::store::{Escalation, QuestionCount, Resolution, Run, Store as _};
 use crate::tool::canonical;
 
 /// The engine as one tenant sees it.
@@ -118,6 +118,16 @@ impl ForTenant {
     /// The open questions, the oldest first: all of them, or a [page](Questions::limit).
     pub fn questions(&self) -> Questions<RunError> {
         Questions::of(self.inner.core.clone(), self.tenant.clone())
+    }
+
+    /// The answered questions, the oldest first: also those that the engine [answered itself](crate::store::Answer::is_by_engine).
+    pub fn answered_questions(&self) -> Questions<RunError> {
+        self.questions().answered()
+    }
+
+    /// How many questions of each kind there are, open and answered.
+    pub async fn count_questions(&self) -> Result<Vec<QuestionCount>, RunError> {
+        Ok(count_questions(&self.inner.core, &self.tenant).await?)
     }
 
     /// All open questions, the oldest first: what [`questions`](Self::questions) gives without a limit.

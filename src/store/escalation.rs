@@ -133,6 +133,18 @@ impl EscalationKind {
     }
 }
 
+/// How many questions of one kind a tenant has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuestionCount {
+    /// Their kind.
+    pub kind: EscalationKind,
+    /// Questions that wait for an answer.
+    pub open: u64,
+    /// Questions that were answered, by people or by the engine. What belonged to a [retired](crate::ledger::Retention) record is not
+    /// counted any more.
+    pub answered: u64,
+}
+
 /// An answer to an escalation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
@@ -151,6 +163,14 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Who answers where no person does.
+    pub(crate) const ENGINE: &str = "counterfoil";
+
+    /// The engine answered by itself: it has undone a surplus effect, or found out what was asked.
+    pub fn is_by_engine(&self) -> bool {
+        self.by == Self::ENGINE
+    }
+
     /// Why, if whoever answered said so.
     pub fn reason(&self) -> Option<&str> {
         match &self.resolution {

@@ -63,7 +63,7 @@ pub use change::{Change, Lane, Refusal, Retired, UnderWay, Verdict, WorkerChange
 pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND};
 pub use error::{OpenError, StoreError};
-pub use escalation::{Answer, Escalation, EscalationKind, Resolution};
+pub use escalation::{Answer, Escalation, EscalationKind, QuestionCount, Resolution};
 pub use evidence::Evidence;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};

@@ -114,6 +114,10 @@ macro_rules! reads {
             /// The open questions of a tenant, the oldest first, from behind `after` on. An empty page is the end. A row by which a
             /// call [waits](EscalationKind::Pending) for its provider is none.
             escalation_open(tenant: &'a Tenant, after: EscalationId, limit: u32) -> Vec<Escalation>;
+            /// The same of those that were answered, by people or by the engine.
+            escalation_answered(tenant: &'a Tenant, after: EscalationId, limit: u32) -> Vec<Escalation>;
+            /// How many questions a tenant has, by their kind, in the order of the kinds' numbers.
+            escalation_count(tenant: &'a Tenant) -> Vec<QuestionCount>;
             /// The open questions about a run and what it owns, the oldest first.
             escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;
             /// What was ever asked about a record.

@@ -20,6 +20,7 @@ pub struct Call {
     pub(crate) wire_key: OnceLock<String>,
     pub(crate) attempt: u32,
     pub(crate) external_ref: Option<String>,
+    pub(crate) first_sent: Option<Timestamp>,
     /// Absent during a lookup, which notes nothing.
     pub(crate) noting: Option<Arc<dyn Noting>>,
 }
@@ -58,6 +59,15 @@ impl Call {
     /// Which attempt this is, from 1. During a lookup: how many have been made.
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// The instant before which no request of this operation left, by the ledger's clock (UTC): the beginning of its first attempt, in
+    /// this and in every later one, and in lookups. It bounds a list that cannot be searched (`created[gte]=…`); allow for the
+    /// provider's clock being behind the ledger's.
+    ///
+    /// `None` where that is not known: before anything is sent, and while the ledger may be older than the world.
+    pub fn first_sent(&self) -> Option<Timestamp> {
+        self.first_sent
     }
 
     /// The instant before which a request of this attempt must have left: the earliest of the attempt's timeout, the key's last

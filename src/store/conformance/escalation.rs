@@ -6,7 +6,7 @@ use super::sample::{self, HOSTILE, Sample, answered};
 use super::{admit, one, refused};
 use crate::clock::Timestamp;
 use crate::id::EscalationId;
-use crate::store::{Answer, Escalation, EscalationKind, Refusal, Resolution, Store, Verdict};
+use crate::store::{Answer, Escalation, EscalationKind, QuestionCount, Refusal, Resolution, Store, Verdict};
 
 /// Before every question.
 const FIRST: EscalationId = EscalationId(i64::MIN);
@@ -74,6 +74,31 @@ pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
     admit(store, &[sample.change().escalation(answered(&all[1], "bob"))]).await;
     assert_eq!(open(FIRST, 2).await, [all[0].clone(), all[2].clone()]);
     assert_eq!(open(all[1].id, 1).await, all[2..3]);
+}
+
+/// The answered questions of a tenant, the oldest first, page by page; and how many there are of each kind.
+pub async fn answered_ones_are_listed_and_counted(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let mut all: Vec<_> = (0..4).map(|i| sample.escalation(&i.to_string())).collect();
+    all[3].kind = EscalationKind::Unread;
+    let mut change = sample.change();
+    change.escalations = all.clone();
+    let theirs = sample.for_tenant("globex").escalation("theirs");
+    admit(store, &[change, sample.change().escalation(theirs.clone())]).await;
+    let tenant = &sample.tenant;
+    let listed = async |after, limit| store.escalation_answered(tenant, after, limit).await.unwrap();
+    assert_eq!(listed(FIRST, 10).await, []);
+    for question in &mut all[1..] {
+        *question = answered(question, "bob");
+        admit(store, &[sample.change().escalation(question.clone())]).await;
+    }
+    admit(store, &[sample.change().escalation(answered(&theirs, "bob"))]).await;
+    assert_eq!(listed(FIRST, 10).await, all[1..]);
+    assert_eq!(listed(FIRST, 2).await, all[1..3]);
+    assert_eq!(listed(all[2].id, 2).await, all[3..]);
+    let count = |kind, open, answered| QuestionCount { kind, open, answered };
+    let counted = store.escalation_count(tenant).await.unwrap();
+    assert_eq!(counted, [count(all[0].kind, 1, 2), count(EscalationKind::Unread, 0, 1)]);
 }
 
 /// The open questions about a run, the oldest first.

@@ -155,7 +155,10 @@ impl State {
             self.note(format!("{tenant}: runs {limit}"), &runs);
             let open = store.escalation_open(tenant, EscalationId(i64::MIN), limit).await;
             self.note(format!("{tenant}: open escalations {limit}"), &open);
+            let answered = store.escalation_answered(tenant, EscalationId(i64::MIN), limit).await;
+            self.note(format!("{tenant}: answered escalations {limit}"), &answered);
         }
+        self.note(format!("{tenant}: escalations"), &store.escalation_count(tenant).await);
         let schedules = store.schedule_list(tenant, "", u32::MAX).await;
         self.note(format!("{tenant}: schedules"), &schedules);
         for (kind, id) in &names.documents {

@@ -22,8 +22,8 @@ use self::tables::Tables;
 use super::reads::reads;
 use super::{
     Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, LEDGER_ID, LEDGER_KIND,
-    OutboxEvent, Published, Pulse, QueueLoad, Run, Schedule, Signal, Store, StoreError, Turns, Use, Verdict,
-    Worker,
+    OutboxEvent, Published, Pulse, QuestionCount, QueueLoad, Run, Schedule, Signal, Store, StoreError, Turns,
+    Use, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};

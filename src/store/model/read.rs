@@ -9,7 +9,7 @@ use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
     CANCEL, COMMAND, DEADLINE, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse,
-    Run, RunState, Signal, Step, Turns, Use, Worker,
+    QuestionCount, Run, RunState, Signal, Step, Turns, Use, Worker,
 };
 
 impl Tables {
@@ -242,6 +242,29 @@ impl Tables {
             e.tenant == *tenant && e.answer.is_none() && e.id > after && e.kind != EscalationKind::Pending
         };
         first(limit, self.escalations.values().filter(open))
+    }
+
+    pub(super) fn escalation_answered(
+        &self,
+        tenant: &Tenant,
+        after: EscalationId,
+        limit: u32,
+    ) -> Vec<Escalation> {
+        let answered = |e: &&Escalation| {
+            e.tenant == *tenant && e.answer.is_some() && e.id > after && e.kind != EscalationKind::Pending
+        };
+        first(limit, self.escalations.values().filter(answered))
+    }
+
+    pub(super) fn escalation_count(&self, tenant: &Tenant) -> Vec<QuestionCount> {
+        let mut counts: BTreeMap<i64, QuestionCount> = BTreeMap::new();
+        let asks = |e: &&Escalation| e.tenant == *tenant && e.kind != EscalationKind::Pending;
+        for question in self.escalations.values().filter(asks) {
+            let kind = question.kind;
+            let count = counts.entry(kind.code()).or_insert(QuestionCount { kind, open: 0, answered: 0 });
+            *(if question.answer.is_some() { &mut count.answered } else { &mut count.open }) += 1;
+        }
+        counts.into_values().collect()
     }
 
     pub(super) fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Vec<Escalation> {

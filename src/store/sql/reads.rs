@@ -16,8 +16,8 @@ use crate::store::reads::reads;
 use crate::store::row::{Given, Take as _};
 use crate::store::{
     Aggregate, Asked, COMMAND, Change, Document, Due, Escalation, EscalationKind, Evidence, History,
-    OutboxEvent, PastCall, PastStep, PastUse, Published, QueueLoad, Run, Schedule, Signal, Store, StoreError,
-    Turns, Use, Verdict, Worker,
+    OutboxEvent, PastCall, PastStep, PastUse, Published, QuestionCount, QueueLoad, Run, Schedule, Signal,
+    Store, StoreError, Turns, Use, Verdict, Worker,
 };
 
 /// A run has not ended, and is still to be cancelled at its deadline. The first condition is that of the index. The command is looked
@@ -461,6 +461,29 @@ impl<D: Reader> Queries<D> {
         );
         let pending = EscalationKind::Pending.code();
         self.page(&behind, after.0, &[tenant.into(), pending.into(), limit.into()]).await
+    }
+
+    pub(super) async fn escalation_answered(
+        &self,
+        tenant: &Tenant,
+        after: EscalationId,
+        limit: u32,
+    ) -> Listed<Escalation> {
+        let behind =
+            "WHERE id > $1 AND tenant = $2 AND answer IS NOT NULL AND kind <> $3 ORDER BY id LIMIT $4";
+        let pending = EscalationKind::Pending.code();
+        self.page(behind, after.0, &[tenant.into(), pending.into(), limit.into()]).await
+    }
+
+    pub(super) async fn escalation_count(&self, tenant: &Tenant) -> Listed<QuestionCount> {
+        let sql = "SELECT kind, count(*) - count(answer), count(answer) FROM escalation WHERE tenant = $1 \
+                   AND kind <> $2 GROUP BY kind ORDER BY kind";
+        let read = |row| {
+            let mut values = D::values("escalation", row);
+            Ok(QuestionCount { kind: values.cell()?, open: values.cell()?, answered: values.cell()? })
+        };
+        let pending = EscalationKind::Pending.code();
+        self.fetch(sql.to_owned(), &[tenant.into(), pending.into()]).await?.iter().map(read).collect()
     }
 
     pub(super) async fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Listed<Escalation> {

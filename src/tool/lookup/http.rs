@@ -71,7 +71,7 @@ pub struct HttpGet {
     url: String,
     shape: Shape,
     id: String,
-    token: Option<String>,
+    token: Option<Token>,
     newest_first: bool,
     pending: Option<(States, Duration)>,
     failed: Option<(States, ErrorKind)>,
@@ -94,6 +94,14 @@ impl States {
         let said = thing.pointer(&self.pointer)?.as_str()?;
         self.words.iter().any(|word| word == said).then_some(said)
     }
+}
+
+/// Where our token stands in a thing.
+#[derive(Clone, Debug)]
+struct Token {
+    pointer: String,
+    /// What others have made may lack the field.
+    may_lack: bool,
 }
 
 /// What the answer is.
@@ -171,10 +179,30 @@ impl HttpGet {
     }
 
     /// Where our token stands in a thing. What carries another one is not ours: a search may show more than was asked
-    /// for.
+    /// for. A thing without the field leaves the call ambiguous; see [`carries_if_any`](Self::carries_if_any).
     #[must_use]
     pub fn carries(mut self, pointer: impl Into<String>) -> Self {
-        self.token = Some(pointer.into());
+        self.token = Some(Token { pointer: pointer.into(), may_lack: false });
+        self
+    }
+
+    /// Where our token stands in what we have made, in a list to which others write, too: metadata of a payment, say. A thing without
+    /// the field is somebody else's.
+    ///
+    /// A wrong pointer would make each of our things somebody else's. It is noticed at the first one whose id the record knows: that
+    /// lookup is an error that names the pointer, and so a call is never taken for missing by it. Have the id noted as early as
+    /// possible ([`Call::note`](crate::tool::Call::note)).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counterfoil::tool::lookup::HttpGet;
+    /// let charges = HttpGet::list("https://pay.example/charges", "/data", Duration::from_secs(10))?
+    ///     .carries_if_any("/metadata/operation");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn carries_if_any(mut self, pointer: impl Into<String>) -> Self {
+        self.token = Some(Token { pointer: pointer.into(), may_lack: true });
         self
     }
 
@@ -272,7 +300,7 @@ impl HttpGet {
         }
         let mut tally = Tally::new();
         for thing in things {
-            tally.take(self.judge(thing, sought.token, expected, &output)?);
+            tally.take(self.judge(thing, sought, expected, &output)?);
         }
         tally.finding(sought.noted)
     }
@@ -280,27 +308,20 @@ impl HttpGet {
     fn judge<T>(
         &self,
         thing: Value,
-        token: &str,
+        sought: Sought<'_>,
         expected: &Expected,
         output: impl Fn(Value) -> Result<T, serde_json::Error>,
     ) -> Result<Seen<T>, ToolError> {
-        if let Some(pointer) = &self.token {
-            match thing.pointer(pointer).and_then(Value::as_str) {
-                Some(carried) if carried == token => {}
-                Some(_) => return Ok(Seen::Another),
-                // Of others that were made without one; but a wrong pointer would make each of ours one of those.
-                None if thing.pointer(pointer).is_some_and(Value::is_null) => return Ok(Seen::Another),
-                None => return Err(unclear(format!("a thing without a token at {pointer:?}"))),
-            }
+        if let Some(token) = &self.token
+            && !self.is_ours(&thing, token, sought)?
+        {
+            return Ok(Seen::Another);
         }
         if let Some(difference) = expected.difference(&thing) {
             return Ok(Seen::Conflict(difference));
         }
-        let id = match thing.pointer(&self.id) {
-            Some(Value::String(id)) => id.clone(),
-            Some(Value::Number(id)) => id.to_string(),
-            _ => return Err(unclear(format!("a thing without an id at {:?}", self.id))),
-        };
+        let id =
+            self.id_of(&thing).ok_or_else(|| unclear(format!("a thing without an id at {:?}", self.id)))?;
         if let Some((states, look_again)) = &self.pending
             && states.said(&thing).is_some()
         {
@@ -313,6 +334,33 @@ impl HttpGet {
         }
         let output = output(thing).map_err(|e| unclear(format!("{id} is of an unknown form: {e}")))?;
         Ok(Seen::ours(output, id))
+    }
+
+    /// It carries our token.
+    fn is_ours(&self, thing: &Value, token: &Token, sought: Sought<'_>) -> Result<bool, ToolError> {
+        let Token { pointer, may_lack } = token;
+        match thing.pointer(pointer).map(Value::as_str) {
+            Some(Some(carried)) => Ok(carried == sought.token),
+            // Of others that were made without one; but a wrong pointer would make each of ours one of those.
+            Some(None) if thing.pointer(pointer).is_some_and(Value::is_null) => Ok(false),
+            None if *may_lack && (sought.noted.is_none() || self.id_of(thing).as_deref() != sought.noted) => {
+                Ok(false)
+            }
+            None if *may_lack => Err(unclear(format!(
+                "the provider gave {:?} to this call, and that thing has no token at {pointer:?}: the pointer is wrong, or the call \
+                 does not send the token",
+                sought.noted.unwrap_or_default()
+            ))),
+            _ => Err(unclear(format!("a thing without a token at {pointer:?}"))),
+        }
+    }
+
+    fn id_of(&self, thing: &Value) -> Option<String> {
+        match thing.pointer(&self.id)? {
+            Value::String(id) => Some(id.clone()),
+            Value::Number(id) => Some(id.to_string()),
+            _ => None,
+        }
     }
 
     /// Everything in the list, or an error.

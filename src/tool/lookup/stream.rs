@@ -18,6 +18,11 @@ pub trait Log: Send + Sync {
     /// If it could not be read.
     fn end(&self) -> impl Future<Output = Result<u64, ToolError>> + Send;
 
+    /// The offset of the first message that the log ever had: 0, unless the broker counts from another number.
+    fn first(&self) -> u64 {
+        0
+    }
+
     /// Reads from `from` on, as many as suits it.
     ///
     /// # Errors
@@ -151,7 +156,7 @@ impl StreamFrom {
         let offset = sought.noted.and_then(|noted| noted.strip_prefix(NOTED)?.parse().ok());
         // Another note is the provider's id of the message: that it is gone is for `Tally` to say.
         let id = sought.noted.filter(|_| offset.is_none());
-        self.scan(log, offset.unwrap_or(0), judge).await?.finding(id)
+        self.scan(log, offset.unwrap_or_else(|| log.first()), judge).await?.finding(id)
     }
 
     /// The same from an offset that you have remembered elsewhere, in the input for one.
@@ -174,9 +179,10 @@ impl StreamFrom {
         from: u64,
         mut judge: impl FnMut(u64, L::Message) -> Seen<T> + Send,
     ) -> Result<Tally<T>, ToolError> {
+        let from = from.max(log.first()); // before it there was never anything
         let (mut tally, mut at, mut read) = (Tally::new(), from, 0);
         let end = log.end().await?;
-        if end < from {
+        if end < from && from > log.first() {
             return Err(unclear(format!("the log ends at {end}, before {from}: it is another log")));
         }
         loop {

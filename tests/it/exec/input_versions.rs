@@ -99,10 +99,10 @@ fn dynamic(world: &Arc<World>, version: u32) -> DynamicTool {
             let world = find.clone();
             Box::pin(async move { look(&world, call, &bill).await })
         });
-    if version == 1 { tool } else { tool.input_version(version, in_cents) }
+    if version == 1 { tool } else { tool.input_version(version, |stored, bill| in_cents(stored, &bill)) }
 }
 
-fn in_cents(version: u32, bill: Value) -> Option<Value> {
+fn in_cents(version: u32, bill: &Value) -> Option<Value> {
     assert_eq!(version, 1, "only the first build had another form");
     Some(json!({"to": bill["to"], "cents": bill["euros"].as_u64()? * 100}))
 }

@@ -8,6 +8,7 @@ mod callers;
 mod declared;
 mod erase;
 mod errors;
+mod first_sent;
 mod hostile;
 pub(crate) mod inbox;
 mod input_versions;

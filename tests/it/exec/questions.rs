@@ -1,11 +1,11 @@
-//! Open questions: however many there are, each of them can be listed.
+//! Questions, open and answered: however many there are, each of them can be listed, and they can be counted.
 
 use std::sync::Arc;
 
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::store::conformance::sample::{Sample, answered};
 use counterfoil::store::sqlite::Sqlite;
-use counterfoil::store::{Change, Escalation, Model, Store};
+use counterfoil::store::{Change, Escalation, Model, QuestionCount, Store};
 use counterfoil::{EscalationId, Executor, Tenant};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Executor as _};
@@ -50,6 +50,57 @@ async fn all_are_listed<S: Store + 'static>(store: S) {
     }
     let globex = Tenant::new("globex").unwrap();
     assert_eq!(executor.questions(&globex).await.unwrap().len(), 1);
+}
+
+/// Those that were answered, by people and by the engine itself.
+async fn answered_ones_are_listed_and_counted<S: Store + 'static>(store: S) {
+    let sample = Sample::enrol(&store, "ann").await;
+    let mut all: Vec<_> = (0..1500).map(|number| sample.escalation(&number.to_string())).collect();
+    all.sort_by_key(|question| question.id);
+    let open = Change { escalations: all.clone(), ..sample.change() };
+    for (question, by) in all.iter_mut().skip(10).zip(["bob", "counterfoil"].into_iter().cycle()) {
+        *question = answered(question, by);
+    }
+    let (open_ones, answered_ones) = all.split_at(10);
+    let close = Change { escalations: answered_ones.to_vec(), ..sample.change() };
+    let theirs = sample.for_tenant("globex").escalation("theirs");
+    let kind = theirs.kind;
+    for change in [open, close, sample.change().escalation(theirs)] {
+        assert!(store.commit(&[change]).await.unwrap()[0].is_admitted());
+    }
+    let tenant = &sample.tenant;
+    let executor = ExecutorBuilder::store(Arc::new(store)).open().await.unwrap();
+    assert_eq!(executor.questions(tenant).await.unwrap(), open_ones);
+    let listed = executor.answered_questions(tenant).await.unwrap();
+    assert_eq!(listed, answered_ones);
+    let by_engine = listed.iter().filter(|question| question.answer.as_ref().unwrap().is_by_engine());
+    assert_eq!(by_engine.count(), 745);
+    let page = executor.answered_questions(tenant).after(all[14].id).limit(3).await.unwrap();
+    assert_eq!(page, all[15..18]);
+    let counted = executor.count_questions(tenant).await.unwrap();
+    assert_eq!(counted, [QuestionCount { kind, open: 10, answered: 1490 }]);
+    let globex = Tenant::new("globex").unwrap();
+    assert_eq!(
+        executor.count_questions(&globex).await.unwrap(),
+        [QuestionCount { kind, open: 1, answered: 0 }]
+    );
+}
+
+#[tokio::test]
+async fn answered_questions_are_listed_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    answered_ones_are_listed_and_counted(Sqlite::open(folder.path().join("test.db")).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn answered_questions_are_listed_on_postgres() {
+    let schema = crate::store::postgres::Schema::new();
+    answered_ones_are_listed_and_counted(schema.open().await).await;
+}
+
+#[tokio::test]
+async fn answered_questions_are_listed_on_the_model() {
+    answered_ones_are_listed_and_counted(Model::new()).await;
 }
 
 #[tokio::test]

@@ -132,9 +132,9 @@ on_both_stores! {
             let (record, _) = executor.record(&acme(), &key).await.unwrap().unwrap();
             assert_eq!(record.owner.run, Some(runs[0]));
             let uses = executor.uses(&acme(), &key).await.unwrap();
-            let mut users: Vec<_> = uses.iter().map(|used| used.run).collect();
-            users.sort_unstable();
-            assert_eq!(users, runs[1..]);
+            let mut others: Vec<_> = uses.iter().map(|used| used.run).collect();
+            others.sort_unstable();
+            assert_eq!(others, runs[1..]);
             Ok::<_, Failure>(())
         })
         .unwrap();

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use axum::{Json, Router};
 use counterfoil::ledger::{Basis, Contract, ErrorKind, Finding};
-use counterfoil::tool::lookup::{Expected, HttpGet, Pages};
+use counterfoil::tool::lookup::{Expected, HttpGet, Pages, Sought};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Key, Payload};
 use serde::Deserialize;
@@ -243,6 +243,30 @@ async fn what_carries_our_token_and_is_not_what_we_sent_is_foreign() {
     let none = json!({"id": "t3", "reference": null, "amount": 1});
     let base = says(200, &[], json!({"data": [theirs, none, transfer("t2")]}).to_string()).await;
     assert_eq!(listed(&base).await.unwrap(), committed("t2"));
+}
+
+// Others write to the list as well, and their things lack our field.
+#[tokio::test]
+async fn a_thing_without_our_field_is_somebody_elses_if_that_is_said() {
+    let theirs = json!({"id": "t1", "amount": 4900});
+    let base = says(200, &[], json!({"data": [theirs, transfer("t2")]}).to_string()).await;
+    assert!(listed(&base).await.unwrap_err().message.contains("a thing without a token at \"/reference\""));
+    let lookup = |pointer| HttpGet::list(base.clone(), "/data", SOON).unwrap().carries_if_any(pointer);
+    assert_eq!(find(&lookup("/reference")).await.unwrap(), committed("t2"));
+    let none = says(200, &[], json!({"data": [{"id": "t1", "amount": 1}]}).to_string()).await;
+    let lookup_in_none = HttpGet::list(none, "/data", SOON).unwrap().carries_if_any("/reference");
+    assert_eq!(find(&lookup_in_none).await.unwrap(), Finding::NotFound);
+
+    // A wrong pointer makes all of them somebody else's, until one is there whose id the record knows.
+    assert_eq!(find(&lookup("/refrence")).await.unwrap(), Finding::NotFound);
+    let sought = Sought { token: "ours", noted: Some("t2") };
+    let id = |thing: Value| serde_json::from_value::<String>(thing["id"].clone());
+    let error = lookup("/refrence").find(sought, &Expected::new(), id).await.unwrap_err();
+    for words in ["gave \"t2\" to this call", "no token at \"/refrence\"", "the pointer is wrong"] {
+        assert!(error.message.contains(words), "{words}: {error}");
+    }
+    assert_eq!(error.kind, ErrorKind::Unknown);
+    assert_eq!(lookup("/reference").find(sought, &Expected::new(), id).await.unwrap(), committed("t2"));
 }
 
 #[tokio::test]

@@ -241,3 +241,42 @@ async fn a_log_that_does_not_go_on_is_not_believed() {
     let found = StreamFrom::default().find_from(&Stuck, 2, same("ours", "text")).await;
     assert!(found.unwrap_err().message.contains("does not go on at 4"));
 }
+
+/// A log in this process that counts from 1, and has lost nothing.
+struct FromOne(Vec<Message>, bool);
+
+impl Log for FromOne {
+    type Message = Message;
+
+    fn first(&self) -> u64 {
+        u64::from(self.1)
+    }
+
+    async fn end(&self) -> Result<u64, ToolError> {
+        Ok(self.0.len() as u64 + 1)
+    }
+
+    async fn read(&self, from: u64) -> Result<Batch<Message>, ToolError> {
+        let all = (1..).zip(self.0.iter().cloned());
+        let messages = all.filter(|(offset, _)| *offset >= from).collect();
+        Ok(Batch { messages, next: self.end().await?, oldest: 1 })
+    }
+}
+
+// Without a remembered offset a log is read from its first entry, which need not be number 0.
+#[tokio::test]
+async fn a_log_may_count_from_one() {
+    let log = |says| FromOne(vec![message("a", "1"), message("ours", "2")], says);
+    let found = StreamFrom::default().find("ours", &log(true), same("ours", "2")).await.unwrap();
+    assert_eq!(found, Finding::Committed { output: 2, external_ref: Some("2".into()) });
+    let from = StreamFrom::default().find_from(&log(true), 0, same("ours", "2")).await.unwrap();
+    assert_eq!(from, found);
+    let nothing =
+        StreamFrom::default().find("ours", &FromOne(vec![], true), same("ours", "2")).await.unwrap();
+    assert_eq!(nothing, Finding::NotFound);
+    let error = StreamFrom::default().find("ours", &log(false), same("ours", "2")).await.unwrap_err();
+    assert!(error.message.contains("begins at 1 by now, and had to be read from 0"), "{error}");
+    // A log that ends before what was remembered is another one.
+    let error = StreamFrom::default().find_from(&log(true), 9, same("ours", "2")).await.unwrap_err();
+    assert!(error.message.contains("it is another log"), "{error}");
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use counterfoil::sim::{Offer, Service, Simulation, World};
 use counterfoil::tool::Tool;
-use counterfoil::{Completion, Engine};
+use counterfoil::{Completion, Ctx, Engine, Failure};
 use serde_json::json;
 
 use crate::sim::{Blind, Looks, ReplaysAndLooks, quick, simulation};
@@ -71,4 +71,24 @@ fn a_callback_finishes_it_wherever_it_is_crashed() {
         .random(50)
         .explore();
     report.assert_ok();
+}
+
+/// Waits a minute for the film, and fails.
+async fn impatient(ctx: Ctx, case: String) -> Result<String, Failure> {
+    let made = ctx.within("patience", Duration::from_mins(1), ctx.call::<Looks>(case)).await?;
+    made.map_or_else(|_| Err(Failure::new("it takes too long")), |made| made.map(|_| "made".to_owned()))
+}
+
+// Invariant 7: the film is finished when its run has failed. Somebody is asked about it.
+#[test]
+fn what_is_finished_after_its_run_has_failed_is_not_forgotten() {
+    let report = Simulation::of(impatient, "case/1".to_owned())
+        .fails(1)
+        .engine(|engine, world| engine.tool(Looks(slow(world, Offer::Lookup))))
+        .check("once", |end| end.exactly_once_if_succeeded("desk", "case/1"))
+        .singles_only()
+        .random(50)
+        .explore();
+    report.assert_ok();
+    assert!(report.asked() > 0, "{report}");
 }

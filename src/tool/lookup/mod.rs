@@ -11,8 +11,8 @@
 //! Each has a `SIGHT`: what it is worth, its settle time, and what it cannot know, as data
 //! ([`Sight`](crate::ledger::Sight)). All keep three rules. *Not found* is said only where the other side has clearly
 //! said so; whatever else comes back (a refused credential, a page too many, a file that is half there) is an error,
-//! and leaves the call ambiguous. What carries our token and is not what we sent is a conflict, never ours and never
-//! a miss. Several effects are `Duplicated`.
+//! and leaves the call ambiguous. What carries our token and is not what we sent is
+//! [`Foreign`](crate::ledger::Finding::Foreign), never ours and never a miss. Several effects are `Duplicated`.
 
 mod digest;
 mod expected;
@@ -27,6 +27,8 @@ mod pages;
 mod rows;
 mod seen;
 mod stream;
+#[cfg(feature = "lookup-http")]
+mod web;
 
 pub use digest::Sha256;
 pub use expected::Expected;

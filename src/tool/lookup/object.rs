@@ -9,14 +9,14 @@ use reqwest::{Client, Method, Request, Response, StatusCode, Url};
 use sha2::Digest as _;
 
 use super::digest::Sha256;
-use super::http::{Web, pieces, refused};
 use super::seen::unclear;
+use super::web::{Web, pieces, refused};
 use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
 use crate::tool::{Done, ToolError};
 
 /// An object in a store that speaks HTTP as S3 does, under a key that is known before it is written.
 ///
-/// There with the expected SHA-256 is committed; 404 is not found; there with another content is a conflict; anything
+/// There with the expected SHA-256 is committed; 404 is not found; there with another content is foreign; anything
 /// else is an error. The digest is the store's own checksum of the whole object if it has one, else that of the
 /// bytes, which are then read. An `ETag` is never taken for a digest: it is one of some objects only.
 ///

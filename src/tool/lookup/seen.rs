@@ -178,7 +178,9 @@ mod tests {
         let failed = || Seen::Failed { kind: ErrorKind::Validation, message: "declined".into() };
         let finding = |seen: Vec<Seen<usize>>| {
             let mut tally = Tally::new();
-            seen.into_iter().for_each(|seen| tally.take(seen));
+            for seen in seen {
+                tally.take(seen);
+            }
             tally.finding(Some("b")).unwrap()
         };
         let waits = Finding::Pending { external_ref: Some(b), look_again: pause };

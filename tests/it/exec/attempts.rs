@@ -40,7 +40,7 @@ async fn a_long_call_is_not_cut_off_while_it_says_that_it_goes_on() {
         })
     });
     let process = Process::start(executor(&dir, &clock).dynamic_tool(download)).await.unwrap();
-    let mut call = process.execute(request("download"));
+    let call = process.execute(request("download"));
     for _ in 0..4 {
         said.notified().await;
         clock.advance(EIGHT);
@@ -49,17 +49,15 @@ async fn a_long_call_is_not_cut_off_while_it_says_that_it_goes_on() {
     said.notified().await;
     assert!(!call.is_finished(), "32 seconds, and 10 are allowed");
     let cut_off = async {
-        loop {
+        while !call.is_finished() {
             clock.advance(EIGHT);
-            tokio::select! {
-                outcome = &mut call => break outcome.unwrap().unwrap(),
-                () = tokio::task::yield_now() => {}
-            }
+            tokio::task::yield_now().await;
         }
+        Ok::<_, ()>(())
     };
-    let mut outcome = None;
-    soon("it is not cut off".to_owned(), async { Ok::<_, ()>(outcome = Some(cut_off.await)) }).await;
-    assert!(matches!(outcome, Some(Outcome::Parked { .. })), "{outcome:?}");
+    soon("it is not cut off".to_owned(), cut_off).await;
+    let outcome = call.await.unwrap().unwrap();
+    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
 }
 
 /// Refused while its token is old; a new one is got, or not.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::completion::{Completed, Completion, Ended, KIND, LONGEST, accepted, id};
+use super::completion::{Completed, Completion, Ended, KIND, LONGEST, accepted, id, is_nameable};
 use super::core::Core;
 use super::escalate;
 use super::executor::Executor;
@@ -72,8 +72,10 @@ async fn complete(core: &Arc<Core>, tenant: &Tenant, completion: Completion) -> 
 /// Refuses what could not settle any call.
 fn check(core: &Core, tool: &str, external_ref: &str, ended: &Ended) -> Result<(), ExecError> {
     let known = core.registry.known(tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.to_owned() })?;
-    if external_ref.is_empty() || external_ref.len() > LONGEST {
-        let reason = format!("a provider's id of {} bytes; 1 to {LONGEST} are taken", external_ref.len());
+    if !is_nameable(external_ref) {
+        let bytes = external_ref.len();
+        let reason =
+            format!("a provider's id of {bytes} bytes; 1 to {LONGEST} are taken, without control characters");
         return Err(ExecError::Incomplete { tool: tool.to_owned(), reason });
     }
     if let Ended::Done(output) = ended {

@@ -13,7 +13,7 @@ use super::outcome::{ExecError, failed};
 use crate::id::{RecordId, Tenant};
 use crate::ledger::{ContractClass, ErrorKind, Finding, Record};
 use crate::payload::{Payload, Response};
-use crate::store::{Document, Store as _, StoreError};
+use crate::store::{Document, Store as _, StoreError, part};
 
 /// The kind of the rows that hold completions.
 pub(super) const KIND: &str = "completion";
@@ -87,9 +87,7 @@ pub(super) async fn naming(
     record: &Record,
     external_ref: Option<&str>,
 ) -> Result<Option<Document>, ExecError> {
-    let Some(external_ref) = external_ref.filter(|id| (1..=LONGEST).contains(&id.len())) else {
-        return Ok(None);
-    };
+    let Some(external_ref) = external_ref.filter(|id| is_nameable(id)) else { return Ok(None) };
     let id = format!("{}{}", under(&id(record.operation.as_str(), external_ref)), record.id.0);
     let there = core.group.document_find(&record.tenant, ACCEPTED, &id).await;
     let is_there = there.map_err(|source| failed(&record.key, source))?.is_some();
@@ -111,7 +109,9 @@ pub(super) async fn of(
     record: &Record,
     contract: ContractClass,
 ) -> Result<Option<HandedOver>, ExecError> {
-    let Some(external_ref) = record.external_ref.as_deref() else { return Ok(None) };
+    let Some(external_ref) = record.external_ref.as_deref().filter(|id| is_nameable(id)) else {
+        return Ok(None);
+    };
     let id = id(record.operation.as_str(), external_ref);
     let kept = core.group.document_find(&record.tenant, KIND, &id).await;
     let Some(kept) = kept.map_err(|source| failed(&record.key, source))? else { return Ok(None) };
@@ -133,11 +133,17 @@ pub(super) async fn of(
     Ok(Some(HandedOver { finding, recorded }))
 }
 
+/// The id of a completion's row: no other tool with another provider's id has the same.
 pub(super) fn id(tool: &str, external_ref: &str) -> String {
-    format!("{tool}/{external_ref}")
+    format!("{}/{}", part(tool), part(external_ref))
 }
 
 /// How the ids of the rows under an id begin. No provider's id is taken for the beginning of another one.
 fn under(id: &str) -> String {
-    format!("{}/", id.replace('%', "%25").replace('/', "%2F"))
+    format!("{id}/")
+}
+
+/// A callback can name this provider's id.
+pub(super) fn is_nameable(external_ref: &str) -> bool {
+    (1..=LONGEST).contains(&external_ref.len()) && !external_ref.chars().any(char::is_control)
 }

@@ -5,12 +5,8 @@ use serde::de::DeserializeOwned;
 
 use crate::clock::Timestamp;
 use crate::id::{Name, Tenant};
+pub(super) use crate::store::part;
 use crate::store::{Document, StoreError};
-
-/// A part of a row's id, so that no `/` in it is taken for the one that ends it.
-pub(super) fn part(text: &str) -> String {
-    text.replace('%', "%25").replace('/', "%2F")
-}
 
 pub(super) fn read<T: DeserializeOwned>(row: &Document) -> Result<T, StoreError> {
     let damaged = |detail| StoreError::Corrupt { row: format!("document ({} {})", row.kind, row.id), detail };

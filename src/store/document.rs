@@ -16,6 +16,11 @@ pub(crate) const LEDGER_ID: &str = "restored";
 /// The kind of the ledger's documents that hold what tools declared, of [`Tenant::ledger`].
 pub(crate) const DECLARATION_KIND: &str = "declaration";
 
+/// A part of a row's id, so that no `/` in it is taken for the one that ends it.
+pub(crate) fn part(text: &str) -> String {
+    text.replace('%', "%25").replace('/', "%2F")
+}
+
 /// A guard's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {

@@ -61,7 +61,7 @@ use futures_util::future::BoxFuture;
 pub use aggregate::Aggregate;
 pub use change::{Change, Lane, Refusal, Retired, UnderWay, Verdict, WorkerChange};
 pub use document::Document;
-pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND};
+pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};
 pub use escalation::{Answer, Escalation, EscalationKind, QuestionCount, Resolution};
 pub use evidence::Evidence;

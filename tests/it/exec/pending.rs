@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::clock::Clock as _;
-use counterfoil::exec::ExecError;
+use counterfoil::exec::{ExecError, ExecutorBuilder};
 use counterfoil::ledger::{
     Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, LookupOffer, OperationKey, Record, State,
 };
 use counterfoil::store::{Escalation, EscalationKind, Resolution};
+use counterfoil::tool::{DynamicTool, ToolError};
 use counterfoil::{Completed, Completion, Outcome, Timestamp};
 use serde_json::json;
 
@@ -278,12 +279,47 @@ async fn a_completion_that_can_be_of_no_call_is_refused() {
         (Completion::done("paint", JOB, json!(1)), "no tool named \"paint\" is registered"),
         (Completion::done("render", "", json!(1)), "0 bytes"),
         (Completion::done("render", "x".repeat(2000), json!(1)), "2000 bytes"),
+        (Completion::done("render", "job\07", json!(1)), "without control characters"),
         (Completion::done("render", JOB, json!("x".repeat(5_000_000))), "5000002 bytes"),
     ] {
         let refused = complete(&process, completion).await.unwrap_err().to_string();
         assert!(refused.contains(says), "{refused}");
     }
     assert!(matches!(outcome(&process).await, Outcome::Pending { .. }), "nothing was kept");
+}
+
+// Names and ids are taken apart: "a/b" with the id "c" is not "a" with the id "b/c".
+#[tokio::test]
+async fn a_completion_settles_no_call_of_another_tool_or_id() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
+    let tool = |name: &'static str, job: &'static str| {
+        DynamicTool::new(name, EffectClass::InternalMutation, Contract::new(ContractClass::Blind))
+            .key(move |_| Some(Key::of("any").target(name)))
+            .call(move |_, _| Box::pin(async move { Err(ToolError::accepted(Some(job.into()))) }))
+    };
+    let jobs = [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("a", "b")];
+    let tools = [tool("a/b", "c"), tool("a", "b/c"), tool("a%2Fb", "c")];
+    let builder = tools.into_iter().fold(executor(&dir, &clock), ExecutorBuilder::dynamic_tool);
+    let process = Process::start(builder).await.unwrap();
+    for name in ["a/b", "a", "a%2Fb"] {
+        let outcome = process.execute(request(name)).await.unwrap().unwrap();
+        assert!(matches!(outcome, Outcome::Pending { .. }), "{name}: {outcome:?}");
+    }
+    let expected = [Completed::Taken, Completed::Taken, Completed::Taken, Completed::Kept];
+    for ((name, job), expected) in jobs.into_iter().zip(expected) {
+        let completed = complete(&process, Completion::done(name, job, json!([name, job]))).await.unwrap();
+        assert_eq!(completed, expected, "{name} {job}");
+    }
+    for (name, job) in &jobs[..3] {
+        let done = async {
+            loop {
+                if let Outcome::Done(done) = process.execute(request(name)).await.unwrap().unwrap() {
+                    return done;
+                }
+            }
+        };
+        assert_eq!(done.await.response.value().unwrap(), json!([name, job]));
+    }
 }
 
 // R-EXE-13: another lookup would show the same.

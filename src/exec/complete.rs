@@ -24,7 +24,7 @@ impl Executor {
     ///
     /// ```
     /// # use counterfoil::{Completed, Completion, Executor, Tenant};
-    /// # async fn callback(executor: Executor, tenant: Tenant, job: &str, url: &str) -> Result<(), counterfoil::ExecError> {
+    /// # async fn callback(executor: Executor, tenant: Tenant, job: &str, url: &str) -> Result<(), counterfoil::exec::ExecError> {
     /// let rendered = Completion::done("render", job, serde_json::json!({ "url": url }));
     /// if executor.complete(&tenant, rendered).await? == Completed::Known {
     ///     println!("{job} was completed before");

@@ -21,6 +21,7 @@ mod memory;
 mod mutants;
 mod mutants_guards;
 mod mutants_inbox;
+mod mutants_request;
 mod nightly;
 mod outbox;
 mod pending;

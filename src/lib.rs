@@ -59,7 +59,13 @@
 //! | to answer what nobody can know | [`flow::ForTenant::resolve`], [`Executor::resolve`] |
 //! | to see what may be promised of each call, before any is made | [`flow::Guarantees`] |
 //! | to check edited code against recorded runs | [`flow::check::Replayer`] |
+//! | people who decide before something goes out | [`Ctx::approval`], [`guard::approval`] |
+//! | a failed run's effects undone | [`tool::Compensate`] |
+//! | to ask what became of a call, or to be called back | [`tool::Reconcile`], [`tool::lookup`], [`Completion`] |
+//! | events told with a change, and messages processed once | [`Ctx::emit`], [`inbox`] |
 //! | to remember each thing once | `guard::memory` (feature `memory`) |
+//! | agents in a workflow | `agent` (feature `agent`) |
+//! | to crash your own workflow wherever it can die | `sim` (feature `sim`) |
 //! | another store, or to see what one must keep | [`store::Store`] |
 //!
 //! # What is promised

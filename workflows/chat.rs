@@ -7,7 +7,15 @@
 //! cargo run --example chat -- folder    # kill it anywhere and run it again: no reply is missing, none comes twice
 //! ```
 
-#![allow(missing_docs, unreachable_pub, reason = "an example, which a test includes as a module")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    reason = "an example, which tests and `counterfoil simulate` include as a module"
+)]
+
+#[cfg(feature = "sim")]
+#[path = "chat/simulated.rs"]
+pub mod simulated;
 
 use std::error::Error;
 use std::io::Write as _;

@@ -6,7 +6,15 @@
 //! cargo run --example nightly_ingest --features schedule -- folder    # kill it anywhere and run it again
 //! ```
 
-#![allow(missing_docs, unreachable_pub, reason = "an example, which a test includes as a module")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    reason = "an example, which tests and `counterfoil simulate` include as a module"
+)]
+
+#[cfg(feature = "sim")]
+#[path = "nightly_ingest/simulated.rs"]
+pub mod simulated;
 
 use std::error::Error;
 use std::io::Write as _;

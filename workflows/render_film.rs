@@ -5,7 +5,15 @@
 //! cargo run --example render_film
 //! ```
 
-#![allow(missing_docs, reason = "an example")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    reason = "an example, which tests and `counterfoil simulate` include as a module"
+)]
+
+#[cfg(feature = "sim")]
+#[path = "render_film/simulated.rs"]
+pub mod simulated;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -31,6 +39,9 @@ impl Studio {
     }
 }
 
+/// No film takes longer: after that a person is asked.
+const LONGEST: Duration = Duration::from_hours(2);
+
 struct Render(Studio);
 
 impl Tool for Render {
@@ -41,8 +52,7 @@ impl Tool for Render {
     type Output = String;
 
     fn contract(&self) -> ledger::Contract {
-        // No film takes longer: after that a person is asked.
-        <Self::Contract as contract::Contract>::declaration().completes_within(Duration::from_hours(2))
+        <Self::Contract as contract::Contract>::declaration().completes_within(LONGEST)
     }
 
     async fn call(&self, call: &Call, _film: &String) -> Result<Done<String>, ToolError> {
@@ -63,7 +73,11 @@ impl Reconcile for Render {
     }
 }
 
-async fn premiere(ctx: Ctx, film: String) -> Result<String, Failure> {
+/// Shows a film, through whatever tool renders it.
+pub async fn premiere<Render>(ctx: Ctx, film: String) -> Result<String, Failure>
+where
+    Render: Tool<Input = String, Output = String, Effect = effect::InternalMutation>,
+{
     let url = ctx.call::<Render>(film.clone()).await?;
     Ok(format!("{film} is shown from {url}"))
 }
@@ -74,13 +88,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let studio = Studio::default();
     let engine = Engine::sqlite(folder.path().join("films.db"))
         .tool(Render(studio.clone()))
-        .workflow("premiere", 1, premiere)
+        .workflow("premiere", 1, premiere::<Render>)
         .start()
         .await?;
     let acme = engine.tenant("acme")?;
 
     for (film, calls_back) in [("Metropolis", true), ("Nosferatu", false)] {
-        let run = acme.run(premiere, film.to_owned()).key(film).start().await?;
+        let run = acme.run(premiere::<Render>, film.to_owned()).key(film).start().await?;
         let job = loop {
             let ordered = studio.jobs().iter().find(|(_, film)| film.is_none()).map(|(job, _)| job.clone());
             match ordered {

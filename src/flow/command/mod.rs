@@ -81,7 +81,7 @@ impl<O> RunHandle<O> {
     /// Cancels the run. One that waits for [`Ctx::cancelled`] is told, and ended by force after the
     /// [grace](GiveCommand::grace); any other is ended where it is. It ends as failed, with
     /// [`FailureCode::Cancelled`](super::FailureCode::Cancelled);
-    /// effects it leaves are open questions, and its children are cancelled too.
+    /// its effects are undone where their tools say how, what is left of them are open questions, and its children are cancelled too.
     ///
     /// # Crash
     /// The command is durable when this returns, and is carried out whoever dies.

@@ -21,7 +21,7 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
     /// The lowest schema version whose engine can work on a database that has this migration. It is written beside the
     /// migration, so that old engines, which do not know it, can tell: during an update old and new workers share the
-    /// database. A migration that only adds names the version before it; one that takes away what old engines use
+    /// database. A migration that only adds names the oldest version that can work beside it; one that takes away what old engines use
     /// names itself, and comes one release after they stopped using it.
     works_from: i64,
 }
@@ -132,8 +132,8 @@ pub struct Options {
     /// Go on although no standby confirms commits (`synchronous_standby_names` is empty) while the URL names several
     /// hosts. After a standby was promoted a call that was made may then be unknown, and be made again.
     pub allow_async_standby: bool,
-    /// The server is a distributed one: each transaction keeps to one tenant, and nothing is asked for that such
-    /// servers lack. Designed for, not tested on any.
+    /// The server is a distributed one: each transaction keeps to one tenant, except the admission to a queue in which tenants take
+    /// turns, and nothing is asked for that such servers lack. Designed for, not tested on any.
     pub distributed: bool,
     /// How long a host may take to accept a connection.
     pub connect_timeout: Duration,

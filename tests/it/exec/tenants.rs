@@ -1,4 +1,4 @@
-//! One tenant never sees another's: every public operation, tried with what belongs to somebody else (M01,
+//! One tenant never sees another's calls, plain functions, questions and runs, tried with what belongs to somebody else (M01,
 //! invariant 10).
 
 use std::sync::Arc;

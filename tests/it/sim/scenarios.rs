@@ -181,10 +181,9 @@ fn the_same_command_and_payload() {
     quick(simulation).explore().assert_ok();
 }
 
-// The same key with another payload: nothing is done. The conflict shows what differs, the record what was first.
-#[test]
-fn the_same_key_and_another_payload() {
-    let simulation = paying(pay)
+/// Bill 7 is paid; a second later another amount is to be paid for it.
+pub(crate) fn another_amount() -> Simulation {
+    paying(pay)
         .beside("another amount", |engine, world| async move {
             world.sleep(Duration::from_secs(1)).await;
             ask(engine, pay, bill(999), "other").await
@@ -204,7 +203,13 @@ fn the_same_key_and_another_payload() {
                 Some(first) if end.succeeded() && !first.contains("100") => Err(first),
                 _ => Ok(()),
             }
-        });
+        })
+}
+
+// The same key with another payload: nothing is done. The conflict shows what differs, the record what was first.
+#[test]
+fn the_same_key_and_another_payload() {
+    let simulation = another_amount();
     let told = tried(&simulation, "");
     let conflict = heard(&told, "another amount");
     assert!(conflict.contains("another payload") && conflict.contains("999"), "{conflict}");

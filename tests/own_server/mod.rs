@@ -11,6 +11,8 @@ pub(crate) mod port;
 pub(crate) mod proxy;
 #[cfg(feature = "rabbitmq")]
 pub(crate) mod rabbitmq;
+#[cfg(feature = "postgres-tls")]
+mod tls;
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -238,12 +240,17 @@ fn program(name: &str) -> Command {
         "this test starts PostgreSQL servers of its own, and PG_BIN does not say where the programs are: run `./test`, \
          which finds them, or set it to the folder that holds `initdb`",
     );
-    let path = Path::new(&bin).join(name);
+    as_postgres(&Path::new(&bin).join(name))
+}
+
+/// A program, as the user that may run PostgreSQL.
+fn as_postgres(path: &Path) -> Command {
     let mut command = match postgres_user() {
         Some((user, group)) => {
             let mut command = Command::new("setpriv");
             command.args([format!("--reuid={user}"), format!("--regid={group}")]);
             command.arg("--clear-groups").arg(path);
+            command.env("HOME", "/"); // psql over TLS looks for a certificate at home, and root's home is closed to it
             command
         }
         None => Command::new(path),

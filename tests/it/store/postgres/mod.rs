@@ -8,6 +8,8 @@ mod plan;
 mod pooler;
 mod proxy;
 mod shared;
+#[cfg(feature = "postgres-tls")]
+mod tls;
 mod transaction;
 
 use std::ops::Deref;

@@ -279,7 +279,7 @@ async fn a_completion_that_can_be_of_no_call_is_refused() {
         (Completion::done("paint", JOB, json!(1)), "no tool named \"paint\" is registered"),
         (Completion::done("render", "", json!(1)), "0 bytes"),
         (Completion::done("render", "x".repeat(2000), json!(1)), "2000 bytes"),
-        (Completion::done("render", "job\07", json!(1)), "without control characters"),
+        (Completion::done("render", "job\u{7}", json!(1)), "without control characters"),
         (Completion::done("render", JOB, json!("x".repeat(5_000_000))), "5000002 bytes"),
     ] {
         let refused = complete(&process, completion).await.unwrap_err().to_string();

@@ -59,16 +59,7 @@ pub(crate) fn next(row: Document, review: &Review, at: Timestamp) -> Document {
 
 /// The row of a review that nobody has decided about.
 pub(crate) fn opened(tenant: &Tenant, id: &str, review: &Review, at: Timestamp) -> Document {
-    Document {
-        tenant: tenant.clone(),
-        kind: kind(),
-        id: id.to_owned(),
-        revision: 1,
-        open: true,
-        body: body(review),
-        created_at: at,
-        updated_at: at,
-    }
+    Document { open: true, ..Document::first(tenant, Review::KIND, id.to_owned(), review, at) }
 }
 
 /// The guard that reviews belong to, and the operation type of a decision.

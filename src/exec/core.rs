@@ -20,7 +20,7 @@ use super::quiet::Quiet;
 use super::restores::{Declared, Restores};
 use super::reviewers::SharedReviewers;
 use super::throttle::Gates;
-use crate::clock::{Boot, SharedClock, Timestamp};
+use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
@@ -200,11 +200,6 @@ impl Core {
     ) -> Result<Option<Box<Record>>, ExecError> {
         let found = self.group.record_find(tenant, key).await;
         found.map(|record| record.map(Box::new)).map_err(|source| failed(key, source))
-    }
-
-    /// Now, on the wall clock and on the boot clock.
-    pub(super) fn instants(&self) -> (Timestamp, Boot) {
-        (self.now(), self.clock.boot())
     }
 
     /// A payload is stored in the row that refers to it.

@@ -20,6 +20,7 @@ use super::outcome::{ExecError, Outcome, admitted};
 use super::pending::{self, Accepted};
 use super::seal::{committed, fail, refuse};
 use super::throttle::health;
+use super::tool_code;
 use crate::clock::{Boot, Timestamp};
 use crate::ledger::{ContractClass, ErrorKind, Need, Record, RetryDecision, State};
 use crate::payload::Payload;
@@ -130,7 +131,7 @@ async fn send(
     let limit = |left: Duration, now: Timestamp| {
         core.clock.sleep(needed.map_or(left, |(at, _)| left.min(now.until(at))))
     };
-    let (note, call) = Note::begun(settling, record, needed.map(|(at, _)| at));
+    let (note, call) = Note::begun(settling, record, now, needed.map(|(at, _)| at));
     tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
     let result = {
         let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
@@ -146,9 +147,7 @@ async fn send(
                     return Poll::Ready(Some(cut_off(&need.words())));
                 }
                 if let Poll::Ready(result) = calling.as_mut().poll(cx) {
-                    return Poll::Ready(Some(result.unwrap_or_else(|_| {
-                        Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked"))
-                    })));
+                    return Poll::Ready(Some(result.unwrap_or_else(|_| Err(ToolError::panicked()))));
                 }
                 limited.as_mut().poll(cx).map(|()| None)
             });
@@ -183,17 +182,8 @@ async fn woke_fenced(core: &Core, since: Boot, limit: Duration) -> bool {
 
 /// Has the tool get a new credential before its one more attempt, within the time of an attempt.
 async fn refresh(core: &Core, op: &Operation) {
-    let Some(refreshing) = op.tool.refresh() else { return };
-    let refreshed = tokio::select! {
-        biased;
-        refreshed = AssertUnwindSafe(refreshing).catch_unwind() => {
-            refreshed.unwrap_or_else(|_| Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked")))
-        }
-        () = core.clock.sleep(op.tool.spec().retry.attempt_timeout) => {
-            Err(ToolError::new(ErrorKind::TimeoutBeforeEffect, "it took too long"))
-        }
-    };
-    if let Err(error) = refreshed {
+    let refreshed = tool_code::run(core, op, "it took too long", || op.tool.refresh()).await;
+    if let Some(Err(error)) = refreshed {
         tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "the tool's credential could not be refreshed");
     }
 }

@@ -1,10 +1,7 @@
 //! The external system is asked what became of a call: once, when it is the call's turn.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-
-use futures_util::FutureExt as _;
 
 use super::core::Core;
 use super::declared::{Bound, Settling};
@@ -14,8 +11,9 @@ use super::operation::Operation;
 use super::outcome::{ExecError, failed};
 use super::surplus;
 use super::throttle::{Turn, health};
+use super::tool_code;
 use crate::clock::Boot;
-use crate::ledger::{Contract, ErrorKind, Finding, Record};
+use crate::ledger::{Contract, Finding, Record};
 use crate::payload::Payload;
 use crate::store::{Escalation, Store as _};
 use crate::tool::{Call, ToolError};
@@ -31,27 +29,13 @@ pub(super) fn is_same_scope(op: &Operation, bound: &Bound) -> bool {
     bound.declaration.scope == op.tool.spec().contract.scope
 }
 
-/// Asks the external system once, within the time of an attempt. A panic of the tool's code is no answer.
-/// `None` where nothing can be asked.
+/// Asks the external system once. `None` where nothing can be asked.
 pub(super) async fn ask(
     core: &Core,
     op: &Operation,
     call: &Call,
 ) -> Option<Result<Finding<Payload>, ToolError>> {
-    let limit = core.clock.sleep(op.tool.spec().retry.attempt_timeout);
-    let asking = AssertUnwindSafe(async {
-        match op.tool.reconcile(call) {
-            Some(finding) => Some(finding.await),
-            None => None,
-        }
-    });
-    tokio::select! {
-        biased;
-        found = asking.catch_unwind() => found.unwrap_or_else(|_| {
-            Some(Err(ToolError::new(ErrorKind::Panic, "the tool's code panicked")))
-        }),
-        () = limit => Some(Err(ToolError::new(ErrorKind::TimeoutBeforeEffect, "the lookup timed out"))),
-    }
+    tool_code::run(core, op, "the lookup timed out", || op.tool.reconcile(call)).await
 }
 
 /// Asks the external system once, when it is its turn. `None` where nothing can be asked, or it is not its turn in time.

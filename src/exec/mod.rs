@@ -68,6 +68,7 @@ mod standing;
 mod store_clock;
 mod surplus;
 mod throttle;
+mod tool_code;
 mod unattended;
 mod undo;
 mod unfinished;

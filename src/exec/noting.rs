@@ -21,8 +21,9 @@ pub(super) struct Note {
     timeout: Duration,
     /// When what the attempt needs has run out.
     needed: Option<Timestamp>,
-    /// When the attempt began, or said that it goes on.
-    alive: Mutex<(Timestamp, Boot)>,
+    begun: Timestamp,
+    /// When the attempt said last that it goes on.
+    alive: Mutex<Option<(Timestamp, Boot)>>,
     /// None when the attempt is over.
     record: Mutex<Option<Box<Record>>>,
 }
@@ -32,18 +33,20 @@ impl Note {
     pub(super) fn begun(
         Settling { core, op, bound }: Settling<'_>,
         record: Box<Record>,
+        begun: Timestamp,
         needed: Option<Timestamp>,
     ) -> (Arc<Self>, Call) {
         let told = call(core, op, &bound.declaration, &record);
-        let (timeout, alive) = (op.tool.spec().retry.attempt_timeout, Mutex::new(core.instants()));
+        let timeout = op.tool.spec().retry.attempt_timeout;
         let (core, key, record) = (core.clone(), op.key.clone(), Mutex::new(Some(record)));
-        let note = Arc::new(Self { core, key, lane: op.lane, timeout, needed, alive, record });
+        let (lane, alive) = (op.lane, Mutex::default());
+        let note = Arc::new(Self { core, key, lane, timeout, needed, begun, alive, record });
         (note.clone(), Call { noting: Some(note), ..told })
     }
 
-    /// How much is left of the timeout since the last sign of life. Nothing if it has passed.
+    /// How much is left of the timeout since the last sign of life. Nothing if it has passed, or if the attempt gave none.
     pub(super) fn left(&self) -> Option<Duration> {
-        let (_, since) = *self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, since) = (*self.alive())?;
         let left = self.timeout.saturating_sub(since.until(self.core.clock.boot()));
         (!left.is_zero()).then_some(left)
     }
@@ -54,6 +57,10 @@ impl Note {
         self.record().take().expect("an attempt ends once")
     }
 
+    fn alive(&self) -> MutexGuard<'_, Option<(Timestamp, Boot)>> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn record(&self) -> MutexGuard<'_, Option<Box<Record>>> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,13 +68,13 @@ impl Note {
 
 impl Noting for Note {
     fn use_until(&self) -> Timestamp {
-        let (alive, _) = *self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = self.alive().map_or(self.begun, |(alive, _)| alive);
         let ends = [self.needed, self.core.lease_until()].into_iter().flatten();
-        ends.fold(alive.after(self.timeout), Timestamp::min)
+        ends.fold(since.after(self.timeout), Timestamp::min)
     }
 
     fn alive(&self) {
-        *self.alive.lock().unwrap_or_else(PoisonError::into_inner) = self.core.instants();
+        *Self::alive(self) = Some((self.core.now(), self.core.clock.boot()));
     }
 
     fn time_left(&self) -> Duration {

@@ -15,7 +15,7 @@ use super::outcome::ExecError;
 use super::peers::Peers;
 use super::restores::Declared;
 use crate::clock::{Boot, Timestamp};
-use crate::id::{EscalationId, Fence, Name, Tenant};
+use crate::id::{EscalationId, Fence, Tenant};
 use crate::ledger::{Origin, Record, Restored, first_sent, looks_first};
 use crate::store::{
     Change, Document, Escalation, EscalationKind, LEDGER_ID, LEDGER_KIND, Store as _, StoreError, Verdict,
@@ -160,17 +160,9 @@ impl Core {
             open = true;
             change.escalations.push(asked(question, why, now));
         }
-        let invalid = |error: &dyn std::fmt::Display| StoreError::Io { detail: error.to_string() };
-        change.documents.push(Document {
-            tenant,
-            kind: Name::new(LEDGER_KIND).map_err(|error| invalid(&error))?,
-            id: LEDGER_ID.to_owned(),
-            revision: read.row.as_ref().map_or(1, |row| row.revision + 1),
-            open,
-            body: serde_json::to_string(&note).map_err(|error| invalid(&error))?,
-            created_at: read.row.map_or(now, |row| row.created_at),
-            updated_at: now,
-        });
+        let (revision, created_at) = read.row.map_or((1, now), |row| (row.revision + 1, row.created_at));
+        let first = Document::first(&tenant, LEDGER_KIND, LEDGER_ID.to_owned(), &note, now);
+        change.documents.push(Document { revision, open, created_at, ..first });
         if let Verdict::Refused(refusal) = self.group.commit_one(change).await? {
             tracing::debug!(%refusal, "another worker has noted it first");
         }

@@ -12,17 +12,16 @@ use super::check::undecided;
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode, misuse};
 use super::identity::Kind;
-use super::live::{self, HeldCall, Live, Open, Stop};
+use super::live::{self, Live, Open};
 use super::oversized;
-use super::replay::Recorded;
+use super::past_call::{Past, past};
 use super::unregistered::Unregistered;
 use crate::exec::{
-    Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Requested, Wait, carry_out, look_only,
-    note_use,
+    Answer, Answered, Asker, Expect, Operation, Outcome, Requested, Wait, carry_out, note_use,
 };
-use crate::ledger::{Approval, Decision, Diff, Key, OperationKey, Owner, Record, State, escaped};
+use crate::ledger::{Approval, Diff, Key, OperationKey, Owner, Record, escaped};
 use crate::payload::Stored;
-use crate::store::{EscalationKind, Store as _};
+use crate::store::EscalationKind;
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
 
 /// The call has no approval (yet).
@@ -203,116 +202,7 @@ fn asker(live: &Live, turn: u32, open: &Open, approval: Option<Box<Approval>>) -
         Owner { run: Some(live.id), turn, step: Some(open.identity.id.as_str().into()), call_id: None };
     let over = Some(live.over.clone());
     let approval = approval.map(|approval| *approval);
-    Asker { owner, approval, lane: Some(live.lane), purse: live.purse(), over, unshared: false }
-}
-
-/// What an earlier activation has left of a call.
-enum Past {
-    /// Nothing.
-    None,
-    /// A record without a result, or another's: to be looked at.
-    Unsettled,
-    /// This is what became of it.
-    Over(Result<Answer, Failure>),
-}
-
-/// What a resumed run has recorded of a call. If that is nothing, this waits until new effects may go out.
-async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Failure> {
-    // Before the future may turn out to be abandoned: a call that lost a select was asked for all the same, and
-    // its effect needs no decision.
-    let recorded = live.with_replay(|replay| replay.call(&op.key));
-    if let Some(Recorded::Own { record, response: None, .. }) = &recorded
-        && live.check.is_none()
-        && live.with_replay(|replay| replay.is_abandoned(&open.identity))
-    {
-        settle_dropped(live, *record);
-    }
-    // A failure that was shown to the run stays what it was, even if the operation could be tried again.
-    if let Some(past) = live.recorded(open).await? {
-        if let Some(then) = past.input_hash
-            && then != op.hash
-            && !is_recorded_request(live, op).await?
-        {
-            // Carried out, it would be a conflict, which cannot be recorded beside the first failure: the run would
-            // be started over again and again, and nobody would be asked.
-            let question = format!(
-                "run {}: the {} has another input than when its failure was recorded ({then:?} then, {:?} now): \
-                 the code or its input changed. Restore it and go on, or abandon?",
-                live.id, open.identity, op.hash
-            );
-            let kind = EscalationKind::Diverged;
-            return live.stop(Stop::Halt { kind, question, record: None, kept: Vec::new() }).await;
-        }
-        if let Some(stored) = past.value {
-            let given = match live.core.load(&live.tenant, &stored).await {
-                Ok(failure) => {
-                    oversized::given(live, open, failure.decode().unwrap_or_else(Failure::from)).await
-                }
-                Err(error) => Err(error),
-            };
-            match given {
-                Ok(Some(failure)) => return Ok(Past::Over(Err(failure))),
-                Ok(None) => {} // it halted the run, and is asked again
-                Err(error) => return Err(live.failure(error).await),
-            }
-        }
-    }
-    match recorded {
-        Some(Recorded::Own { record, request_hash, response: Some(response) })
-            if request_hash == op.hash && !matches!(response, Stored::Oversized(_)) =>
-        {
-            match live.core.load(&live.tenant, &response).await {
-                Ok(response) => Ok(Past::Over(Ok(Answer::replayed(response, record)))),
-                Err(error) => Err(live.failure(error).await),
-            }
-        }
-        Some(recorded) => read_back(live, op, &recorded).await,
-        None => {
-            let tool = op.tool.spec().name.to_string();
-            let held = HeldCall { tool, key: op.key.as_str().to_owned(), hash: op.hash };
-            live.released(open, Some(held)).await;
-            Ok(Past::None)
-        }
-    }
-}
-
-/// What is recorded under the key is this request, although its hash is another one: the input's type or the rule of what is bound has
-/// another version.
-async fn is_recorded_request(live: &Live, op: &Operation) -> Result<bool, Failure> {
-    let decided = async {
-        let found = live.core.find(&op.tenant, &op.key).await?;
-        Ok::<_, ExecError>(match found {
-            Some(record) => op.decide(&live.core, Some(&record)).await? != Decision::Conflict,
-            None => false,
-        })
-    };
-    match decided.await {
-        Ok(is_it) => Ok(is_it),
-        Err(error) => Err(live.failure(error).await),
-    }
-}
-
-/// What the record of another says, if that is over. Read at work, and not at rest: or the replay would be taken for
-/// quiescent, and what the run asked for behind this call for something that it does not ask for again.
-async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Result<Past, Failure> {
-    let Recorded::Use = recorded else { return Ok(Past::Unsettled) };
-    let (core, key) = (&live.core, &op.key);
-    let found = core.group.record_find(&live.tenant, key).await;
-    let read = match found {
-        Ok(Some(Record { id, state: State::Committed { response }, request_hash, .. }))
-            if request_hash == op.hash && !matches!(response, Stored::Oversized(_)) =>
-        {
-            core.load(&live.tenant, &response)
-                .await
-                .map(|response| Past::Over(Ok(Answer::replayed(response, id))))
-        }
-        Ok(_) => Ok(Past::Unsettled),
-        Err(source) => Err(ExecError::Store { key: key.to_string(), source }),
-    };
-    match read {
-        Ok(past) => Ok(past),
-        Err(error) => Err(live.failure(error).await),
-    }
+    Asker { owner, approval, lane: Some(live.lane), purse: live.purse(), over, ..Asker::default() }
 }
 
 /// A tool with a key is identified by it: two equal calls are one effect. Without one, two calls are two.
@@ -352,21 +242,6 @@ fn revised(ctx: &Ctx, key: Key) -> Result<OperationKey, Failure> {
         Some(revision) => Ok(key.revision(revision).render()?),
         None => Ok(rendered),
     }
-}
-
-/// A call that was dropped, and whose process died before its outcome was recorded: nobody waits for it, but its
-/// effect must not be forgotten.
-pub(super) fn settle_dropped(live: &Live, id: crate::id::RecordId) {
-    let (core, tenant) = (live.core.clone(), live.tenant.clone());
-    core.tracker.clone().spawn(async move {
-        let settled = match core.group.record_at(&tenant, id).await {
-            Ok(Some(record)) if record.state == State::Started => look_only(&core, &record).await,
-            _ => Ok(()),
-        };
-        if let Err(error) = settled {
-            tracing::error!(%tenant, record = %id, %error, "a dropped call is not settled");
-        }
-    });
 }
 
 /// A resume in this turn reads the record as one of the run's own. What another run or another turn has asked for first is

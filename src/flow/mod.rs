@@ -38,6 +38,7 @@ mod inner;
 mod label;
 mod live;
 mod oversized;
+mod past_call;
 mod queue;
 mod replay;
 mod resume;

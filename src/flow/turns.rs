@@ -8,12 +8,12 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::call::settle_dropped;
 use super::ctx::Ctx;
 use super::failure::{Failure, misuse};
 use super::identity::{Identity, Kind};
 use super::label::Label;
 use super::live::{Entered, Live, Open, Stop};
+use super::past_call::settle_dropped;
 use super::resume;
 use crate::payload::Payload;
 use crate::store::{Change, Escalation};

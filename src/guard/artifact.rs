@@ -225,17 +225,9 @@ impl Guarded for Wish {
             if versions.versions == before {
                 return Ok(Proposal::Before(put));
             }
-            let body = serde_json::to_string(&versions).unwrap_or_else(|_| unreachable!("text and numbers"));
-            let document = Document {
-                tenant: tenant.clone(),
-                kind: Name::new(KIND).unwrap_or_else(|_| unreachable!("a name like others")),
-                id: id.to_owned(),
-                revision: row.as_ref().map_or(0, |row| row.revision) + 1,
-                open: false,
-                body,
-                created_at: row.map_or(now, |row| row.created_at),
-                updated_at: now,
-            };
+            let (revision, created_at) = row.map_or((0, now), |row| (row.revision, row.created_at));
+            let first = Document::first(tenant, KIND, id.to_owned(), &versions, now);
+            let document = Document { revision: revision + 1, created_at, ..first };
             let mut change = Change { documents: vec![document], ..core.change(None) };
             change.payloads.push((tenant.clone(), self.content.clone()));
             Ok(Proposal::Write(Box::new(change), put))

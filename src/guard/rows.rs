@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::clock::Timestamp;
-use crate::id::{Name, Tenant};
+use crate::id::Tenant;
 pub(super) use crate::store::part;
 use crate::store::{Document, StoreError};
 
@@ -27,15 +27,7 @@ pub(super) struct Row<'a> {
 
 impl Row<'_> {
     pub(super) fn holding<T: Serialize>(self, body: &T) -> Document {
-        Document {
-            tenant: self.tenant.clone(),
-            kind: Name::new(self.kind).unwrap_or_else(|_| unreachable!("a name like others")),
-            id: self.id,
-            revision: self.revision,
-            open: false,
-            body: serde_json::to_string(body).unwrap_or_else(|_| unreachable!("text and numbers")),
-            created_at: self.since,
-            updated_at: self.at,
-        }
+        let Self { tenant, kind, id, revision, since, at } = self;
+        Document { revision, created_at: since, ..Document::first(tenant, kind, id, body, at) }
     }
 }

@@ -50,7 +50,7 @@ impl Document {
     /// A row that is written for the first time, and not open.
     pub(crate) fn first(
         tenant: &Tenant,
-        kind: &'static str,
+        kind: &str,
         id: String,
         body: &impl Serialize,
         at: Timestamp,

@@ -63,6 +63,11 @@ impl ToolError {
         Self { kind, message: message.into(), retry_after: None, replayed: false, accepted: None }
     }
 
+    /// The tool's own code panicked.
+    pub(crate) fn panicked() -> Self {
+        Self::new(ErrorKind::Panic, "the tool's code panicked")
+    }
+
     /// A refusal that a provider of class [`ReplaysKey`](crate::ledger::ContractClass::ReplaysKey) gives to each request under the
     /// key: Stripe's `idempotent-replayed: true`, say. It is certain also of an earlier request whose answer was lost, and settles
     /// the record. Of another class it is like [`new`](Self::new).

@@ -6,8 +6,8 @@ use super::slot::{Slot, Turned};
 use super::{Claimed, FenceError, FenceToken, KeyFence, checked_size, entry_name};
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, Executor};
-use crate::id::{Name, Tenant};
-use crate::store::{Change, Document, Refusal, Store as _, StoreError, Verdict};
+use crate::id::Tenant;
+use crate::store::{Change, Document, Refusal, Store as _, Verdict};
 
 /// The kind of its rows.
 const KIND: &str = "fence";
@@ -50,7 +50,7 @@ impl SqlFence {
             if !turned.changed {
                 return Ok(turned.answer);
             }
-            let row = self.row(id, found, &slot, now).map_err(failed)?;
+            let row = self.row(id, found, &slot, now);
             let change = Change { documents: vec![row], ..core.change(None) };
             match core.group.commit_one(change).await.map_err(failed)? {
                 Verdict::Admitted => return Ok(turned.answer),
@@ -63,25 +63,10 @@ impl SqlFence {
         Err(FenceError::Late)
     }
 
-    fn row(
-        &self,
-        id: &str,
-        found: Option<Document>,
-        slot: &Slot,
-        now: Timestamp,
-    ) -> Result<Document, StoreError> {
+    fn row(&self, id: &str, found: Option<Document>, slot: &Slot, now: Timestamp) -> Document {
         let (revision, created_at) = found.map_or((0, now), |row| (row.revision, row.created_at));
-        let invalid = |detail: String| StoreError::Io { detail };
-        Ok(Document {
-            tenant: self.tenant.clone(),
-            kind: Name::new(KIND).map_err(|error| invalid(error.to_string()))?,
-            id: id.to_owned(),
-            revision: revision + 1,
-            open: false,
-            body: serde_json::to_string(slot).map_err(|error| invalid(error.to_string()))?,
-            created_at,
-            updated_at: now,
-        })
+        let first = Document::first(&self.tenant, KIND, id.to_owned(), slot, now);
+        Document { revision: revision + 1, created_at, ..first }
     }
 }
 

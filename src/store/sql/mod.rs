@@ -2,6 +2,7 @@
 
 pub(in crate::store) mod ask;
 pub(in crate::store) mod erase;
+mod escalation;
 pub(in crate::store) mod history;
 pub(in crate::store) mod judge;
 pub(in crate::store) mod outbox;

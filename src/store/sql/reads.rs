@@ -1,6 +1,6 @@
 //! What both databases are asked in the same words, in the order of [`reads`](crate::store::reads). Arguments are numbered from `$1`
 //! on; a text that begins with WHERE goes on behind a query for the rows that are answered. Where the two are asked in words of their
-//! own, these stand side by side.
+//! own, these stand side by side. What is asked about questions is in [`escalation`](super::escalation).
 
 use std::fmt::Debug;
 
@@ -443,79 +443,6 @@ impl<D: Reader> Queries<D> {
 }
 
 /// Questions.
-impl<D: Reader> Queries<D> {
-    pub(super) async fn escalation_find(&self, tenant: &Tenant, id: EscalationId) -> Found<Escalation> {
-        self.row("WHERE tenant = $1 AND id = $2", &[tenant.into(), id.0.into()]).await
-    }
-
-    /// SQLite takes the primary key otherwise, and reads every question that was ever answered.
-    pub(super) async fn escalation_open(
-        &self,
-        tenant: &Tenant,
-        after: EscalationId,
-        limit: u32,
-    ) -> Listed<Escalation> {
-        let index = D::either("INDEXED BY escalation_open ", "");
-        let behind = format!(
-            "{index}WHERE id > $1 AND tenant = $2 AND answer IS NULL AND kind <> $3 ORDER BY id LIMIT $4"
-        );
-        let pending = EscalationKind::Pending.code();
-        self.page(&behind, after.0, &[tenant.into(), pending.into(), limit.into()]).await
-    }
-
-    pub(super) async fn escalation_answered(
-        &self,
-        tenant: &Tenant,
-        after: EscalationId,
-        limit: u32,
-    ) -> Listed<Escalation> {
-        let behind =
-            "WHERE id > $1 AND tenant = $2 AND answer IS NOT NULL AND kind <> $3 ORDER BY id LIMIT $4";
-        let pending = EscalationKind::Pending.code();
-        self.page(behind, after.0, &[tenant.into(), pending.into(), limit.into()]).await
-    }
-
-    pub(super) async fn escalation_count(&self, tenant: &Tenant) -> Listed<QuestionCount> {
-        let sql = "SELECT kind, count(*) - count(answer), count(answer) FROM escalation WHERE tenant = $1 \
-                   AND kind <> $2 GROUP BY kind ORDER BY kind";
-        let read = |row| {
-            let mut values = D::values("escalation", row);
-            Ok(QuestionCount { kind: values.cell()?, open: values.cell()?, answered: values.cell()? })
-        };
-        let pending = EscalationKind::Pending.code();
-        self.fetch(sql.to_owned(), &[tenant.into(), pending.into()]).await?.iter().map(read).collect()
-    }
-
-    pub(super) async fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Listed<Escalation> {
-        let index = D::either("INDEXED BY escalation_run ", "");
-        let behind = format!("{index}WHERE tenant = $1 AND run = $2 AND answer IS NULL ORDER BY id");
-        self.rows(&behind, &[tenant.into(), run.0.into()]).await
-    }
-
-    pub(super) async fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Listed<Escalation> {
-        let index = D::either("INDEXED BY escalation_record ", "");
-        let behind = format!("{index}WHERE tenant = $1 AND record = $2");
-        let mut all: Vec<Escalation> = self.rows(&behind, &[tenant.into(), record.0.into()]).await?;
-        all.sort_by_key(|question| question.id); // they are few, and a database would sort them, too
-        Ok(all)
-    }
-
-    pub(super) async fn escalation_unknown_workflow(
-        &self,
-        after: EscalationId,
-        limit: u32,
-    ) -> Listed<Escalation> {
-        // The kind stands in the statement, as it stands in the kind's partial index.
-        let behind = "WHERE kind = 7 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
-        self.page(behind, after.0, &[limit.into()]).await
-    }
-
-    pub(super) async fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Listed<Escalation> {
-        let behind = "WHERE kind = 2 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
-        self.page(behind, after.0, &[limit.into()]).await
-    }
-}
-
 /// Workers, tenants and payloads.
 impl<D: Reader> Queries<D> {
     pub(super) async fn worker_find(&self, name: &str) -> Found<Worker> {

@@ -107,3 +107,18 @@ async fn a_credential_is_refreshed_once() {
     assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
     assert_eq!(sent, 2);
 }
+
+// A panic of the renewal is no panic of the engine: the call is made once more, and has failed.
+#[tokio::test]
+async fn a_refresh_that_panics_is_one_that_failed() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
+    let charge = tool("charge")
+        .call(|_, _| Box::pin(async { Err(ToolError::new(ErrorKind::Unauthorized, "token expired")) }))
+        .refresh(|| panic!("as told"));
+    let process = Process::start(executor(&dir, &clock).dynamic_tool(charge)).await.unwrap();
+    let Outcome::Failed(failure) = process.execute(request("charge")).await.unwrap().unwrap() else {
+        panic!()
+    };
+    assert_eq!(failure.kind, ErrorKind::Unauthorized);
+    assert_eq!(process.executor().questions(&acme()).await.unwrap(), []);
+}

@@ -182,7 +182,8 @@ async fn woke_fenced(core: &Core, since: Boot, limit: Duration) -> bool {
 
 /// Has the tool get a new credential before its one more attempt, within the time of an attempt.
 async fn refresh(core: &Core, op: &Operation) {
-    let refreshed = tool_code::run(core, op, "it took too long", || op.tool.refresh()).await;
+    let within = op.tool.spec().retry.attempt_timeout;
+    let refreshed = tool_code::run(core, within, "it took too long", || op.tool.refresh()).await;
     if let Some(Err(error)) = refreshed {
         tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "the tool's credential could not be refreshed");
     }

@@ -6,9 +6,10 @@ use super::core::Core;
 use super::declared::Bound;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted, failed};
+use super::surplus;
 use crate::id::EscalationId;
 use crate::ledger::resolve::Why;
-use crate::ledger::{Event, Look, LookupOffer, Reason, Record, State, apply};
+use crate::ledger::{Event, Found, Look, LookupOffer, Reason, Record, State, apply};
 use crate::store::{
     Answer, Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, Use, Verdict,
 };
@@ -136,19 +137,21 @@ pub(super) fn beside(question: &str, words: &str) -> String {
 
 /// The question that is opened when the world holds more than one effect. Counted, listed, never settled in
 /// silence.
-pub(super) fn duplicated(
+pub(super) fn duplicated<T>(
     core: &Core,
     op: &Operation,
     record: &Record,
-    external_refs: &[String],
+    effects: &[Found<T>],
 ) -> Escalation {
-    let (times, ids) = match external_refs {
-        [] => ("more than once".to_owned(), "the lookup names none of them".to_owned()),
-        ids => (format!("{} times", ids.len()), ids.join(", ")),
+    let times = match effects.len() {
+        0 | 1 => "more than once".to_owned(),
+        several => format!("{several} times"),
     };
+    let ids = surplus::ids(effects);
+    let ids = if ids.is_empty() { "the lookup names none of them".to_owned() } else { ids.join(", ") };
     let question = format!("{} happened {times} ({ids}). The first is kept. What about the others?", op.key);
     let asked = about(core, record, EscalationKind::Duplicated, question);
-    tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, count = external_refs.len(), "duplicated");
+    tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, count = effects.len(), "duplicated");
     asked
 }
 

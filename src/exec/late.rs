@@ -7,7 +7,7 @@ use super::core::Core;
 use super::outcome::{ExecError, admitted, failed};
 use super::{escalate, orphans, surplus, undo};
 use crate::id::EscalationId;
-use crate::ledger::{ContractClass, Record, State, is_second_effect};
+use crate::ledger::{ContractClass, Found, Record, State, is_second_effect};
 use crate::store::{Escalation, FIRST_LATE_QUESTION, Refusal, Store as _, StoreError, Verdict};
 
 /// So many questions are read at once.
@@ -89,15 +89,17 @@ async fn answer_if_possible(core: &Arc<Core>, question: Escalation) -> Result<()
     }
     // Without an id of its own it cannot be told from the effect that is kept.
     let is_surplus = |id: &String| record.external_ref.as_ref().is_some_and(|kept| kept != id);
-    let Some(surplus) = late.external_ref.filter(is_surplus) else { return Ok(()) };
+    let Some(external_ref) = late.external_ref.filter(is_surplus) else { return Ok(()) };
+    let output = core.load_response(tenant, &late.response).await?.ok();
+    let surplus = [Found { external_ref: Some(external_ref), output }];
     let happened = matches!(record.state, State::Committed { .. } | State::Compensated { .. });
-    if !happened || !surplus::undoes_surplus(core, &record) {
+    if !happened || !surplus::undoes(core, &record, &surplus) {
         return Ok(());
     }
-    if !undo::undo_surplus(core, &record, std::slice::from_ref(&surplus)).await?.is_empty() {
+    if !undo::undo_surplus(core, &record, &surplus).await?.is_empty() {
         return Ok(());
     }
-    let answered = escalate::settled(core, question, serde_json::json!({ "undone": [surplus] }));
+    let answered = escalate::settled(core, question, serde_json::json!({ "undone": surplus::ids(&surplus) }));
     close(core, &record, answered).await
 }
 

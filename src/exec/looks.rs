@@ -197,7 +197,7 @@ async fn more_than_one(
     done: Option<Look>,
     copies: Copies,
 ) -> Result<(), ExecError> {
-    if surplus::undoes_surplus(core, record) && !copies.surplus.is_empty() {
+    if surplus::undoes(core, record, &copies.surplus) {
         return undo_surplus(core, record, done, copies).await;
     }
     let mut change = core.change(None).escalation(*copies.question);
@@ -224,7 +224,8 @@ async fn undo_surplus(
     change.look = done.map(Box::new);
     core.commit(&record.key, change).await?;
     if left.is_empty() {
-        let answered = escalate::settled(core, *question, serde_json::json!({ "undone": surplus }));
+        let answered =
+            escalate::settled(core, *question, serde_json::json!({ "undone": surplus::ids(&surplus) }));
         core.commit(&record.key, core.change(None).escalation(answered)).await?;
     }
     Ok(())

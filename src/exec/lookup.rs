@@ -13,7 +13,7 @@ use super::surplus;
 use super::throttle::{Turn, health};
 use super::tool_code;
 use crate::clock::Boot;
-use crate::ledger::{Contract, Finding, Record};
+use crate::ledger::{Contract, Finding, Found, Record};
 use crate::payload::Payload;
 use crate::store::{Escalation, Store as _};
 use crate::tool::{Call, ToolError};
@@ -35,7 +35,9 @@ pub(super) async fn ask(
     op: &Operation,
     call: &Call,
 ) -> Option<Result<Finding<Payload>, ToolError>> {
-    tool_code::run(core, op, "the lookup timed out", || op.tool.reconcile(call)).await
+    let spec = op.tool.spec();
+    let within = spec.lookups.timeout.unwrap_or(spec.retry.attempt_timeout);
+    tool_code::run(core, within, "the lookup timed out", || op.tool.reconcile(call)).await
 }
 
 /// Asks the external system once, when it is its turn. `None` where nothing can be asked, or it is not its turn in time.
@@ -122,7 +124,7 @@ pub(super) struct Copies {
     /// The question about it.
     pub(super) question: Box<Escalation>,
     /// The effects that are not the one that its record is of.
-    pub(super) surplus: Vec<String>,
+    pub(super) surplus: Vec<Found<Payload>>,
 }
 
 /// Looks a committed record up.
@@ -130,16 +132,17 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
     let bound = core.bound(op, record).await?;
     let call = call(core, op, &bound.declaration, record);
     Ok(match look_once(core, op, &call, None).await? {
-        Some(Ok(Finding::Duplicated { external_refs, .. })) => Seen::More(Copies {
-            question: Box::new(escalate::duplicated(core, op, record, &external_refs)),
-            surplus: surplus::surplus(record, external_refs),
+        Some(Ok(Finding::Duplicated { effects })) => Seen::More(Copies {
+            question: Box::new(escalate::duplicated(core, op, record, &effects)),
+            surplus: surplus::surplus(record, effects),
         }),
         // It was undone, and there is one of another id: the first request has arrived after that.
-        Some(Ok(Finding::Committed { external_ref: Some(late), .. }))
+        Some(Ok(Finding::Committed { output, external_ref: Some(late) }))
             if is_same_scope(op, &bound) && surplus::is_late(record, &late) =>
         {
             let question = Box::new(escalate::late(core, record, &late));
-            Seen::More(Copies { question, surplus: vec![late] })
+            let surplus = vec![Found { external_ref: Some(late), output: Some(output) }];
+            Seen::More(Copies { question, surplus })
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
         Some(Ok(Finding::Committed { .. })) if is_same_scope(op, &bound) => Seen::One,

@@ -9,6 +9,7 @@ use super::lookup::{is_same_scope, look_once};
 use super::noting::call;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted};
+use super::surplus;
 use crate::ledger::{Event, Finding, Record, apply};
 use crate::payload::Oversized;
 use crate::store::{Refusal, Verdict};
@@ -36,18 +37,19 @@ pub(super) async fn supplied(
     let found = look_once(core, op, &call, op.patience()).await?;
     let mut change = core.change(None);
     let output = match found {
-        Some(Ok(Finding::Committed { output, .. })) => output,
-        Some(Ok(Finding::Duplicated { output, external_refs })) => {
+        Some(Ok(Finding::Committed { output, .. })) => Some(output),
+        Some(Ok(Finding::Duplicated { effects })) => {
             if !escalate::was_asked(core, record).await? {
-                change.escalations.push(escalate::duplicated(core, op, record, &external_refs));
+                change.escalations.push(escalate::duplicated(core, op, record, &effects));
             }
-            output
+            surplus::first(effects).map(|(output, _)| output)
         }
         missed => {
             tracing::info!(tenant = %op.tenant, key = %op.key, ?missed, "the lookup does not bring the response");
-            return Ok(false);
+            None
         }
     };
+    let Some(output) = output else { return Ok(false) };
     if output.as_str().len() > core.limits.max_bytes {
         return Ok(false);
     }

@@ -23,15 +23,11 @@ use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Fence};
 use crate::ledger::resolve::{self, Looked, Next, Why};
 use crate::ledger::{
-    Backoff, Basis, Contract, Event, Finding, Health, Record, apply, are_two_effects, first_sent,
+    Basis, Contract, Event, Finding, Found, Health, Record, apply, are_two_effects, first_sent,
 };
 use crate::payload::Response;
 use crate::store::{Document, EscalationKind, Evidence, Store as _, Ticket};
 use crate::tool::ToolError;
-
-/// A lookup that fails is tried so often before a person is asked.
-const LOOKUPS: u32 = 4;
-const LOOKUP_BACKOFF: Backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(5) };
 
 /// What came of it.
 pub(super) enum Fate {
@@ -303,11 +299,15 @@ impl<'a> Search<'a> {
         };
         let happened_again = evidence.iter().any(is_another);
         self.evidence = evidence.iter().map(|late| (late.fence, late.attempt)).collect();
-        let output = self.core.load_response(&self.op.tenant, &first.response).await?;
         let found = if happened_again {
-            let external_refs = evidence.into_iter().filter_map(|late| late.external_ref).collect();
-            Finding::Duplicated { output, external_refs }
+            let mut effects = Vec::with_capacity(evidence.len());
+            for late in evidence {
+                let output = self.core.load_response(&self.op.tenant, &late.response).await?;
+                effects.push(Found { external_ref: late.external_ref, output: Some(output) });
+            }
+            Finding::Duplicated { effects }
         } else {
+            let output = self.core.load_response(&self.op.tenant, &first.response).await?;
             Finding::Committed { output, external_ref: first.external_ref }
         };
         // It tells of one attempt. What became of another one, sent on the provider's word, it does not tell.
@@ -343,8 +343,10 @@ impl<'a> Search<'a> {
     /// Asks the external system, as often as its policy allows.
     async fn look(&mut self) -> Result<Result<Fate, Missed>, ExecError> {
         let call = call(self.core, self.op, &self.bound.declaration, &self.record);
+        let policy = self.op.tool.spec().lookups;
+        let attempts = policy.attempts.max(1);
         let mut lookup = 1;
-        while lookup <= LOOKUPS {
+        while lookup <= attempts {
             let passed = match self.core.queue_up(self.op, self.op.patience()).await? {
                 Turn::Go(pass) => pass,
                 Turn::Later(wait) => return Ok(Err(Missed::NotNow(wait))),
@@ -365,12 +367,12 @@ impl<'a> Search<'a> {
                     tracing::warn!(tenant = %self.op.tenant, key = %self.op.key, lookup, %error, "lookup failed");
                 }
             }
-            let pause = LOOKUP_BACKOFF.delay(lookup + 1, self.core.entropy.bits());
+            let pause = policy.backoff.delay(lookup + 1, self.core.entropy.bits());
             // A provider that is away is left alone by its breaker until it is back: no person has to be asked for that.
             if health != Health::Sick || !self.op.tool.spec().quota.has_breaker() {
                 lookup += 1;
             }
-            if lookup <= LOOKUPS {
+            if lookup <= attempts {
                 self.core.clock.sleep(pause).await;
             }
         }
@@ -405,14 +407,17 @@ impl<'a> Search<'a> {
                 known.external_ref = external_ref;
                 output
             }
-            Finding::Duplicated { output, external_refs } => {
+            Finding::Duplicated { effects } => {
                 // The confirming lookup finds them again, and undoes what is beyond the first: it is durable until then.
                 known.surplus = basis == Basis::Lookup
-                    && external_refs.len() > 1
-                    && surplus::undoes_surplus(self.core, &self.record);
+                    && effects.len() > 1
+                    && surplus::undoes(self.core, &self.record, &effects);
                 known.duplicated = (!known.surplus)
-                    .then(|| escalate::duplicated(self.core, self.op, &self.record, &external_refs));
-                known.external_ref = external_refs.into_iter().next();
+                    .then(|| escalate::duplicated(self.core, self.op, &self.record, &effects));
+                let Some((output, external_ref)) = surplus::first(effects) else {
+                    return Ok(Err(Missed::NoAnswer));
+                };
+                known.external_ref = external_ref;
                 output
             }
         };

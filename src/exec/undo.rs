@@ -10,7 +10,7 @@ use super::operation::{Asker, Operation};
 use super::outcome::{ExecError, Outcome, admitted, failed, refused};
 use super::request::Wait;
 use crate::id::{EscalationId, RunId};
-use crate::ledger::{Due, Event, OperationKey, Owner, Record, State, Undone, Was, apply, due};
+use crate::ledger::{Due, Event, Found, OperationKey, Owner, Record, State, Undone, Was, apply, due};
 use crate::payload::Payload;
 use crate::store::{Escalation, Refusal, RunState, Store as _, Verdict};
 use crate::tool::{Undoing, stable_key};
@@ -85,7 +85,7 @@ pub(crate) async fn undo(
 pub(super) async fn undo_surplus(
     core: &Arc<Core>,
     record: &Record,
-    surplus: &[String],
+    surplus: &[Found<Payload>],
 ) -> Result<Vec<String>, ExecError> {
     let mut left = Vec::new();
     for effect in surplus {
@@ -97,7 +97,8 @@ pub(super) async fn undo_surplus(
                 Some(format!("whether it is undone is asked in escalation {escalation}"))
             }
         };
-        left.extend(why.map(|why| format!("{effect}: {why}")));
+        let id = effect.external_ref.as_deref().unwrap_or("without an id");
+        left.extend(why.map(|why| format!("{id}: {why}")));
     }
     Ok(left)
 }
@@ -106,13 +107,13 @@ pub(super) async fn undo_surplus(
 async fn carry_through(
     core: &Arc<Core>,
     record: &Record,
-    surplus: Option<&str>,
+    surplus: Option<&Found<Payload>>,
 ) -> Result<Compensated, ExecError> {
     let Some(op) = compensation(core, record, surplus).await? else {
         return Ok(Compensated::Stands("its tool cannot undo it".to_owned()));
     };
     let op = Arc::new(op);
-    tracing::info!(tenant = %record.tenant, key = %record.key, surplus, "undoing");
+    tracing::info!(tenant = %record.tenant, key = %record.key, surplus = surplus.and_then(|effect| effect.external_ref.as_deref()), "undoing");
     loop {
         let answered = carry_out(core, op.clone(), Expect::Anything, Wait::ForOutcome).await?;
         if let Some(ticket) = answered.ticket {
@@ -155,7 +156,7 @@ async fn carry_through(
 async fn compensation(
     core: &Arc<Core>,
     record: &Record,
-    surplus: Option<&str>,
+    surplus: Option<&Found<Payload>>,
 ) -> Result<Option<Operation>, ExecError> {
     let Some(undo) = core.registry.undo_of(record.operation.as_str()) else { return Ok(None) };
     let prepared = core.registry.hand_out(undo.with(request(core, record, surplus).await?)?);
@@ -170,22 +171,28 @@ pub(super) async fn key_of(core: &Arc<Core>, record: &Record) -> Result<Option<O
     Ok(compensation(core, record, None).await?.map(|op| op.key.clone()))
 }
 
-/// What the compensation is told: the same whoever asks, for it is what its key is bound to. The forward key is always there.
-async fn request(core: &Core, record: &Record, surplus: Option<&str>) -> Result<Undoing, ExecError> {
+/// What the compensation is told. Its key is bound to the forward key, which is always there: what a second lookup shows of the effect
+/// may differ from what the first one showed.
+async fn request(
+    core: &Core,
+    record: &Record,
+    surplus: Option<&Found<Payload>>,
+) -> Result<Undoing, ExecError> {
     let declaration = core.declaration(record).await.map_err(|source| failed(&record.key, source))?;
     let bare = Undoing {
         key: record.key.as_str().to_owned(),
         wire_key: declaration.wire_key(&record.key, &record.tenant),
-        external_ref: surplus.map_or_else(|| record.external_ref.clone(), |effect| Some(effect.to_owned())),
+        external_ref: surplus.map_or(&record.external_ref, |effect| &effect.external_ref).clone(),
         surplus: surplus.is_some(),
         input: None,
         output: None,
     };
     let input = core.load(&record.tenant, &record.request).await?;
-    let output = match record.response().filter(|_| surplus.is_none()) {
+    let output = match (surplus, record.response()) {
+        (Some(effect), _) => effect.output.clone(),
         // Of one over the limit there is the provider's id, and the keys.
-        Some(response) => core.load_response(&record.tenant, response).await?.ok(),
-        None => None,
+        (None, Some(response)) => core.load_response(&record.tenant, response).await?.ok(),
+        (None, None) => None,
     };
     let output = output.map(|output| output.value()).transpose()?;
     // What has digests in place of secrets cannot be parsed for what it was.

@@ -42,18 +42,38 @@ pub enum Finding<T> {
     },
     /// The provider cannot tell.
     Unknown,
-    /// The world holds more than one effect. The first is kept.
+    /// The world holds more than one effect. The first with an output is kept, and what is beyond it may be undone: see
+    /// [`duplicated`](Self::duplicated). Where none has an output it counts as [`Unknown`](Self::Unknown).
     Duplicated {
-        /// The output of the first.
-        output: T,
-        /// Their ids at the provider, the first one first.
-        external_refs: Vec<String>,
+        /// All of them, the first one first.
+        effects: Vec<Found<T>>,
     },
 }
 
+/// One of several effects of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<T> {
+    /// Its id at the provider. A surplus effect without one cannot be told from the one that is kept: a person is asked about it.
+    pub external_ref: Option<String>,
+    /// What the call would have returned if this were its only effect. Absent if the provider has not finished it.
+    pub output: Option<T>,
+}
+
 impl<T> Finding<T> {
+    /// The world holds these effects, the first one first: the id of each at the provider, and its output.
+    ///
+    /// ```
+    /// use counterfoil::ledger::Finding;
+    /// let charges = Finding::duplicated([("ch_1", 500), ("ch_2", 500)]);
+    /// # assert!(matches!(charges, Finding::Duplicated { effects } if effects.len() == 2));
+    /// ```
+    pub fn duplicated<I: Into<String>>(effects: impl IntoIterator<Item = (I, T)>) -> Self {
+        let found = |(id, output): (I, T)| Found { external_ref: Some(id.into()), output: Some(output) };
+        Self::Duplicated { effects: effects.into_iter().map(found).collect() }
+    }
+
     /// Turns the output into another type.
-    pub fn try_map<U, E>(self, f: impl FnOnce(T) -> Result<U, E>) -> Result<Finding<U>, E> {
+    pub fn try_map<U, E>(self, mut f: impl FnMut(T) -> Result<U, E>) -> Result<Finding<U>, E> {
         Ok(match self {
             Self::Committed { output, external_ref } => {
                 Finding::Committed { output: f(output)?, external_ref }
@@ -63,8 +83,11 @@ impl<T> Finding<T> {
             Self::Pending { external_ref, look_again } => Finding::Pending { external_ref, look_again },
             Self::Foreign { what } => Finding::Foreign { what },
             Self::Unknown => Finding::Unknown,
-            Self::Duplicated { output, external_refs } => {
-                Finding::Duplicated { output: f(output)?, external_refs }
+            Self::Duplicated { effects } => {
+                let mapped = effects.into_iter().map(|Found { external_ref, output }| {
+                    Ok(Found { external_ref, output: output.map(&mut f).transpose()? })
+                });
+                Finding::Duplicated { effects: mapped.collect::<Result<_, E>>()? }
             }
         })
     }

@@ -155,6 +155,56 @@ impl Backoff {
     }
 }
 
+/// How often, how soon and for how long a provider is asked what became of a call, before a person is. Beside the question it is asked
+/// further: see [`Reason::Asked`](super::Reason::Asked).
+///
+/// ```
+/// use std::time::Duration;
+/// use counterfoil::ledger::LookupPolicy;
+/// let patient = LookupPolicy::default().attempts(20).cap(Duration::from_mins(5)).timeout(Duration::from_secs(10));
+/// assert_eq!(patient.attempts, 20);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookupPolicy {
+    /// Lookups in all that have no answer, the first included; at least 1. The worker holds the call in memory meanwhile.
+    pub attempts: u32,
+    /// The pauses between them.
+    pub backoff: Backoff,
+    /// After this long a lookup is cut off. Absent: after the [timeout of an attempt](RetryPolicy::attempt_timeout).
+    pub timeout: Option<Duration>,
+}
+
+impl LookupPolicy {
+    /// Sets how many lookups have no answer before a person is asked.
+    #[must_use]
+    pub const fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// Sets the upper end of the pauses.
+    #[must_use]
+    pub const fn cap(mut self, cap: Duration) -> Self {
+        self.backoff.cap = cap;
+        self
+    }
+
+    /// Sets after how long a lookup is cut off.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+impl Default for LookupPolicy {
+    /// Four lookups in about half a second: a person who is asked early loses nothing, because the looks go on.
+    fn default() -> Self {
+        let backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(5) };
+        Self { attempts: 4, backoff, timeout: None }
+    }
+}
+
 /// How often, how soon, and how long an attempt may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {

@@ -202,7 +202,7 @@ impl World {
         match ids.as_slice() {
             [] => Finding::NotFound,
             [id] => Finding::Committed { output: id.clone(), external_ref: Some(id.clone()) },
-            [first, ..] => Finding::Duplicated { output: first.clone(), external_refs: ids },
+            _ => Finding::duplicated(ids.into_iter().map(|id| (id.clone(), id))),
         }
     }
 }

@@ -149,7 +149,8 @@ impl<I, O> Forward<I, O> {
         self.input.as_ref()
     }
 
-    /// What it gave back: absent for the same reasons, if somebody decided what it was, and of a surplus effect.
+    /// What it gave back; of a [surplus](Self::is_surplus) effect, what the lookup or the late answer has shown of that one. Absent for the
+    /// same reasons, and if somebody decided what it was.
     pub const fn output(&self) -> Option<&O> {
         self.output.as_ref()
     }
@@ -173,6 +174,11 @@ pub(crate) struct Undoing {
 }
 
 impl Undoing {
+    /// What the key of a compensation is bound to.
+    fn bound() -> BoundFields {
+        BoundFields::only(1, ["/key", "/wire_key"])
+    }
+
     /// The key of the compensation: it says what it undoes.
     fn own_key(&self, tool: &str) -> Key {
         let key = Key::of(tool).target(&self.key);
@@ -309,11 +315,12 @@ impl Undo {
             effect: EffectClass::Compensation,
             contract: contract.settled_for(&forward.retry),
             retry: forward.retry,
+            lookups: forward.lookups,
             retention: forward.retention,
             quota: Quota { provider: forward.quota.provider.clone(), ..Quota::default() },
             divergence: Divergence::Adopt,
             input_version: 1,
-            bound: BoundFields::All,
+            bound: Undoing::bound(),
             compensation: None,
             any_output: true,
         };

@@ -14,7 +14,7 @@ use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::Name;
 use crate::ledger::{
     BoundFields, Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key,
-    KeyError, LookupOffer, Package, Quota, Retention, RetryPolicy, Undone,
+    KeyError, LookupOffer, LookupPolicy, Package, Quota, Retention, RetryPolicy, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -55,6 +55,7 @@ pub struct DynamicTool {
     effect: EffectClass,
     contract: Contract,
     retry: RetryPolicy,
+    lookups: LookupPolicy,
     retention: Retention,
     quota: Quota,
     divergence: Divergence,
@@ -93,6 +94,7 @@ impl DynamicTool {
             effect,
             contract,
             retry: RetryPolicy::default(),
+            lookups: LookupPolicy::default(),
             retention: effect.retention(),
             quota: Quota::default(),
             divergence: effect.divergence(),
@@ -202,6 +204,12 @@ impl DynamicTool {
         self
     }
 
+    /// How often, how soon and for how long its lookup is tried before a person is asked.
+    pub fn lookups(mut self, lookups: LookupPolicy) -> Self {
+        self.lookups = lookups;
+        self
+    }
+
     /// How long its records are kept.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
@@ -249,6 +257,7 @@ impl DynamicTool {
             effect: self.effect,
             contract: self.contract.settled_for(&self.retry),
             retry: self.retry,
+            lookups: self.lookups,
             retention: self.retention,
             quota: self.quota,
             divergence: self.divergence,

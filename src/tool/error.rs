@@ -110,6 +110,9 @@ impl ToolError {
     /// Sorts an HTTP status (RFC 9110) for a request that was sent completely. A 5xx may have had its effect
     /// before it failed, and a 409 may mean "known already": neither is a proof that nothing happened.
     ///
+    /// A provider that refuses a key which it knows may do so with another status, a 400 with a code of its own say: sort its answers by
+    /// [`http_keyed`](Self::http_keyed), or a call that has happened is recorded as failed.
+    ///
     /// ```
     /// use counterfoil::{ledger::ErrorKind, tool::ToolError};
     /// assert_eq!(ToolError::http(503, "down").kind, ErrorKind::Server);
@@ -128,5 +131,23 @@ impl ToolError {
             _ => ErrorKind::Unknown,
         };
         Self::new(kind, format!("HTTP {status}: {}", message.into()))
+    }
+
+    /// Sorts an HTTP status of a provider that refuses a key which it knows (class
+    /// [`RejectsKey`](crate::ledger::ContractClass::RejectsKey)). `is_known`: this answer is such a refusal, by the provider's own code.
+    /// It is a [`Duplicate`](ErrorKind::Duplicate) then whatever its status, and is looked up. The network may have doubled the
+    /// request, so that also the answer to a first send can be that.
+    ///
+    /// ```
+    /// use counterfoil::{ledger::ErrorKind, tool::ToolError};
+    /// use serde_json::json;
+    /// let body = json!({"code": 159, "error": "Duplicate value"});
+    /// let error = ToolError::http_keyed(400, body.to_string(), body["code"] == 159);
+    /// assert_eq!(error.kind, ErrorKind::Duplicate);
+    /// assert_eq!(ToolError::http_keyed(400, "no such field", false).kind, ErrorKind::Validation);
+    /// ```
+    pub fn http_keyed(status: u16, message: impl Into<String>, is_known: bool) -> Self {
+        let error = Self::http(status, message);
+        if is_known { Self { kind: ErrorKind::Duplicate, ..error } } else { error }
     }
 }

@@ -41,7 +41,9 @@ pub(crate) use seals::Seals;
 #[cfg(feature = "sim")]
 pub(crate) use watched::{Touch, Witness};
 
-use crate::ledger::{self, BoundFields, Divergence, Finding, Key, Package, Quota, Retention, RetryPolicy};
+use crate::ledger::{
+    self, BoundFields, Divergence, Finding, Key, LookupPolicy, Package, Quota, Retention, RetryPolicy,
+};
 
 /// Something that touches the world.
 ///
@@ -109,6 +111,11 @@ pub trait Tool: Send + Sync + Sized + 'static {
     /// How often, how soon, and how long an attempt may take.
     fn retry(&self) -> RetryPolicy {
         RetryPolicy::default()
+    }
+
+    /// How often, how soon and for how long its lookup is tried before a person is asked.
+    fn lookups(&self) -> LookupPolicy {
+        LookupPolicy::default()
     }
 
     /// How long its records are kept, and what is left of them; unless it is said, what its effect class asks for.

@@ -17,7 +17,7 @@ use crate::crash::Watch;
 use crate::id::{IdError, Name};
 use crate::ledger::{
     BoundFields, BoundFieldsError, Compensation, Contract, ContractError, Divergence, EffectClass,
-    LookupOffer, Quota, Retention, RetryPolicy, Throttle, WorstCase,
+    LookupOffer, LookupPolicy, Quota, Retention, RetryPolicy, Throttle, WorstCase,
 };
 use crate::payload::{Payload, PayloadError};
 
@@ -33,6 +33,8 @@ pub struct ToolSpec {
     pub contract: Contract,
     /// How often and how soon it is tried.
     pub retry: RetryPolicy,
+    /// How often and how soon its lookup is tried.
+    pub lookups: LookupPolicy,
     /// How long its records are kept.
     pub retention: Retention,
     /// What its calls may use up.
@@ -57,6 +59,7 @@ impl ToolSpec {
             effect,
             contract,
             retry,
+            lookups: LookupPolicy::default(),
             retention: effect.retention(),
             quota: Quota::default(),
             divergence: effect.divergence(),
@@ -167,6 +170,7 @@ impl Registry {
             effect: T::Effect::CLASS,
             contract: declared.settled_for(&retry),
             retry,
+            lookups: tool.lookups(),
             retention: tool.retention(),
             quota: tool.quota(),
             divergence: tool.divergence(),

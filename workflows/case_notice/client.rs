@@ -177,7 +177,7 @@ impl Http {
         Ok(match ids.as_slice() {
             [] => Finding::NotFound,
             [id] => Finding::Committed { output: Receipt { id: id.clone() }, external_ref: Some(id.clone()) },
-            [first, ..] => Finding::Duplicated { output: Receipt { id: first.clone() }, external_refs: ids },
+            _ => Finding::duplicated(ids.into_iter().map(|id| (id.clone(), Receipt { id }))),
         })
     }
 

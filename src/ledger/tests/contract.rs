@@ -91,7 +91,7 @@ fn the_records_of_the_doors_are_sealed_with_their_effects() {
 fn a_finding_keeps_what_it_is_whatever_its_output_becomes() {
     let tenfold = |n: u32| n.checked_mul(10).ok_or(n);
     let one = |output| Finding::Committed { output, external_ref: Some("a".into()) };
-    let two = |output| Finding::Duplicated { output, external_refs: vec!["a".into(), "b".into()] };
+    let two = |output| Finding::duplicated([("a", output), ("b", output)]);
     assert_eq!(one(1).try_map(tenfold), Ok(one(10)));
     assert_eq!(two(1).try_map(tenfold), Ok(two(10)));
     assert_eq!(Finding::NotFound.try_map(tenfold), Ok(Finding::NotFound));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ledger::{ErrorKind, Finding};
+use crate::ledger::{ErrorKind, Finding, Found};
 use crate::tool::{Call, Done, ToolError};
 
 /// What a lookup goes by. Made of a [`Call`], or of a token alone.
@@ -71,8 +71,7 @@ impl<T> Seen<T> {
 /// Everything of ours that was come upon, the first one first.
 #[derive(Debug)]
 pub(super) struct Tally<T> {
-    first: Option<Done<T>>,
-    refs: Vec<String>,
+    effects: Vec<Found<T>>,
     /// The first one that is not finished.
     pending: Option<(String, Duration)>,
     /// What is said of the first one of which nothing came.
@@ -83,7 +82,7 @@ pub(super) struct Tally<T> {
 
 impl<T> Tally<T> {
     pub(super) const fn new() -> Self {
-        Self { first: None, refs: Vec::new(), pending: None, failed: None, foreign: Vec::new() }
+        Self { effects: Vec::new(), pending: None, failed: None, foreign: Vec::new() }
     }
 
     /// Counts one. What is shown twice under one id, as a list that shifts while it is paged does, counts once.
@@ -92,9 +91,7 @@ impl<T> Tally<T> {
             Seen::Another => return,
             Seen::Conflict(difference) => return self.foreign.push(difference),
             Seen::Pending { external_ref, look_again } => {
-                if !self.refs.contains(&external_ref) {
-                    self.refs.push(external_ref.clone());
-                }
+                self.count(Some(external_ref.clone()), None);
                 self.pending.get_or_insert((external_ref, look_again));
                 return;
             }
@@ -104,37 +101,43 @@ impl<T> Tally<T> {
             }
             Seen::Ours(ours) => ours,
         };
-        let id = ours.external_ref.clone().unwrap_or_else(|| format!("number {}", self.refs.len() + 1));
-        if !self.refs.contains(&id) {
-            self.refs.push(id);
-            self.first.get_or_insert(ours);
+        self.count(ours.external_ref, Some(ours.output));
+    }
+
+    fn count(&mut self, external_ref: Option<String>, output: Option<T>) {
+        if external_ref.is_none() || !self.effects.iter().any(|known| known.external_ref == external_ref) {
+            self.effects.push(Found { external_ref, output });
         }
     }
 
     /// What follows. An id that the provider has given away and no longer shows is no miss: it was there.
-    pub(super) fn finding(self, noted: Option<&str>) -> Result<Finding<T>, ToolError> {
+    pub(super) fn finding(mut self, noted: Option<&str>) -> Result<Finding<T>, ToolError> {
         if !self.foreign.is_empty() {
             return Ok(Finding::Foreign { what: self.foreign.join("; ") });
         }
         // One that is not finished is an effect as well: beside a finished one it is a duplicate.
-        match (&self.first, self.pending, self.failed) {
-            (None, Some((id, look_again)), _) => {
+        let is_finished = self.effects.iter().any(|effect| effect.output.is_some());
+        match (is_finished, self.pending, self.failed) {
+            (false, Some((id, look_again)), _) => {
                 return Ok(Finding::Pending { external_ref: Some(id), look_again });
             }
-            (None, None, Some((kind, message))) => return Ok(Finding::Failed { kind, message }),
+            (false, None, Some((kind, message))) => return Ok(Finding::Failed { kind, message }),
             _ => {}
         }
-        match (self.first, self.refs.len(), noted) {
-            (None, _, Some(id)) => Err(ToolError::new(
-                ErrorKind::VersionConflict,
-                format!("the provider gave {id:?} to an earlier attempt, and shows nothing under the token"),
-            )),
-            (None, _, None) => Ok(Finding::NotFound),
-            (Some(first), 1, _) => {
-                Ok(Finding::Committed { output: first.output, external_ref: first.external_ref })
+        let one = if self.effects.len() == 1 { self.effects.pop() } else { None };
+        Ok(match (one, noted) {
+            (Some(Found { external_ref, output: Some(output) }), _) => {
+                Finding::Committed { output, external_ref }
             }
-            (Some(first), ..) => Ok(Finding::Duplicated { output: first.output, external_refs: self.refs }),
-        }
+            _ if is_finished => Finding::Duplicated { effects: self.effects },
+            (_, None) => Finding::NotFound,
+            (_, Some(id)) => {
+                let gone = format!(
+                    "the provider gave {id:?} to an earlier attempt, and shows nothing under the token"
+                );
+                return Err(ToolError::new(ErrorKind::VersionConflict, gone));
+            }
+        })
     }
 }
 
@@ -162,7 +165,7 @@ mod tests {
         let one = Finding::Committed { output: 0, external_ref: Some("a".into()) };
         assert_eq!(finding(&["a"], None).unwrap(), one);
         assert_eq!(finding(&["a", "a"], Some("a")).unwrap(), one, "shown twice by a list that shifts");
-        let two = Finding::Duplicated { output: 0, external_refs: vec!["a".into(), "b".into()] };
+        let two = Finding::duplicated([("a", 0), ("b", 1)]);
         assert_eq!(finding(&["a", "b", "a"], None).unwrap(), two);
     }
 
@@ -191,7 +194,9 @@ mod tests {
         );
         let declined = Finding::Failed { kind: ErrorKind::Validation, message: "declined".into() };
         assert_eq!(finding(vec![failed(), Seen::Another]), declined);
-        let both = Finding::Duplicated { output: 0, external_refs: vec!["a".into(), "b".into()] };
+        let [a, b] = [("a", Some(0)), ("b", None)]
+            .map(|(id, output)| Found { external_ref: Some(id.to_owned()), output });
+        let both = Finding::Duplicated { effects: vec![a, b] };
         assert_eq!(finding(vec![Seen::ours(0, "a"), pending()]), both);
         let one = Finding::Committed { output: 0, external_ref: Some("a".into()) };
         assert_eq!(finding(vec![failed(), Seen::ours(0, "a")]), one);
@@ -212,7 +217,7 @@ mod tests {
         for output in [1, 2] {
             tally.take(Seen::Ours(Done::new(output)));
         }
-        let refs = vec!["number 1".into(), "number 2".into()];
-        assert_eq!(tally.finding(None).unwrap(), Finding::Duplicated { output: 1, external_refs: refs });
+        let effects = [1, 2].map(|output| Found { external_ref: None, output: Some(output) });
+        assert_eq!(tally.finding(None).unwrap(), Finding::Duplicated { effects: effects.into() });
     }
 }

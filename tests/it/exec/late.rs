@@ -7,6 +7,7 @@ use counterfoil::exec::Compensated;
 use counterfoil::ledger::{
     Basis, Compensation, Contract, ContractClass, EffectClass, ErrorKind, Key, State, Undone,
 };
+use counterfoil::payload::Stored;
 use counterfoil::sim::{CrashPoint, Watch};
 use counterfoil::store::{Asked, Change, Escalation, EscalationKind, Model, Resolution, Store, Verdict};
 use counterfoil::tool::{Call, DynamicTool, Forward};
@@ -137,7 +138,16 @@ async fn what_lands_beyond_the_bound_is_undone_where_its_tool_can() {
         let kept = record.external_ref.unwrap();
         let undone = ["effect-1", "effect-2"].into_iter().find(|effect| *effect != kept).unwrap();
         let undo = executor.record(&acme(), &surplus.operation(undone).render().unwrap()).await.unwrap();
-        assert!(matches!(undo.unwrap().0.state, State::Committed { .. }));
+        let undo = undo.unwrap().0;
+        assert!(matches!(undo.state, State::Committed { .. }));
+        let Stored::Inline(told) = &undo.request else { panic!("{undo:?}") };
+        let told = told.value().unwrap();
+        let (input, output) = (&told["input"]["case"], &told["output"]["id"]);
+        assert_eq!(
+            (input, output),
+            (&json!("c1"), &json!(undone)),
+            "what the lookup has shown of that effect"
+        );
         assert_eq!(refunds.count(), 1, "dies: {dies}");
     }
 }

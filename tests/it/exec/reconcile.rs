@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::Outcome;
-use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, LookupOffer};
+use counterfoil::ledger::{
+    Basis, Contract, ContractClass, EffectClass, ErrorKind, LookupOffer, LookupPolicy,
+};
 use counterfoil::tool::DynamicTool;
 
 use crate::world::{
@@ -297,6 +299,35 @@ async fn a_lookup_without_an_answer_is_repeated_then_escalated() {
             let outcome = call.await.unwrap().unwrap();
             assert_eq!((end(&outcome), scene.seen()), (ends, (1, 1, 4)), "{look:?} {misses} times");
         }
+    }
+}
+
+// The tool says how often its lookup is tried before a person is asked, and how long one may take.
+#[tokio::test]
+async fn a_lookup_is_tried_as_often_and_for_as_long_as_its_tool_says() {
+    let contract = strong(ContractClass::Lookup);
+    let lookup_timeout = brief().attempt_timeout / 2;
+    let policy = LookupPolicy::default().attempts(2).timeout(lookup_timeout);
+    for (look, misses, ends) in [
+        (Look::Fail, 1, End::Done(Basis::Lookup)),
+        (Look::Fail, 2, End::Parked),
+        (Look::Hang, 2, End::Parked),
+    ] {
+        let scene = Scene::new(Keys::Ignores);
+        scene.crash(&contract, Reply::EffectThenHang).await;
+        scene.world.looks(std::iter::repeat_n(look, misses));
+        let tool = scene.tool(&contract).lookups(policy);
+        let process = Process::start(executor(&scene.dir, &scene.clock).dynamic_tool(tool)).await.unwrap();
+        let call = process.execute(request("pay_out"));
+        for hung in 1..=misses {
+            scene.world.looked_up(hung).await;
+            if look == Look::Hang {
+                scene.clock.slept(lookup_timeout).await;
+                scene.clock.advance(lookup_timeout);
+            }
+        }
+        let outcome = call.await.unwrap().unwrap();
+        assert_eq!((end(&outcome), scene.seen()), (ends, (1, 1, 2)), "{look:?} {misses} times");
     }
 }
 

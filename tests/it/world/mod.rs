@@ -285,10 +285,7 @@ impl World {
         Ok(match found.as_slice() {
             [] => Finding::NotFound,
             [one] => Finding::Committed { output: output(one), external_ref: Some(one.1.clone()) },
-            [first, ..] => Finding::Duplicated {
-                output: output(first),
-                external_refs: found.iter().map(|(_, id, _)| id.clone()).collect(),
-            },
+            all => Finding::duplicated(all.iter().map(|one| (one.1.clone(), output(one)))),
         })
     }
 

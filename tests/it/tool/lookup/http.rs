@@ -273,10 +273,8 @@ async fn a_thing_without_our_field_is_somebody_elses_if_that_is_said() {
 async fn several_are_duplicated_the_first_one_first() {
     let body = json!({"data": [transfer("t1"), transfer("t2"), transfer("t1")]}).to_string();
     let base = says(200, &[], body).await;
-    let duplicated = |first: &str, second: &str| Finding::Duplicated {
-        output: first.to_owned(),
-        external_refs: vec![first.into(), second.into()],
-    };
+    let duplicated =
+        |first: &str, second: &str| Finding::duplicated([first, second].map(|id| (id, id.to_owned())));
     assert_eq!(listed(&base).await.unwrap(), duplicated("t1", "t2"), "one is shown twice");
     let newest_first = HttpGet::list(format!("{base}/{{token}}"), "/data", SOON).unwrap().newest_first();
     assert_eq!(find(&newest_first).await.unwrap(), duplicated("t1", "t2"));

@@ -158,7 +158,7 @@ async fn rows_are_one_several_other_or_too_many() {
     let lookup = Rows::new(pool.clone(), BY_REFERENCE);
     let committed = Finding::Committed { output: 1, external_ref: Some("1".into()) };
     assert_eq!(lookup.find("one", same(7)).await.unwrap(), committed);
-    let two = Finding::Duplicated { output: 2, external_refs: vec!["2".into(), "3".into()] };
+    let two = Finding::duplicated([("2", 2), ("3", 3)]);
     assert_eq!(lookup.find("two", same(7)).await.unwrap(), two);
     assert!(matches!(lookup.find("other", same(7)).await.unwrap(), Finding::Foreign { .. }));
     assert_eq!(lookup.find("none' OR '1' = '1", same(7)).await.unwrap(), Finding::NotFound);

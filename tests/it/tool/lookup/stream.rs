@@ -215,7 +215,7 @@ async fn a_log_is_read_to_its_end_or_not_believed() {
     let committed = Finding::Committed { output: 10, external_ref: Some("10".into()) };
     assert_eq!(find(feed, 1, lookup).await.unwrap(), committed, "behind a gap");
     topic.messages.lock().unwrap().push(Some(message("ours", "text")));
-    let twice = Finding::Duplicated { output: 10, external_refs: vec!["10".into(), "11".into()] };
+    let twice = Finding::duplicated([("10", 10), ("11", 11)]);
     assert_eq!(find(feed, 1, lookup).await.unwrap(), twice);
     topic.messages.lock().unwrap().push(Some(message("ours", "another text")));
     assert!(matches!(find(feed, 1, lookup).await.unwrap(), Finding::Foreign { .. }));

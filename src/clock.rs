@@ -49,6 +49,31 @@ impl Boot {
 }
 
 /// What time it is, and how to wait. A simulation brings its own.
+///
+/// ```
+/// use std::time::Duration;
+/// use counterfoil::types::BoxFuture;
+/// use counterfoil::{Clock, SystemClock, Timestamp, clock::Boot};
+///
+/// /// A machine whose wall clock is an hour fast.
+/// #[derive(Debug)]
+/// struct Fast;
+///
+/// impl Clock for Fast {
+///     fn now(&self) -> Timestamp {
+///         SystemClock.now().after(Duration::from_hours(1))
+///     }
+///
+///     fn boot(&self) -> Boot {
+///         SystemClock.boot()
+///     }
+///
+///     fn sleep(&self, by: Duration) -> BoxFuture<'static, ()> {
+///         SystemClock.sleep(by)
+///     }
+/// }
+/// # assert!(Fast.now() > SystemClock.now());
+/// ```
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Wall time, UTC.
     fn now(&self) -> Timestamp;

@@ -127,3 +127,22 @@ pub use rim::sql_sink::{EventField, SqlSink, SqlSinkError};
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 pub use rim::webhook;
 pub use store::Queue;
+
+/// The crates whose types stand in public signatures, in the versions that these are written with: an embedder needs none of its own.
+pub mod types {
+    #[cfg(all(feature = "nats", any(feature = "sqlite", feature = "postgres")))]
+    pub use async_nats;
+    #[cfg(any(feature = "http", feature = "webhook", feature = "_queue"))]
+    pub use bytes;
+    /// What the traits return whose calls are made through `dyn`: [`Clock::sleep`](crate::Clock::sleep), a sink's `publish`.
+    pub use futures_util::future::BoxFuture;
+    #[cfg(any(feature = "http", feature = "webhook"))]
+    pub use http;
+    #[cfg(all(feature = "rabbitmq", any(feature = "sqlite", feature = "postgres")))]
+    pub use lapin;
+    #[cfg(any(feature = "agent-http", feature = "lookup-http", feature = "sink-http"))]
+    pub use reqwest;
+    pub use serde_json;
+    pub use sqlx;
+    pub use uuid;
+}

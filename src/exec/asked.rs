@@ -171,7 +171,6 @@ impl Made<'_> {
         let Lookable { op, bound } = lookable;
         let shown = lookup::show(Settling { core, op, bound }, record, patience).await?;
         tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, ?shown, "looked up beside its question");
-        let believed = lookup::is_same_scope(op, bound);
         match (shown, asked.waits().cloned()) {
             (Shown::Fate, _) => withdraw(core, op, record, asked.clone()).await.map(|()| None),
             (Shown::Nothing, Some(answer)) => {
@@ -184,7 +183,7 @@ impl Made<'_> {
                 }
                 Ok(None)
             }
-            (Shown::Nothing, None) if believed && look.reason == Reason::Unanswered => {
+            (Shown::Nothing, None) if bound.lookup_in_scope && look.reason == Reason::Unanswered => {
                 withdraw(core, op, record, asked.clone()).await.map(|()| None)
             }
             _ => next(core, record, asked, look, (lookable.contract(), shown)).await,

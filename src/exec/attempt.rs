@@ -133,6 +133,7 @@ pub(super) async fn unknown(
                     basis: Basis::Answer,
                     declaration,
                     approval: op.approved_by(),
+                    scopes: op.scopes(),
                 };
                 let Ok(record) = apply(found, event, core.fence, core.now()) else { return Ok(None) };
                 (Record { in_doubt, ..record }, None)
@@ -229,6 +230,7 @@ pub(super) fn intent(core: &Core, op: &Operation, declaration: DeclarationId) ->
         fence: core.fence,
         retention: spec.retention,
         approval: op.approved_by(),
+        scopes: op.scopes(),
     };
     (intent, large)
 }
@@ -255,8 +257,8 @@ pub(super) async fn again(
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
     let now = core.now();
-    let (declaration, approval) = (bound.id, op.approved_by());
-    let event = Event::Again { fence: core.fence, basis, declaration, approval };
+    let (declaration, approval, scopes) = (bound.id, op.approved_by(), op.scopes());
+    let event = Event::Again { fence: core.fence, basis, declaration, approval, scopes };
     let Ok(mut record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
     if bound.contract(op).sealed_with_effect {
         record.in_doubt = false; // of the attempt before it, nothing happened

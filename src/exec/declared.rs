@@ -8,7 +8,7 @@ use super::declarations::id;
 use super::operation::Operation;
 use super::outcome::{ExecError, failed};
 use crate::id::{DeclarationId, Tenant};
-use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, OperationKey, Record};
+use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, OperationKey, Record, Scopes};
 use crate::store::{DECLARATION_KIND, Document, Refusal, Store as _, StoreError, Verdict};
 use crate::tool::ToolSpec;
 
@@ -22,16 +22,30 @@ pub(super) struct Bound {
     pub(super) declaration: Arc<Declaration>,
     /// Absent if the tool declares now what it declared then, as nearly always.
     other: Option<Box<(EffectClass, Contract)>>,
+    /// The tool sends by the account, credential or device that the call was sent under. Under another one its key is no key.
+    pub(super) key_in_scope: bool,
+    /// The tool looks up where the call was sent. Elsewhere, a lookup that shows nothing says nothing.
+    pub(super) lookup_in_scope: bool,
 }
 
 impl Bound {
-    fn of(id: DeclarationId, declaration: Arc<Declaration>, spec: &ToolSpec, namespace: &str) -> Self {
+    fn of(declaration: Arc<Declaration>, op: &Operation, record: &Record, namespace: &str) -> Self {
+        let spec = op.tool.spec();
+        let (key_then, lookup_then) = scopes(record.scopes.as_deref(), declaration.scope.as_deref());
+        let scopes_now = op.scopes();
+        let (key_now, lookup_now) = scopes(scopes_now.as_deref(), spec.contract.scope.as_deref());
+        let (key_in_scope, lookup_in_scope) = (key_then == key_now, lookup_then == lookup_now);
         let same = is_still(&declaration, spec, namespace);
         let other = (!same).then(|| {
             let effect = declaration.binding_effect(spec.effect);
             Box::new((effect, declaration.binding(&spec.contract)))
         });
-        Self { id, declaration, other }
+        Self { id: record.declaration, declaration, other, key_in_scope, lookup_in_scope }
+    }
+
+    /// What a tool declares now, for a call that has not gone out.
+    const fn unsent(id: DeclarationId, declaration: Arc<Declaration>) -> Self {
+        Self { id, declaration, other: None, key_in_scope: true, lookup_in_scope: true }
     }
 
     pub(super) fn effect(&self, op: &Operation) -> EffectClass {
@@ -77,7 +91,7 @@ impl Core {
         if let Some((id, declaration)) = self.declarations.known().now.get(&spec.name)
             && is_still(declaration, spec, &self.namespace)
         {
-            return Ok(Bound { id: *id, declaration: declaration.clone(), other: None });
+            return Ok(Bound::unsent(*id, declaration.clone()));
         }
         // Boxed because it is rare: every call would have to carry the room for it.
         Box::pin(self.declare_anew(&op.key, spec)).await
@@ -87,7 +101,7 @@ impl Core {
         let mut declared = self.write_down(&[spec]).await.map_err(|source| failed(key, source))?;
         // Cannot be: there is one for each.
         let (id, declaration) = declared.pop().ok_or_else(|| failed(key, StoreError::Closed))?;
-        Ok(Bound { id, declaration, other: None })
+        Ok(Bound::unsent(id, declaration))
     }
 
     /// What all registered tools declare, when the process begins: their first calls need not wait for it.
@@ -130,7 +144,7 @@ impl Core {
     /// By what the record's call is settled.
     pub(super) async fn bound(&self, op: &Operation, record: &Record) -> Result<Bound, ExecError> {
         let declaration = self.declaration(record).await.map_err(|source| failed(&record.key, source))?;
-        Ok(Bound::of(record.declaration, declaration, op.tool.spec(), &self.namespace))
+        Ok(Bound::of(declaration, op, record, &self.namespace))
     }
 
     /// The declaration under which the record's call went out.
@@ -197,6 +211,11 @@ impl Core {
             Verdict::Refused(refusal) => Err(StoreError::Io { detail: refusal.to_string() }),
         }
     }
+}
+
+/// What the key and the lookup are scoped to: by the call itself, or else by what its tool declares.
+fn scopes<'a>(of_call: Option<&'a Scopes>, declared: Option<&'a str>) -> (Option<&'a str>, Option<&'a str>) {
+    of_call.map_or((declared, declared), |scopes| (Some(&scopes.key), Some(&scopes.lookup)))
 }
 
 /// What a tool declares now.

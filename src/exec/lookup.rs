@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::Core;
-use super::declared::{Bound, Settling};
+use super::declared::Settling;
 use super::escalate;
 use super::noting::{call, unsent};
 use super::operation::Operation;
@@ -21,12 +21,6 @@ use crate::tool::{Call, ToolError};
 /// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
 pub(super) fn unsettled(core: &Core, contract: &Contract, cut: Boot) -> Duration {
     contract.settle_time().saturating_sub(cut.until(core.clock.boot()))
-}
-
-/// The tool has the account, the credential or the region that the call was sent under; under another one, neither
-/// its key nor a miss of its lookup says anything.
-pub(super) fn is_same_scope(op: &Operation, bound: &Bound) -> bool {
-    bound.declaration.scope == op.tool.spec().contract.scope
 }
 
 /// Asks the external system once. `None` where nothing can be asked.
@@ -138,16 +132,16 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
         }),
         // It was undone, and there is one of another id: the first request has arrived after that.
         Some(Ok(Finding::Committed { output, external_ref: Some(late) }))
-            if is_same_scope(op, &bound) && surplus::is_late(record, &late) =>
+            if bound.lookup_in_scope && surplus::is_late(record, &late) =>
         {
             let question = Box::new(escalate::late(core, record, &late));
             let surplus = vec![Found { external_ref: Some(late), output: Some(output) }];
             Seen::More(Copies { question, surplus })
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
-        Some(Ok(Finding::Committed { .. })) if is_same_scope(op, &bound) => Seen::One,
+        Some(Ok(Finding::Committed { .. })) if bound.lookup_in_scope => Seen::One,
         Some(Ok(Finding::NotFound | Finding::Failed { .. } | Finding::Foreign { .. }))
-            if is_same_scope(op, &bound) =>
+            if bound.lookup_in_scope =>
         {
             Seen::Nothing
         }

@@ -11,8 +11,8 @@ use super::throttle::Purse;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::ledger::{
-    Approval, ApprovalError, Decision, Facts, OperationKey, Owner, Record, Request, RequestHash, State,
-    decide,
+    Approval, ApprovalError, Decision, Facts, OperationKey, Owner, Record, Request, RequestHash, Scopes,
+    State, decide,
 };
 use crate::payload::{Payload, Stored};
 use crate::store::Lane;
@@ -283,6 +283,11 @@ impl Operation {
     pub(super) fn approved_by(&self) -> Option<Box<Approval>> {
         let approval = self.approval.as_ref()?;
         self.tool.package().map(|_| Box::new(approval.clone()))
+    }
+
+    /// What the provider scopes its key and its lookup to, if the tool says so for each call.
+    pub(super) fn scopes(&self) -> Option<Box<Scopes>> {
+        self.tool.scopes(&self.tenant).map(Box::new)
     }
 
     /// The request as a row holds it, and the payload row it needs if it is large.

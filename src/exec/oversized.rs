@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::core::Core;
 use super::escalate;
-use super::lookup::{is_same_scope, look_once};
+use super::lookup::look_once;
 use super::noting::call;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted};
@@ -30,7 +30,7 @@ pub(super) async fn supplied(
         return Ok(false);
     }
     let bound = core.bound(op, record).await?;
-    if !is_same_scope(op, &bound) {
+    if !bound.lookup_in_scope {
         return Ok(false);
     }
     let call = call(core, op, &bound.declaration, record);

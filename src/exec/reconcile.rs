@@ -11,7 +11,7 @@ use super::completion::{self, HandedOver};
 use super::core::Core;
 use super::declared::{Bound, Settling};
 use super::escalate;
-use super::lookup::{ask, is_same_scope, unsettled};
+use super::lookup::{ask, unsettled};
 use super::noting::call;
 use super::operation::Operation;
 use super::outcome::{ExecError, Outcome, failed};
@@ -90,7 +90,7 @@ async fn settle(mut search: Search<'_>, leave: impl Fn() -> bool) -> Result<Fate
                     looked = Looked::Foreign;
                     continue;
                 }
-                Err(Missed::NotThere) if !search.is_same_scope() => {
+                Err(Missed::NotThere) if !search.bound.lookup_in_scope => {
                     looked = Looked::MissedElsewhere;
                     continue;
                 }
@@ -264,7 +264,7 @@ impl<'a> Search<'a> {
         let now = self.core.now();
         resolve::Known {
             looked,
-            key_honoured: self.is_same_scope() && self.contract().key_is_safe(self.first_sent, now),
+            key_honoured: self.bound.key_in_scope && self.contract().key_is_safe(self.first_sent, now),
             settled,
             refused_as_duplicate: self.refused_as_duplicate,
             may_send: leave || (self.op.is_whole() && self.op.check_approval(now).is_ok()),
@@ -275,10 +275,6 @@ impl<'a> Search<'a> {
 
     fn next(&self, known: resolve::Known) -> Next {
         resolve::next(self.bound.effect(self.op), self.contract(), &known)
-    }
-
-    fn is_same_scope(&self) -> bool {
-        is_same_scope(self.op, &self.bound)
     }
 
     fn has_attempts_left(&self, now: Timestamp) -> bool {
@@ -431,7 +427,7 @@ impl<'a> Search<'a> {
     async fn refused(&self, error: ToolError) -> Result<Result<Fate, Missed>, ExecError> {
         let known = self.known(Looked::NotYet, self.remaining().is_zero(), false);
         let collides = self.contract().class.collides() && known.key_honoured;
-        if !self.is_same_scope() || !collides && !known.settled {
+        if !self.bound.lookup_in_scope || !collides && !known.settled {
             return Ok(Err(Missed::NotThere));
         }
         if !collides && self.record.in_doubt {

@@ -3,6 +3,7 @@
 use super::approval::Approval;
 use super::record::{Basis, Record, State};
 use super::retry::{ErrorKind, RecordedFailure};
+use super::scopes::Scopes;
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence};
 use crate::payload::Stored;
@@ -20,6 +21,8 @@ pub enum Event {
         declaration: DeclarationId,
         /// The approval under which it goes out.
         approval: Option<Box<Approval>>,
+        /// What the provider scopes its key and its lookup to.
+        scopes: Option<Box<Scopes>>,
     },
     /// A worker takes a dead attempt over in order to find out what became of it. From here on the dead
     /// worker's answer is refused: it is a zombie, and may only leave evidence.
@@ -116,7 +119,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
     let parked = record.escalation.is_some();
     let mine = record.fence == fence;
     match (&record.state, event) {
-        // Its declaration and its approval stay those of the attempt whose fate is open: it goes out under the same wire key.
+        // Its declaration, its scopes and its approval stay those of the attempt whose fate is open: it goes out under the same wire key.
         (State::Started, Event::Again { fence, basis, approval, .. }) if !parked => {
             next.again(fence);
             next.approval = next.approval.or(approval);
@@ -126,14 +129,14 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
                 next.basis = basis;
             }
         }
-        (State::Failed { .. }, Event::Again { fence, basis, declaration, approval }) if !parked => {
+        (State::Failed { .. }, Event::Again { fence, basis, declaration, approval, scopes }) if !parked => {
             next.again(fence);
             // The person may be wrong, however often it is tried.
             if record.basis != Basis::Denial || basis != Basis::Answer {
                 next.basis = basis;
             }
             // Of what went out under others, nothing happened.
-            (next.declaration, next.approval) = (declaration, approval);
+            (next.declaration, next.approval, next.scopes) = (declaration, approval, scopes);
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
         (State::Started, Event::Note { external_ref }) if mine && !parked => {

@@ -31,6 +31,7 @@ mod restored;
 mod retention;
 mod retry;
 mod review;
+mod scopes;
 mod sight;
 #[cfg(test)]
 mod tests;
@@ -66,4 +67,5 @@ pub(crate) use restored::{first_sent, looks_first};
 pub use retention::{CountedFrom, Retention, RetentionMode};
 pub use retry::{Backoff, ErrorKind, LookupPolicy, RecordedFailure, RetryDecision, RetryPolicy};
 pub use review::{Review, ReviewOutcome, Vote, VoteRefused};
+pub use scopes::Scopes;
 pub use sight::Sight;

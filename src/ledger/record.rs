@@ -8,6 +8,7 @@ use super::hash::RequestHash;
 use super::key::OperationKey;
 use super::retention::Retention;
 use super::retry::RecordedFailure;
+use super::scopes::Scopes;
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, Tenant};
 use crate::payload::Stored;
@@ -211,6 +212,9 @@ pub struct Record {
     /// The approval under which the call went out: who decided, and which version of which review. While the fate of an attempt is
     /// open it stays that of the first one. Absent where none was needed, and from what is left of a record.
     pub approval: Option<Box<Approval>>,
+    /// What the provider scoped the call's key and its lookup to, where the tool says so for each call. While the fate of an attempt is
+    /// open it stays that of the first one. Absent: as the declaration says, and from what is left of a record.
+    pub scopes: Option<Box<Scopes>>,
 }
 
 /// What is to be recorded of an operation before anything is sent for it.
@@ -240,6 +244,8 @@ pub struct Intent {
     pub retention: Retention,
     /// The approval under which it goes out.
     pub approval: Option<Box<Approval>>,
+    /// What the provider scopes its key and its lookup to.
+    pub scopes: Option<Box<Scopes>>,
 }
 
 impl Record {
@@ -274,6 +280,7 @@ impl Record {
             fence,
             retention,
             approval,
+            scopes,
         } = intent;
         Self {
             id,
@@ -300,6 +307,7 @@ impl Record {
             updated_at: at,
             sealed_at: None,
             approval,
+            scopes,
         }
     }
 

@@ -163,6 +163,7 @@ fn tombstone(record: &Record, key: &DigestKey) -> Option<Record> {
         external_ref: None,
         not_before: None,
         approval: None,
+        scopes: None,
         ..kept_until(record, None)
     })
 }

@@ -10,7 +10,7 @@ use super::table::{Column, Kind, Table};
 use super::{Answer, EscalationKind, ScheduleState, StepKind, StoreError, WaitsOn};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, RunNumber, Tenant};
-use crate::ledger::{Approval, Basis, EffectClass, OperationKey, Reason, RequestHash};
+use crate::ledger::{Approval, Basis, EffectClass, OperationKey, Reason, RequestHash, Scopes};
 use crate::payload::{DigestKey, Payload, Stored};
 
 /// The row of a declared table.
@@ -182,6 +182,7 @@ cells! { Text by text:
     Payload: |payload| payload.text().into(), |text| Some(Self::stored(text));
     Answer: |answer| as_json(answer).into(), |text| serde_json::from_str(text).ok();
     Box<Approval>: |approval| as_json(approval).into(), |text| serde_json::from_str(text).ok();
+    Box<Scopes>: |scopes| as_json(scopes).into(), |text| serde_json::from_str(text).ok();
 }
 
 cells! { Bytes by bytes:

@@ -12,13 +12,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::dynamic::ScopesFn;
 use super::effect::IsUndoable;
 use super::prepared::written;
 use super::{Call, Done, Prepared, Tool, ToolError, ToolSpec, registry::Unprepared};
-use crate::id::{IdError, Name};
+use crate::id::{IdError, Name, Tenant};
 use crate::ledger::{
     BoundFields, Compensation, Contract, Divergence, EffectClass, Finding, Key, LookupOffer, OperationKey,
-    Quota, Undone,
+    Quota, Scopes, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -203,6 +204,8 @@ impl Undoing {
 
 /// What undoes, its types forgotten.
 pub(crate) trait Undoes: Send + Sync {
+    /// What the provider scopes it to: as the forward call.
+    fn scopes(&self, tenant: &Tenant, undoing: &Undoing) -> Option<Scopes>;
     fn undo<'a>(
         &'a self,
         call: &'a Call,
@@ -241,6 +244,11 @@ struct ByTool<T> {
 }
 
 impl<T: Compensate> Undoes for ByTool<T> {
+    fn scopes(&self, tenant: &Tenant, undoing: &Undoing) -> Option<Scopes> {
+        let input = T::Input::deserialize(undoing.input.as_ref()?).ok()?;
+        self.tool.scopes(tenant, &input)
+    }
+
     fn undo<'a>(
         &'a self,
         call: &'a Call,
@@ -271,9 +279,14 @@ pub(super) type FindFn = dyn for<'a> Fn(&'a Call, Forward) -> BoxFuture<'a, Resu
 pub(super) struct ByFunctions {
     pub(super) undo: Arc<UndoFn>,
     pub(super) find: Option<Arc<FindFn>>,
+    pub(super) scopes: Option<Arc<ScopesFn>>,
 }
 
 impl Undoes for ByFunctions {
+    fn scopes(&self, tenant: &Tenant, undoing: &Undoing) -> Option<Scopes> {
+        self.scopes.as_ref()?(tenant, undoing.input.as_ref()?)
+    }
+
     fn undo<'a>(
         &'a self,
         call: &'a Call,
@@ -363,6 +376,10 @@ impl Prepared for Ready {
 
     fn key(&self) -> Option<Key> {
         Some(self.undoing.own_key(self.spec.name.as_str()))
+    }
+
+    fn scopes(&self, tenant: &Tenant) -> Option<Scopes> {
+        self.undoes.scopes(tenant, &self.undoing)
     }
 
     fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {

@@ -11,10 +11,10 @@ use super::compensate::{ByFunctions, Compensator, FindFn, Forward, UndoFn};
 use super::prepared::written;
 use super::registry::Unprepared;
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
-use crate::id::Name;
+use crate::id::{Name, Tenant};
 use crate::ledger::{
     BoundFields, Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key,
-    KeyError, LookupOffer, LookupPolicy, Package, Quota, Retention, RetryPolicy, Undone,
+    KeyError, LookupOffer, LookupPolicy, Package, Quota, Retention, RetryPolicy, Scopes, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -22,6 +22,7 @@ type CallFn =
     dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Done<Value>, ToolError>> + Send + Sync + 'static;
 type UpgradeFn = dyn Fn(u32, Value) -> Option<Value> + Send + Sync;
 type KeyFn = dyn Fn(&Value) -> Option<Key> + Send + Sync;
+pub(super) type ScopesFn = dyn Fn(&Tenant, &Value) -> Option<Scopes> + Send + Sync;
 type PackageFn = dyn Fn(&Value) -> Package + Send + Sync;
 type RefreshFn = dyn Fn() -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync;
 type ReconcileFn = dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Finding<Value>, ToolError>>
@@ -82,6 +83,7 @@ struct Functions {
     key: Option<Arc<KeyFn>>,
     upgrade: Option<Arc<UpgradeFn>>,
     package: Option<Arc<PackageFn>>,
+    scopes: Option<Arc<ScopesFn>>,
     undo: Option<Arc<UndoFn>>,
     find_undone: Option<Arc<FindFn>>,
 }
@@ -145,6 +147,15 @@ impl DynamicTool {
     /// Which operation a call is.
     pub fn key(mut self, key: impl Fn(&Value) -> Option<Key> + Send + Sync + 'static) -> Self {
         self.functions.key = Some(Arc::new(key));
+        self
+    }
+
+    /// What the provider scopes a call's key and its lookup to: see [`Tool::scopes`](super::Tool::scopes).
+    pub fn scopes(
+        mut self,
+        scopes: impl Fn(&Tenant, &Value) -> Option<Scopes> + Send + Sync + 'static,
+    ) -> Self {
+        self.functions.scopes = Some(Arc::new(scopes));
         self
     }
 
@@ -267,14 +278,15 @@ impl DynamicTool {
             any_output: true,
         };
         let (spec, functions) = (Arc::new(spec), self.functions);
-        let (undo, find) = (functions.undo.clone(), functions.find_undone.clone());
+        let (undo, find, scopes) =
+            (functions.undo.clone(), functions.find_undone.clone(), functions.scopes.clone());
         let compensator = self.compensation.zip(undo).map(|(policy, undo)| {
             let offer = if find.is_some() { LookupOffer::Strong } else { LookupOffer::None };
             Compensator {
                 surplus: policy == Compensation::Automatic,
                 policy,
                 contract: spec.contract.clone().lookup(offer),
-                undoes: Arc::new(ByFunctions { undo, find }),
+                undoes: Arc::new(ByFunctions { undo, find, scopes }),
             }
         });
         registry.add_with(Arc::new(Dynamic { spec, functions, about: self.about }), compensator)
@@ -347,6 +359,10 @@ impl Prepared for WithValue {
 
     fn package(&self) -> Option<Package> {
         Some(self.functions.package.as_ref()?(&self.input))
+    }
+
+    fn scopes(&self, tenant: &Tenant) -> Option<Scopes> {
+        self.functions.scopes.as_ref()?(tenant, &self.input)
     }
 
     fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {

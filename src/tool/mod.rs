@@ -41,8 +41,9 @@ pub(crate) use seals::Seals;
 #[cfg(feature = "sim")]
 pub(crate) use watched::{Touch, Witness};
 
+use crate::id::Tenant;
 use crate::ledger::{
-    self, BoundFields, Divergence, Finding, Key, LookupPolicy, Package, Quota, Retention, RetryPolicy,
+    self, BoundFields, Divergence, Finding, Key, LookupPolicy, Package, Quota, Retention, RetryPolicy, Scopes,
 };
 
 /// Something that touches the world.
@@ -106,6 +107,13 @@ pub trait Tool: Send + Sync + Sized + 'static {
     /// and must keep its class.
     fn contract(&self) -> ledger::Contract {
         <Self::Contract as contract::Contract>::declaration()
+    }
+
+    /// What the provider scopes this call's key and its lookup to, where that differs from call to call: a credential per tenant, the
+    /// account of a customer, a device and a room. It takes the place of the contract's [scope](ledger::Contract::scope). It must
+    /// follow from tenant and input alone.
+    fn scopes(&self, _tenant: &Tenant, _input: &Self::Input) -> Option<Scopes> {
+        None
     }
 
     /// How often, how soon, and how long an attempt may take.

@@ -8,7 +8,8 @@ use super::contract::Demands as _;
 use super::effect::Demands as _;
 use super::{Call, Done, Tool, ToolError, ToolSpec};
 use crate::clock::Timestamp;
-use crate::ledger::{Finding, Key, Package, Record, RequestHash};
+use crate::id::Tenant;
+use crate::ledger::{Finding, Key, Package, Record, RequestHash, Scopes};
 use crate::payload::{DigestKey, Payload, PayloadError, noticing};
 
 /// One tool, one input.
@@ -20,6 +21,10 @@ pub(crate) trait Prepared: Send + Sync {
     }
     /// What must be approved, if anything.
     fn package(&self) -> Option<Package> {
+        None
+    }
+    /// What the provider scopes the call's key and its lookup to, if that differs from call to call.
+    fn scopes(&self, _tenant: &Tenant) -> Option<Scopes> {
         None
     }
     /// The canonical request, and whether it holds a secret that would have needed the tenant's key.
@@ -120,6 +125,10 @@ impl<T: Tool> Prepared for Typed<T> {
 
     fn package(&self) -> Option<Package> {
         T::Effect::package(&self.tool, &self.input)
+    }
+
+    fn scopes(&self, tenant: &Tenant) -> Option<Scopes> {
+        self.tool.scopes(tenant, &self.input)
     }
 
     fn request(&self, key: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {

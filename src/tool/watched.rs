@@ -7,7 +7,8 @@ use futures_util::future::BoxFuture;
 use super::{Call, Done, Prepared, ToolError, ToolSpec};
 use crate::clock::Timestamp;
 use crate::crash::{CrashPoint, Probe};
-use crate::ledger::{Finding, Key, Package, Record, RequestHash, RetryDecision};
+use crate::id::Tenant;
+use crate::ledger::{Finding, Key, Package, Record, RequestHash, RetryDecision, Scopes};
 use crate::payload::{DigestKey, Payload, PayloadError};
 
 /// How a tool touches the world.
@@ -77,6 +78,10 @@ impl Prepared for Watched {
 
     fn package(&self) -> Option<Package> {
         self.tool.package()
+    }
+
+    fn scopes(&self, tenant: &Tenant) -> Option<Scopes> {
+        self.tool.scopes(tenant)
     }
 
     fn request(&self, key: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {

@@ -265,6 +265,7 @@ fn decision(
         fence: core.fence,
         retention: Retention::keep(), // what a person decided is kept
         approval: None,
+        scopes: None,
     };
     Record::decided(intent, Stored::Inline(response), at)
 }

@@ -21,7 +21,7 @@ fn commit(response: &str) -> Event {
 
 /// Under another account than the first attempt.
 fn again_by(fence: Fence, basis: Basis) -> Event {
-    Event::Again { fence, basis, declaration: DeclarationId(2), approval: None }
+    Event::Again { fence, basis, declaration: DeclarationId(2), approval: None, scopes: None }
 }
 
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
@@ -142,6 +142,7 @@ fn an_approval_is_kept_like_the_declaration() {
             basis: Basis::Answer,
             declaration: DeclarationId(2),
             approval: of(by),
+            scopes: None,
         };
         applied(record, event)
     };

@@ -64,6 +64,7 @@ fn started() -> Record {
         updated_at: Timestamp(10),
         sealed_at: None,
         approval: None,
+        scopes: None,
     }
 }
 

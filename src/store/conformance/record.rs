@@ -6,7 +6,7 @@ use super::sample::{self, HOSTILE, Sample, fence_others, inline, name, payload};
 use super::{admit, refused};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, RecordId};
-use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, State};
+use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, Scopes, State};
 use crate::payload::{Oversized, Stored};
 use crate::store::{
     Change, Escalation, EscalationKind, Refusal, Run, RunState, Store, Use, Verdict, WaitsOn,
@@ -51,6 +51,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         new.class = EffectClass::ALL[i % EffectClass::ALL.len()];
         new.basis = Basis::ALL[i % Basis::ALL.len()];
         new.state = state;
+        new.scopes = (i % 3 == 2).then(|| Box::new(Scopes::key("device").lookup("room")));
         new.approval = (i % 2 == 1).then(|| Box::new(sample::approval("ann")));
         admit(store, &[sample.change().record(new.clone())]).await;
         assert_found(store, &new).await;
@@ -63,6 +64,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             new.declaration = DeclarationId(i64::from(new.revision));
             new.escalation = (new.revision % 2 == 0).then_some(EscalationId(i64::MAX));
             new.sealed_at = (new.revision % 3 == 1).then_some(Timestamp(i64::MAX));
+            new.scopes = (new.revision % 5 == 0).then(|| Box::new(Scopes::of(HOSTILE.join("\n"))));
             new.approval = (new.revision % 4 == 0).then(|| Box::new(sample::approval(&HOSTILE.join("\n"))));
             new.not_before = (new.revision % 3 == 0).then_some(Timestamp(i64::MIN));
             new.updated_at = new.updated_at.after(std::time::Duration::from_secs(1));

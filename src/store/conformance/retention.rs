@@ -3,7 +3,7 @@
 use super::sample::{self, Sample};
 use super::{admit, refused};
 use crate::clock::Timestamp;
-use crate::ledger::{ErrorKind, Record, RecordedFailure, Retention, State, Was};
+use crate::ledger::{ErrorKind, Record, RecordedFailure, Retention, Scopes, State, Was};
 use crate::payload::{DigestKey, Payload, Stored};
 use crate::store::{Change, Refusal, Retired, Run, RunState, Store};
 
@@ -127,12 +127,17 @@ pub async fn a_tombstone_keeps_its_key(store: &dyn Store) {
     record.owner.step = Some("pay/1".into());
     record.external_ref = Some("ch_1".into());
     (record.sealed_at, record.approval) = (Some(Timestamp(5)), Some(Box::new(sample::approval("ann"))));
+    record.scopes = Some(Box::new(Scopes::of("acct_17")));
     let committed = committed_as(store, &sample, record).await;
     admit(store, &[Change { evidence: Some(Box::new(sample.evidence(&committed, 1))), ..Change::default() }])
         .await;
     let left = tombstone(&committed);
     assert!(matches!(left.state, State::Gone { was: Was::Committed, .. }), "{left:?}");
-    assert_eq!((left.sealed_at, &left.approval), (Some(Timestamp(5)), &None), "when, and not who");
+    assert_eq!(
+        (left.sealed_at, &left.approval, &left.scopes),
+        (Some(Timestamp(5)), &None, &None),
+        "when, and not who"
+    );
     retire(store, &sample, &committed, Some(left.clone())).await;
     let found = store.record_find(&sample.tenant, &committed.key).await.unwrap();
     assert_eq!(found.as_ref(), Some(&left));

@@ -89,6 +89,7 @@ impl Sample {
             fence: self.fence,
             retention: Retention::keep(),
             approval: None,
+            scopes: None,
         };
         Record::begin(intent, Timestamp(1_000))
     }

@@ -55,7 +55,8 @@ impl Tables {
                 stored.state = left.state.clone();
                 (stored.request, stored.request_hash) = (left.request.clone(), left.request_hash);
                 (stored.owner.step, stored.owner.call_id) = (None, None);
-                (stored.external_ref, stored.not_before, stored.approval) = (None, None, None);
+                (stored.external_ref, stored.not_before) = (None, None);
+                (stored.approval, stored.scopes) = (None, None);
             }
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 11] = [
+pub(super) const MIGRATIONS: [Migration; 12] = [
     Migration {
         number: 1,
         name: "record",
@@ -93,6 +93,12 @@ pub(super) const MIGRATIONS: [Migration; 11] = [
         name: "deadline",
         sql: include_str!("../../../migrations/postgres/0011_deadline.sql"),
         works_from: 9, // an older engine cancels nobody, and obeys the command of one that does
+    },
+    Migration {
+        number: 12,
+        name: "scopes",
+        sql: include_str!("../../../migrations/postgres/0012_scopes.sql"),
+        works_from: 9, // an older engine's tools have one scope each, and send by that
     },
 ];
 

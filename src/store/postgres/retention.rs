@@ -26,7 +26,7 @@ static TOMBSTONE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "WITH gone AS (UPDATE record SET revision = n.revision + 1, status = n.status, outcome = n.outcome, \
      request = n.request, request_hash = n.request_hash, compensation = NULL, step = NULL, call_id = NULL, \
-     external_ref = NULL, not_before = NULL, approval = NULL, kept_until = NULL \
+     external_ref = NULL, not_before = NULL, approval = NULL, scopes = NULL, kept_until = NULL \
      FROM (SELECT unnest($1::text[]) AS tenant, unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS revision, \
      unnest($4::bigint[]) AS status, unnest($5::text[]) AS outcome, unnest($6::text[]) AS request, \
      unnest($7::bytea[]) AS request_hash) n \

@@ -19,7 +19,7 @@ const KEEP: &str = "UPDATE record SET revision = revision + 1, kept_until = ?4 \
 static TOMBSTONE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "UPDATE record SET revision = revision + 1, status = ?4, outcome = ?5, request = ?6, request_hash = ?7, \
-         compensation = NULL, step = NULL, call_id = NULL, external_ref = NULL, not_before = NULL, approval = NULL, \
+         compensation = NULL, step = NULL, call_id = NULL, external_ref = NULL, not_before = NULL, approval = NULL, scopes = NULL, \
          kept_until = NULL WHERE id = ?1 AND tenant = ?2 AND revision = ?3 AND {AT_REST_IN_SQLITE}"
     )
 });

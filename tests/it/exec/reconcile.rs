@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::Outcome;
 use counterfoil::ledger::{
-    Basis, Contract, ContractClass, EffectClass, ErrorKind, LookupOffer, LookupPolicy,
+    Basis, Contract, ContractClass, EffectClass, ErrorKind, LookupOffer, LookupPolicy, Scopes,
 };
 use counterfoil::tool::DynamicTool;
+use counterfoil::{Key, Outcome, Tenant};
+use serde_json::Value;
 
 use crate::world::{
     Keys, Look, Process, Reply, SETTLE, TestClock, World, acme, brief, executor, request, settle,
@@ -241,6 +242,62 @@ async fn under_another_scope_a_miss_proves_nothing() {
         assert_eq!((end(&outcome), settled, scene.seen()), (End::Parked, false, (1, 1, 1)), "{class:?}");
         let open = process.executor().escalations(&acme()).await.unwrap();
         assert!(open[0].question.contains("another account"), "{}", open[0].question);
+    }
+}
+
+/// A tool whose calls are sent from this device, and looked up in the room that their input names.
+async fn from_device(scene: &Scene, contract: &Contract, device: &'static str) -> Process {
+    let scopes = move |tenant: &Tenant, input: &Value| {
+        assert_eq!(*tenant, acme());
+        Some(Scopes::key(device).lookup(format!("room of {}", input["case"])))
+    };
+    let tool = scene.tool(contract).scopes(scopes);
+    Process::start(executor(&scene.dir, &scene.clock).dynamic_tool(tool)).await.unwrap()
+}
+
+// HAZARDS 0.5, F10: what a key is scoped to may differ from call to call, and from what its lookup is scoped to. A chat server tells keys
+// apart by device, and shows a room to all of them.
+#[tokio::test]
+async fn a_key_may_be_void_where_its_lookup_still_holds() {
+    const FIRST: &str = "device 1";
+    for (device, class, lookup, had_effect, expected) in [
+        (
+            FIRST,
+            ContractClass::ReplaysKey,
+            LookupOffer::None,
+            true,
+            (End::Done(Basis::Declaration), false, (1, 2, 0)),
+        ),
+        ("device 2", ContractClass::ReplaysKey, LookupOffer::None, true, (End::Parked, false, (1, 1, 0))),
+        (
+            "device 2",
+            ContractClass::ReplaysKey,
+            LookupOffer::Strong,
+            true,
+            (End::Done(Basis::Lookup), false, (1, 1, 1)),
+        ),
+        // The miss is believed when nothing can be under way any more.
+        (
+            "device 2",
+            ContractClass::ReplaysKey,
+            LookupOffer::Strong,
+            false,
+            (End::Done(Basis::Answer), true, (1, 2, 2)),
+        ),
+    ] {
+        let scene = Scene::new(Keys::Honours);
+        let contract = Contract::new(class).lookup(lookup);
+        scene.world.replies([if had_effect { Reply::EffectThenHang } else { Reply::Hang }]);
+        let first = from_device(&scene, &contract, FIRST).await;
+        drop(first.execute(request("pay_out")));
+        scene.world.requested(1).await;
+        first.kill();
+        let process = from_device(&scene, &contract, device).await;
+        let (outcome, settled) = settle(&scene.clock, process.execute(request("pay_out"))).await;
+        assert_eq!((end(&outcome), settled, scene.seen()), expected, "{device} {lookup:?} {had_effect}");
+        let key = Key::of("pay_out").target("c1").render().unwrap();
+        let record = process.executor().record(&acme(), &key).await.unwrap().unwrap().0;
+        assert_eq!(*record.scopes.unwrap(), Scopes::key(FIRST).lookup("room of \"c1\""));
     }
 }
 

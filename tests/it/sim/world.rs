@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use counterfoil::Key;
-use counterfoil::ledger::{Contract, ContractClass, Finding, LookupOffer, RetryPolicy};
+use counterfoil::ledger::{Contract, ContractClass, Finding, LookupOffer, RetryPolicy, Scopes};
 use counterfoil::sim::{Fault, Happened, Offer, Replay, Report, Request, Rule, Service, Simulation, World};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::{Key, Tenant};
 use serde_json::{Value, json};
 
 use crate::sim::{quick, twice};
@@ -16,6 +16,10 @@ trait Desk: Send + Sync + 'static {
     fn open(&self, call: &Call, case: &str) -> impl Future<Output = Result<Done<Value>, ToolError>> + Send;
     fn find(&self, call: &Call, case: &str)
     -> impl Future<Output = Result<Finding<Value>, ToolError>> + Send;
+    /// The account that this call goes to, if that differs from call to call.
+    fn scopes(&self) -> Option<Scopes> {
+        None
+    }
 }
 
 impl Desk for Service {
@@ -25,6 +29,23 @@ impl Desk for Service {
 
     async fn find(&self, call: &Call, case: &str) -> Result<Finding<Value>, ToolError> {
         Self::find(self, call, case).await
+    }
+}
+
+/// The account of each call is the one that this life of the process uses.
+struct ByCall(Service, &'static str);
+
+impl Desk for ByCall {
+    async fn open(&self, call: &Call, case: &str) -> Result<Done<Value>, ToolError> {
+        self.0.create(call, case).await
+    }
+
+    async fn find(&self, call: &Call, case: &str) -> Result<Finding<Value>, ToolError> {
+        self.0.find(call, case).await
+    }
+
+    fn scopes(&self) -> Option<Scopes> {
+        Some(Scopes::of(self.1))
     }
 }
 
@@ -92,6 +113,10 @@ macro_rules! tool {
 
             fn contract(&self) -> Contract {
                 self.1.clone()
+            }
+
+            fn scopes(&self, _: &Tenant, _: &String) -> Option<Scopes> {
+                self.0.scopes()
             }
 
             fn retry(&self) -> RetryPolicy {
@@ -364,8 +389,14 @@ fn another_account_that_was_declared_makes_no_duplicate() {
     };
     let rejects =
         |world: &World| Rejects(in_account(world, Offer::RejectsKey), REJECTS.scope(account(world)));
+    let by_call = |offer| move |world: &World| ByCall(in_account(world, offer), account(world));
+    let looks_by_call = move |world: &World| Looks(by_call(Offer::Lookup)(world), LOOKUP);
+    let replays_by_call = move |world: &World| Replays(by_call(Offer::ReplaysKey)(world), REPLAYS);
     quick(simulation(looks)).explore().assert_ok();
-    for simulation in [simulation(replays), simulation(and_looks), simulation(rejects)] {
+    quick(simulation(looks_by_call)).explore().assert_ok();
+    for simulation in
+        [simulation(replays), simulation(replays_by_call), simulation(and_looks), simulation(rejects)]
+    {
         simulation.singles_only().random(50).explore().assert_ok();
     }
 }

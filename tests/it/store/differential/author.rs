@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use counterfoil::ledger::{
-    ContractClass, ErrorKind, Look, Record, RecordedFailure, Retention, State as Outcome,
+    ContractClass, ErrorKind, Look, Record, RecordedFailure, Retention, Scopes, State as Outcome,
 };
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
@@ -246,6 +246,7 @@ impl Author {
         // Nothing more is drawn for them, so that the histories stay those in which everything happens.
         record.sealed_at = record.kept_until;
         record.approval = record.kept_until.map(|_| Box::new(sample::approval("ann")));
+        record.scopes = record.sealed_at.map(|_| Box::new(Scopes::key("device").lookup("room")));
         record.owner.call_id = Some(self.text());
         record.declaration = DeclarationId(i64::from(self.one_in(2)));
         if self.one_in(10) {

@@ -23,6 +23,7 @@ pub(super) fn needs(core: &Core, op: &Operation, permit: &Permit) -> Needs {
         lease: core.lease_until(),
         operation_time: permit.pass.as_ref().and_then(|passed| passed.deadline),
         run_time: op.purse.as_ref().and_then(|purse| purse.until()),
+        deadline: op.deadline,
     }
 }
 
@@ -47,7 +48,7 @@ pub(super) async fn withheld(
         Need::RunTime => {
             UsedUp::RunTime { allowed: allowed(op.purse.as_ref().and_then(|purse| purse.within())) }
         }
-        Need::Key | Need::Approval | Need::Lease => {
+        Need::Key | Need::Approval | Need::Lease | Need::Deadline => {
             let approval = need == Need::Approval;
             let kind = if approval { ErrorKind::ApprovalMissing } else { ErrorKind::TimeoutBeforeEffect };
             let error = ToolError::new(kind, format!("nothing was sent: {}", need.words()));

@@ -33,6 +33,8 @@ pub(crate) struct Operation {
     pub(crate) lane: Option<Lane>,
     /// The budget of its run, if it has one.
     pub(super) purse: Option<Arc<Purse>>,
+    /// When its run is cancelled: nothing is sent for it from then on.
+    pub(super) deadline: Option<Timestamp>,
     /// Set when the activation of its run has ended.
     over: Option<Arc<AtomicBool>>,
     /// Its key is its place in one run: nobody else asks for it.
@@ -113,6 +115,8 @@ pub(crate) struct Asker {
     pub(crate) lane: Option<Lane>,
     /// The budget of the run, if it has one.
     pub(crate) purse: Option<Arc<Purse>>,
+    /// When the run is cancelled, unless it is already.
+    pub(crate) deadline: Option<Timestamp>,
     /// Set when the activation of the run has ended: nothing is begun for it from then on.
     pub(crate) over: Option<Arc<AtomicBool>>,
     /// The key is the call's place in the run.
@@ -140,7 +144,7 @@ impl Operation {
         Requested { request, hash }: Requested,
         asker: Asker,
     ) -> Self {
-        let Asker { owner, approval, lane, purse, over, unshared } = asker;
+        let Asker { owner, approval, lane, purse, deadline, over, unshared } = asker;
         let (tenant, slot) = (tenant.clone(), Mutex::default());
         let (rebuilt, gone) = (false, None);
         Self {
@@ -153,6 +157,7 @@ impl Operation {
             approval,
             lane,
             purse,
+            deadline,
             over,
             unshared,
             rebuilt,
@@ -173,6 +178,7 @@ impl Operation {
             approval: None,
             lane: None,
             purse: None,
+            deadline: None,
             over: None,
             unshared: false,
             rebuilt: true,
@@ -198,6 +204,11 @@ impl Operation {
     /// The activation that asked for it has ended.
     pub(super) fn is_over(&self) -> bool {
         self.over.as_ref().is_some_and(|over| over.load(Ordering::Acquire))
+    }
+
+    /// Its run is to be cancelled: nothing is sent for it any more, and it waits for that.
+    pub(super) fn is_past_deadline(&self, now: Timestamp) -> bool {
+        self.deadline.is_some_and(|at| at <= now)
     }
 
     /// How long it waits by itself: in a workflow a long wait is the run's.

@@ -202,7 +202,8 @@ fn asker(live: &Live, turn: u32, open: &Open, approval: Option<Box<Approval>>) -
         Owner { run: Some(live.id), turn, step: Some(open.identity.id.as_str().into()), call_id: None };
     let over = Some(live.over.clone());
     let approval = approval.map(|approval| *approval);
-    Asker { owner, approval, lane: Some(live.lane), purse: live.purse(), over, ..Asker::default() }
+    let (purse, deadline) = (live.purse(), live.deadline());
+    Asker { owner, approval, lane: Some(live.lane), purse, deadline, over, ..Asker::default() }
 }
 
 /// A tool with a key is identified by it: two equal calls are one effect. Without one, two calls are two.

@@ -19,6 +19,8 @@ pub struct Needs {
     pub operation_time: Option<Timestamp>,
     /// When the run's time is over.
     pub run_time: Option<Timestamp>,
+    /// When the run is cancelled if it has not ended by then.
+    pub deadline: Option<Timestamp>,
 }
 
 /// One of the needs.
@@ -34,26 +36,29 @@ pub enum Need {
     OperationTime,
     /// Time left to the run.
     RunTime,
+    /// A run that is not to be cancelled by now.
+    Deadline,
 }
 
 impl Needs {
     /// The need that runs out first, and when. Nothing may be sent at or after that instant.
     pub fn earliest(&self) -> Option<(Timestamp, Need)> {
-        let Self { key, approval, lease, operation_time, run_time } = self;
+        let Self { key, approval, lease, operation_time, run_time, deadline } = self;
         let ends = [
             (key.as_ref().map(|window| window.end), Need::Key),
             (*approval, Need::Approval),
             (*lease, Need::Lease),
             (*operation_time, Need::OperationTime),
             (*run_time, Need::RunTime),
+            (*deadline, Need::Deadline),
         ];
         ends.into_iter().filter_map(|(at, need)| Some((at?, need))).min_by_key(|(at, _)| *at)
     }
 
     /// The need that cuts the attempt off, and when. The lease does not: it is renewed while the call lasts, and if it is lost,
-    /// the answer that still comes is evidence.
+    /// the answer that still comes is evidence. Nor does the run's deadline: what is under way then is followed to its end.
     pub fn cut_off(&self) -> Option<(Timestamp, Need)> {
-        Self { lease: None, ..self.clone() }.earliest()
+        Self { lease: None, deadline: None, ..self.clone() }.earliest()
     }
 
     /// A need that is not met at this instant. A clock that went back behind the first send under a key does not say how
@@ -74,6 +79,7 @@ impl Need {
             Self::Lease => "this worker's lease has run out",
             Self::OperationTime => "the operation's time is over",
             Self::RunTime => "the run's time is over",
+            Self::Deadline => "the run's deadline has passed",
         }
     }
 }

@@ -177,6 +177,9 @@ impl Carrier {
     /// Nothing is recorded of it.
     async fn begin(&self) -> Result<Step, ExecError> {
         tracing::trace!(tenant = %self.op.tenant, key = %self.op.key, "new");
+        if self.is_past_deadline() {
+            return Ok(self.until_cancelled());
+        }
         if self.is_settled_first(None).await? {
             return Box::pin(self.look_first(None)).await;
         }
@@ -239,6 +242,9 @@ impl Carrier {
         match decision {
             Decision::New => self.begin().await,
             Decision::Retry { not_before, failure } => {
+                if self.is_past_deadline() {
+                    return Ok(self.until_cancelled());
+                }
                 match not_before.map(|at| (at, core.now().until(at))) {
                     Some((until, delay)) if op.lane.is_some() && delay > LONG_WAIT => {
                         return Ok(Step::Answered(Answered::of(Outcome::Later { until })));
@@ -304,8 +310,9 @@ impl Carrier {
 
     async fn settle(&self, ambiguous: Ambiguous) -> Result<Step, ExecError> {
         // Boxed because it is large and rare: every call would have to carry the room for it.
-        let reconciling =
-            Box::pin(reconcile::reconcile(&self.core, &self.op, ambiguous, || self.is_abandoned()));
+        let reconciling = Box::pin(reconcile::reconcile(&self.core, &self.op, ambiguous, || {
+            self.is_abandoned() || self.is_past_deadline()
+        }));
         let fate = reconciling.await?;
         Ok(match fate {
             Fate::Committed(outcome, ticket) => Step::Answered(Answered::committed(outcome, Some(ticket))),
@@ -318,6 +325,7 @@ impl Carrier {
                 let until = self.core.now().after(wait);
                 Step::Answered(Answered::of(Outcome::Later { until }))
             }
+            Fate::Left(..) if self.is_past_deadline() => self.until_cancelled(),
             Fate::Left(..) => Step::Answered(Answered::of(Outcome::InProgress)),
         })
     }
@@ -352,6 +360,15 @@ impl Carrier {
                 Wait::AtMost(at_most) => waited < at_most,
                 Wait::ForOutcome => true,
             }
+    }
+
+    fn is_past_deadline(&self) -> bool {
+        self.op.is_past_deadline(self.core.now())
+    }
+
+    /// The run is to be cancelled: its call waits for that, and has no outcome that the code could go on with.
+    fn until_cancelled(&self) -> Step {
+        Step::Answered(Answered::of(Outcome::Later { until: self.core.now().after(LONG_WAIT) }))
     }
 
     fn is_abandoned(&self) -> bool {

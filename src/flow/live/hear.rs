@@ -24,6 +24,12 @@ impl Live {
         self.state().cancelled = until;
     }
 
+    /// When the run is cancelled if it has not ended by then. What it calls after it was told is for tidying up, and may go out.
+    pub(in crate::flow) fn deadline(&self) -> Option<Timestamp> {
+        let state = self.state();
+        state.run.deadline.filter(|_| state.cancelled.is_none())
+    }
+
     /// Notes that the run's code waits to be told of its cancellation.
     pub(in crate::flow) fn await_end(&self) {
         self.state().inbox.awaits_end = true;

@@ -12,13 +12,15 @@ fn at() -> impl Strategy<Value = Timestamp> {
 
 fn needs() -> impl Strategy<Value = Needs> {
     let key = (at(), at()).prop_map(|(a, b)| a.min(b)..a.max(b));
-    (option::of(key), option::of(at()), option::of(at()), option::of(at()), option::of(at())).prop_map(
-        |(key, approval, lease, operation_time, run_time)| Needs {
+    let at = || option::of(at());
+    (option::of(key), at(), at(), at(), at(), at()).prop_map(
+        |(key, approval, lease, operation_time, run_time, deadline)| Needs {
             key,
             approval,
             lease,
             operation_time,
             run_time,
+            deadline,
         },
     )
 }
@@ -32,6 +34,7 @@ fn ends(needs: &Needs) -> Vec<(Timestamp, Need)> {
         (needs.lease, Need::Lease),
         (needs.operation_time, Need::OperationTime),
         (needs.run_time, Need::RunTime),
+        (needs.deadline, Need::Deadline),
     ];
     all.into_iter().filter_map(|(at, need)| Some((at?, need))).collect()
 }
@@ -58,8 +61,8 @@ proptest! {
     }
 
     #[test]
-    fn a_lease_cuts_nothing_off(needs in needs()) {
-        let without = Needs { lease: None, ..needs.clone() };
+    fn a_lease_and_a_deadline_cut_nothing_off(needs in needs()) {
+        let without = Needs { lease: None, deadline: None, ..needs.clone() };
         prop_assert_eq!(needs.cut_off(), without.earliest());
     }
 
@@ -81,6 +84,7 @@ fn what_is_missing_is_told() {
         (Need::Lease, "this worker's lease has run out"),
         (Need::OperationTime, "the operation's time is over"),
         (Need::RunTime, "the run's time is over"),
+        (Need::Deadline, "the run's deadline has passed"),
     ] {
         assert_eq!(need.words(), words);
     }

@@ -185,6 +185,7 @@ fn a_run_that_listens_is_told_and_may_tidy_up() {
     let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _input: u32| {
         let told = ctx.cancelled().await?;
+        ctx.call::<Post>("tidied up".to_owned()).await?;
         Ok::<_, Failure>(format!("{}: {}", told.by, told.reason))
     });
     let process = life(&world, &hands, &flow);
@@ -193,6 +194,35 @@ fn a_run_that_listens_is_told_and_may_tidy_up() {
     hands.advance(HOUR);
     let told = process.on(process.acme().handle::<String>(run).result()).unwrap();
     assert_eq!(told, "the engine: its deadline, 3600s after its start, has passed");
+    assert_eq!(world.effects("post").len(), 1, "what it calls then goes out");
+}
+
+// EXE-11: the instant is looked at directly before the send. The run has not heard of its cancellation by then.
+#[test]
+fn what_was_about_to_be_sent_at_the_deadline_is_not_sent() {
+    for restart in [false, true] {
+        let (world, hands) = (World::new(), TestClock::default());
+        let flow = flow!(world, |ctx, _input: u32| {
+            let sent = ctx.call::<Post>("letter".to_owned()).await;
+            world.count("went on");
+            Ok::<_, Failure>(format!("{sent:?}"))
+        });
+        let mut process = life(&world, &hands, &flow);
+        world.tap.hold(|change| change.record.is_some());
+        let run = begin_within_an_hour(&process, &flow, 0);
+        process.on(world.tap.until(|tapped| tapped.held > 0));
+        if restart {
+            process.crash(); // its record is not there, or is `started` and nothing was sent
+            world.tap.release();
+            hands.advance(HOUR);
+            process = life(&world, &hands, &flow);
+        } else {
+            hands.advance(HOUR);
+            world.tap.release();
+        }
+        cancelled(&process, run, PASSED);
+        assert_eq!((world.effects("post").len(), world.counted("went on")), (0, 0), "restart: {restart}");
+    }
 }
 
 /// Two workflows, of which the parent's runs may take half an hour and the child's a whole one.

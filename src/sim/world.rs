@@ -280,6 +280,12 @@ impl World {
         self.state().heard.push(event);
     }
 
+    /// What was published to the [sink](Self::sink) by now, as often as it was: for a consumer that is simulated
+    /// [beside](super::Simulation::beside) the engine.
+    pub fn published(&self) -> Vec<outbox::Event> {
+        self.state().heard.clone()
+    }
+
     /// What was published, as often as it was; none if there is nobody to publish to.
     pub(super) fn heard(&self) -> Option<Vec<outbox::Event>> {
         let state = self.state();

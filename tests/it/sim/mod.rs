@@ -9,6 +9,7 @@ mod chat;
 mod command;
 mod deadline;
 mod declared;
+mod delivered;
 mod draft;
 mod examples;
 mod family;

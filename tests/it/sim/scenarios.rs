@@ -420,53 +420,6 @@ fn a_repaired_model_output_that_is_not_recorded() {
     println!("{}", replay.timeline());
 }
 
-/// Publishes an event to a stream, as an outbox does that died before it noted that it had.
-fn publishing(offer: Offer) -> Simulation {
-    let publish = |ctx: Ctx, order: String| async move {
-        let event = ctx.step("event", &order, |order| format!("{order} was placed")).await?;
-        ctx.call::<Replays>(event).await
-    };
-    Simulation::of(publish, "order 17".to_owned())
-        .engine(move |engine, world| engine.tool(Replays(world.service("stream", offer))))
-}
-
-fn one_message(end: &End<'_>) -> Result<(), String> {
-    match end.count("stream", "order 17 was placed") {
-        0 if end.succeeded() => Err("the message is lost".to_owned()),
-        0 | 1 => Ok(()),
-        messages => Err(format!("{messages} messages")),
-    }
-}
-
-// The outbox publishes twice: a stream that dedupes by message id has one message …
-#[test]
-fn an_outbox_published_twice_to_a_stream_that_dedupes() {
-    let simulation = publishing(Offer::ReplaysKey).check("one message", one_message);
-    assert_eq!(
-        seen(&died_at(&simulation, CrashPoint::AfterCall))[..2],
-        [2, 1],
-        "published twice, there once"
-    );
-    quick(simulation).explore().assert_ok();
-}
-
-// … and one that only claims to has two: that is the check that fails. The duplicate is marked all the same.
-#[test]
-fn an_outbox_published_twice_to_a_stream_that_does_not_dedupe() {
-    let simulation = publishing(Offer::IgnoresKey);
-    assert_eq!(
-        seen(&died_at(&simulation, CrashPoint::AfterCall))[..2],
-        [2, 2],
-        "published twice, there twice"
-    );
-    let report = simulation.check("one message", one_message).singles_only().explore();
-    let broken: Vec<_> = report.failures().iter().flat_map(|f| &f.violations).map(|v| &v.rule).collect();
-    assert_eq!(broken, [&Rule::Own("one message".into())], "{report}");
-    let tool = &report.json()["tools"][0];
-    assert!(tool["duplicates_marked"].as_u64() > Some(0), "{tool}");
-    assert_eq!([&tool["duplicates_silent"], &tool["lost"]], [0, 0], "{tool}");
-}
-
 // The provider times out after it has committed: a timeout says nothing, so it is found out.
 #[test]
 fn a_provider_timeout_after_commit() {

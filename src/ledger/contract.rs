@@ -336,7 +336,7 @@ impl Contract {
 
     /// The settle time that holds for a tool with this retry policy.
     pub(crate) fn settled_for(mut self, retry: &RetryPolicy) -> Self {
-        self.settle = self.settle.or(Some(DEFAULT_SETTLE.max(retry.attempt_timeout)));
+        self.settle = self.settle.or(Some(DEFAULT_SETTLE.max(retry.timeout().unwrap_or_default())));
         self
     }
 

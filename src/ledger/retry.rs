@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::contract::ContractClass;
+use super::contract::{Contract, ContractClass, LookupOffer};
 use super::effect::EffectClass;
 
 /// What went wrong in an attempt, as far as it decides what may happen next.
@@ -213,24 +213,49 @@ pub struct RetryPolicy {
     /// The delays between them.
     pub backoff: Backoff,
     /// After this long an attempt is cut off; its outcome is then unknown, unless the tool says that nothing
-    /// was sent.
+    /// was sent. [`NO_TIMEOUT`](Self::NO_TIMEOUT): never.
     pub attempt_timeout: Duration,
     /// A provider's `Retry-After` is obeyed up to this long.
     pub retry_after_cap: Duration,
 }
 
 impl RetryPolicy {
+    /// No attempt is cut off: a century.
+    pub const NO_TIMEOUT: Duration = Duration::from_hours(24 * 36_525);
+
+    /// What holds for calls under this contract, unless their tool says otherwise: the default, and no timeout of an attempt where
+    /// nobody could find out what became of one that was cut off.
+    ///
+    /// ```
+    /// use counterfoil::ledger::{Contract, ContractClass, RetryPolicy};
+    /// let blind = Contract::new(ContractClass::Blind);
+    /// assert_eq!(RetryPolicy::of(&blind).attempt_timeout, RetryPolicy::NO_TIMEOUT);
+    /// assert_eq!(RetryPolicy::of(&Contract::new(ContractClass::Lookup)), RetryPolicy::default());
+    /// ```
+    pub fn of(contract: &Contract) -> Self {
+        let is_blind = contract.class == ContractClass::Blind && contract.lookup == LookupOffer::None;
+        let usual = Self::default();
+        if is_blind { Self { attempt_timeout: Self::NO_TIMEOUT, ..usual } } else { usual }
+    }
+
+    /// The timeout of an attempt, if there is one.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        (self.attempt_timeout < Self::NO_TIMEOUT).then_some(self.attempt_timeout)
+    }
+
     /// The longest that retries may take: every attempt cut off, every delay at its upper end, which is the
-    /// backoff's or the longest `Retry-After`.
+    /// backoff's or the longest `Retry-After`. Attempts without a timeout count for nothing: a record is not touched while one is
+    /// under way.
     pub fn horizon(&self) -> Duration {
+        let timeout = self.timeout().unwrap_or_default();
         let retry = |attempt| {
             let delay = self.backoff.delay(attempt, u64::MAX).max(self.retry_after_cap);
-            delay.saturating_add(self.attempt_timeout)
+            delay.saturating_add(timeout)
         };
         // From some attempt on the delays double no more, and all the others are alike.
         let doubling = 2 + Backoff::MAX_DOUBLINGS;
         let first = (2..=self.attempts.min(doubling))
-            .fold(self.attempt_timeout, |sum, attempt| sum.saturating_add(retry(attempt)));
+            .fold(timeout, |sum, attempt| sum.saturating_add(retry(attempt)));
         first.saturating_add(retry(doubling).saturating_mul(self.attempts.saturating_sub(doubling)))
     }
 

@@ -55,7 +55,7 @@ pub struct DynamicTool {
     name: String,
     effect: EffectClass,
     contract: Contract,
-    retry: RetryPolicy,
+    retry: Option<RetryPolicy>,
     lookups: LookupPolicy,
     retention: Retention,
     quota: Quota,
@@ -95,7 +95,7 @@ impl DynamicTool {
             name: name.into(),
             effect,
             contract,
-            retry: RetryPolicy::default(),
+            retry: None,
             lookups: LookupPolicy::default(),
             retention: effect.retention(),
             quota: Quota::default(),
@@ -209,9 +209,9 @@ impl DynamicTool {
         self
     }
 
-    /// How often and how soon it is tried.
+    /// How often and how soon it is tried, and how long an attempt may take; see [`Tool::retry`](super::Tool::retry).
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
-        self.retry = retry;
+        self.retry = Some(retry);
         self
     }
 
@@ -263,11 +263,12 @@ impl DynamicTool {
         if self.functions.reconcile.is_none() {
             self.contract.lookup = LookupOffer::None; // what was declared cannot be done
         }
+        let retry = self.retry.unwrap_or_else(|| RetryPolicy::of(&self.contract));
         let spec = ToolSpec {
             name: Name::new(&self.name)?,
             effect: self.effect,
-            contract: self.contract.settled_for(&self.retry),
-            retry: self.retry,
+            contract: self.contract.settled_for(&retry),
+            retry,
             lookups: self.lookups,
             retention: self.retention,
             quota: self.quota,
@@ -404,9 +405,9 @@ pub(crate) struct Once<F> {
 impl<F> Once<F> {
     pub(crate) fn new(key: &Key, payload: Payload, function: F) -> Result<Self, KeyError> {
         let name = Name::new(key.kind()).map_err(|_| KeyError::Empty { part: "operation type" })?;
-        // A function that can be called once cannot be retried.
-        let retry = RetryPolicy { attempts: 1, ..RetryPolicy::default() };
         let blind = Contract::new(ContractClass::Blind);
+        // A function that can be called once cannot be retried.
+        let retry = RetryPolicy { attempts: 1, ..RetryPolicy::of(&blind) };
         let spec = ToolSpec::of(name, EffectClass::InternalMutation, blind, retry);
         let spec = ToolSpec { retention: Retention::default(), ..spec };
         Ok(Self { spec, payload, function: Mutex::new(Some(function)) })

@@ -116,9 +116,10 @@ pub trait Tool: Send + Sync + Sized + 'static {
         None
     }
 
-    /// How often, how soon, and how long an attempt may take.
+    /// How often, how soon, and how long an attempt may take. Unless it is said, a call at a [`Blind`](contract::Blind) provider is not
+    /// cut off: nobody could find out what became of it.
     fn retry(&self) -> RetryPolicy {
-        RetryPolicy::default()
+        RetryPolicy::of(&self.contract())
     }
 
     /// How often, how soon and for how long its lookup is tried before a person is asked.

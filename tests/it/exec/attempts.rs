@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::Outcome;
-use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind};
+use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind, RetryPolicy};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -18,6 +18,42 @@ fn tool(name: &str) -> DynamicTool {
     DynamicTool::new(name, EffectClass::InternalMutation, Contract::new(ContractClass::Blind))
         .key(|input| Some(counterfoil::Key::of("attempt").target(input["case"].as_str()?)))
         .retry(brief())
+}
+
+// R-EXE-8: nobody could find out what became of it, so nothing is cut off unless the tool says so.
+#[tokio::test]
+async fn a_call_at_a_blind_provider_has_no_timeout_unless_it_is_said() {
+    for says_so in [false, true] {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
+        let (begun, answered) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begins, answers) = (begun.clone(), answered.clone());
+        let slow =
+            DynamicTool::new("slow", EffectClass::InternalMutation, Contract::new(ContractClass::Blind))
+                .key(|input| Some(counterfoil::Key::of("attempt").target(input["case"].as_str()?)))
+                .call(move |_, _| {
+                    let (begins, answers) = (begins.clone(), answers.clone());
+                    Box::pin(async move {
+                        begins.notify_one();
+                        answers.notified().await;
+                        Ok(Done::new(json!("done")))
+                    })
+                });
+        let slow = if says_so { slow.retry(RetryPolicy::default()) } else { slow };
+        let process = Process::start(executor(&dir, &clock).dynamic_tool(slow)).await.unwrap();
+        let call = process.execute(request("slow"));
+        begun.notified().await;
+        for _ in 0..300 {
+            clock.advance(Duration::from_mins(1));
+            tokio::task::yield_now().await;
+        }
+        answered.notify_one();
+        let outcome = call.await.unwrap().unwrap();
+        let is_as_said = match &outcome {
+            Outcome::Done(answer) => !says_so && answer.response.as_str() == "\"done\"",
+            outcome => says_so && matches!(outcome, Outcome::Parked { .. }),
+        };
+        assert!(is_as_said, "says so: {says_so}: {outcome:?}");
+    }
 }
 
 // R-EXE-5, R-EXE-8: an attempt is cut off ten seconds after its last sign of life.

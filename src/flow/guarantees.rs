@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::workflow::Workflows;
+use crate::ledger::WorstCase;
 use crate::tool::{Guarantee, Registry};
 
 /// What may be promised of the calls of each registered workflow, and of each registered tool. Drawn as text by
@@ -44,6 +45,60 @@ pub struct Guarantees {
     pub workflows: Vec<WorkflowGuarantees>,
     /// All tools, by name.
     pub tools: Vec<Guarantee>,
+    /// What any workflow may do without a tool.
+    pub without_tools: Vec<OwnGuarantee>,
+}
+
+/// What may be promised of what a workflow does without a tool: it is in the ledger's own database, or begins there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OwnGuarantee {
+    /// What it does.
+    pub what: &'static str,
+    /// The worst that can become of it.
+    pub worst_case: WorstCase,
+    /// By what that is kept.
+    pub by: &'static str,
+}
+
+/// In the order in which they are printed. *Exactly once* is said where the change and its record are one transaction of the ledger's
+/// own database.
+const WITHOUT_TOOLS: &[OwnGuarantee] = &[
+    own("transaction", WorstCase::ExactlyOnce, "in one transaction with its record"),
+    own(
+        "message processed",
+        WorstCase::ExactlyOnce,
+        "in one transaction with what it changes; known by its id",
+    ),
+    own(
+        "event written",
+        WorstCase::ExactlyOnce,
+        "in one transaction with the step or the change that it tells of",
+    ),
+    own(
+        "event published",
+        WorstCase::Repeats,
+        "in the order of its aggregate, under one id: consumers drop what they know",
+    ),
+    own(
+        "artifact",
+        WorstCase::ExactlyOnce,
+        "one for each key and content; other content is refused, or a new version",
+    ),
+    #[cfg(feature = "memory")]
+    own("memory", WorstCase::ExactlyOnce, "one for each subject, kind and content; what is equal is merged"),
+    own("approval", WorstCase::ExactlyOnce, "asked once; one vote for each reviewer and version"),
+    own("signal", WorstCase::ExactlyOnce, "received once, known by its id"),
+    own("child, schedule's tick", WorstCase::ExactlyOnce, "started once, known by its key"),
+    own(
+        "step",
+        WorstCase::RepeatsHarmlessly,
+        "its first result is recorded and stands; its code must have no effect",
+    ),
+];
+
+const fn own(what: &'static str, worst_case: WorstCase, by: &'static str) -> OwnGuarantee {
+    OwnGuarantee { what, worst_case, by }
 }
 
 /// What may be promised of the calls of a workflow.
@@ -72,7 +127,7 @@ impl Guarantees {
                 calls: tools.iter().filter(may_call).cloned().collect(),
             }
         });
-        Self { workflows: workflows.collect(), tools }
+        Self { workflows: workflows.collect(), tools, without_tools: WITHOUT_TOOLS.to_vec() }
     }
 }
 
@@ -88,10 +143,24 @@ impl fmt::Display for Guarantees {
         match (open.is_empty(), self.workflows.is_empty()) {
             (false, _) => writeln!(f, "{}: any registered tool", open.join(", "))?,
             (true, true) => writeln!(f, "all registered tools")?,
-            (true, false) => return Ok(()),
+            (true, false) => return draw_own(f, &self.without_tools),
         }
-        draw(f, &self.tools)
+        draw(f, &self.tools)?;
+        writeln!(f)?;
+        draw_own(f, &self.without_tools)
     }
+}
+
+fn draw_own(f: &mut fmt::Formatter<'_>, own: &[OwnGuarantee]) -> fmt::Result {
+    writeln!(f, "without a tool")?;
+    for OwnGuarantee { what, worst_case, by } in own {
+        let words = match worst_case {
+            WorstCase::Repeats => "at least once",
+            worst_case => worst_case.words(),
+        };
+        writeln!(f, "  {what:<24} {words:<24} {by}")?;
+    }
+    Ok(())
 }
 
 fn draw(f: &mut fmt::Formatter<'_>, calls: &[Guarantee]) -> fmt::Result {

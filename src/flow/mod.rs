@@ -76,7 +76,7 @@ pub use ctx::Ctx;
 pub use engine::Engine;
 pub use error::RunError;
 pub use failure::{Became, EffectEnd, Failure, FailureCode};
-pub use guarantees::{Guarantees, WorkflowGuarantees};
+pub use guarantees::{Guarantees, OwnGuarantee, WorkflowGuarantees};
 pub(crate) use guarded::{Guarded, Proposal, exec_in_run};
 pub use handle::{PastTurn, RunHandle};
 pub use label::Label;

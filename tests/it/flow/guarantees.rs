@@ -46,7 +46,24 @@ fn each_workflow_has_a_table_of_the_calls_that_it_names() {
     assert!(text.contains("on unknown: look it up; not there: send again under the same key"), "{text}");
     assert!(lines.contains(&"all 1: any registered tool"), "{text}");
 
+    // What is no tool's call: *exactly once* is said of the ledger's own database alone.
+    for (what, words) in [
+        ("transaction", "exactly once"),
+        ("event written", "exactly once"),
+        ("event published", "at least once"),
+        ("artifact", "exactly once"),
+        ("memory", "exactly once"),
+        ("step", "may repeat, harmless"),
+    ] {
+        assert!(line(what).contains(words), "{what}: {text}");
+    }
+    let own = |line: &&str| line.contains("exactly once");
+    let of_tools =
+        lines.iter().take_while(|line| **line != "without a tool").filter(|line| own(line)).count();
+    assert_eq!(of_tools, 0, "{text}");
+
     let json: Value = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["without_tools"][0]["worst_case"], json!("exactly_once"));
     assert_eq!(json["workflows"][1]["calls"][1]["worst_case"], json!("at_most_once"));
     assert_eq!(json["tools"][3]["approval"], json!(true));
 

@@ -104,6 +104,10 @@ async fn first_written(
     let key = &settling.op.key;
     let ended = match result {
         Ok(done) => committed(settling, &record, done).await,
+        Err(error) if settling.effect().leaves_mark() => match begun(settling, record).await? {
+            Some(record) => failed_attempt(settling, record, error, None).await,
+            None => Ok(Ended::Changed),
+        },
         Err(error) => failed_attempt(settling, record, error, None).await,
     };
     match ended {
@@ -115,6 +119,19 @@ async fn first_written(
         }
         Err(ExecError::Refused { refusal: Refusal::Exists, .. }) => Ok(Ended::Changed),
         ended => ended,
+    }
+}
+
+/// Records that a call of which nothing is recorded was begun, and may have happened: it is repeated, or a person is asked, under its
+/// record. `None` if somebody else was first.
+async fn begun(
+    Settling { core, op, .. }: Settling<'_>,
+    record: Box<Record>,
+) -> Result<Option<Box<Record>>, ExecError> {
+    let record = Box::new(Record { revision: 1, ..*record });
+    match core.group.commit_one(core.change(op.lane).record(record.clone())).await {
+        Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
+        verdict => admitted(&op.key, verdict).map(|()| Some(record)),
     }
 }
 

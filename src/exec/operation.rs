@@ -190,7 +190,9 @@ impl Operation {
     /// It may be sent before anything is recorded of it: a crash leaves nothing to be found out, and whoever asks again repeats it. A
     /// budget counts attempts by their records, and a crash must not give one back.
     pub(super) fn may_go_unrecorded(&self, core: &Core) -> bool {
-        self.tool.spec().effect.repeatable()
+        let spec = self.tool.spec();
+        spec.effect.may_repeat(spec.contract.class)
+            && spec.compensation.is_none() // what may have happened is to be undone
             && !self.is_counted()
             && self.approval.is_none()
             && core.is_small(&self.request)

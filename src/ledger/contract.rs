@@ -13,7 +13,7 @@ use super::retry::RetryPolicy;
 use super::sight::Sight;
 use crate::clock::Timestamp;
 
-/// The six classes of provider.
+/// The seven classes of provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContractClass {
@@ -29,17 +29,21 @@ pub enum ContractClass {
     Lookup,
     /// Neither.
     Blind,
+    /// Idempotent by nature: the call sets something to a value, or removes what may be gone. It may be made again whenever its outcome
+    /// is unknown, so that it goes out before anything is recorded of it.
+    Idempotent,
 }
 
 impl ContractClass {
     /// All classes, for tables and tests.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Transactional,
         Self::ReplaysKey,
         Self::RejectsKey,
         Self::NaturalKey,
         Self::Lookup,
         Self::Blind,
+        Self::Idempotent,
     ];
 
     /// A second send under the same key collides with the first at the provider.
@@ -61,6 +65,7 @@ impl ContractClass {
             Self::NaturalKey => "natural key",
             Self::Lookup => "lookup",
             Self::Blind => "blind",
+            Self::Idempotent => "idempotent",
         }
     }
 }
@@ -101,7 +106,7 @@ pub enum Confirm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one independent promise")]
 pub struct Contract {
-    /// Which of the six.
+    /// Which of the seven.
     pub class: ContractClass,
     /// What its lookup is worth.
     pub lookup: LookupOffer,
@@ -134,6 +139,8 @@ pub struct Contract {
     /// The longest time from when the provider accepts a call to when it has finished it. Absent: see
     /// [`completion_time`](Self::completion_time).
     pub completes_within: Option<Duration>,
+    /// Each call carries a version of what it sets, and the provider refuses an older one than it has.
+    pub versioned: bool,
     /// Its effects are changes in the ledger's own database, and its record is sealed in their transaction: while that is not sealed,
     /// nothing happened. Only a door's transaction keeps that: a tool that declares it is not registered.
     pub sealed_with_effect: bool,
@@ -167,6 +174,7 @@ impl Contract {
             look_first: false,
             blind_spots: &[],
             completes_within: None,
+            versioned: false,
             sealed_with_effect: false,
         }
     }
@@ -289,6 +297,21 @@ impl Contract {
         self
     }
 
+    /// Each call carries a version of what it sets, and the provider refuses an older one than it has: a call of class
+    /// [`Idempotent`](ContractClass::Idempotent) that arrives late, or is repeated late, overwrites no later value.
+    ///
+    /// ```
+    /// use counterfoil::ledger::{Contract, ContractClass, EffectClass, WorstCase};
+    /// let flag = Contract::new(ContractClass::Idempotent);
+    /// assert_eq!(WorstCase::of(EffectClass::InternalMutation, &flag), WorstCase::MayOverwrite);
+    /// assert_eq!(WorstCase::of(EffectClass::InternalMutation, &flag.versioned()), WorstCase::RepeatsHarmlessly);
+    /// ```
+    #[must_use]
+    pub const fn versioned(mut self) -> Self {
+        self.versioned = true;
+        self
+    }
+
     /// Looks up the first send of each key before it is made, as on the first day beside an older system. A call that cannot be
     /// looked up asks a person.
     #[must_use]
@@ -374,6 +397,9 @@ impl Contract {
         retry: &RetryPolicy,
         retention: &Retention,
     ) -> Result<(), ContractError> {
+        if self.class == ContractClass::Idempotent && !effect.can_be_idempotent() {
+            return Err(ContractError::NotIdempotent { effect });
+        }
         if effect.needs_reconcile() && self.class == ContractClass::Blind {
             return Err(ContractError::Unreconcilable { effect });
         }
@@ -417,6 +443,15 @@ pub enum ContractError {
     #[error("a {} cannot be sent to a blind provider: nobody could find out what became of it; \
              declare a key, a natural key or a lookup", effect.name())]
     Unreconcilable {
+        /// The tool's effect class.
+        effect: EffectClass,
+    },
+    /// A second notice is a second notice.
+    #[error(
+        "a {} is not idempotent by nature: a second one is a second effect; declare a key, a natural key or a lookup",
+        effect.name()
+    )]
+    NotIdempotent {
         /// The tool's effect class.
         effect: EffectClass,
     },

@@ -112,7 +112,13 @@ impl Declaration {
     /// weaker promise of the two counts. A lookup that only the present tool has may be asked, but a miss proves nothing: what
     /// went out may lack what that lookup goes by.
     pub fn binding(&self, now: &Contract) -> Contract {
-        let class = if collisions(now.class) < collisions(self.class) { now.class } else { self.class };
+        let is_idempotent = |class| class == ContractClass::Idempotent;
+        let class = match (self.class, now.class) {
+            // The one build sends no key, and the other one may not repeat.
+            (then, now) if is_idempotent(then) != is_idempotent(now) => ContractClass::Blind,
+            (then, now) if collisions(now) < collisions(then) => now,
+            (then, _) => then,
+        };
         let key_window = match (self.key_window, now.key_window) {
             (Some(then), Some(now)) => Some(then.min(now)),
             (then, now) => then.or(now),
@@ -182,7 +188,7 @@ impl Declaration {
 const fn collisions(class: ContractClass) -> u8 {
     match class {
         // No tool's call is a change in the ledger's own database, whatever it declares.
-        ContractClass::Blind | ContractClass::Transactional => 0,
+        ContractClass::Blind | ContractClass::Transactional | ContractClass::Idempotent => 0,
         ContractClass::Lookup => 1,
         ContractClass::RejectsKey | ContractClass::NaturalKey => 2,
         ContractClass::ReplaysKey => 3,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::contract::ContractClass;
 use super::retention::Retention;
 
 /// What a tool does to the world.
@@ -62,6 +63,16 @@ impl EffectClass {
     /// makes a second draft.
     pub const fn repeatable(self) -> bool {
         matches!(self, Self::Pure | Self::ModelCall | Self::ReadOnly)
+    }
+
+    /// May be made again whenever the outcome of a call is unknown: by its nature, or because what it does at this provider is idempotent.
+    pub(crate) const fn may_repeat(self, contract: ContractClass) -> bool {
+        self.repeatable() || matches!(contract, ContractClass::Idempotent)
+    }
+
+    /// There are effects of this class that are idempotent by nature. A second payment, notice or draft is a second one.
+    pub const fn can_be_idempotent(self) -> bool {
+        !matches!(self, Self::Payment | Self::Notification | Self::Draft)
     }
 
     /// A call of unknown outcome may have left a mark.

@@ -37,6 +37,7 @@ pub fn is_second_effect(record: &Record, external_ref: Option<&str>, contract: C
 /// Whether two sends of one operation, answered with these ids, had two effects.
 pub(crate) fn are_two_effects(one: Option<&str>, other: Option<&str>, contract: ContractClass) -> bool {
     match (one, other) {
+        _ if contract == ContractClass::Idempotent => false, // the second one has set the same
         (Some(one), Some(other)) => one != other,
         _ => !contract.collides(),
     }

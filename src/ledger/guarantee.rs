@@ -32,8 +32,11 @@ pub enum WorstCase {
     Settled,
     /// `Declared` while the provider remembers the key, and `Settled` after.
     DeclaredThenSettled,
-    /// It may happen again, which does no harm: it leaves no mark.
+    /// It may happen again, which does no harm: it leaves no mark, or sets the same in the same version.
     RepeatsHarmlessly,
+    /// It may happen again, which sets the same once more. If it arrives late, it overwrites what a later call has set, unless calls carry
+    /// a [version](Contract::versioned).
+    MayOverwrite,
     /// It may happen again: its tool opted in to that.
     Repeats,
 }
@@ -54,7 +57,8 @@ impl WorstCase {
             }
         }
         match (repeats, declared, settled) {
-            (true, ..) if effect.repeatable() => Self::RepeatsHarmlessly,
+            (true, ..) if effect.repeatable() || contract.versioned => Self::RepeatsHarmlessly,
+            (true, ..) if effect.may_repeat(contract.class) => Self::MayOverwrite,
             (true, ..) => Self::Repeats,
             (false, true, true) => Self::DeclaredThenSettled,
             (false, true, false) => Self::Declared,
@@ -74,6 +78,7 @@ impl WorstCase {
                 "no duplicate, resting on the provider's declaration; once the key has expired, within the settle time"
             }
             Self::RepeatsHarmlessly => "may repeat, harmless",
+            Self::MayOverwrite => "may repeat; a late repeat may overwrite a later value",
             Self::Repeats => "may repeat (opted in)",
         }
     }

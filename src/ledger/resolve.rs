@@ -147,7 +147,7 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
     if known.refused_as_duplicate {
         return burned(contract, *known);
     }
-    if effect.repeatable() {
+    if effect.may_repeat(contract.class) {
         return send(*known, Next::Repeat);
     }
     if contract.sealed_with_effect {
@@ -174,7 +174,9 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
         return send(*known, Next::Resend { on_declaration: !missed });
     }
     match contract.class {
-        ContractClass::Blind | ContractClass::Transactional if !can_look => blind(contract, *known),
+        ContractClass::Blind | ContractClass::Transactional | ContractClass::Idempotent if !can_look => {
+            blind(contract, *known)
+        }
         _ if !can_look => Next::Escalate(Why::KeyExpired),
         _ => by_lookup(contract, *known),
     }

@@ -81,7 +81,7 @@ impl Restored {
 pub(crate) const fn looks_first(effect: EffectClass, contract: &Contract, may_lack: bool) -> bool {
     let transactional = matches!(contract.class, ContractClass::Transactional); // its effects went back with the ledger
     let declared = contract.look_first && !matches!(effect, EffectClass::Compensation);
-    effect.leaves_mark() && !transactional && (may_lack || declared)
+    !effect.may_repeat(contract.class) && !transactional && (may_lack || declared)
 }
 
 /// The earliest instant at which the record's key may have been sent. [`Timestamp::MIN`] if nothing is known of it: then a key that

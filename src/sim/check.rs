@@ -112,6 +112,8 @@ struct Seen {
     /// As they are durable.
     records: BTreeMap<RecordId, Record>,
     places: BTreeMap<(Tenant, OperationKey), RecordId>,
+    /// What may happen twice, as its tool declares it.
+    repeatable: BTreeSet<(Tenant, OperationKey)>,
     /// The attempts whose intent is durable, by the life that has it.
     intents: BTreeSet<(u32, RecordId, u32)>,
     runs: BTreeMap<RunId, Run>,
@@ -185,11 +187,9 @@ impl Checker {
         }
     }
 
-    /// An operation that had a record may happen twice by its nature.
-    pub(super) fn was_repeatable(&self, place: &(Tenant, OperationKey)) -> bool {
-        let seen = self.seen();
-        let record = seen.places.get(place).and_then(|id| seen.records.get(id));
-        record.is_some_and(|record| record.class.repeatable())
+    /// The operation may happen twice, as its tool declares it.
+    pub(super) fn may_repeat(&self, place: &(Tenant, OperationKey)) -> bool {
+        self.seen().repeatable.contains(place)
     }
 
     /// What a process has sent after it was taken for dead.
@@ -230,7 +230,9 @@ impl Checker {
         match touch {
             Touch::Call => {
                 // What may be repeated goes out before anything is recorded of it.
-                if tool.effect.leaves_mark() {
+                if tool.effect.may_repeat(tool.contract.class) {
+                    seen.repeatable.insert(place.clone());
+                } else {
                     seen.intent_is_durable(life, &place, call);
                 }
                 let sent = Sent { life, at: now, wall: self.clock.now(), nothing_at: None };
@@ -388,7 +390,7 @@ impl Seen {
 
     fn repeat_is_safe(&mut self, now: &Sent, place: &(Tenant, OperationKey), tool: &ToolSpec) {
         let (life, contract) = (now.life, &tool.contract);
-        if !tool.effect.leaves_mark() {
+        if tool.effect.may_repeat(tool.contract.class) {
             return;
         }
         let collides = |sent: &Sent| {

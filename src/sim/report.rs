@@ -232,7 +232,7 @@ impl Report {
             tally.failed += u64::from(matches!(record.state, State::Failed { .. }));
             tally.effects += count as u64;
             let surplus = count.saturating_sub(1) as u64;
-            if rest::is_marked(&record, &questions) {
+            if rest::is_marked(&trial.world, &record, &questions) {
                 tally.marked += surplus;
             } else {
                 tally.silent += surplus;

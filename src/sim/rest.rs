@@ -56,11 +56,11 @@ pub(super) fn at_rest(
             violated(Rule::FirstResultWins, format!("a caller was told {a} and another one {b}"));
         }
     }
-    rest.check_evidence(&mut violated);
+    rest.check_evidence(world, &mut violated);
     rest.compare(world, &mut violated);
     let known: BTreeSet<_> = rest.records.iter().map(|r| (r.tenant.clone(), r.key.clone())).collect();
     for (place, count) in counts.iter().filter(|(place, count)| **count > 1 && !known.contains(*place)) {
-        if !checker.was_repeatable(place) {
+        if !checker.may_repeat(place) {
             violated(
                 Rule::SilentDuplicate,
                 format!("{} happened {count} times, and nothing is recorded", place.1),
@@ -176,7 +176,7 @@ impl Rest {
     }
 
     /// What a late answer proves is asked about.
-    fn check_evidence(&self, violated: &mut impl FnMut(Rule, String)) {
+    fn check_evidence(&self, world: &World, violated: &mut impl FnMut(Rule, String)) {
         for late in &self.evidence {
             let of = |record: &&Record| record.id == late.record && record.class.leaves_mark();
             let Some(record) = self.records.iter().find(of) else { continue };
@@ -184,7 +184,9 @@ impl Rest {
             let contradicts = match record.state {
                 State::Started => false,
                 // A person may have named no id.
-                State::Committed { .. } => other && record.external_ref.is_some(),
+                State::Committed { .. } => {
+                    other && record.external_ref.is_some() && !world.may_repeat(record)
+                }
                 State::Compensated { .. } => other,
                 _ => true,
             };
@@ -243,7 +245,7 @@ impl Rest {
         for record in &self.records {
             let place = (record.tenant.clone(), record.key.clone());
             let count = counts.get(&place).copied().unwrap_or(0);
-            if count > 1 && !is_marked(record, &self.questions) {
+            if count > 1 && !is_marked(world, record, &self.questions) {
                 violated(Rule::SilentDuplicate, format!("{} happened {count} times", record.key));
             }
             // A question to a model may be put again, and the last answer counts.
@@ -279,9 +281,9 @@ pub(super) fn counts(world: &World) -> BTreeMap<(Tenant, OperationKey), usize> {
 
 /// It is said somewhere that it may have happened, or did happen, more than once; or it may by its nature, as a
 /// question to a model may be put twice.
-pub(super) fn is_marked(record: &Record, questions: &[Escalation]) -> bool {
+pub(super) fn is_marked(world: &World, record: &Record, questions: &[Escalation]) -> bool {
     let asked = |q: &&Escalation| q.record == Some(record.id);
-    record.class.repeatable()
+    world.may_repeat(record)
         || record.basis == Basis::Declaration
         || questions.iter().filter(asked).any(|q| {
             q.kind == EscalationKind::Duplicated

@@ -13,7 +13,7 @@ use super::wire::Request;
 use crate::clock::Clock as _;
 use crate::exec::outbox;
 use crate::id::Tenant;
-use crate::ledger::{Contract, ContractClass, EffectClass, LookupOffer, OperationKey};
+use crate::ledger::{Contract, ContractClass, EffectClass, LookupOffer, OperationKey, Record};
 use crate::tool::{Call, ToolError, ToolSpec};
 
 /// Something that happened out there.
@@ -306,6 +306,12 @@ impl World {
     /// What a tool declares.
     pub(super) fn contract(&self, tool: &str) -> Option<ContractClass> {
         self.state().contracts.get(tool).copied()
+    }
+
+    /// The operation may happen twice: by its nature, or as its tool declares it.
+    pub(super) fn may_repeat(&self, record: &Record) -> bool {
+        let contract = self.contract(record.operation.as_str());
+        record.class.repeatable() || contract == Some(ContractClass::Idempotent)
     }
 
     pub(super) fn requests(&self) -> u32 {

@@ -72,6 +72,9 @@ classes! {
     Lookup: Reconcile;
     /// Neither. A call of unknown outcome waits for a person.
     Blind:;
+    /// Idempotent by nature: sets something to a value, or removes what may be gone. Made again whenever its outcome is unknown. A late
+    /// repeat may overwrite a later value, unless each call carries a [version](ledger::Contract::versioned).
+    Idempotent:;
 }
 
 /// A provider that takes a key *and* can be asked.
@@ -97,6 +100,17 @@ macro_rules! suits {
 }
 
 suits! { ReplaysKey RejectsKey NaturalKey Lookup WithLookup<ReplaysKey> WithLookup<NaturalKey> }
+
+macro_rules! idempotent_suits {
+    ($($effect:ident)*) => {$(
+        impl Suits<effect::$effect> for Idempotent {}
+    )*};
+}
+
+impl<E: effect::LeavesMark> Suits<effect::Undoable<E>> for Idempotent where Self: Suits<E> {}
+
+// A second payment, notice or draft is a second effect.
+idempotent_suits! { Pure ModelCall ReadOnly InternalMutation Deletion MemoryWrite }
 
 macro_rules! blind_suits {
     ($($effect:ident)*) => {$(

@@ -11,7 +11,8 @@ const MINUTE: Duration = Duration::from_mins(1);
 
 #[test]
 fn contract_classes_have_names_that_people_read() {
-    let names = ["transactional", "replays key", "rejects key", "natural key", "lookup", "blind"];
+    let names =
+        ["transactional", "replays key", "rejects key", "natural key", "lookup", "blind", "idempotent"];
     assert_eq!(ContractClass::ALL.map(ContractClass::name), names);
 }
 

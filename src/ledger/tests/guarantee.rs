@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::ledger::resolve::{Known, Looked, Next, next};
 use crate::ledger::{Contract, ContractClass, EffectClass, LookupOffer, WorstCase, on_unknown};
 
-use ContractClass::{Blind, Lookup, NaturalKey, RejectsKey, ReplaysKey, Transactional};
+use ContractClass::{Blind, Idempotent, Lookup, NaturalKey, RejectsKey, ReplaysKey, Transactional};
 
 fn worst(contract: &Contract) -> WorstCase {
     WorstCase::of(EffectClass::InternalMutation, contract)
@@ -33,6 +33,8 @@ fn each_class_has_its_worst_case() {
         (plain(Blind), WorstCase::AtMostOnce),
         (plain(Blind).repeat_blindly(), WorstCase::Repeats),
         (looked_up(Blind), WorstCase::Settled),
+        (plain(Idempotent), WorstCase::MayOverwrite),
+        (plain(Idempotent).versioned(), WorstCase::RepeatsHarmlessly),
         // No tool's call is a change in the ledger's own database, whatever it declares: `ctx.transaction` is.
         (plain(Transactional), WorstCase::AtMostOnce),
     ] {
@@ -184,7 +186,8 @@ proptest! {
             WorstCase::Settled | WorstCase::DeclaredThenSettled if world.keeps_its_word => {
                 once || (!timely && seen.confirmed)
             }
-            WorstCase::RepeatsHarmlessly => effect.repeatable(),
+            WorstCase::RepeatsHarmlessly => effect.repeatable() || contract.versioned,
+            WorstCase::MayOverwrite => effect.may_repeat(contract.class) && !contract.versioned,
             WorstCase::Repeats => contract.repeat_blindly,
             _ => true,
         };
@@ -205,6 +208,7 @@ fn each_promise_has_words_of_its_own() {
             "no duplicate, resting on the provider's declaration; once the key has expired, within the settle time",
         ),
         (WorstCase::RepeatsHarmlessly, "may repeat, harmless"),
+        (WorstCase::MayOverwrite, "may repeat; a late repeat may overwrite a later value"),
         (WorstCase::Repeats, "may repeat (opted in)"),
     ];
     for (promise, words) in all {

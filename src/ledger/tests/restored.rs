@@ -74,7 +74,8 @@ fn what_leaves_a_mark_is_looked_for_where_it_may_be_lacking_or_where_that_is_dec
                 let contract = Contract { look_first: declared, ..Contract::new(class) };
                 let own_database = class == ContractClass::Transactional;
                 let is_told_to = declared && effect != EffectClass::Compensation;
-                let expected = effect.leaves_mark() && !own_database && (may_lack || is_told_to);
+                let is_in_danger = !effect.may_repeat(class) && !own_database;
+                let expected = is_in_danger && (may_lack || is_told_to);
                 assert_eq!(looks_first(effect, &contract, may_lack), expected, "{effect:?} {contract:?}");
             }
         }

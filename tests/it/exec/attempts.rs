@@ -42,10 +42,15 @@ async fn a_call_at_a_blind_provider_has_no_timeout_unless_it_is_said() {
         let process = Process::start(executor(&dir, &clock).dynamic_tool(slow)).await.unwrap();
         let call = process.execute(request("slow"));
         begun.notified().await;
-        for _ in 0..300 {
-            clock.advance(Duration::from_mins(1));
-            tokio::task::yield_now().await;
-        }
+        let time_passes = async {
+            let mut minutes = 0..300;
+            while if says_so { !call.is_finished() } else { minutes.next().is_some() } {
+                clock.advance(Duration::from_mins(1));
+                tokio::task::yield_now().await;
+            }
+            Ok::<_, ()>(())
+        };
+        soon("it is not cut off".to_owned(), time_passes).await;
         answered.notify_one();
         let outcome = call.await.unwrap().unwrap();
         let is_as_said = match &outcome {

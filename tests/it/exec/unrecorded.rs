@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::{
-    Contract, ContractClass, EffectClass, ErrorKind, Key, OperationKey, Price, Quota, Record, State,
+    Basis, Compensation, Contract, ContractClass, EffectClass, ErrorKind, Key, OperationKey, Package, Price,
+    Quota, Record, State, Undone,
 };
+use counterfoil::tool::{DynamicTool, Registry};
 use counterfoil::{Executor, Outcome};
 use serde_json::json;
 
@@ -66,6 +68,90 @@ async fn nothing_is_written_before_a_query() {
     assert_eq!((again.first, again.response), (false, answer.response));
     assert_eq!(scene.world.requests(), 2);
     assert_eq!(process.executor().questions(&acme()).await.unwrap(), []);
+}
+
+/// A tool that sets something to a value.
+fn sets(world: &Arc<World>) -> DynamicTool {
+    let idempotent = Contract::new(ContractClass::Idempotent);
+    world.tool("weather", EffectClass::InternalMutation, idempotent).retry(brief())
+}
+
+// R-EXE-1: what is idempotent by nature goes out before anything is recorded of it, on both stores.
+#[tokio::test]
+async fn nothing_is_written_before_what_is_idempotent_by_nature() {
+    let schema = Schema::new();
+    for shared in [false, true] {
+        let scene = Scene::new([Reply::EffectThenHang, Reply::Answer]);
+        let open = async || {
+            let builder = if shared {
+                ExecutorBuilder::postgres_with(crate::server::url(), schema.options())
+            } else {
+                executor(&scene.dir, &scene.clock)
+            };
+            Process::start(builder.dynamic_tool(sets(&scene.world))).await.unwrap()
+        };
+        let process = open().await;
+        drop(process.execute(request("weather")));
+        scene.world.requested(1).await;
+        assert_eq!(record(&process.executor()).await, None, "while it is under way");
+        process.kill();
+
+        let process = open().await;
+        let Outcome::Done(answer) = process.execute(request("weather")).await.unwrap().unwrap() else {
+            panic!()
+        };
+        let recorded = record(&process.executor()).await.unwrap();
+        assert_eq!((answer.first, recorded.revision, recorded.attempts), (true, 1, 1));
+        let again = process.execute(request("weather")).await.unwrap().unwrap();
+        assert!(!again.answer().unwrap().first);
+        assert_eq!(scene.world.requests(), 2);
+        assert_eq!(process.executor().questions(&acme()).await.unwrap(), []);
+    }
+}
+
+// It is repeated when nobody knows what became of it; and it is never said to have failed while it may have happened.
+#[tokio::test]
+async fn what_is_idempotent_by_nature_is_repeated_and_then_asked_about() {
+    let lost = Reply::EffectThenFail(ErrorKind::Disconnected);
+    let scene = Scene::new([lost.clone(), Reply::Answer]);
+    let start = async || {
+        let builder = executor(&scene.dir, &scene.clock).dynamic_tool(sets(&scene.world));
+        Process::start(builder).await.unwrap()
+    };
+    let process = start().await;
+    let outcome = process.execute(request("weather")).await.unwrap().unwrap();
+    assert!(matches!(&outcome, Outcome::Done(answer) if answer.basis == Basis::Repeat), "{outcome:?}");
+    assert_eq!((scene.world.requests(), scene.world.lookups().len()), (2, 0));
+
+    scene.world.replies([lost.clone(), lost.clone(), lost.clone()]);
+    let mut another = request("weather");
+    another.input = json!({"case": "c2"});
+    let outcome = process.execute(another).await.unwrap().unwrap();
+    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+
+    scene.world.replies([lost, Reply::Fail(ErrorKind::Validation)]);
+    let mut refused = request("weather");
+    refused.input = json!({"case": "c3"});
+    let outcome = process.execute(refused).await.unwrap().unwrap();
+    assert!(matches!(outcome, Outcome::Parked { .. }), "the first one may have happened: {outcome:?}");
+}
+
+// A second payment, notice or draft is a second one; and what is to be undone is recorded first.
+#[tokio::test]
+async fn what_cannot_be_idempotent_is_refused_and_what_is_to_be_undone_is_recorded_first() {
+    let idempotent = || Contract::new(ContractClass::Idempotent);
+    for effect in [EffectClass::Payment, EffectClass::Notification, EffectClass::Draft] {
+        let tool = DynamicTool::new("set", effect, idempotent()).package(|input| Package::of("set", input));
+        let refused = tool.register(&mut Registry::default()).unwrap_err().to_string();
+        assert!(refused.contains("a second one is a second effect"), "{refused}");
+    }
+    let scene = Scene::new([Reply::EffectThenHang]);
+    let undoable = sets(&scene.world)
+        .compensate(Compensation::Automatic, |_, _| Box::pin(async { Ok(Undone::whole().into()) }));
+    let process = Process::start(executor(&scene.dir, &scene.clock).dynamic_tool(undoable)).await.unwrap();
+    drop(process.execute(request("weather")));
+    scene.world.requested(1).await;
+    assert_eq!(record(&process.executor()).await.unwrap().state, State::Started);
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ mod family;
 mod film;
 mod found;
 mod http;
+mod idempotent;
 mod inbox;
 mod late;
 mod looks;

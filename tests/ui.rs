@@ -72,6 +72,7 @@ fn the_type_rules_refuse_what_is_unsafe() {
             "notification_without_package",
             "deletion_without_package",
             "notification_without_approval",
+            "payment_without_approval",
             "lookup_without_reconcile",
             "rejects_key_without_reconcile",
             "compensation_forgotten",

@@ -106,7 +106,7 @@ impl Agent {
     }
 
     /// Lets it call a tool that is registered by its name alone, and [describes](crate::tool::DynamicTool::describe)
-    /// itself. One that needs an approval answers that it has none.
+    /// itself. One that needs an approval asks the people of the tool for it, and the run waits.
     pub fn tool_named(self, name: &str) -> Self {
         self.offer(Offered::named(name))
     }

@@ -166,6 +166,27 @@ impl Operation {
         }
     }
 
+    /// The same with this approval.
+    pub(crate) fn approved(&self, approval: Approval) -> Self {
+        Self {
+            tenant: self.tenant.clone(),
+            tool: self.tool.clone(),
+            key: self.key.clone(),
+            request: self.request.clone(),
+            hash: self.hash,
+            owner: self.owner.clone(),
+            approval: Some(approval),
+            lane: self.lane,
+            purse: self.purse.clone(),
+            deadline: self.deadline,
+            over: self.over.clone(),
+            unshared: self.unshared,
+            rebuilt: self.rebuilt,
+            gone: self.gone.clone(),
+            slot: Mutex::default(),
+        }
+    }
+
     /// What a record says of it, and no more.
     pub(super) fn rebuilt(record: &Record, tool: Arc<dyn Prepared>) -> Self {
         Self {
@@ -284,8 +305,8 @@ impl Operation {
         let class = spec.effect.name();
         match (&self.approval, self.tool.package()) {
             (Some(approval), Some(package)) => approval.check(&package, now),
-            (None, _) if spec.effect.needs_approval() => Err(ApprovalError::Missing { class }),
-            (Some(_), None) if spec.effect.needs_approval() => {
+            (None, _) if spec.review.is_some() => Err(ApprovalError::Missing { class }),
+            (Some(_), None) if spec.review.is_some() => {
                 Err(ApprovalError::NoPackage { tool: spec.name.to_string(), class })
             }
             _ => Ok(()),

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 
+use super::approval;
 use super::check::undecided;
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode, misuse};
@@ -17,9 +18,9 @@ use super::oversized;
 use super::past_call::{Past, past};
 use super::unregistered::Unregistered;
 use crate::exec::{
-    Answer, Answered, Asker, Expect, Operation, Outcome, Requested, Wait, carry_out, note_use,
+    Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Requested, Wait, carry_out, note_use,
 };
-use crate::ledger::{Approval, Diff, Key, OperationKey, Owner, Record, escaped};
+use crate::ledger::{Approval, Diff, ErrorKind, Key, OperationKey, Owner, Record, ReviewPolicy, escaped};
 use crate::payload::Stored;
 use crate::store::EscalationKind;
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
@@ -268,11 +269,28 @@ async fn carried_out(
     proposed: bool,
 ) -> Result<Answer, Failure> {
     let live = &ctx.live;
+    let (mut op, mut asked) = (op.clone(), 0);
+    if live.has_history() {
+        (op, asked) = match Box::pin(approval::asked_before(ctx, &open, &op)).await {
+            Ok(approved) => approved,
+            Err(failure) => return Err(live.shown(open, failure).await),
+        };
+    }
     loop {
         let carried = {
             let _resting = open.rest();
             carry_out(&live.core, op.clone(), expect, Wait::ForOutcome).await
         };
+        if let Some(policy) = lacks_approval(live, &op, &carried) {
+            asked += 1;
+            // Boxed because it is rare: every call would have to carry the room for it.
+            op = match Box::pin(approval::asked_for(ctx, &open, &op, &policy, asked)).await {
+                Ok(approved) => approved,
+                Err(failure) => return Err(live.shown(open, failure).await),
+            };
+            expect = Expect::Anything;
+            continue;
+        }
         let Answered { outcome, found, .. } = match carried {
             Ok(answered) => answered, // its ticket needs no waiting: whatever leaves the run comes behind it
             Err(error) => return Err(live.told(open, error).await),
@@ -282,7 +300,7 @@ async fn carried_out(
         let elsewhere = found
             .filter(|record| !is_read_back(live, &open, record) && !matches!(outcome, Outcome::Conflict(_)));
         if let Some(record) = &elsewhere {
-            Box::pin(note_use(&live.core, op, record.id)).await;
+            Box::pin(note_use(&live.core, &op, record.id)).await;
         }
         let failure = match outcome {
             Outcome::Done(answer) => {
@@ -313,9 +331,9 @@ async fn carried_out(
             }
             // A new build can mend it. Returned by the code, it would undo what this run did under that very key.
             Outcome::Conflict(diff) if is_own && !live.has_ended() => {
-                return ctx.halt(EscalationKind::Diverged, conflict_with_itself(live, op, &diff)).await;
+                return ctx.halt(EscalationKind::Diverged, conflict_with_itself(live, &op, &diff)).await;
             }
-            over => failure_of(op, over),
+            over => failure_of(&op, over),
         };
         if !live.has_ended() {
             let given_as = match oversized::record_of(&failure) {
@@ -332,6 +350,22 @@ async fn carried_out(
         open.close();
         return Err(failure);
     }
+}
+
+/// The call needs an approval and has none that counts: whom to ask for it.
+fn lacks_approval(
+    live: &Live,
+    op: &Operation,
+    carried: &Result<Answered, ExecError>,
+) -> Option<ReviewPolicy> {
+    let lacks = match carried {
+        // It ceased to count between the record and the send.
+        Ok(Answered { outcome: Outcome::Failed(failure), .. }) => failure.kind == ErrorKind::ApprovalMissing,
+        Err(ExecError::Approval(error)) => error.can_be_asked(),
+        _ => false,
+    };
+    let may_ask = lacks && live.check.is_none() && !live.has_ended();
+    op.tool.spec().review.clone().filter(|_| may_ask)
 }
 
 /// The question of a run that asks for an operation of its own with another input.

@@ -32,7 +32,6 @@ pub(super) enum Kind {
     /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
     Call,
     /// What a guard wrote into rows of its own.
-    #[cfg_attr(not(feature = "memory"), allow(dead_code, reason = "memories are such"))]
     Guard,
     /// A loop of turns.
     Turns,

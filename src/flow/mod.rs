@@ -11,6 +11,7 @@ mod again;
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 mod along;
 mod answer;
+mod approval;
 mod budget;
 mod builder;
 mod call;
@@ -66,6 +67,8 @@ mod workflow;
 pub use again::{BeginAgain, Fork, GoOn, Retry};
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 pub(crate) use along::Along;
+pub use approval::AskApproval;
+pub(crate) use approval::{Told, heard_as};
 pub use builder::EngineBuilder;
 pub use call::{MayGoOut, ToolCall, With, Without};
 #[cfg(feature = "sim")]

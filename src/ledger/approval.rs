@@ -85,6 +85,13 @@ impl Approval {
     }
 }
 
+impl ApprovalError {
+    /// Somebody may be asked for an approval that counts.
+    pub(crate) const fn can_be_asked(&self) -> bool {
+        !matches!(self, Self::NoPackage { .. } | Self::Unreadable { .. })
+    }
+}
+
 /// Why an effect may not be dispatched. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -66,6 +66,6 @@ pub use restored::{Origin, Restored};
 pub(crate) use restored::{first_sent, looks_first};
 pub use retention::{CountedFrom, Retention, RetentionMode};
 pub use retry::{Backoff, ErrorKind, LookupPolicy, RecordedFailure, RetryDecision, RetryPolicy};
-pub use review::{Review, ReviewOutcome, Vote, VoteRefused};
+pub use review::{Review, ReviewOutcome, ReviewPolicy, Vote, VoteRefused};
 pub use scopes::Scopes;
 pub use sight::Sight;

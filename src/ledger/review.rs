@@ -2,6 +2,7 @@
 //! is are passed in.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -56,6 +57,57 @@ pub struct Review {
     /// The effect that went out by it, where it is for one: its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_by: Option<String>,
+}
+
+/// Who is asked when a call needs an approval that it does not have.
+///
+/// ```
+/// use std::time::Duration;
+/// use counterfoil::ledger::ReviewPolicy;
+/// let policy = ReviewPolicy::by(["ann", "bob", "carl"]).quorum(2).expires_in(Duration::from_hours(72));
+/// assert_eq!(policy.quorum, 2);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReviewPolicy {
+    /// Who may decide. Nobody named: whoever the host's [`Reviewers`](crate::exec::Reviewers) let.
+    pub reviewers: BTreeSet<String>,
+    /// So many people must be in favour.
+    pub quorum: u32,
+    /// How long after it was asked nobody decides any more. Absent: people are waited for as long as it takes.
+    pub expires_in: Option<Duration>,
+}
+
+impl ReviewPolicy {
+    /// One of these people decides.
+    pub fn by<S: Into<String>>(reviewers: impl IntoIterator<Item = S>) -> Self {
+        Self { reviewers: reviewers.into_iter().map(Into::into).collect(), quorum: 1, expires_in: None }
+    }
+
+    /// So many of them must be in favour.
+    #[must_use]
+    pub const fn quorum(mut self, people: u32) -> Self {
+        self.quorum = people;
+        self
+    }
+
+    /// Gives up when nobody has decided by then.
+    #[must_use]
+    pub const fn expires_in(mut self, limit: Duration) -> Self {
+        self.expires_in = Some(limit);
+        self
+    }
+
+    /// Whether enough people may decide to reach the quorum, and one has to.
+    pub(crate) fn is_decidable(&self) -> bool {
+        self.quorum > 0 && (self.reviewers.is_empty() || self.reviewers.len() >= self.quorum as usize)
+    }
+}
+
+impl Default for ReviewPolicy {
+    /// One person, whom the host lets.
+    fn default() -> Self {
+        Self { reviewers: BTreeSet::new(), quorum: 1, expires_in: None }
+    }
 }
 
 /// What somebody decided.

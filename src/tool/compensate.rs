@@ -334,6 +334,7 @@ impl Undo {
             divergence: Divergence::Adopt,
             input_version: 1,
             bound: Undoing::bound(),
+            review: None,
             compensation: None,
             any_output: true,
         };

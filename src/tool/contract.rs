@@ -109,6 +109,8 @@ macro_rules! idempotent_suits {
 
 impl<E: effect::LeavesMark> Suits<effect::Undoable<E>> for Idempotent where Self: Suits<E> {}
 
+impl<E: effect::LeavesMark> Suits<effect::Approved<E>> for Idempotent where Self: Suits<E> {}
+
 // A second payment, notice or draft is a second effect.
 idempotent_suits! { Pure ModelCall ReadOnly InternalMutation Deletion MemoryWrite }
 
@@ -119,6 +121,8 @@ macro_rules! blind_suits {
 }
 
 impl<E: effect::LeavesMark> Suits<effect::Undoable<E>> for Blind where Self: Suits<E> {}
+
+impl<E: effect::LeavesMark> Suits<effect::Approved<E>> for Blind where Self: Suits<E> {}
 
 // Everything but a payment.
 blind_suits! { Pure ModelCall ReadOnly Draft InternalMutation Notification Deletion MemoryWrite }

@@ -14,7 +14,8 @@ use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::{Name, Tenant};
 use crate::ledger::{
     BoundFields, Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key,
-    KeyError, LookupOffer, LookupPolicy, Package, Quota, Retention, RetryPolicy, Scopes, Undone,
+    KeyError, LookupOffer, LookupPolicy, Package, Quota, Retention, RetryPolicy, ReviewPolicy, Scopes,
+    Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -61,6 +62,7 @@ pub struct DynamicTool {
     quota: Quota,
     divergence: Divergence,
     functions: Functions,
+    review: Option<ReviewPolicy>,
     compensation: Option<Compensation>,
     bound: BoundFields,
     input_version: u32,
@@ -101,6 +103,7 @@ impl DynamicTool {
             quota: Quota::default(),
             divergence: effect.divergence(),
             functions: Functions::default(),
+            review: effect.needs_approval().then(ReviewPolicy::default),
             compensation: None,
             bound: BoundFields::All,
             input_version: 1,
@@ -183,6 +186,13 @@ impl DynamicTool {
         self
     }
 
+    /// Each call needs an approval, and this is who is asked for it: see [`NeedsApproval`](super::NeedsApproval). A notification and a deletion
+    /// need one also if this is not said.
+    pub fn review(mut self, policy: ReviewPolicy) -> Self {
+        self.review = Some(policy);
+        self
+    }
+
     /// How its effects are undone, and when: see [`Compensate`](super::Compensate). What is undone without asking also goes
     /// for surplus effects.
     pub fn compensate<F>(mut self, policy: Compensation, undo: F) -> Self
@@ -251,7 +261,7 @@ impl DynamicTool {
         if self.effect == EffectClass::Compensation {
             return Err(RegisterError::NotATools { tool: self.name });
         }
-        if self.effect.needs_approval() && self.functions.package.is_none() {
+        if self.review.is_some() && self.functions.package.is_none() {
             return Err(RegisterError::NoPackage { tool: self.name, effect: self.effect });
         }
         if self.functions.undo.is_some() && !self.effect.leaves_mark() {
@@ -275,6 +285,7 @@ impl DynamicTool {
             divergence: self.divergence,
             input_version: self.input_version,
             bound: self.bound,
+            review: self.review,
             compensation: self.compensation.clone(),
             any_output: true,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::compensate::Compensator;
 use super::{Compensate, NeedsApproval, Tool};
-use crate::ledger::{EffectClass, Package};
+use crate::ledger::{EffectClass, Package, ReviewPolicy};
 
 /// What a tool does to the world.
 pub trait Effect: Send + Sync + 'static {
@@ -21,6 +21,11 @@ pub trait Effect: Send + Sync + 'static {
 pub trait Demands<T: Tool> {
     /// What must be approved, if anything.
     fn package(tool: &T, input: &T::Input) -> Option<Package>;
+
+    /// Who is asked for the approval, if one is needed.
+    fn review(_tool: &T) -> Option<ReviewPolicy> {
+        None
+    }
 
     /// What undoes the tool's effects, if they can be undone.
     #[doc(hidden)]
@@ -100,8 +105,61 @@ impl<T: Compensate, E: Demands<T>> Demands<T> for Undoable<E> {
         E::package(tool, input)
     }
 
+    fn review(tool: &T) -> Option<ReviewPolicy> {
+        E::review(tool)
+    }
+
     fn compensator(tool: &Arc<T>) -> Option<Compensator> {
         Some(Compensator::of(tool))
+    }
+}
+
+/// The effect of another class that needs an approval although its class does not: a payment that somebody has to approve. The tool
+/// implements [`NeedsApproval`], and a call without `.approved_by` does not compile.
+///
+/// ```
+/// # use counterfoil::tool::{Call, Done, Tool, ToolError, contract, NeedsApproval};
+/// # use counterfoil::Package;
+/// use counterfoil::tool::effect;
+///
+/// struct Transfer;
+///
+/// impl Tool for Transfer {
+///     const NAME: &'static str = "transfer";
+///     type Effect = effect::Approved<effect::Payment>;
+///     // …
+/// #     type Contract = contract::ReplaysKey;
+/// #     type Input = u64;
+/// #     type Output = String;
+/// #     async fn call(&self, _: &Call, _: &u64) -> Result<Done<String>, ToolError> {
+/// #         Ok(Done::new("tr_1".into()))
+/// #     }
+/// }
+///
+/// impl NeedsApproval for Transfer {
+///     fn package(&self, cents: &u64) -> Package {
+///         Package::of("transfer", cents)
+///     }
+/// }
+///
+/// let engine = counterfoil::Engine::sqlite("agents.db").tool(Transfer);
+/// ```
+#[derive(Debug)]
+pub struct Approved<E>(PhantomData<fn() -> E>);
+
+impl<E: LeavesMark> Effect for Approved<E> {
+    const CLASS: EffectClass = E::CLASS;
+}
+
+impl<E: LeavesMark> LeavesMark for Approved<E> {}
+
+impl<T: NeedsApproval, E: LeavesMark> Demands<T> for Approved<E> {
+    fn package(tool: &T, input: &T::Input) -> Option<Package> {
+        Some(tool.package(input))
+    }
+
+    fn review(tool: &T) -> Option<ReviewPolicy> {
+        Some(tool.review())
     }
 }
 
@@ -171,6 +229,10 @@ macro_rules! approved_classes {
         impl<T: NeedsApproval> Demands<T> for $name {
             fn package(tool: &T, input: &T::Input) -> Option<Package> {
                 Some(tool.package(input))
+            }
+
+            fn review(tool: &T) -> Option<ReviewPolicy> {
+                Some(tool.review())
             }
         }
     )*};

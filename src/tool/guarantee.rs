@@ -50,7 +50,7 @@ impl Guarantee {
         Self {
             tool: spec.name.to_string(),
             effect: spec.effect,
-            approval: spec.effect.needs_approval(),
+            approval: spec.review.is_some(),
             contract: spec.contract.class,
             lookup: spec.contract.lookup,
             worst_case,

@@ -43,7 +43,8 @@ pub(crate) use watched::{Touch, Witness};
 
 use crate::id::Tenant;
 use crate::ledger::{
-    self, BoundFields, Divergence, Finding, Key, LookupPolicy, Package, Quota, Retention, RetryPolicy, Scopes,
+    self, BoundFields, Divergence, Finding, Key, LookupPolicy, Package, Quota, Retention, RetryPolicy,
+    ReviewPolicy, Scopes,
 };
 
 /// Something that touches the world.
@@ -186,4 +187,10 @@ pub trait Reconcile: Tool {
 pub trait NeedsApproval: Tool {
     /// The package that is compared with the approved one directly before each dispatch.
     fn package(&self, input: &Self::Input) -> Package;
+
+    /// Who is asked when a call of a run has an approval that does not count any more: it has expired, was used up, or was of another
+    /// content. The run waits for the decision. One person whom the host lets, unless it is said.
+    fn review(&self) -> ReviewPolicy {
+        ReviewPolicy::default()
+    }
 }

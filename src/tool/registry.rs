@@ -17,7 +17,7 @@ use crate::crash::Watch;
 use crate::id::{IdError, Name};
 use crate::ledger::{
     BoundFields, BoundFieldsError, Compensation, Contract, ContractError, Divergence, EffectClass,
-    LookupOffer, LookupPolicy, Quota, Retention, RetryPolicy, Throttle, WorstCase,
+    LookupOffer, LookupPolicy, Quota, Retention, RetryPolicy, ReviewPolicy, Throttle, WorstCase,
 };
 use crate::payload::{Payload, PayloadError};
 
@@ -45,6 +45,8 @@ pub struct ToolSpec {
     pub input_version: u32,
     /// Which fields of its input its key is bound to.
     pub bound: BoundFields,
+    /// Who is asked for the approval that each call needs, if it needs one.
+    pub review: Option<ReviewPolicy>,
     /// When its effects are undone, if it can undo them.
     pub compensation: Option<Compensation>,
     /// Any JSON is a result of it: it returns no type that a build could check an answer against.
@@ -65,6 +67,7 @@ impl ToolSpec {
             divergence: effect.divergence(),
             input_version: 1,
             bound: BoundFields::All,
+            review: None,
             compensation: None,
             any_output: true,
         }
@@ -80,6 +83,9 @@ impl ToolSpec {
         let bound = |source| RegisterError::BoundFields { tool: self.name.to_string(), source };
         self.bound.check().map_err(bound)?;
         if self.compensation.as_ref().is_some_and(|policy| !policy.is_decidable()) {
+            return Err(RegisterError::TooFewReviewers { tool: self.name.to_string() });
+        }
+        if self.review.as_ref().is_some_and(|policy| !policy.is_decidable()) {
             return Err(RegisterError::TooFewReviewers { tool: self.name.to_string() });
         }
         self.contract
@@ -176,6 +182,7 @@ impl Registry {
             divergence: tool.divergence(),
             input_version: T::INPUT_VERSION,
             bound: tool.bound(),
+            review: T::Effect::review(&tool),
             compensation: compensator.as_ref().map(|compensator| compensator.policy.clone()),
             any_output: false,
         };

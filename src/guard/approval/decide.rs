@@ -5,11 +5,10 @@ use std::future::IntoFuture;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use super::ask::{Told, heard_as};
 use crate::clock::Timestamp;
 use crate::exec::approval::{kind, next, read, review_of};
 use crate::exec::{Core, Said};
-use crate::flow::{ForTenant, RunError};
+use crate::flow::{ForTenant, RunError, Told, heard_as};
 use crate::id::{DeclarationId, IdError, Name, RecordId, Tenant, checked};
 use crate::ledger::{
     EffectClass, Intent, Key, KeyError, OperationKey, Owner, Record, RequestHash, Retention, Review,

@@ -36,8 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod ask;
 mod decide;
 
-pub use ask::AskApproval;
+pub use crate::flow::AskApproval;
 pub use decide::{ApprovalRefused, Decide, Decided, OpenReview};

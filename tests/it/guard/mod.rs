@@ -1,6 +1,7 @@
 //! The guards: each is a key scheme and a merge rule.
 
-mod approval;
+pub(crate) mod approval;
+mod approval_of_call;
 mod artifact;
 mod entries;
 mod ingest;

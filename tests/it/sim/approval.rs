@@ -1,6 +1,7 @@
 //! Approvals in the simulator: wherever a process dies, people are asked once, each vote counts once, and what was approved
 //! goes out once; what was not, never.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use counterfoil::flow::FailureCode;
@@ -8,7 +9,7 @@ use counterfoil::guard::approval::ApprovalRefused;
 use counterfoil::ledger::{Finding, ReviewOutcome, VoteRefused};
 use counterfoil::sim::{CrashPoint, End, Offer, Service, Simulation, World};
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Engine, Failure, Key, Package};
+use counterfoil::{Approval, Ctx, Engine, Failure, Key, Package};
 use serde_json::Value;
 
 use crate::sim::command::asked;
@@ -153,4 +154,43 @@ fn an_approval_counts_once_wherever_it_is_crashed() {
     }
     let report = quick(simulation(HOUR, HOUR, true)).explore();
     assert!(report.failures().is_empty(), "{report}\n{}", report.failures()[0].timeline);
+}
+
+/// Sends by an approval that was given to another text, so that the call asks for one itself.
+async fn stale(ctx: Ctx, text: String) -> Result<(), Failure> {
+    let other = Approval::of("dan", &Package::of("notice", "another text"))?;
+    ctx.call::<Notify>(text).approved_by(&other).await.map(drop)
+}
+
+/// Approves of whatever is open, as often as it is asked.
+async fn approver(engine: Engine, world: World) -> String {
+    let tenant = engine.tenant(Simulation::TENANT).unwrap();
+    let mut seen = BTreeSet::new();
+    for _ in 0..100 {
+        for open in tenant.reviews(None).await.unwrap_or_default() {
+            seen.insert((open.id.clone(), open.version));
+            let _ = tenant.decide(&open.id, open.version).approve("ann").await; // if that fails, it is still open
+        }
+        world.sleep(Duration::from_secs(20)).await;
+    }
+    format!("{} requests", seen.len())
+}
+
+// EXE-2: the request is made once, the vote counts once, and the notice goes out once, wherever a process dies.
+#[test]
+fn a_call_that_asks_for_its_approval_goes_out_once_wherever_it_is_crashed() {
+    let simulation = Simulation::of(stale, "granted".to_owned())
+        .engine(|engine, world| engine.tool(Notify(world.service("mail", Offer::Lookup))))
+        .beside("ann", approver)
+        .check("sent once", |end| end.exactly_once_if_succeeded("mail", "granted"))
+        .check("one request", |end| {
+            let many =
+                end.heard("ann").into_iter().find(|told| !matches!(*told, "0 requests" | "1 requests"));
+            many.map_or(Ok(()), |told| Err(told.to_owned()))
+        });
+    let report = quick(simulation).explore();
+    assert!(report.failures().is_empty(), "{report}\n{}", report.failures()[0].timeline);
+    for point in [CrashPoint::BeforeDocument, CrashPoint::AfterDocument, CrashPoint::AfterCall] {
+        assert!(report.crashed_at().contains_key(&point), "never died at {point}");
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::flow::{RunError, Workflow};
+use counterfoil::flow::{FailureCode, RunError, Workflow};
 use counterfoil::ledger::{Finding, Retention};
 use counterfoil::payload::Stored;
 use counterfoil::sim::{
@@ -14,7 +14,7 @@ use counterfoil::sim::{
 };
 use counterfoil::store::{EscalationKind, Resolution, RunState};
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Approval, Ctx, Engine, Failure, Key, Package};
+use counterfoil::{Ctx, Engine, Failure, Key, Package};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -305,21 +305,36 @@ impl NeedsApproval for Tell {
     }
 }
 
-// One approval, two dispatches: one notice. For another text it is no approval.
+// One approval, two dispatches: one notice. For another text it is no approval: somebody is asked for that, and says no.
 #[test]
 fn an_approval_twice() {
     async fn tell_twice(ctx: Ctx, text: String) -> Result<bool, Failure> {
-        let approve =
-            |text: &String| Approval::of("bob", &Package::of("notice", text)).map_err(Failure::from);
-        let approval = ctx.step("approve", &text, approve).await??;
+        let approval = ctx.approval(Package::of("notice", &text)).reviewers(["bob"]).single_use().await?;
         let first = ctx.call::<Tell>(text.clone()).approved_by(&approval).await?;
         let second = ctx.call::<Tell>(text).approved_by(&approval).await?;
         let other = ctx.call::<Tell>("something else".to_owned()).approved_by(&approval).await;
-        Ok(first == second
-            && other.is_err_and(|failure| failure.message.contains("approved another content")))
+        Ok(first == second && other.is_err_and(|failure| failure.code == FailureCode::Rejected))
+    }
+    /// Bob approves of one text alone, as often as he is asked.
+    async fn bob(engine: Engine, world: World) -> String {
+        let tenant = engine.tenant(Simulation::TENANT).unwrap();
+        for _ in 0..100 {
+            for open in tenant.reviews(None).await.unwrap_or_default() {
+                let decide = tenant.decide(&open.id, open.version);
+                // If that fails, it is still open.
+                let _ = if open.review.content == "hello" {
+                    decide.approve("bob").await
+                } else {
+                    decide.reject("bob", "never seen").await
+                };
+            }
+            world.sleep(Duration::from_secs(30)).await;
+        }
+        "nothing is asked any more".to_owned()
     }
     let simulation = Simulation::of(tell_twice, "hello".to_owned())
         .engine(|engine, world| engine.tool(Tell(world.service("mail", Offer::Lookup))))
+        .beside("bob", bob)
         .check("told once", |end| end.exactly_once_if_succeeded("mail", "hello"))
         .check("nothing unapproved", |end| match end.count("mail", "something else") {
             0 => Ok(()),

@@ -1,20 +1,33 @@
-//! The run's side: it asks, waits, and goes on with the approval or without it.
+//! A run asks for an approval, waits, and goes on with it or without it. It asks in its code, or because a call needs one that it does not
+//! have. How people decide: see [`guard::approval`](crate::guard::approval).
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
+use super::ctx::Ctx;
+use super::failure::{Failure, FailureCode, misuse};
+use super::guarded::{Guarded, Proposal, exec_in_run};
+use super::identity::{Identity, Kind};
+use super::label::Label;
+use super::live::Open;
 use crate::clock::Timestamp;
 use crate::exec::approval::{next, opened, review_of};
-use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, FailureCode, Guarded, Label, Proposal, exec_in_run};
+use crate::exec::{Core, ExecError, Operation};
 use crate::id::Tenant;
-use crate::ledger::{Approval, Package, Review, ReviewOutcome};
+use crate::ledger::{Approval, Package, Review, ReviewOutcome, ReviewPolicy};
 use crate::payload::{MAX_EXACT_INTEGER, hex};
 use crate::store::Change;
+
+/// How the names of what records that something was asked begin.
+const ASKED: &str = "~approval/";
+/// A longer key does not stand in the id of a request.
+const LONGEST: usize = 100;
 
 /// Something to be approved. Nothing happens before it is awaited; then the run waits until it is decided.
 ///
@@ -45,9 +58,9 @@ struct Asked {
 
 /// What the run is told at the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Told {
-    pub(super) outcome: ReviewOutcome,
-    pub(super) approval: Option<Approval>,
+pub(crate) struct Told {
+    pub(crate) outcome: ReviewOutcome,
+    pub(crate) approval: Option<Approval>,
 }
 
 impl Ctx {
@@ -134,8 +147,8 @@ impl AskApproval {
         let (ctx, what) = (self.ctx.clone(), self.package.what().to_owned());
         let fits = self.refuse_nonsense().and_then(|()| Ok(self.package.digest()?));
         let digest = hex(&ctx.unless_mendable(fits).await?.0);
-        let id = self.id.as_ref().map(|id| format!("{id}@{}", self.version));
-        let label = Label::of(&format!("~approval/{what}"), id);
+        let id = self.id.as_ref().map(|id| of_version(id, self.version));
+        let label = Label::of(&format!("{ASKED}{what}"), id);
         // All versions of one id are one row.
         let row = self.id.as_ref().map(|id| format!("{}/{what}/{id}", ctx.run_name()));
         let asked: Asked = ctx.guarded(label, &digest.clone(), row, Question { ask: self, digest }).await?;
@@ -221,9 +234,64 @@ impl Question {
     }
 }
 
-/// What a review's run is told it by.
-pub(super) fn heard_as(id: &str, version: u32) -> String {
+/// The operation with an approval, for a call that has none which counts: people are asked, by the tool's own policy, and the run waits.
+/// `nth`: how often this call has asked by now.
+///
+/// # Crash
+/// Each request is a row under the call's own key, and is made once whatever the number of lives.
+pub(super) async fn asked_for(
+    ctx: &Ctx,
+    open: &Open,
+    op: &Operation,
+    policy: &ReviewPolicy,
+    nth: u32,
+) -> Result<Arc<Operation>, Failure> {
+    let _behind = open.behind();
+    let package = op.tool.package().ok_or_else(|| misuse("the tool names no package to approve"))?;
+    let ask = ctx.approval(package).id(id_of(op)).version(nth).single_use();
+    let ask = ask.reviewers(policy.reviewers.iter().cloned()).quorum(policy.quorum);
+    let approval = AskApproval { expires_in: policy.expires_in, ..ask }.ask().await?;
+    Ok(Arc::new(op.approved(approval)))
+}
+
+/// The operation with the approval that an earlier life of the run has asked for, and how often it has asked. The call may have gone out
+/// under that one, and goes on under it.
+pub(super) async fn asked_before(
+    ctx: &Ctx,
+    open: &Open,
+    op: &Arc<Operation>,
+) -> Result<(Arc<Operation>, u32), Failure> {
+    let (mut op, mut asked) = (op.clone(), 0);
+    if let Some(policy) = op.tool.spec().review.clone()
+        && let Some(package) = op.tool.package()
+    {
+        while was_asked(ctx, &format!("{ASKED}{}", package.what()), &op, asked + 1) {
+            asked += 1;
+            op = asked_for(ctx, open, &op, &policy, asked).await?;
+        }
+    }
+    Ok((op, asked))
+}
+
+fn was_asked(ctx: &Ctx, name: &str, op: &Operation, nth: u32) -> bool {
+    let id = Identity::given(of_version(&id_of(op), nth));
+    let asked = Identity { turn: ctx.scope(), kind: Kind::Guard, name: name.to_owned(), id };
+    ctx.live.with_replay(|replay| replay.step(&asked).is_some())
+}
+
+/// What tells the requests of one call from those of another: its key, or what stands for a long one.
+fn id_of(op: &Operation) -> String {
+    let key = op.key.as_str();
+    if key.len() <= LONGEST { key.to_owned() } else { hex(&Sha256::digest(key)) }
+}
+
+fn of_version(id: &str, version: u32) -> String {
     format!("{id}@{version}")
+}
+
+/// What a review's run is told it by.
+pub(crate) fn heard_as(id: &str, version: u32) -> String {
+    of_version(id, version)
 }
 
 /// What came of it, as soon as that is known.
@@ -288,7 +356,7 @@ impl Guarded for TimeOver {
 
 impl Told {
     /// What came of a review that is over.
-    pub(super) fn of(id: &str, review: &Review) -> Self {
+    pub(crate) fn of(id: &str, review: &Review) -> Self {
         let outcome = review.outcome.clone().unwrap_or(ReviewOutcome::Withdrawn);
         Self { outcome, approval: review.approval(id) }
     }

@@ -1,0 +1,120 @@
+//! EXE-2: a call whose approval does not count any more asks for another one, and the run waits for it. On both stores.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Workflow};
+use counterfoil::guard::approval::ApprovalRefused;
+use counterfoil::ledger::{ReviewPolicy, VoteRefused};
+use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
+use counterfoil::{Approval, Ctx, Engine, Failure, Key, Package};
+
+use crate::flow::lives::NAME;
+use crate::flow::world::{Process, World};
+use crate::guard::approval::{approve, open_about};
+use crate::store::postgres::Schema;
+
+/// A payment that two of three people have to approve.
+struct Transfer(Arc<World>);
+
+impl Tool for Transfer {
+    const NAME: &'static str = "transfer";
+    type Effect = effect::Approved<effect::Payment>;
+    type Contract = contract::ReplaysKey;
+    type Input = String;
+    type Output = u32;
+
+    fn key(&self, to: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target(to))
+    }
+
+    async fn call(&self, call: &Call, to: &String) -> Result<Done<u32>, ToolError> {
+        self.0.pass("transfer before").await;
+        Ok(Done::new(self.0.happen("transfer", call.key(), to)))
+    }
+}
+
+impl NeedsApproval for Transfer {
+    fn package(&self, to: &String) -> Package {
+        Package::of("transfer", to)
+    }
+
+    fn review(&self) -> ReviewPolicy {
+        ReviewPolicy::by(["ann", "bob", "carl"]).quorum(2).expires_in(Duration::from_hours(72))
+    }
+}
+
+/// Pays by an approval that was given to something else.
+async fn pays(ctx: Ctx, to: String) -> Result<u32, Failure> {
+    let stale = Approval::of("bob", &Package::of("transfer", "somebody else"))?;
+    ctx.call::<Transfer>(to).approved_by(&stale).await
+}
+
+fn start<W: Workflow<String, u32>>(engine: EngineBuilder, world: &Arc<World>, code: W) -> Process {
+    Process::start(world, engine.tool(Transfer(world.clone())).workflow(NAME, 1, code))
+}
+
+fn engines(world: &Arc<World>, schema: &Schema, shared: bool) -> EngineBuilder {
+    if shared {
+        world.equip(Engine::postgres_with(crate::server::url(), schema.options()), &world.tap)
+    } else {
+        world.engine()
+    }
+}
+
+#[test]
+fn the_people_of_the_tool_are_asked_once_and_the_call_goes_on_under_their_approval() {
+    for shared in [false, true] {
+        let (world, schema) = (World::new(), Schema::new());
+        let process = start(engines(&world, &schema, shared), &world, pays);
+        let run = process.on(async {
+            let run = process.acme().run(pays, "eve".to_owned()).start().await.unwrap();
+            let review = open_about(&process, "eve").await;
+            assert_eq!((review.review.what.as_str(), review.review.quorum), ("transfer", 2));
+            assert!(review.review.expires_at.is_some() && review.review.single_use);
+            let stranger = approve(&process.acme(), &review, "mallory").await.unwrap_err();
+            assert!(matches!(stranger, ApprovalRefused::Vote(VoteRefused::NotEntitled { .. })), "{stranger}");
+            approve(&process.acme(), &review, "ann").await.unwrap();
+            run.id()
+        });
+        process.crash(); // while the run waits
+        world.hold("transfer before");
+        let process = start(engines(&world, &schema, shared), &world, pays);
+        process.on(async {
+            let review = open_about(&process, "eve").await;
+            assert_eq!(review.review.votes.len(), 1, "nobody is asked again");
+            approve(&process.acme(), &review, "carl").await.unwrap();
+            world.reached("transfer before").await;
+        });
+        process.crash(); // while it is under way
+        world.release("transfer before");
+        let process = start(engines(&world, &schema, shared), &world, pays);
+        process.on(async {
+            let result = process.acme().handle::<u32>(run).result().await;
+            result.unwrap();
+            assert_eq!(process.acme().reviews(None).await.unwrap(), []);
+            let key = Key::of("transfer").target("eve").render().unwrap();
+            let executor = process.engine().executor();
+            let record =
+                executor.record(&counterfoil::Tenant::new("acme").unwrap(), &key).await.unwrap().unwrap().0;
+            assert_eq!(record.approval.unwrap().by, "ann, carl");
+        });
+        assert_eq!(world.effects("transfer"), ["eve"]);
+        process.shut_down();
+    }
+}
+
+#[test]
+fn who_is_refused_is_told_so_and_nothing_is_sent() {
+    let world = World::new();
+    let process = start(world.engine(), &world, pays);
+    process.on(async {
+        let run = process.acme().run(pays, "eve".to_owned()).start().await.unwrap();
+        let review = open_about(&process, "eve").await;
+        process.acme().decide(&review.id, 1).reject("ann", "who is she").await.unwrap();
+        let Err(RunError::Failed { failure, .. }) = run.result().await else { panic!("it was rejected") };
+        assert_eq!((failure.code, &failure.detail["reason"]), (FailureCode::Rejected, &"who is she".into()));
+    });
+    assert_eq!(world.effects("transfer"), Vec::<String>::new());
+    process.shut_down();
+}

@@ -96,9 +96,9 @@ pub fn approve(notice: &Notice) -> Result<Approval, Failure> {
     Ok(Approval::of("reviewer", &package(notice))?)
 }
 
-/// What is to be approved.
+/// What is to be approved, and for whom.
 pub fn package(notice: &Notice) -> Package {
-    Package::of("notice", notice)
+    Package::of("notice", notice).for_whom(&notice.recipient)
 }
 
 /// Notes in the case file that the notice was sent. Closing a case twice is an error, and fails the run.

@@ -39,7 +39,6 @@ pub struct AskApproval {
     package: Package,
     id: Option<String>,
     version: u32,
-    for_whom: Option<String>,
     reviewers: BTreeSet<String>,
     quorum: u32,
     requested_by: Option<String>,
@@ -74,7 +73,6 @@ impl Ctx {
             package,
             id: None,
             version: 1,
-            for_whom: None,
             reviewers: BTreeSet::new(),
             quorum: 1,
             requested_by: None,
@@ -98,12 +96,6 @@ impl AskApproval {
     /// no longer counts.
     pub fn version(mut self, version: u32) -> Self {
         self.version = version;
-        self
-    }
-
-    /// For whom it is to be done: shown to the reviewers.
-    pub fn for_whom(mut self, whom: impl Into<String>) -> Self {
-        self.for_whom = Some(whom.into());
         self
     }
 
@@ -215,7 +207,7 @@ impl Question {
             turn: ask.ctx.scope(),
             version: ask.version.max(past + 1),
             what: ask.package.what().to_owned(),
-            for_whom: ask.for_whom.clone(),
+            for_whom: ask.package.whom().map(ToOwned::to_owned),
             content: ask.package.content()?.decode()?,
             digest: self.digest.clone(),
             reviewers: ask.reviewers.clone(),

@@ -18,18 +18,38 @@ use crate::payload::{Payload, PayloadDigest, PayloadError, hex};
 #[must_use]
 pub struct Package {
     what: String,
+    for_whom: Option<String>,
     content: Result<Payload, PayloadError>,
 }
 
 impl Package {
     /// A package of this kind and content. Content that has no JSON form is reported when it is used.
     pub fn of<T: Serialize + ?Sized>(what: impl Into<String>, content: &T) -> Self {
-        Self { what: what.into(), content: Payload::of(content) }
+        Self { what: what.into(), for_whom: None, content: Payload::of(content) }
+    }
+
+    /// Adds for whom it is to be done: shown to the reviewers, and part of what they approve. An approval for one customer is none for
+    /// another, also where the content is the same.
+    ///
+    /// ```
+    /// # use counterfoil::Package;
+    /// let refund = || Package::of("refund", &1999);
+    /// assert_ne!(refund().for_whom("ann").digest()?, refund().for_whom("bob").digest()?);
+    /// # Ok::<(), counterfoil::PayloadError>(())
+    /// ```
+    pub fn for_whom(mut self, whom: impl Into<String>) -> Self {
+        self.for_whom = Some(whom.into());
+        self
     }
 
     /// What is to be done.
     pub fn what(&self) -> &str {
         &self.what
+    }
+
+    /// For whom, if it was said.
+    pub(crate) fn whom(&self) -> Option<&str> {
+        self.for_whom.as_deref()
     }
 
     /// What reviewers are shown.
@@ -39,7 +59,12 @@ impl Package {
 
     /// The content hash that an approval is bound to.
     pub fn digest(&self) -> Result<PayloadDigest, PayloadError> {
-        Ok(Payload::of(&(&self.what, hex(&self.content()?.digest().0)))?.digest())
+        let content = hex(&self.content()?.digest().0);
+        let approved = match &self.for_whom {
+            None => Payload::of(&(&self.what, content)),
+            Some(whom) => Payload::of(&(&self.what, content, whom)),
+        };
+        Ok(approved?.digest())
     }
 }
 

@@ -139,6 +139,8 @@ pub struct Contract {
     /// The longest time from when the provider accepts a call to when it has finished it. Absent: see
     /// [`completion_time`](Self::completion_time).
     pub completes_within: Option<Duration>,
+    /// A notification may be sent although nobody can find out whether it arrived.
+    pub blind_notices: bool,
     /// Each call carries a version of what it sets, and the provider refuses an older one than it has.
     pub versioned: bool,
     /// Its effects are changes in the ledger's own database, and its record is sealed in their transaction: while that is not sealed,
@@ -174,6 +176,7 @@ impl Contract {
             look_first: false,
             blind_spots: &[],
             completes_within: None,
+            blind_notices: false,
             versioned: false,
             sealed_with_effect: false,
         }
@@ -290,6 +293,14 @@ impl Contract {
         self
     }
 
+    /// A notification may be sent although nobody can find out whether it arrived: a call of unknown outcome waits for a person. A blind
+    /// notification that does not say so is not registered. Typed tools have [`BlindNotice`](crate::tool::contract::BlindNotice).
+    #[must_use]
+    pub const fn allow_blind_notices(mut self) -> Self {
+        self.blind_notices = true;
+        self
+    }
+
     /// Opts in to repeating a call whose outcome nobody can find out. Duplicates become possible.
     #[must_use]
     pub const fn repeat_blindly(mut self) -> Self {
@@ -403,6 +414,10 @@ impl Contract {
         if effect.needs_reconcile() && self.class == ContractClass::Blind {
             return Err(ContractError::Unreconcilable { effect });
         }
+        let is_blind = self.class == ContractClass::Blind && self.lookup == LookupOffer::None;
+        if is_blind && effect == EffectClass::Notification && !self.blind_notices {
+            return Err(ContractError::BlindNotice);
+        }
         if self.class.needs_lookup() && self.lookup == LookupOffer::None {
             return Err(ContractError::NoLookup { class: self.class });
         }
@@ -446,6 +461,12 @@ pub enum ContractError {
         /// The tool's effect class.
         effect: EffectClass,
     },
+    /// Nobody could find out whether a notice arrived, and its tool does not say that this is meant.
+    #[error(
+        "a notification to a blind provider: nobody could find out whether it arrived; declare a key, a natural key or a lookup, or \
+         say that it is meant, by `allow_blind_notices()` or the contract type `BlindNotice`"
+    )]
+    BlindNotice,
     /// A second notice is a second notice.
     #[error(
         "a {} is not idempotent by nature: a second one is a second effect; declare a key, a natural key or a lookup",

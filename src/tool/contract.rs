@@ -17,7 +17,8 @@ pub trait Contract: Send + Sync + 'static {
 #[diagnostic::on_unimplemented(
     message = "a `{E}` tool cannot have the contract `{Self}`: nobody could find out what became of a call",
     label = "not enough for a `{E}`",
-    note = "declare what the provider offers: `contract::ReplaysKey`, `RejectsKey`, `NaturalKey` or `Lookup`"
+    note = "declare what the provider offers: `contract::ReplaysKey`, `RejectsKey`, `NaturalKey` or `Lookup`",
+    note = "a notification whose fate nobody needs to find out has `contract::BlindNotice`"
 )]
 pub trait Suits<E: effect::Effect> {}
 
@@ -124,5 +125,23 @@ impl<E: effect::LeavesMark> Suits<effect::Undoable<E>> for Blind where Self: Sui
 
 impl<E: effect::LeavesMark> Suits<effect::Approved<E>> for Blind where Self: Suits<E> {}
 
-// Everything but a payment.
-blind_suits! { Pure ModelCall ReadOnly Draft InternalMutation Notification Deletion MemoryWrite }
+// Everything but a payment, and a notification by the name of its own.
+blind_suits! { Pure ModelCall ReadOnly Draft InternalMutation Deletion MemoryWrite }
+
+/// [`Blind`], for a notification: nobody can find out whether it arrived, and that is meant.
+#[derive(Debug)]
+pub struct BlindNotice;
+
+impl Contract for BlindNotice {
+    fn declaration() -> ledger::Contract {
+        ledger::Contract::new(ContractClass::Blind).allow_blind_notices()
+    }
+}
+
+impl<T: Tool> Demands<T> for BlindNotice {
+    fn reconcile<'a>(_: &'a T, _: &'a Call, _: &'a T::Input) -> Option<Reconciling<'a, T>> {
+        None
+    }
+}
+
+impl Suits<effect::Notification> for BlindNotice {}

@@ -109,7 +109,7 @@ senders! {
     /// The provider takes no key, but can be asked for our reference.
     SendLookup: Lookup + Reconcile, |provider, call, notice| provider.create(call, notice, None);
     /// The provider takes no key and cannot be asked.
-    SendBlind: Blind, |provider, call, notice| provider.create(call, notice, None);
+    SendBlind: BlindNotice, |provider, call, notice| provider.create(call, notice, None);
 }
 
 fn key(notice: &Notice) -> Key {

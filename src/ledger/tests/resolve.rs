@@ -332,8 +332,14 @@ fn check(contract: &Contract, effect: EffectClass) -> Result<(), ContractError> 
 fn a_payment_to_a_blind_provider_is_refused() {
     for effect in EffectClass::ALL {
         let blind = check(&Contract::new(ContractClass::Blind).repeat_blindly(), effect);
-        let payment = effect == EffectClass::Payment;
-        assert_eq!(blind, if payment { Err(ContractError::Unreconcilable { effect }) } else { Ok(()) });
+        let expected = match effect {
+            EffectClass::Payment => Err(ContractError::Unreconcilable { effect }),
+            EffectClass::Notification => Err(ContractError::BlindNotice),
+            _ => Ok(()),
+        };
+        assert_eq!(blind, expected);
+        let named = Contract::new(ContractClass::Blind).allow_blind_notices();
+        assert_eq!(check(&named, effect).is_ok(), effect != EffectClass::Payment);
         for class in ContractClass::ALL.into_iter().filter(|class| *class != ContractClass::Blind) {
             let is_idempotent = class != ContractClass::Idempotent || effect.can_be_idempotent();
             let expected = if is_idempotent { Ok(()) } else { Err(ContractError::NotIdempotent { effect }) };

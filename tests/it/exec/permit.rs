@@ -73,7 +73,8 @@ async fn a_tool_is_told_until_when_it_may_send() {
 async fn an_attempt_is_cut_off_when_its_approval_expires() {
     let (dir, clock, world) =
         (tempfile::tempdir().unwrap(), TestClock::breathing(), World::new(Keys::Ignores));
-    let tool = world.tool("notify", EffectClass::Notification, Contract::new(ContractClass::Blind));
+    let blind = Contract::new(ContractClass::Blind).allow_blind_notices();
+    let tool = world.tool("notify", EffectClass::Notification, blind);
     let tool = tool.retry(brief()).package(|input| Package::of("notice", input));
     let executor = executor(&dir, &clock).dynamic_tool(tool).open().await.unwrap();
     world.replies([Reply::EffectThenHang]);

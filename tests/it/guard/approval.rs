@@ -124,9 +124,10 @@ fn who_may_not_decide_is_told_so() {
     let world = World::new();
     let code = flow!(world, |ctx, _n: ()| {
         let ask =
-            ctx.approval(notice("granted")).reviewers(["ann", "bob"]).requested_by("ann").for_whom("eve");
+            ctx.approval(notice("granted").for_whom("eve")).reviewers(["ann", "bob"]).requested_by("ann");
         let approval = ask.await?;
         world.count("on");
+        // For eve, and the tool says for nobody: another approval is asked for.
         tell(&ctx, "granted", &approval).await
     });
     let process = life(world.engine(), &world, code.clone());
@@ -152,7 +153,13 @@ fn who_may_not_decide_is_told_so() {
             ApprovalRefused::Vote(VoteRefused::StaleVersion { seen: 2, version: 1, .. })
         ));
         assert_eq!(acme.review(&review.id).await.unwrap().unwrap().review.votes, []);
+        assert_eq!(review.review.for_whom.as_deref(), Some("eve"));
         approve(&acme, &review, "bob").await.unwrap();
+        process
+            .until(async |acme| acme.reviews(None).await.unwrap().iter().any(|open| open.id != review.id))
+            .await;
+        assert_eq!(world.effects("tell"), Vec::<String>::new());
+        approve(&acme, &one_open(&process).await, "bob").await.unwrap();
         run.result().await.unwrap();
     });
     process.shut_down();

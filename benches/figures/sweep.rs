@@ -71,7 +71,7 @@ fn noticed<C: Own>(
 
 async fn engine(place: &Place, sweeps: bool) -> Engine {
     let builder = subject::builder(place);
-    let builder = if sweeps { builder.sweep() } else { builder };
+    let builder = builder.sweep(sweeps);
     builder.start().await.expect("an engine")
 }
 

@@ -77,7 +77,7 @@ pub struct ExecutorBuilder {
     lease: Duration,
     reviewers: SharedReviewers,
     publisher: Option<Publisher>,
-    sweeps: bool,
+    sweeps: Option<bool>,
     restored: Option<Declared>,
 }
 
@@ -118,7 +118,7 @@ impl ExecutorBuilder {
             lease: LEASE,
             reviewers: Arc::new(Named),
             publisher: None,
-            sweeps: false,
+            sweeps: None,
             restored: None,
         }
     }
@@ -215,10 +215,11 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Retires the records whose time is over, by their tools' [`Retention`](crate::ledger::Retention), a few at a time. Unless
-    /// some worker does, everything is kept.
-    pub fn sweep(mut self) -> Self {
-        self.sweeps = true;
+    /// Whether this worker retires the records whose time is over, by their tools' [`Retention`](crate::ledger::Retention), a few at a
+    /// time. It does, unless it is told not to. Where no worker does, everything is kept. A simulation retires nothing unless it
+    /// is told to.
+    pub fn sweep(mut self, sweeps: bool) -> Self {
+        self.sweeps = Some(sweeps);
         self
     }
 
@@ -242,7 +243,7 @@ impl ExecutorBuilder {
     }
 
     pub(crate) fn sweeps(&self) -> bool {
-        self.sweeps
+        self.sweeps.unwrap_or(true)
     }
 
     pub(crate) fn take_publisher(&mut self) -> Option<Publisher> {

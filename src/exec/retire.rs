@@ -9,6 +9,7 @@ use super::outcome::{ExecError, admitted};
 use crate::clock::{SharedClock, Timestamp};
 use crate::ledger::{Record, State};
 use crate::store::{Change, Refusal, Retired, Store as _, StoreError, Verdict};
+use crate::tool::ToolSpec;
 
 /// So many are retired in one transaction. They hold up what others write for as long as that takes.
 const AT_ONCE: u32 = 16;
@@ -19,11 +20,16 @@ const OFTEN: Duration = Duration::from_hours(1);
 const AT_MOST: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// Retires records from now on, if that is wanted.
+    /// Retires records from now on, unless that is switched off, and says how long they are kept.
     pub(crate) fn begin_sweeping(self: &Arc<Self>, sweeps: bool) {
-        if sweeps {
-            self.lasting("sweeper", sweep);
+        if !sweeps {
+            tracing::info!("records are kept for ever: this worker retires none");
+            return;
         }
+        let kept = |spec: &&ToolSpec| format!("{}: {}", spec.name, spec.retention);
+        let kept: Vec<_> = self.registry.specs().iter().map(kept).collect();
+        tracing::info!(tools = kept.join("; "), "records are retired when their time is over");
+        self.lasting("sweeper", sweep);
     }
 }
 
@@ -125,7 +131,8 @@ async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, 
         // Of a tool that is not here it is not known that its keys may be taken for new.
         let (retention, horizon) = tool.map_or_else(Default::default, |tool| {
             let spec = tool.spec();
-            (spec.retention, spec.retry.horizon())
+            // Inside a key's window nothing is touched: the provider answers for the key, and the record for what it answered.
+            (spec.retention, spec.retry.horizon().max(spec.contract.key_window.unwrap_or_default()))
         });
         let left = retention.left(record, horizon, &key, now);
         tracing::debug!(tenant = %record.tenant, key = %record.key, left = left.is_some(), "its time is over");

@@ -271,10 +271,11 @@ impl EngineBuilder {
         self.with(|executor| executor.sink(sink))
     }
 
-    /// Retires the records whose time is over, by their tools' [`Retention`](crate::ledger::Retention), a few at a time. Unless
-    /// some worker does, everything is kept.
-    pub fn sweep(self) -> Self {
-        self.with(ExecutorBuilder::sweep)
+    /// Whether this worker retires the records whose time is over, by their tools' [`Retention`](crate::ledger::Retention), a few at a
+    /// time. It does, unless it is told not to. Where no worker does, everything is kept. A simulation retires nothing unless it
+    /// is told to.
+    pub fn sweep(self, sweeps: bool) -> Self {
+        self.with(|executor| executor.sweep(sweeps))
     }
 
     /// Says that the ledger may be older than the world: restored from a backup of this instant, or new beside an older system. See

@@ -436,6 +436,10 @@ impl Contract {
         {
             return Err(ContractError::RetentionBelowHorizon { kept, horizon });
         }
+        let forgotten = retention.shortest().zip(self.key_window.filter(|_| self.class.collides()));
+        if let Some((kept, window)) = forgotten.filter(|(kept, window)| kept < window) {
+            return Err(ContractError::RetentionBelowKeyWindow { kept, window });
+        }
         match self.key_window {
             Some(window) if self.class.collides() && window < horizon && self.lookup == LookupOffer::None => {
                 Err(ContractError::WindowBelowHorizon { window, horizon })
@@ -508,6 +512,17 @@ pub enum ContractError {
         kept: Duration,
         /// The longest that retries may take.
         horizon: Duration,
+    },
+    /// The record would be forgotten while the provider still answers for its key.
+    #[error(
+        "the record is forgotten after {kept:?}, but the provider keeps its key for {window:?}: keep the record for as long, or leave a \
+         tombstone"
+    )]
+    RetentionBelowKeyWindow {
+        /// The retention.
+        kept: Duration,
+        /// The provider's window.
+        window: Duration,
     },
     /// The provider would have forgotten the key while we still retry under it.
     #[error(

@@ -1,5 +1,7 @@
 //! Effect classes: what kind of mark a call leaves on the world, and the safety rules that follow (EXE-1).
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::contract::ContractClass;
@@ -100,11 +102,25 @@ impl EffectClass {
         matches!(self, Self::Payment)
     }
 
-    /// How long its records are kept, unless the tool says otherwise: thirty days whole. Then the key of what leaves a mark stays
-    /// taken, by a tombstone; what may be repeated is forgotten.
-    pub fn retention(self) -> Retention {
-        let kept = Retention::default();
-        if self.repeatable() { Retention::forget_after(kept.keep_for) } else { kept }
+    /// How long its records are kept, unless the tool says otherwise. What may be repeated is forgotten: after a day, and an answer of a
+    /// model, which cost money, after a week. Of what leaves a mark the record is kept whole for thirty days; of what was told to
+    /// somebody or destroyed, for a year; of payments and of what undoes something, for ten years, as bookkeeping wants it. Then
+    /// the key stays taken, by a tombstone.
+    pub const fn retention(self) -> Retention {
+        const DAY: u64 = 24;
+        match self {
+            Self::Pure | Self::ReadOnly => Retention::forget_after(Duration::from_hours(DAY)),
+            Self::ModelCall => Retention::forget_after(Duration::from_hours(7 * DAY)),
+            Self::Draft | Self::InternalMutation | Self::MemoryWrite => {
+                Retention::tombstone_after(Duration::from_hours(30 * DAY))
+            }
+            Self::Notification | Self::Deletion => {
+                Retention::tombstone_after(Duration::from_hours(365 * DAY))
+            }
+            Self::Payment | Self::Compensation => {
+                Retention::tombstone_after(Duration::from_hours(10 * 365 * DAY))
+            }
+        }
     }
 
     /// What becomes of it when a resumed run takes another path, unless the tool says otherwise.

@@ -64,6 +64,7 @@ pub use rate::{Bucket, Rate};
 pub use record::{Basis, Intent, Owner, Record, State, Was};
 pub use restored::{Origin, Restored};
 pub(crate) use restored::{first_sent, looks_first};
+pub(crate) use retention::span;
 pub use retention::{CountedFrom, Retention, RetentionMode};
 pub use retry::{Backoff, ErrorKind, LookupPolicy, RecordedFailure, RetryDecision, RetryPolicy};
 pub use review::{Review, ReviewOutcome, ReviewPolicy, Vote, VoteRefused};

@@ -1,5 +1,6 @@
 //! How long a record is kept, and what is left of it afterwards (REC-6, REC-8, DESIGN 4.10).
 
+use std::fmt;
 use std::time::Duration;
 
 use super::hash::RequestHash;
@@ -75,6 +76,13 @@ impl Retention {
         self
     }
 
+    /// The same, and at least for as long as this: what a class says must not be shorter than the retries that a tool declares.
+    #[must_use]
+    pub(crate) fn at_least(mut self, horizon: Duration) -> Self {
+        self.keep_for = self.keep_for.max(horizon);
+        self
+    }
+
     /// How soon the key could be taken for new; `None` if never.
     pub(crate) const fn shortest(&self) -> Option<Duration> {
         match self.mode {
@@ -122,6 +130,18 @@ impl Retention {
         match self.mode {
             RetentionMode::Forget => None,
             RetentionMode::Tombstone | RetentionMode::Keep => tombstone(record, key),
+        }
+    }
+}
+
+impl fmt::Display for Retention {
+    /// As it stands in the guarantee report.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let span = span(self.keep_for);
+        match self.mode {
+            RetentionMode::Keep => f.write_str("for ever"),
+            RetentionMode::Tombstone => write!(f, "whole for {span}, then digests"),
+            RetentionMode::Forget => write!(f, "for {span}, then its key is new"),
         }
     }
 }
@@ -177,4 +197,15 @@ impl RequestHash {
     pub fn keyed(&self, key: &DigestKey) -> Self {
         Self { version: self.version | Self::KEYED, digest: key.digest(&self.column()) }
     }
+}
+
+/// A span of time in the largest unit that fits.
+pub(crate) fn span(of: Duration) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    let seconds = of.as_secs();
+    if of.subsec_nanos() > 0 || seconds == 0 {
+        return format!("{of:?}");
+    }
+    let unit = UNITS.into_iter().find(|(unit, _)| seconds.is_multiple_of(*unit) && seconds > *unit);
+    unit.map_or_else(|| format!("{seconds} s"), |(unit, name)| format!("{} {name}", seconds / unit))
 }

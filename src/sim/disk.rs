@@ -190,7 +190,8 @@ impl Mounted {
     /// An engine on this disk.
     pub(super) fn engine(self) -> EngineBuilder {
         let mounted = Arc::new(self);
-        let engine = Engine::store(mounted.clone());
+        // Years would have to pass, and each hour of them a look.
+        let engine = Engine::store(mounted.clone()).sweep(false);
         let engine = match &mounted.disk.put_back {
             Some(PutBack { as_of: Some(as_of), .. }) => engine.restored(Some(*as_of)),
             Some(PutBack { noted, .. }) if !noted.load(Ordering::Relaxed) => {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::compensate::{ByFunctions, Compensator, FindFn, Forward, UndoFn};
 use super::prepared::written;
-use super::registry::Unprepared;
+use super::registry::{Unprepared, kept};
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::{Name, Tenant};
 use crate::ledger::{
@@ -280,7 +280,7 @@ impl DynamicTool {
             contract: self.contract.settled_for(&retry),
             retry,
             lookups: self.lookups,
-            retention: self.retention,
+            retention: kept(self.effect, self.retention, &retry),
             quota: self.quota,
             divergence: self.divergence,
             input_version: self.input_version,

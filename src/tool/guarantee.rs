@@ -1,15 +1,13 @@
 //! A tool's line in the guarantee report: what may be promised of its calls, from what it declares.
 
 use std::fmt;
-use std::time::Duration;
 
 use serde::Serialize;
 
 use super::{Registry, ToolSpec};
 use crate::ledger::resolve::Next;
 use crate::ledger::{
-    Compensation, Contract, ContractClass, EffectClass, LookupOffer, Retention, RetentionMode, WorstCase,
-    on_unknown,
+    Compensation, Contract, ContractClass, EffectClass, LookupOffer, WorstCase, on_unknown, span,
 };
 
 /// What may be promised of a tool's calls.
@@ -57,7 +55,7 @@ impl Guarantee {
             worst_case_words: worst_case.words().to_owned(),
             on_unknown: in_words(spec.effect, &spec.contract),
             blind_spots: spec.contract.blind_spots,
-            retention: kept(&spec.retention),
+            retention: spec.retention.to_string(),
             compensation: spec
                 .compensation
                 .as_ref()
@@ -139,25 +137,4 @@ fn told(steps: &[Next], contract: &Contract) -> String {
     };
     let steps: Vec<_> = steps.iter().map(step).collect();
     steps.join("; not there: ").replacen("over; not there: ", "over, ", 1)
-}
-
-/// Until when, if some worker sweeps.
-fn kept(retention: &Retention) -> String {
-    let span = span(retention.keep_for);
-    match retention.mode {
-        RetentionMode::Keep => "for ever".to_owned(),
-        RetentionMode::Tombstone => format!("whole for {span}, then digests"),
-        RetentionMode::Forget => format!("for {span}, then its key is new"),
-    }
-}
-
-/// A span of time in the largest unit that fits.
-fn span(of: Duration) -> String {
-    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
-    let seconds = of.as_secs();
-    if of.subsec_nanos() > 0 || seconds == 0 {
-        return format!("{of:?}");
-    }
-    let unit = UNITS.into_iter().find(|(unit, _)| seconds.is_multiple_of(*unit) && seconds > *unit);
-    unit.map_or_else(|| format!("{seconds} s"), |(unit, name)| format!("{} {name}", seconds / unit))
 }

@@ -62,7 +62,7 @@ impl ToolSpec {
             contract,
             retry,
             lookups: LookupPolicy::default(),
-            retention: effect.retention(),
+            retention: effect.retention().at_least(retry.horizon()),
             quota: Quota::default(),
             divergence: effect.divergence(),
             input_version: 1,
@@ -92,6 +92,11 @@ impl ToolSpec {
             .check(self.effect, &self.retry, &self.retention)
             .map_err(|source| RegisterError::Contract { tool: self.name.to_string(), source })
     }
+}
+
+/// What a class says is not shorter than the retries that the tool declares.
+pub(super) fn kept(effect: EffectClass, declared: Retention, retry: &RetryPolicy) -> Retention {
+    if declared == effect.retention() { declared.at_least(retry.horizon()) } else { declared }
 }
 
 /// A tool whose input is not known yet.
@@ -177,7 +182,7 @@ impl Registry {
             contract: declared.settled_for(&retry),
             retry,
             lookups: tool.lookups(),
-            retention: tool.retention(),
+            retention: kept(T::Effect::CLASS, tool.retention(), &retry),
             quota: tool.quota(),
             divergence: tool.divergence(),
             input_version: T::INPUT_VERSION,

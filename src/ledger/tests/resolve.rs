@@ -397,6 +397,49 @@ fn forgetting_before_the_last_retry_is_refused() {
     }
 }
 
+// R-REC-6: the provider answers for its key, and the record for what the provider has answered.
+#[test]
+fn forgetting_inside_the_key_window_is_refused() {
+    let (hour, day) = (Duration::from_hours(1), Duration::from_hours(24));
+    let of = |class, retention: Retention| {
+        Contract::new(class).key_window(day).lookup(LookupOffer::Strong).check(
+            EffectClass::Deletion,
+            &retry(),
+            &retention,
+        )
+    };
+    let refused = Err(ContractError::RetentionBelowKeyWindow { kept: hour, window: day });
+    assert_eq!(of(ContractClass::ReplaysKey, Retention::forget_after(hour)), refused);
+    assert_eq!(of(ContractClass::ReplaysKey, Retention::forget_after(day)), Ok(()));
+    assert_eq!(
+        of(ContractClass::ReplaysKey, Retention::tombstone_after(hour)),
+        Ok(()),
+        "the key stays taken"
+    );
+    assert_eq!(of(ContractClass::Lookup, Retention::forget_after(hour)), Ok(()), "there is no key");
+}
+
+// R-REC-6: what a class says. What may be repeated is forgotten, and never before its retries have ended.
+#[test]
+fn each_class_has_its_retention() {
+    use EffectClass::{Deletion, InternalMutation, ModelCall, Notification, Payment, Pure, ReadOnly};
+    for (class, said) in [
+        (Pure, "for 24 h, then its key is new"),
+        (ReadOnly, "for 24 h, then its key is new"),
+        (ModelCall, "for 7 d, then its key is new"),
+        (InternalMutation, "whole for 30 d, then digests"),
+        (Notification, "whole for 365 d, then digests"),
+        (Deletion, "whole for 365 d, then digests"),
+        (Payment, "whole for 3650 d, then digests"),
+    ] {
+        assert_eq!(class.retention().to_string(), said, "{class:?}");
+    }
+    for class in EffectClass::ALL {
+        let forgets = class.retention().mode == RetentionMode::Forget;
+        assert_eq!(forgets, class.repeatable(), "{class:?}");
+    }
+}
+
 // R-EXE-7, invariant 9: unless a lookup can answer when the provider has forgotten the key.
 #[test]
 fn a_key_window_below_the_horizon_is_refused() {

@@ -130,7 +130,7 @@ on_both_stores! {
             };
             let tool = tool.retry(at_once).bound(bound);
             let tool = tool.retention(Retention::tombstone_after(Duration::from_secs(1)));
-            place.executor().dynamic_tool(tool).sweep().open().await.unwrap()
+            place.executor().dynamic_tool(tool).sweep(true).open().await.unwrap()
         };
         let executor = with(cents()).await;
         assert_eq!(first(&transfer(&executor, 100, "rent").await), "rent");

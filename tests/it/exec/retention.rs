@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use counterfoil::clock::Clock as _;
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::{
     Contract, ContractClass, EffectClass, ErrorKind, OperationKey, Record, Retention, RetryPolicy, State, Was,
 };
 use counterfoil::store::Resolution;
-use counterfoil::tool::DynamicTool;
+use counterfoil::tool::{DynamicTool, Registry};
 use counterfoil::{Executor, Key, Outcome, Tenant, ToolRequest};
 use serde_json::json;
 
@@ -44,7 +45,7 @@ impl Scene {
     }
 
     async fn open(&self, retention: Retention) -> Executor {
-        self.tools(retention).sweep().open().await.unwrap()
+        self.tools(retention).open().await.unwrap() // it sweeps unless it is told not to
     }
 
     /// Lets hours go by until the record is as it should be.
@@ -121,6 +122,38 @@ async fn a_late_retry_is_told_that_it_is_gone() {
     assert_eq!(scene.world.count(), 2);
 }
 
+// R-REC-6: inside the window for which the provider remembers the key, nothing is touched.
+#[tokio::test]
+async fn a_record_is_whole_for_as_long_as_the_provider_knows_its_key() {
+    let scene = Scene::new();
+    let contract = Contract::new(ContractClass::ReplaysKey).key_window(3 * DAY);
+    let retention = Retention::tombstone_after(HOUR);
+    let pay = scene.world.tool("pay", EffectClass::Payment, contract).retry(brief()).retention(retention);
+    let bell = scene.tool("bell", ContractClass::Blind, Retention::forget_after(HOUR));
+    let builder = executor(&scene.dir, &scene.clock).dynamic_tool(pay).dynamic_tool(bell);
+    let executor = builder.open().await.unwrap();
+    assert!(first(&executor.execute(request("pay")).await.unwrap()));
+    for _ in 0..3 {
+        scene.sweeps(&executor).await;
+    }
+    assert!(!first(&executor.execute(request("pay")).await.unwrap()), "it is answered from its record");
+    scene.until_gone(&executor, &key("pay")).await;
+    let gone = record(&executor, &key("pay")).await.unwrap();
+    assert!(gone.created_at.until(scene.clock.now()) >= 3 * DAY, "too early");
+}
+
+// R-REC-6: a tool whose retries last for longer than what its class says is kept for as long as they do.
+#[test]
+fn what_a_class_says_covers_the_retries_of_its_tool() {
+    let (scene, mut registry) = (Scene::new(), Registry::default());
+    let patient = RetryPolicy { attempts: 100, ..RetryPolicy::default() };
+    let read =
+        scene.world.tool("read", EffectClass::ReadOnly, Contract::new(ContractClass::Blind)).retry(patient);
+    read.register(&mut registry).unwrap();
+    let retention = registry.guarantees().remove(0).retention;
+    assert!(retention.starts_with("for ") && retention != "for 24 h, then its key is new", "{retention}");
+}
+
 // R-REC-6: a window after which the key is new, as nonces want.
 #[tokio::test]
 async fn a_forgotten_key_is_new() {
@@ -141,7 +174,7 @@ async fn what_is_kept_stays() {
         let scene = Scene::new();
         let retention = if sweeps { Retention::keep() } else { Retention::forget_after(DAY) };
         let builder = scene.tools(retention);
-        let executor = if sweeps { builder.sweep() } else { builder }.open().await.unwrap();
+        let executor = builder.sweep(sweeps).open().await.unwrap();
         assert!(first(&executor.execute(request("pay")).await.unwrap()));
         scene.clock.advance(1000 * DAY);
         if sweeps {
@@ -230,7 +263,7 @@ async fn the_declaration_of_today_counts() {
     before.close(Duration::ZERO).await;
     scene.clock.advance(2 * DAY);
     let pay = scene.tool("pay", ContractClass::Lookup, Retention::keep());
-    let executor = executor(&scene.dir, &scene.clock).dynamic_tool(pay).sweep().open().await.unwrap();
+    let executor = executor(&scene.dir, &scene.clock).dynamic_tool(pay).sweep(true).open().await.unwrap();
     scene.until_gone(&executor, &key("ring")).await;
     scene.clock.advance(1000 * DAY);
     assert!(!first(&executor.execute(request("pay")).await.unwrap()));
@@ -262,7 +295,7 @@ async fn several_workers_sweep_one_database() {
     let open = || {
         let tool = world.tool("pay", EffectClass::InternalMutation, Contract::new(ContractClass::Lookup));
         let tool = tool.retry(at_once).retention(Retention::tombstone_after(Duration::from_secs(1)));
-        ExecutorBuilder::postgres_with(url(), schema.options()).dynamic_tool(tool).sweep().open()
+        ExecutorBuilder::postgres_with(url(), schema.options()).dynamic_tool(tool).sweep(true).open()
     };
     let workers = [open().await.unwrap(), open().await.unwrap()];
     let call = |i: usize| ToolRequest::new(acme(), "pay", json!({ "case": i.to_string() }));

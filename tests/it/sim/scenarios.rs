@@ -454,7 +454,7 @@ fn a_provider_timeout_after_commit() {
 pub(crate) fn asked_again_later(retention: Retention) -> Simulation {
     Simulation::of(pay, bill(100))
         .engine(move |engine, world| {
-            engine.tool(Pay(world.service("bank", Offer::Lookup), retention)).sweep()
+            engine.tool(Pay(world.service("bank", Offer::Lookup), retention)).sweep(true)
         })
         .check("paid once", |end| end.exactly_once_if_succeeded("bank", "7"))
         .singles_only()

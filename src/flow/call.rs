@@ -315,8 +315,8 @@ async fn carried_out(
                 expect = Expect::Anything;
                 continue;
             }
-            Outcome::Parked { escalation } | Outcome::Pending { escalation } => {
-                ctx.engine.answers.wait(escalation, live.id);
+            // Whoever answers finds the run by its record, or by the note that it uses another's.
+            Outcome::Parked { .. } | Outcome::Pending { .. } => {
                 let _waiting = open.wait(live::Wait { answer: true, ..Default::default() });
                 return std::future::pending().await; // the answer starts the run over, from its records
             }

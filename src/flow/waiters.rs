@@ -69,7 +69,8 @@ impl EndWaiters {
     }
 }
 
-/// Which runs wait for which answer. Only a hint: after a restart they are found by their rows.
+/// Which runs wait for the answer to a question that is another run's: a parent that undoes what its children did. Any other is found by
+/// the question's record. Only a hint: after a restart they are found by their rows.
 #[derive(Default)]
 pub(super) struct AnswerWaiters {
     by_question: Mutex<BTreeMap<EscalationId, Vec<RunId>>>,

@@ -134,7 +134,7 @@ pub mod types {
     pub use async_nats;
     #[cfg(any(feature = "http", feature = "webhook", feature = "_queue"))]
     pub use bytes;
-    /// What the traits return whose calls are made through `dyn`: [`Clock::sleep`](crate::Clock::sleep), a sink's `publish`.
+    /// The future that traits return whose calls are made through `dyn`: [`Clock::sleep`](crate::Clock::sleep), a sink's `publish`.
     pub use futures_util::future::BoxFuture;
     #[cfg(any(feature = "http", feature = "webhook"))]
     pub use http;

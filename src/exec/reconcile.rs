@@ -298,8 +298,13 @@ impl<'a> Search<'a> {
         let found = if happened_again {
             let mut effects = Vec::with_capacity(evidence.len());
             for late in evidence {
-                let output = self.core.load_response(&self.op.tenant, &late.response).await?;
-                effects.push(Found { external_ref: late.external_ref, output: Some(output) });
+                // The provider had not finished what it had accepted.
+                let output = if late.is_accepted() {
+                    None
+                } else {
+                    Some(self.core.load_response(&self.op.tenant, &late.response).await?)
+                };
+                effects.push(Found { external_ref: late.external_ref, output });
             }
             Finding::Duplicated { effects }
         } else {

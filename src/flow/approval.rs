@@ -271,10 +271,11 @@ fn was_asked(ctx: &Ctx, name: &str, op: &Operation, nth: u32) -> bool {
     ctx.live.with_replay(|replay| replay.step(&asked).is_some())
 }
 
-/// What tells the requests of one call from those of another: its key, or what stands for a long one.
+/// What tells the requests of one call from those of another, and from what the run's code asks: the call's key, or what stands for a
+/// long one.
 fn id_of(op: &Operation) -> String {
     let key = op.key.as_str();
-    if key.len() <= LONGEST { key.to_owned() } else { hex(&Sha256::digest(key)) }
+    if key.len() <= LONGEST { format!("~call/{key}") } else { format!("~call/{}", hex(&Sha256::digest(key))) }
 }
 
 fn of_version(id: &str, version: u32) -> String {

@@ -359,8 +359,10 @@ fn lacks_approval(
     carried: &Result<Answered, ExecError>,
 ) -> Option<ReviewPolicy> {
     let lacks = match carried {
-        // It ceased to count between the record and the send.
-        Ok(Answered { outcome: Outcome::Failed(failure), .. }) => failure.kind == ErrorKind::ApprovalMissing,
+        // It expired between the record and the send. That the provider wants an approval of its own is another matter.
+        Ok(Answered { outcome: Outcome::Failed(failure), .. }) => {
+            failure.kind == ErrorKind::ApprovalMissing && op.check_approval(live.core.now()).is_err()
+        }
         Err(ExecError::Approval(error)) => error.can_be_asked(),
         _ => false,
     };

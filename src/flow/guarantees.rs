@@ -45,19 +45,19 @@ pub struct Guarantees {
     pub workflows: Vec<WorkflowGuarantees>,
     /// All tools, by name.
     pub tools: Vec<Guarantee>,
-    /// What any workflow may do without a tool.
+    /// The promises about what any workflow may do without a tool.
     pub without_tools: Vec<OwnGuarantee>,
 }
 
-/// What may be promised of what a workflow does without a tool: it is in the ledger's own database, or begins there.
+/// A promise about something that a workflow does without a tool: it is in the ledger's own database, or begins there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OwnGuarantee {
-    /// What it does.
+    /// The thing that is done.
     pub what: &'static str,
     /// The worst that can become of it.
     pub worst_case: WorstCase,
-    /// By what that is kept.
+    /// The means by which the promise is kept.
     pub by: &'static str,
 }
 

@@ -8,4 +8,5 @@ pub mod index;
 pub mod ingest;
 #[cfg(feature = "memory")]
 pub mod memory;
+pub mod notification;
 mod rows;

@@ -21,7 +21,7 @@ pub enum Event {
         declaration: DeclarationId,
         /// The approval under which it goes out.
         approval: Option<Box<Approval>>,
-        /// What the provider scopes its key and its lookup to.
+        /// The scopes of its key and of its lookup at the provider.
         scopes: Option<Box<Scopes>>,
     },
     /// A worker takes a dead attempt over in order to find out what became of it. From here on the dead

@@ -102,7 +102,7 @@ impl EffectClass {
         matches!(self, Self::Payment)
     }
 
-    /// How long its records are kept, unless the tool says otherwise. What may be repeated is forgotten: after a day, and an answer of a
+    /// The retention of its records, unless the tool says otherwise. What may be repeated is forgotten: after a day, and an answer of a
     /// model, which cost money, after a week. Of what leaves a mark the record is kept whole for thirty days; of what was told to
     /// somebody or destroyed, for a year; of payments and of what undoes something, for ten years, as bookkeeping wants it. Then
     /// the key stays taken, by a tombstone.

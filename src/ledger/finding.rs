@@ -55,7 +55,7 @@ pub enum Finding<T> {
 pub struct Found<T> {
     /// Its id at the provider. A surplus effect without one cannot be told from the one that is kept: a person is asked about it.
     pub external_ref: Option<String>,
-    /// What the call would have returned if this were its only effect. Absent if the provider has not finished it.
+    /// The output that the call would have had if this were its only effect. Absent if the provider has not finished it.
     pub output: Option<T>,
 }
 

@@ -19,7 +19,7 @@ pub struct Needs {
     pub operation_time: Option<Timestamp>,
     /// When the run's time is over.
     pub run_time: Option<Timestamp>,
-    /// When the run is cancelled if it has not ended by then.
+    /// The instant at which the run is cancelled, if it has not ended by then.
     pub deadline: Option<Timestamp>,
 }
 

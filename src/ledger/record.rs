@@ -212,7 +212,7 @@ pub struct Record {
     /// The approval under which the call went out: who decided, and which version of which review. While the fate of an attempt is
     /// open it stays that of the first one. Absent where none was needed, and from what is left of a record.
     pub approval: Option<Box<Approval>>,
-    /// What the provider scoped the call's key and its lookup to, where the tool says so for each call. While the fate of an attempt is
+    /// The scopes of the call's key and of its lookup at the provider, where the tool says them for each call. While the fate of an attempt is
     /// open it stays that of the first one. Absent: as the declaration says, and from what is left of a record.
     pub scopes: Option<Box<Scopes>>,
 }
@@ -244,7 +244,7 @@ pub struct Intent {
     pub retention: Retention,
     /// The approval under which it goes out.
     pub approval: Option<Box<Approval>>,
-    /// What the provider scopes its key and its lookup to.
+    /// The scopes of its key and of its lookup at the provider.
     pub scopes: Option<Box<Scopes>>,
 }
 

@@ -155,8 +155,8 @@ impl Backoff {
     }
 }
 
-/// How often, how soon and for how long a provider is asked what became of a call, before a person is. Beside the question it is asked
-/// further: see [`Reason::Asked`](super::Reason::Asked).
+/// The lookups by which a provider is asked what became of a call, before a person is asked: their number, their pauses and the time of
+/// one. Beside the question the looks go on: see [`Reason::Asked`](super::Reason::Asked).
 ///
 /// ```
 /// use std::time::Duration;
@@ -175,7 +175,7 @@ pub struct LookupPolicy {
 }
 
 impl LookupPolicy {
-    /// Sets how many lookups have no answer before a person is asked.
+    /// Sets the number of lookups without an answer after which a person is asked.
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -189,7 +189,7 @@ impl LookupPolicy {
         self
     }
 
-    /// Sets after how long a lookup is cut off.
+    /// Sets the time after which a lookup is cut off.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -223,7 +223,7 @@ impl RetryPolicy {
     /// No attempt is cut off: a century.
     pub const NO_TIMEOUT: Duration = Duration::from_hours(24 * 36_525);
 
-    /// What holds for calls under this contract, unless their tool says otherwise: the default, and no timeout of an attempt where
+    /// The policy of calls under this contract, unless their tool says otherwise: the default, and no timeout of an attempt where
     /// nobody could find out what became of one that was cut off.
     ///
     /// ```

@@ -59,7 +59,7 @@ pub struct Review {
     pub used_by: Option<String>,
 }
 
-/// Who is asked when a call needs an approval that it does not have.
+/// The people who are asked when a call needs an approval that it does not have.
 ///
 /// ```
 /// use std::time::Duration;
@@ -69,11 +69,11 @@ pub struct Review {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewPolicy {
-    /// Who may decide. Nobody named: whoever the host's [`Reviewers`](crate::exec::Reviewers) let.
+    /// The names of those who may decide. Empty: all whom the host's [`Reviewers`](crate::exec::Reviewers) let.
     pub reviewers: BTreeSet<String>,
-    /// So many people must be in favour.
+    /// The number of people who must be in favour.
     pub quorum: u32,
-    /// How long after it was asked nobody decides any more. Absent: people are waited for as long as it takes.
+    /// The time after which nobody decides any more. Absent: the run waits for as long as it takes.
     pub expires_in: Option<Duration>,
 }
 
@@ -83,14 +83,14 @@ impl ReviewPolicy {
         Self { reviewers: reviewers.into_iter().map(Into::into).collect(), quorum: 1, expires_in: None }
     }
 
-    /// So many of them must be in favour.
+    /// Sets the number of people who must be in favour.
     #[must_use]
     pub const fn quorum(mut self, people: u32) -> Self {
         self.quorum = people;
         self
     }
 
-    /// Gives up when nobody has decided by then.
+    /// Sets the time after which the run gives up, if nobody has decided.
     #[must_use]
     pub const fn expires_in(mut self, limit: Duration) -> Self {
         self.expires_in = Some(limit);

@@ -1,4 +1,4 @@
-//! What a provider scopes a call's key and its lookup to.
+//! The scopes in which a provider knows a call's key and shows its effect.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,25 +16,25 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scopes {
-    /// What the key is scoped to.
+    /// The scope of the key.
     pub key: String,
-    /// What the lookup is scoped to.
+    /// The scope of the lookup.
     pub lookup: String,
 }
 
 impl Scopes {
-    /// One for both.
+    /// One scope for both.
     pub fn of(scope: impl Into<String>) -> Self {
         let key = scope.into();
         Self { lookup: key.clone(), key }
     }
 
-    /// What the key is scoped to; the lookup as well, unless [it is said](Self::lookup).
+    /// The scope of the key. That of the lookup is the same, unless [it is set](Self::lookup).
     pub fn key(scope: impl Into<String>) -> Self {
         Self::of(scope)
     }
 
-    /// Sets what the lookup is scoped to.
+    /// Sets the scope of the lookup.
     #[must_use]
     pub fn lookup(mut self, scope: impl Into<String>) -> Self {
         self.lookup = scope.into();

@@ -153,7 +153,7 @@ impl DynamicTool {
         self
     }
 
-    /// What the provider scopes a call's key and its lookup to: see [`Tool::scopes`](super::Tool::scopes).
+    /// The scopes of a call's key and of its lookup at the provider: see [`Tool::scopes`](super::Tool::scopes).
     pub fn scopes(
         mut self,
         scopes: impl Fn(&Tenant, &Value) -> Option<Scopes> + Send + Sync + 'static,
@@ -186,7 +186,7 @@ impl DynamicTool {
         self
     }
 
-    /// Each call needs an approval, and this is who is asked for it: see [`NeedsApproval`](super::NeedsApproval). A notification and a deletion
+    /// Each call needs an approval, and these people are asked for it: see [`NeedsApproval`](super::NeedsApproval). A notification and a deletion
     /// need one also if this is not said.
     pub fn review(mut self, policy: ReviewPolicy) -> Self {
         self.review = Some(policy);
@@ -225,7 +225,7 @@ impl DynamicTool {
         self
     }
 
-    /// How often, how soon and for how long its lookup is tried before a person is asked.
+    /// The number, the pauses and the timeout of lookups before a person is asked.
     pub fn lookups(mut self, lookups: LookupPolicy) -> Self {
         self.lookups = lookups;
         self

@@ -22,7 +22,7 @@ pub trait Demands<T: Tool> {
     /// What must be approved, if anything.
     fn package(tool: &T, input: &T::Input) -> Option<Package>;
 
-    /// Who is asked for the approval, if one is needed.
+    /// The people who are asked for the approval, if one is needed.
     fn review(_tool: &T) -> Option<ReviewPolicy> {
         None
     }

@@ -110,7 +110,7 @@ pub trait Tool: Send + Sync + Sized + 'static {
         <Self::Contract as contract::Contract>::declaration()
     }
 
-    /// What the provider scopes this call's key and its lookup to, where that differs from call to call: a credential per tenant, the
+    /// The scopes of this call's key and of its lookup at the provider, where they differ from call to call: a credential per tenant, the
     /// account of a customer, a device and a room. It takes the place of the contract's [scope](ledger::Contract::scope). It must
     /// follow from tenant and input alone.
     fn scopes(&self, _tenant: &Tenant, _input: &Self::Input) -> Option<Scopes> {
@@ -123,7 +123,7 @@ pub trait Tool: Send + Sync + Sized + 'static {
         RetryPolicy::of(&self.contract())
     }
 
-    /// How often, how soon and for how long its lookup is tried before a person is asked.
+    /// The number, the pauses and the timeout of lookups before a person is asked.
     fn lookups(&self) -> LookupPolicy {
         LookupPolicy::default()
     }
@@ -188,8 +188,8 @@ pub trait NeedsApproval: Tool {
     /// The package that is compared with the approved one directly before each dispatch.
     fn package(&self, input: &Self::Input) -> Package;
 
-    /// Who is asked when a call of a run has an approval that does not count any more: it has expired, was used up, or was of another
-    /// content. The run waits for the decision. One person whom the host lets, unless it is said.
+    /// The people who are asked when a call of a run has an approval that does not count any more: it has expired, was used up, or was of
+    /// another content. The run waits for the decision. One person whom the host lets, unless it is said.
     fn review(&self) -> ReviewPolicy {
         ReviewPolicy::default()
     }

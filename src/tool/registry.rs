@@ -33,7 +33,7 @@ pub struct ToolSpec {
     pub contract: Contract,
     /// How often and how soon it is tried.
     pub retry: RetryPolicy,
-    /// How often and how soon its lookup is tried.
+    /// The number, the pauses and the timeout of its lookups.
     pub lookups: LookupPolicy,
     /// How long its records are kept.
     pub retention: Retention,
@@ -45,7 +45,7 @@ pub struct ToolSpec {
     pub input_version: u32,
     /// Which fields of its input its key is bound to.
     pub bound: BoundFields,
-    /// Who is asked for the approval that each call needs, if it needs one.
+    /// The people who are asked for the approval that each call needs, if it needs one.
     pub review: Option<ReviewPolicy>,
     /// When its effects are undone, if it can undo them.
     pub compensation: Option<Compensation>,

@@ -7,3 +7,4 @@ mod entries;
 mod ingest;
 mod memory;
 mod memory_pairs;
+mod notification;

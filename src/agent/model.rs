@@ -12,7 +12,7 @@ use super::bounds::bounded;
 use super::message::{Prompt, Reply};
 use crate::flow::EngineBuilder;
 use crate::id::Name;
-use crate::ledger::{Backoff, Contract, ContractClass, EffectClass, ErrorKind, Key, RetryPolicy};
+use crate::ledger::{Backoff, Contract, ContractClass, EffectClass, ErrorKind, Key, Quota, RetryPolicy};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, RegisterError, ToolError, ToolSpec, Unprepared};
 
@@ -50,6 +50,12 @@ pub trait Model: Send + Sync + 'static {
             ..RetryPolicy::default()
         }
     }
+
+    /// The limits of its calls: a rate, a breaker, a price for each attempt, alone and with all models and tools of its provider. Nothing
+    /// is limited unless it is said. A priced call is recorded before it is made, so that a crash gives no budget back.
+    fn quota(&self) -> Quota {
+        Quota::default()
+    }
 }
 
 impl EngineBuilder {
@@ -57,11 +63,11 @@ impl EngineBuilder {
     /// Which model that is may change, the route may not.
     pub fn model(self, route: &str, model: impl Model) -> Self {
         let name = operation(route);
-        let retry = model.retry();
+        let (retry, quota) = (model.retry(), model.quota());
         let model: Arc<dyn AnyModel> = Arc::new(model);
         self.with(|executor| {
             executor.register(|registry| {
-                let spec = Arc::new(spec(&name, retry)?);
+                let spec = Arc::new(spec(&name, retry, quota)?);
                 registry.add(Arc::new(Route { spec, model }))
             })
         })
@@ -86,10 +92,10 @@ pub(super) fn is_model(operation: &str) -> bool {
     operation.starts_with(PREFIX)
 }
 
-fn spec(name: &str, retry: RetryPolicy) -> Result<ToolSpec, RegisterError> {
+fn spec(name: &str, retry: RetryPolicy, quota: Quota) -> Result<ToolSpec, RegisterError> {
     let blind = Contract::new(ContractClass::Blind); // it may be asked again: that does no harm
     let spec = ToolSpec::of(Name::new(name)?, EffectClass::ModelCall, blind, retry);
-    Ok(ToolSpec { any_output: false, ..spec })
+    Ok(ToolSpec { any_output: false, quota, ..spec })
 }
 
 /// A model, its type forgotten.

@@ -3,6 +3,7 @@
 mod crash;
 mod hostile;
 mod http;
+mod limits;
 mod models;
 mod recorded;
 mod server;

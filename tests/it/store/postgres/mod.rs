@@ -1,5 +1,6 @@
 //! What only the PostgreSQL store can get wrong: the driver, the server, the network.
 
+mod again;
 mod catalogue;
 mod facts;
 mod lost;

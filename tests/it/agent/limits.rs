@@ -6,7 +6,7 @@ use counterfoil::agent::{AgentAnswer, Message, Model, Prompt, Reply};
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError};
 use counterfoil::ledger::{Budget, Price, Quota};
 use counterfoil::tool::{Call, ToolError};
-use counterfoil::{Ctx, Engine, Failure};
+use counterfoil::{Ctx, Failure};
 
 use crate::agent::models::{Asked, posts};
 use crate::flow::tools::Post;
@@ -33,11 +33,7 @@ async fn talks(ctx: Ctx, (): ()) -> Result<AgentAnswer, Failure> {
 
 /// A run may spend a euro.
 fn engine(world: &Arc<World>, schema: &Schema, shared: bool) -> EngineBuilder {
-    let engine = if shared {
-        world.equip(Engine::postgres_with(crate::server::url(), schema.options()), &world.tap)
-    } else {
-        world.engine()
-    };
+    let engine = world.engine_in(schema, shared);
     let model = Priced(Asked::turns(world, ["a", "b", "c", "d"].map(|what| posts([what]))));
     engine.model("m", model).workflow("talks", 1, talks).budget(Budget::default().cost("cent", 100))
 }

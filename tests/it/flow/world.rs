@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use crate::flow::store::Tap;
 use crate::flow::tools::{Pay, Post, Ring, Tell};
+use crate::store::postgres::Schema;
 
 /// A workflow as a function of the world.
 #[macro_export]
@@ -75,6 +76,15 @@ impl World {
     /// An engine with all tools of this world.
     pub(crate) fn engine(self: &Arc<Self>) -> EngineBuilder {
         self.equip(Engine::sqlite(self.path()), &self.tap)
+    }
+
+    /// The same on either store: in this schema of PostgreSQL, if it is shared.
+    pub(crate) fn engine_in(self: &Arc<Self>, schema: &Schema, shared: bool) -> EngineBuilder {
+        if shared {
+            self.equip(Engine::postgres_with(crate::server::url(), schema.options()), &self.tap)
+        } else {
+            self.engine()
+        }
     }
 
     /// The same on any store, behind this tap.

@@ -7,7 +7,7 @@ use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Workflow};
 use counterfoil::guard::approval::ApprovalRefused;
 use counterfoil::ledger::{ReviewPolicy, VoteRefused};
 use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
-use counterfoil::{Approval, Ctx, Engine, Failure, Key, Package};
+use counterfoil::{Approval, Ctx, Failure, Key, Package};
 
 use crate::flow::lives::NAME;
 use crate::flow::world::{Process, World};
@@ -54,19 +54,11 @@ fn start<W: Workflow<String, u32>>(engine: EngineBuilder, world: &Arc<World>, co
     Process::start(world, engine.tool(Transfer(world.clone())).workflow(NAME, 1, code))
 }
 
-fn engines(world: &Arc<World>, schema: &Schema, shared: bool) -> EngineBuilder {
-    if shared {
-        world.equip(Engine::postgres_with(crate::server::url(), schema.options()), &world.tap)
-    } else {
-        world.engine()
-    }
-}
-
 #[test]
 fn the_people_of_the_tool_are_asked_once_and_the_call_goes_on_under_their_approval() {
     for shared in [false, true] {
         let (world, schema) = (World::new(), Schema::new());
-        let process = start(engines(&world, &schema, shared), &world, pays);
+        let process = start(world.engine_in(&schema, shared), &world, pays);
         let run = process.on(async {
             let run = process.acme().run(pays, "eve".to_owned()).start().await.unwrap();
             let review = open_about(&process, "eve").await;
@@ -79,7 +71,7 @@ fn the_people_of_the_tool_are_asked_once_and_the_call_goes_on_under_their_approv
         });
         process.crash(); // while the run waits
         world.hold("transfer before");
-        let process = start(engines(&world, &schema, shared), &world, pays);
+        let process = start(world.engine_in(&schema, shared), &world, pays);
         process.on(async {
             let review = open_about(&process, "eve").await;
             assert_eq!(review.review.votes.len(), 1, "nobody is asked again");
@@ -88,7 +80,7 @@ fn the_people_of_the_tool_are_asked_once_and_the_call_goes_on_under_their_approv
         });
         process.crash(); // while it is under way
         world.release("transfer before");
-        let process = start(engines(&world, &schema, shared), &world, pays);
+        let process = start(world.engine_in(&schema, shared), &world, pays);
         process.on(async {
             let result = process.acme().handle::<u32>(run).result().await;
             result.unwrap();

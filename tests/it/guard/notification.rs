@@ -5,7 +5,7 @@ use std::sync::Arc;
 use counterfoil::flow::EngineBuilder;
 use counterfoil::guard::notification::Identity;
 use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Engine, Failure, Key, Package, Tenant};
+use counterfoil::{Ctx, Failure, Key, Package, Tenant};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::lives::NAME;
@@ -74,11 +74,7 @@ async fn sends(ctx: Ctx, (): ()) -> Result<[u32; 5], Failure> {
 }
 
 fn engine(world: &Arc<World>, schema: &Schema, shared: bool) -> EngineBuilder {
-    let engine = if shared {
-        world.equip(Engine::postgres_with(crate::server::url(), schema.options()), &world.tap)
-    } else {
-        world.engine()
-    };
+    let engine = world.engine_in(schema, shared);
     engine.tool(SendLetter(world.clone())).workflow(NAME, 1, sends)
 }
 

@@ -52,12 +52,13 @@ async fn sweep(weak: Weak<Core>) {
         }
         let (clocks, begun, often) = (Clocks::of(&core), core.begun.clone(), often(&core));
         drop(core); // or this worker would live for as long as its records
+        let mut is_soon = false; // or each call would wake this task
         loop {
             let sleep = next.map(|at| clocks.ours.sleep(clocks.now().until(at)));
             tokio::select! {
                 biased; // chance is drawn in one place only, or no simulation could be repeated
                 () = async { if let Some(sleep) = sleep { sleep.await } }, if next.is_some() => break,
-                () = begun.notified() => {}
+                () = begun.notified(), if !is_soon => {}
             }
             if weak.strong_count() == 0 {
                 return;
@@ -65,6 +66,7 @@ async fn sweep(weak: Weak<Core>) {
             // Its time may come sooner; and what has come to its end meanwhile may go.
             let look = clocks.now().after(often);
             next = Some(next.map_or(look, |next| next.min(look)));
+            is_soon = true;
         }
     }
 }

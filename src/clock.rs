@@ -31,6 +31,11 @@ impl Timestamp {
         Self(at.min(Self::LAST.0).max(self.0))
     }
 
+    /// This instant moved by `by` into the past.
+    pub(crate) fn before(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
+    }
+
     /// How long it is from `self` until `later`; zero if `later` has passed.
     pub fn until(self, later: Self) -> Duration {
         Duration::from_micros(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))

@@ -212,7 +212,7 @@ fn first(
 /// What the first record of an operation says, and the payload row that it needs if its request is large.
 pub(super) fn intent(core: &Core, op: &Operation, declaration: DeclarationId) -> (Intent, Option<Payload>) {
     let spec = op.tool.spec();
-    core.begun.notify_one();
+    core.wake_sweeper();
     if spec.effect.leaves_mark() {
         core.raise_count();
     }

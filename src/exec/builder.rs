@@ -1,8 +1,10 @@
 //! Putting an executor together.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::consumers::{Consumers, MessageRetention};
 use super::core::{Core, Parts};
 use super::executor::Executor;
 use super::orphans::take_up_orphans;
@@ -33,6 +35,14 @@ pub enum StartError {
     Queue {
         /// The queue.
         name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The retention of a consumer's messages was refused.
+    #[error("the messages of {consumer:?} cannot be kept so: {reason}")]
+    Messages {
+        /// The consumer.
+        consumer: String,
         /// Why.
         reason: String,
     },
@@ -79,6 +89,7 @@ pub struct ExecutorBuilder {
     publisher: Option<Publisher>,
     sweeps: Option<bool>,
     restored: Option<Declared>,
+    consumers: BTreeMap<String, MessageRetention>,
 }
 
 impl ExecutorBuilder {
@@ -120,6 +131,7 @@ impl ExecutorBuilder {
             publisher: None,
             sweeps: None,
             restored: None,
+            consumers: BTreeMap::new(),
         }
     }
 
@@ -215,11 +227,27 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Whether this worker retires the records whose time is over, by their tools' [`Retention`](crate::ledger::Retention), a few at a
-    /// time. It does, unless it is told not to. Where no worker does, everything is kept. A simulation retires nothing unless it
+    /// Whether this worker retires the records, runs and messages whose time is over, by the
+    /// [`Retention`](crate::ledger::Retention) of their tools, workflows and consumers, a few at a time. It does, unless it is told not to. Where no worker does, everything is kept. A simulation retires nothing unless it
     /// is told to.
     pub fn sweep(mut self, sweeps: bool) -> Self {
         self.sweeps = Some(sweeps);
+        self
+    }
+
+    /// For how long the processed messages of a consumer are known; with their results for 30 days and then by their ids, unless it is
+    /// said. Messages that are forgotten sooner than their sender stops delivering them are refused when this is
+    /// [opened](Self::open).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counterfoil::{Executor, inbox::MessageRetention};
+    ///
+    /// let day = Duration::from_hours(24);
+    /// let executor = Executor::sqlite("agents.db").messages("clicks", MessageRetention::forget_after(7 * day, 3 * day));
+    /// ```
+    pub fn messages(mut self, consumer: impl Into<String>, retention: MessageRetention) -> Self {
+        self.consumers.insert(consumer.into(), retention);
         self
     }
 
@@ -273,7 +301,7 @@ impl ExecutorBuilder {
         core.watch_late_answers();
         core.attend();
         core.begin_publishing(publisher);
-        core.begin_sweeping(sweeps);
+        core.begin_sweeping(sweeps, Vec::new());
         take_up_orphans(&core).await?;
         Ok(Executor::alone(core))
     }
@@ -317,6 +345,11 @@ impl ExecutorBuilder {
                 (postgres.clone(), Some(postgres))
             }
         };
+        for (consumer, retention) in &self.consumers {
+            if let Some(reason) = retention.objection() {
+                return Err(StartError::Messages { consumer: consumer.clone(), reason });
+            }
+        }
         let store = match self.wrap {
             Some(wrap) => wrap(store),
             None => store,
@@ -333,6 +366,7 @@ impl ExecutorBuilder {
             database,
             reviewers: self.reviewers,
             restored: self.restored,
+            consumers: Consumers::of(self.consumers),
         })
     }
 }

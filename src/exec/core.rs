@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::agenda::{Agenda, Due};
 use super::attendance::Attendance;
 use super::ceased::Ceased;
+use super::consumers::Consumers;
 use super::declarations::Declarations;
 use super::inflight::InFlight;
 use super::outbox::Publishing;
@@ -48,7 +49,9 @@ pub(crate) struct Core {
     pub(super) gates: Gates,
     pub(crate) agenda: Arc<Agenda>,
     pub(crate) publishing: Publishing,
-    /// Something has begun whose time will be over one day.
+    /// Whose messages are retired when their time is over.
+    pub(super) consumers: Consumers,
+    /// Wakes the sweeper.
     pub(super) begun: Arc<Notify>,
     /// Calls whose callers were woken.
     pub(super) attendance: Arc<Attendance>,
@@ -104,6 +107,7 @@ pub(crate) struct Parts {
     pub(crate) reviewers: SharedReviewers,
     /// What was said of the ledger from outside.
     pub(crate) restored: Option<Declared>,
+    pub(crate) consumers: Consumers,
 }
 
 impl Core {
@@ -114,7 +118,9 @@ impl Core {
     }
 
     pub(super) fn of(parts: Parts, fence: Fence, peers: Peers) -> Arc<Self> {
-        let Parts { group, clock, entropy, registry, limits, namespace, database, reviewers, .. } = parts;
+        let Parts {
+            group, clock, entropy, registry, limits, namespace, database, reviewers, consumers, ..
+        } = parts;
         let gates = Gates::of(&registry, matches!(peers, Peers::Alone { .. }), clock.boot());
         Arc::new(Self {
             group,
@@ -141,6 +147,7 @@ impl Core {
             tenant_keys: Mutex::default(),
             database,
             reviewers,
+            consumers,
             restores: Restores::default(),
             quiet: Quiet::default(),
             engine: OnceLock::new(),
@@ -176,6 +183,11 @@ impl Core {
 
     pub(crate) fn new_lane(&self) -> Lane {
         Lane(self.lanes.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Something has begun or ended whose time will be over one day.
+    pub(crate) fn wake_sweeper(&self) {
+        self.begun.notify_one();
     }
 
     /// No new attempt is dispatched from now on.

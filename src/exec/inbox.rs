@@ -34,6 +34,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use super::consumers::MessageRetention;
 use super::core::Core;
 use super::executor::Executor;
 #[cfg(feature = "_messages")]
@@ -124,6 +125,9 @@ pub enum Processed<T> {
     Now(T),
     /// It was processed before, with this result. Nothing was run.
     Before(T),
+    /// It was processed before, and its [retention](super::inbox::MessageRetention) is over: the result is no longer kept. Nothing was
+    /// run.
+    Expired,
     /// The consumer has this version of its aggregate, or a newer one. Nothing was run.
     Outdated,
     /// The message was tried too often, or its closure ended the transaction by itself: this question is open. Nothing is run
@@ -234,6 +238,7 @@ pub(crate) async fn known<T: DeserializeOwned, E>(
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
     match database.inbox_known(delivery).await? {
         Some(Known::Processed(result)) => Ok(Some(Processed::Before(result.decode()?))),
+        Some(Known::Expired) => Ok(Some(Processed::Expired)),
         Some(Known::Outdated) => Ok(Some(Processed::Outdated)),
         Some(Known::SetAside { .. }) | None => Ok(None),
     }
@@ -292,6 +297,7 @@ where
         let known = match processed {
             Ok(Ok(value)) => {
                 core.registry.probe().cross(CrashPoint::AfterProcessed).await;
+                core.wake_sweeper();
                 return Ok(Processed::Now(value));
             }
             Ok(Err(known)) => known,
@@ -303,6 +309,7 @@ where
         };
         match known {
             Known::Processed(result) => return Ok(Processed::Before(result.decode()?)),
+            Known::Expired => return Ok(Processed::Expired),
             Known::Outdated => return Ok(Processed::Outdated),
             Known::SetAside { tries, why } => match set_aside(core, &delivery, tries, &why).await? {
                 Fate::Asked(question) => return Ok(Processed::SetAside(question)),
@@ -327,6 +334,7 @@ pub(crate) fn delivery(
         checked("aggregate", aggregate, LONGEST)?;
     }
     let Message { id, version, tries, counting } = message;
+    core.consumers.meet(consumer);
     Ok(Delivery {
         tenant: tenant.clone(),
         consumer: consumer.to_owned(),

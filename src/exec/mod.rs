@@ -16,6 +16,7 @@ mod close;
 mod compare;
 mod complete;
 mod completion;
+mod consumers;
 mod core;
 mod decided;
 mod declarations;

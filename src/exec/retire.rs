@@ -1,4 +1,4 @@
-//! Retention: records go when their time is over, a few at a time (REC-6).
+//! Retention: records, runs and messages go when their time is over, a few at a time (REC-6, REC-8).
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -7,8 +7,9 @@ use super::core::Core;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted};
 use crate::clock::{SharedClock, Timestamp};
-use crate::ledger::{Record, State};
-use crate::store::{Change, Refusal, Retired, Store as _, StoreError, Verdict};
+use crate::id::Name;
+use crate::ledger::{Record, Retention, RetentionMode, State};
+use crate::store::{Change, Refusal, Retired, RetiredRun, Store as _, StoreError, Verdict};
 use crate::tool::ToolSpec;
 
 /// So many are retired in one transaction. They hold up what others write for as long as that takes.
@@ -19,17 +20,22 @@ const REST: u32 = 4;
 const OFTEN: Duration = Duration::from_hours(1);
 const AT_MOST: Duration = Duration::from_secs(1);
 
+/// How long the runs of each workflow are kept once they have ended.
+type Kept = Vec<(Name, Retention)>;
+
 impl Core {
-    /// Retires records from now on, unless that is switched off, and says how long they are kept.
-    pub(crate) fn begin_sweeping(self: &Arc<Self>, sweeps: bool) {
+    /// Retires records and runs from now on, unless that is switched off, and says how long they are kept.
+    pub(crate) fn begin_sweeping(self: &Arc<Self>, sweeps: bool, runs: Kept) {
         if !sweeps {
-            tracing::info!("records are kept for ever: this worker retires none");
+            tracing::info!("records, runs and messages are kept for ever: this worker retires none");
             return;
         }
         let kept = |spec: &&ToolSpec| format!("{}: {}", spec.name, spec.retention);
-        let kept: Vec<_> = self.registry.specs().iter().map(kept).collect();
-        tracing::info!(tools = kept.join("; "), "records are retired when their time is over");
-        self.lasting("sweeper", sweep);
+        let tools: Vec<_> = self.registry.specs().iter().map(kept).collect();
+        let workflows: Vec<_> = runs.iter().map(|(name, kept)| format!("{name}: {kept}")).collect();
+        let (tools, workflows) = (tools.join("; "), workflows.join("; "));
+        tracing::info!(tools, workflows, "records and runs are retired when their time is over");
+        self.lasting("sweeper", move |core| sweep(core, runs.clone()));
     }
 }
 
@@ -37,20 +43,20 @@ impl Core {
 ///
 /// # Crash
 /// What was not retired is found again.
-async fn sweep(weak: Weak<Core>) {
+async fn sweep(weak: Weak<Core>, runs: Kept) {
     while let Some(core) = weak.upgrade() {
-        let mut next = match sweep_all(&core).await {
+        let mut next = match sweep_all(&core, &runs).await {
             Ok(next) => next,
             Err(Stop::Fenced) => return,
             Err(Stop::Failed(error)) => {
-                tracing::warn!(%error, "records whose time is over could not be retired, and will be later");
+                tracing::warn!(%error, "what has expired could not be retired, and will be later");
                 None
             }
         };
         if core.is_closing() {
             return;
         }
-        let (clocks, begun, often) = (Clocks::of(&core), core.begun.clone(), often(&core));
+        let (clocks, begun, often) = (Clocks::of(&core), core.begun.clone(), often(&core, &runs));
         drop(core); // or this worker would live for as long as its records
         let mut is_soon = false; // or each call would wake this task
         loop {
@@ -88,10 +94,12 @@ impl Clocks {
     }
 }
 
-fn often(core: &Core) -> Duration {
+fn often(core: &Core, runs: &Kept) -> Duration {
     let registered = core.registry.specs().into_iter().map(|spec| spec.retention.keep_for);
     let met = core.registry.met_specs().into_iter().map(|spec| spec.retention.keep_for);
-    registered.chain(met).min().unwrap_or(OFTEN).clamp(AT_MOST, OFTEN)
+    let runs = runs.iter().map(|(_, retention)| retention.keep_for);
+    let messages = core.consumers.all().into_iter().map(|(_, retention)| retention.keep_for);
+    registered.chain(met).chain(runs).chain(messages).min().unwrap_or(OFTEN).clamp(AT_MOST, OFTEN)
 }
 
 enum Stop {
@@ -101,7 +109,20 @@ enum Stop {
 }
 
 /// Retires all that may go by now. When the time of the next one is over, if one's is.
-async fn sweep_all(core: &Core) -> Result<Option<Timestamp>, Stop> {
+async fn sweep_all(core: &Core, runs: &Kept) -> Result<Option<Timestamp>, Stop> {
+    let mut next = sweep_records(core).await?;
+    for (workflow, retention) in runs {
+        let over = sweep_runs(core, workflow, *retention).await?;
+        next = next.into_iter().chain(over).min();
+    }
+    for (consumer, retention) in core.consumers.all() {
+        let over = sweep_messages(core, &consumer, retention).await?;
+        next = next.into_iter().chain(over).min();
+    }
+    Ok(next)
+}
+
+async fn sweep_records(core: &Core) -> Result<Option<Timestamp>, Stop> {
     let now = Clocks::of(core).now();
     let mut after = Timestamp::MIN;
     loop {
@@ -110,18 +131,67 @@ async fn sweep_all(core: &Core) -> Result<Option<Timestamp>, Stop> {
             return core.group.record_expiring(now).await.map_err(failed);
         };
         after = last.kept_until.unwrap_or(after);
+        write(core, retire(core, &page, now).await?).await?;
+    }
+}
+
+/// The same for the runs of a workflow. A page that is listed again is of a long run, of which a part went.
+async fn sweep_runs(core: &Core, workflow: &Name, retention: Retention) -> Result<Option<Timestamp>, Stop> {
+    if retention.mode == RetentionMode::Keep {
+        return Ok(None);
+    }
+    let ended_by = Clocks::of(core).now().before(retention.keep_for);
+    let mut after = Timestamp::MIN;
+    loop {
+        let page = core.group.run_over(workflow.as_str(), after, ended_by, AT_ONCE).await.map_err(failed)?;
+        let Some(last) = page.last() else {
+            let next = core.group.run_over_next(workflow.as_str(), ended_by).await.map_err(failed)?;
+            return Ok(next.map(|ended| ended.after(retention.keep_for)));
+        };
+        after = last.updated_at;
+        let mut change = Change { beside: true, ..core.change(None) };
+        for run in &page {
+            let key = core.tenant_key(&run.tenant).await.map_err(Stop::Failed)?;
+            tracing::debug!(tenant = %run.tenant, run = %run.id, "run expired");
+            change.retired_runs.extend(RetiredRun::of(run, retention.mode == RetentionMode::Tombstone, &key));
+        }
+        write(core, change).await?;
+    }
+}
+
+/// The same for the processed messages of a consumer.
+async fn sweep_messages(
+    core: &Core,
+    consumer: &str,
+    retention: Retention,
+) -> Result<Option<Timestamp>, Stop> {
+    let Some(database) = core.database.as_deref().filter(|_| retention.mode != RetentionMode::Keep) else {
+        return Ok(None);
+    };
+    let is_left = retention.mode == RetentionMode::Tombstone;
+    let processed_by = Clocks::of(core).now().before(retention.keep_for);
+    loop {
         let began = core.clock.boot();
-        let change = retire(core, &page, now).await?;
-        // Not through the queue, where it would wait for the disk with others, and they for it.
-        match core.group.store().commit(&[change]).await.map_err(failed)?.as_slice() {
-            [Verdict::Refused(Refusal::Fenced)] => return Err(Stop::Fenced),
-            [Verdict::Refused(refusal)] => {
-                return Err(failed(StoreError::Io { detail: refusal.to_string() }));
-            }
-            _ => {}
+        if !database.inbox_retire(consumer, processed_by, is_left).await.map_err(failed)? {
+            let next = database.inbox_next_over(consumer, processed_by, is_left).await.map_err(failed)?;
+            return Ok(next.map(|at| at.after(retention.keep_for)));
         }
         core.clock.sleep(began.until(core.clock.boot()) * REST).await;
     }
+}
+
+/// Not through the queue, where it would wait for the disk with others, and they for it.
+async fn write(core: &Core, change: Change) -> Result<(), Stop> {
+    let began = core.clock.boot();
+    match core.group.store().commit(&[change]).await.map_err(failed)?.as_slice() {
+        [Verdict::Refused(Refusal::Fenced)] => return Err(Stop::Fenced),
+        [Verdict::Refused(refusal)] => {
+            return Err(failed(StoreError::Io { detail: refusal.to_string() }));
+        }
+        _ => {}
+    }
+    core.clock.sleep(began.until(core.clock.boot()) * REST).await;
+    Ok(())
 }
 
 /// What is left of each.
@@ -163,5 +233,5 @@ pub(super) async fn let_go(core: &Core, op: &Operation, found: &Record) -> Resul
 }
 
 fn failed(source: StoreError) -> Stop {
-    Stop::Failed(ExecError::Store { key: "the records whose time is over".to_owned(), source })
+    Stop::Failed(ExecError::Store { key: "what has expired".to_owned(), source })
 }

@@ -13,11 +13,12 @@ use super::inner::{Inner, MAX_DEATHS};
 use super::queue::Queues;
 use super::workflow::{Workflow, Workflows};
 use crate::clock::Clock;
+use crate::exec::inbox::MessageRetention;
 use crate::exec::{
     Core, Due, ExecutorBuilder, StartError, beat, outbox::Publisher, run_agenda, take_up_orphans,
 };
 use crate::id::Entropy;
-use crate::ledger::Budget;
+use crate::ledger::{Budget, Retention};
 use crate::payload::Limits;
 use crate::store::{Queue, Store};
 use crate::tool::{DynamicTool, Registry, Tool};
@@ -184,6 +185,26 @@ impl EngineBuilder {
         self.kept(said)
     }
 
+    /// How long the runs of the workflow that was registered last are kept once they have ended: what they were given, did and
+    /// returned, and the signals that they were sent. 90 days, and then a tombstone, unless it is said: the start key stays taken, and
+    /// whoever starts or signals the run again is told [`RunError::Expired`](super::RunError). Under
+    /// [`forget_after`](Retention::forget_after) the start key is new afterwards, so the window must outlast everybody who may start the
+    /// run again. A child is kept for as long as its parent. The records of the run's calls have retentions of their own.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Engine, Failure};
+    /// use std::time::Duration;
+    /// use counterfoil::ledger::Retention;
+    ///
+    /// # async fn order(ctx: Ctx, order: String) -> Result<String, Failure> { Ok(order) }
+    /// let year = Duration::from_hours(365 * 24);
+    /// let engine = Engine::sqlite("agents.db").workflow("order", 1, order).retention(Retention::tombstone_after(year));
+    /// ```
+    pub fn retention(mut self, retention: Retention) -> Self {
+        let said = self.workflows.retention(retention);
+        self.kept(said)
+    }
+
     fn kept(mut self, said: Result<(), (String, String)>) -> Self {
         if let Err((name, reason)) = said {
             self.refused.get_or_insert(StartError::Workflow { name, reason });
@@ -271,11 +292,17 @@ impl EngineBuilder {
         self.with(|executor| executor.sink(sink))
     }
 
-    /// Whether this worker retires the records whose time is over, by their tools' [`Retention`](crate::ledger::Retention), a few at a
-    /// time. It does, unless it is told not to. Where no worker does, everything is kept. A simulation retires nothing unless it
+    /// Whether this worker retires the records, runs and messages whose time is over, by the
+    /// [`Retention`](crate::ledger::Retention) of their tools, workflows and consumers, a few at a time. It does, unless it is told not to. Where no worker does, everything is kept. A simulation retires nothing unless it
     /// is told to.
     pub fn sweep(self, sweeps: bool) -> Self {
         self.with(|executor| executor.sweep(sweeps))
+    }
+
+    /// For how long the processed messages of a consumer are known. See
+    /// [`ExecutorBuilder::messages`](crate::exec::ExecutorBuilder::messages).
+    pub fn messages(self, consumer: impl Into<String>, retention: MessageRetention) -> Self {
+        self.with(|executor| executor.messages(consumer, retention))
     }
 
     /// Says that the ledger may be older than the world: restored from a backup of this instant, or new beside an older system. See
@@ -320,7 +347,7 @@ impl EngineBuilder {
         core.watch_late_answers();
         core.attend();
         core.begin_publishing(publisher);
-        core.begin_sweeping(sweeps);
+        core.begin_sweeping(sweeps, inner.workflows.retentions());
         Ok(Engine { inner })
     }
 }

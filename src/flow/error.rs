@@ -104,6 +104,15 @@ pub enum RunError {
         /// Why.
         refusal: Refusal,
     },
+    /// It ended, and its retention is over: only a tombstone is left of it, so that its start key stays taken.
+    #[error(
+        "{run} has expired: it ended, and what it was given, did and returned is no longer kept; nothing was begun or sent. Keep the \
+         runs of its workflow for longer (`.retention(..)`), or use another start key"
+    )]
+    Expired {
+        /// The run.
+        run: RunId,
+    },
     /// It has ended, and receives nothing any more.
     #[error("{run} is over: the signal was not sent")]
     Over {

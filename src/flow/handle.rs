@@ -112,7 +112,8 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// Waits until the run is over, however long that takes, and returns what it returned.
     ///
     /// # Errors
-    /// [`RunError::Failed`] if it failed, [`RunError::Halted`] if it waits for a decision about itself.
+    /// [`RunError::Failed`] if it failed, [`RunError::Halted`] if it waits for a decision about itself, [`RunError::Expired`] if its
+    /// [retention](super::EngineBuilder::retention) is over.
     pub async fn result(&self) -> Result<O, RunError> {
         // Asked for before the row is read, so that an end in between is not missed.
         let ended = self.inner.ends.wait(&self.tenant, self.id);
@@ -144,6 +145,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
                 let message = failure.value()?["message"].as_str().unwrap_or_default().to_owned();
                 Err(RunError::Halted { run: self.id, message })
             }
+            RunState::Expired { .. } => Err(RunError::Expired { run: self.id }),
             _ => Err(RunError::Closed { run: self.id }),
         }
     }

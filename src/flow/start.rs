@@ -250,6 +250,13 @@ impl Inner {
         };
         let first = self.core.group.run_keyed(tenant, workflow.as_str(), key).await?;
         let first = first.ok_or(RunError::Refused { run: *id, refusal })?;
+        if first.state.is_expired() {
+            let key = self.core.tenant_key(tenant).await?;
+            if first.input_hash == input_hash.keyed(&key) {
+                return Ok(first.id);
+            }
+            return Err(RunError::Expired { run: first.id });
+        }
         if first.input_hash != *input_hash {
             let recorded = self.core.load(tenant, &first.input).await?;
             let diff = diff(&recorded, &new.input)?;

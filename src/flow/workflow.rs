@@ -15,7 +15,7 @@ use super::deadline::Deadline;
 use super::failure::Failure;
 use super::queue::Queues;
 use crate::id::Name;
-use crate::ledger::Budget;
+use crate::ledger::{Budget, CountedFrom, Retention};
 use crate::payload::{Payload, PayloadError};
 use crate::store::Run;
 use crate::tool::Registry;
@@ -42,6 +42,9 @@ where
         self(ctx, input)
     }
 }
+
+/// For how long runs are kept once they have ended, unless their workflow says otherwise.
+const KEPT: Duration = Duration::from_hours(90 * 24);
 
 /// What the engine polls.
 pub(super) type Body = BoxFuture<'static, Result<Payload, Failure>>;
@@ -78,6 +81,8 @@ pub(super) struct Registered {
     pub(super) budget: Option<Budget>,
     /// How long each of its runs may take, unless its start says otherwise.
     pub(super) deadline: Option<Deadline>,
+    /// How long its runs are kept once they have ended.
+    pub(super) retention: Retention,
 }
 
 impl Registered {
@@ -121,8 +126,11 @@ impl Workflows {
         let start = erased(workflow);
         let takes_over = BTreeSet::new();
         let (name, calls, queue, budget, deadline) = (checked, None, None, None, None);
-        versions
-            .insert(version, Registered { name, version, start, takes_over, calls, queue, budget, deadline });
+        let retention = Retention::tombstone_after(KEPT);
+        versions.insert(
+            version,
+            Registered { name, version, start, takes_over, calls, queue, budget, deadline, retention },
+        );
         Ok(())
     }
 
@@ -155,6 +163,24 @@ impl Workflows {
     pub(super) fn deadline(&mut self, after: Duration) -> Result<(), (String, String)> {
         self.last("deadline")?.deadline = Some(Deadline::After(after));
         Ok(())
+    }
+
+    /// The runs of the one that was added last are kept for so long once they have ended.
+    pub(super) fn retention(&mut self, retention: Retention) -> Result<(), (String, String)> {
+        let last = self.last("retention")?;
+        if retention.from == CountedFrom::LastAccess {
+            let reason =
+                "the retention of a run counts from its end: leave `from_last_access` out".to_owned();
+            return Err((last.name.to_string(), reason));
+        }
+        last.retention = retention;
+        Ok(())
+    }
+
+    /// How long the runs of each workflow are kept: as its newest version says.
+    pub(super) fn retentions(&self) -> Vec<(Name, Retention)> {
+        let newest = self.by_name.values().filter_map(|versions| versions.values().next_back());
+        newest.map(|workflow| (workflow.name.clone(), workflow.retention)).collect()
     }
 
     /// Every version whose runs can be carried on.

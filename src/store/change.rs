@@ -4,14 +4,14 @@ use super::Aggregate;
 use super::document::Document;
 use super::escalation::{Escalation, EscalationKind};
 use super::outbox::{OutboxEvent, Published};
-use super::run::Run;
+use super::run::{Run, RunState};
 use super::schedule::Schedule;
 use super::signal::Signal;
 use super::{Evidence, Step, Use};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
-use crate::ledger::{Admission, Basis, ContractClass, Look, Record, State};
-use crate::payload::{DigestKey, Payload, PayloadDigest, Stored};
+use crate::ledger::{Admission, Basis, ContractClass, Look, Record, RequestHash, State};
+use crate::payload::{DigestKey, Payload, PayloadDigest, Stored, hex};
 
 /// One activation of a run: changes of one lane never overtake one another, and a refused one stops the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +72,9 @@ pub struct Change {
     /// Records whose time is over, each with what is left of it, in a change of its own. One that has changed meanwhile, that
     /// somebody asks about or that a run that is under way rests on stays as it is.
     pub retired: Vec<Retired>,
+    /// Runs whose time is over, each with what is left of it, in a change of its own. One that is not at rest stays as it is. Of a long
+    /// one a part of what belongs to it goes: it is listed again until all is gone.
+    pub retired_runs: Vec<RetiredRun>,
     /// Nobody waits for the disk, for what a crash takes back is retired again. In a batch of its own.
     pub beside: bool,
     /// A tenant of which nothing stays but its key for digests, in a change of its own; alone in a batch it may take as long as
@@ -123,6 +126,42 @@ impl Retired {
     /// It is kept whole for longer.
     pub(crate) fn is_kept(&self) -> bool {
         self.left.as_ref().is_some_and(|left| !matches!(left.state, State::Gone { .. }))
+    }
+}
+
+/// A run whose time is over: its input, outcome, checkpoints and signals go, and its place and start key stay, unless nothing is left.
+#[derive(Clone, Debug)]
+pub struct RetiredRun {
+    /// The run, as it was listed.
+    pub run: Run,
+    /// A tombstone is left of it. Otherwise its start key is new again.
+    pub is_left: bool,
+    /// The hash of its input by the tenant's own key.
+    pub input_hash: RequestHash,
+    /// The digest of its outcome by the same key.
+    pub outcome: String,
+}
+
+impl RetiredRun {
+    /// What is left of a run that has ended; nothing of one that has not.
+    pub fn of(run: &Run, is_left: bool, key: &DigestKey) -> Option<Self> {
+        let (is_expired, outcome) = match &run.state {
+            RunState::Succeeded { output } => (false, hex(&key.digest(output.column().as_bytes()))),
+            RunState::Failed { failure } => (false, hex(&key.digest(failure.as_str().as_bytes()))),
+            RunState::Expired { outcome, .. } => (true, outcome.clone()),
+            _ => return None,
+        };
+        let input_hash = if is_expired { run.input_hash } else { run.input_hash.keyed(key) };
+        Some(Self { run: run.clone(), is_left, input_hash, outcome })
+    }
+
+    /// The large payloads that its row names.
+    pub(super) fn payloads(&self) -> Vec<PayloadDigest> {
+        let output = match &self.run.state {
+            RunState::Succeeded { output } => Some(output),
+            _ => None,
+        };
+        std::iter::once(&self.run.input).chain(output).filter_map(Stored::address).collect()
     }
 }
 
@@ -218,6 +257,37 @@ impl Change {
     pub fn in_lane(mut self, lane: Option<Lane>) -> Self {
         self.lane = lane;
         self
+    }
+
+    /// The large payloads that its new rows name and it does not bring: other rows brought them, and may go first.
+    pub(super) fn copied(&self) -> Vec<(&Tenant, PayloadDigest)> {
+        let mut named: Vec<(&Tenant, PayloadDigest)> = Vec::new();
+        let mut name =
+            |tenant, stored: &Stored| named.extend(stored.address().map(|digest| (tenant, digest)));
+        for step in &self.steps {
+            step.value.iter().for_each(|value| name(&step.tenant, value));
+        }
+        if let Some(signal) = &self.signal {
+            name(&signal.tenant, &signal.body);
+        }
+        if let Some(run) = &self.run {
+            if run.revision == 1 {
+                name(&run.tenant, &run.input);
+            }
+            if let RunState::Succeeded { output } = &run.state {
+                name(&run.tenant, output);
+            }
+        }
+        if named.is_empty() {
+            return named;
+        }
+        for (tenant, payload) in &self.payloads {
+            let digest = payload.digest();
+            if let Some(place) = named.iter().position(|(of, one)| *of == tenant && *one == digest) {
+                named.swap_remove(place);
+            }
+        }
+        named
     }
 
     /// What a refused change reports of its attempt's own answer (REC-9); nothing if it rests on a lookup or on a

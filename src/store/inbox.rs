@@ -47,6 +47,8 @@ pub(crate) enum Counting {
 pub enum Known {
     /// It was processed, with this result.
     Processed(Payload),
+    /// It was processed, and its result is no longer kept.
+    Expired,
     /// There was a newer version, or this one.
     Outdated,
     /// The message is not tried again before a person has answered.
@@ -61,7 +63,7 @@ pub enum Known {
 impl Known {
     /// No answer changes it.
     pub(super) const fn is_final(&self) -> bool {
-        matches!(self, Self::Processed(_) | Self::Outdated)
+        matches!(self, Self::Processed(_) | Self::Expired | Self::Outdated)
     }
 }
 
@@ -96,6 +98,8 @@ impl SetAside {
 const TRIED: i64 = 1;
 // The states of a row of what became of one.
 pub(super) const PROCESSED: i64 = 2;
+/// The result of one that is no longer kept. No JSON.
+pub(super) const EXPIRED: &str = "#";
 pub(super) const OUTDATED: i64 = 3;
 const TRIED_TOO_OFTEN: i64 = 4;
 /// Written in the transaction before its closure runs, and overwritten in it by [`PROCESSED`]: so the COMMIT of a closure
@@ -114,6 +118,7 @@ impl Counted {
     /// What there is to say about it, unless it may be tried.
     pub(super) fn known(self, limit: u32) -> Option<Known> {
         match self.state {
+            PROCESSED if self.result.as_deref() == Some(EXPIRED) => Some(Known::Expired),
             PROCESSED => {
                 Some(Known::Processed(Payload::stored(self.result.unwrap_or_else(|| "null".into()))))
             }

@@ -59,7 +59,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 
 pub use aggregate::Aggregate;
-pub use change::{Change, Lane, Refusal, Retired, UnderWay, Verdict, WorkerChange};
+pub use change::{Change, Lane, Refusal, Retired, RetiredRun, UnderWay, Verdict, WorkerChange};
 pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};

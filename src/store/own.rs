@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::{Asked, Change, Delivery, Known, SetAside, Step, TransactionError};
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::id::EscalationId;
 use crate::ledger::Origin;
 use crate::payload::Payload;
@@ -76,6 +76,23 @@ pub trait OwnDatabase: Send + Sync {
 
     /// Somebody has answered this question: the message may be tried again, from the first time on.
     fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> Asked<'a, ()>;
+
+    /// Retires a few of a consumer's messages that were processed until then. Whether there may be more. A simulation keeps all.
+    fn inbox_retire<'a>(&'a self, consumer: &'a str, until: Timestamp, is_left: bool) -> Asked<'a, bool> {
+        let _ = (consumer, until, is_left);
+        Box::pin(async { Ok(false) })
+    }
+
+    /// The earliest instant after `after` at which a message of the consumer was processed that can be retired.
+    fn inbox_next_over<'a>(
+        &'a self,
+        consumer: &'a str,
+        after: Timestamp,
+        is_left: bool,
+    ) -> Asked<'a, Option<Timestamp>> {
+        let _ = (consumer, after, is_left);
+        Box::pin(async { Ok(None) })
+    }
 }
 
 // A database is handed around as `dyn`.
@@ -167,6 +184,24 @@ macro_rules! messages {
 
         fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> Asked<'a, ()> {
             Box::pin(self.inbox_again(delivery, question))
+        }
+
+        fn inbox_retire<'a>(
+            &'a self,
+            consumer: &'a str,
+            until: crate::clock::Timestamp,
+            is_left: bool,
+        ) -> Asked<'a, bool> {
+            Box::pin(self.inbox_retire(consumer, until, is_left))
+        }
+
+        fn inbox_next_over<'a>(
+            &'a self,
+            consumer: &'a str,
+            after: crate::clock::Timestamp,
+            is_left: bool,
+        ) -> Asked<'a, Option<crate::clock::Timestamp>> {
+            Box::pin(self.inbox_next_over(consumer, after, is_left))
         }
     };
 }

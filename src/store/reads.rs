@@ -30,6 +30,11 @@ macro_rules! reads {
             record_expired(after: Timestamp, until: Timestamp, limit: u32) -> Vec<Record>;
             /// The earliest instant after `after` at which a record's time is over.
             record_expiring(after: Timestamp) -> Option<Timestamp>;
+            /// Runs of a workflow that ended between `after` and `until`, of which more than a tombstone is left, and that are at rest: their
+            /// calls are settled, no question about them is open, and the runs that began them are expired. The first to end come first.
+            run_over(workflow: &'a str, after: Timestamp, until: Timestamp, limit: u32) -> Vec<Run>;
+            /// The earliest instant after `after` at which a run of a workflow ended, of which more than a tombstone is left.
+            run_over_next(workflow: &'a str, after: Timestamp) -> Option<Timestamp>;
             /// The runs that were answered from a record which another run owns.
             record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<Use>;
             /// What fenced workers learned about a record too late, the earliest first.

@@ -103,6 +103,13 @@ pub enum RunState {
         /// The error, as JSON.
         failure: Payload,
     },
+    /// It ended, and its time is over: nothing is left of what it was given, did and returned.
+    Expired {
+        /// It ended well.
+        succeeded: bool,
+        /// The digest of its outcome, by the tenant's own key.
+        outcome: String,
+    },
     /// It was stopped with an open escalation: diverged, damaged, quarantined, of an unknown workflow.
     Halted {
         /// Why, as JSON.
@@ -154,8 +161,8 @@ impl RunState {
             Self::Queued => 0,
             Self::Active => 1,
             Self::Waiting { .. } => 2,
-            Self::Succeeded { .. } => 3,
-            Self::Failed { .. } => 4,
+            Self::Succeeded { .. } | Self::Expired { succeeded: true, .. } => 3,
+            Self::Failed { .. } | Self::Expired { succeeded: false, .. } => 4,
             Self::Halted { .. } => 5,
         }
     }
@@ -168,13 +175,19 @@ impl RunState {
             Self::Waiting { .. } => "waiting",
             Self::Succeeded { .. } => "succeeded",
             Self::Failed { .. } => "failed",
+            Self::Expired { .. } => "expired",
             Self::Halted { .. } => "halted",
         }
     }
 
+    /// Only a tombstone is left of it.
+    pub const fn is_expired(&self) -> bool {
+        matches!(self, Self::Expired { .. })
+    }
+
     /// It has ended and changes no more.
     pub const fn is_final(&self) -> bool {
-        matches!(self, Self::Succeeded { .. } | Self::Failed { .. })
+        matches!(self, Self::Succeeded { .. } | Self::Failed { .. } | Self::Expired { .. })
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a change writes, row by row: the one place that names all that a change may bring.
 
 use super::{
-    Admission, Aggregate, Change, Document, Escalation, Evidence, OutboxEvent, Published, Retired, Run,
-    Schedule, Signal, Step, Use, WorkerChange,
+    Admission, Aggregate, Change, Document, Escalation, Evidence, OutboxEvent, Published, Retired,
+    RetiredRun, Run, Schedule, Signal, Step, Use, WorkerChange,
 };
 use crate::id::Tenant;
 use crate::ledger::{Look, Record};
@@ -20,6 +20,7 @@ pub(crate) enum Written<'c> {
     Mark(&'c Aggregate),
     Forgotten(&'c Published),
     Retired(&'c Retired),
+    RetiredRun(&'c RetiredRun),
     Payload(&'c Tenant, &'c Payload),
     Key(&'c Tenant, &'c DigestKey),
     Run(&'c Run),
@@ -62,6 +63,7 @@ impl Change {
             events,
             aggregates,
             retired,
+            retired_runs,
             beside: _,
             erased,
             forgotten,
@@ -73,6 +75,7 @@ impl Change {
         let guards = guards.chain(documents.iter().map(Written::Document));
         let outbox = events.iter().map(Written::Event).chain(aggregates.iter().map(Written::Mark));
         let over = forgotten.iter().map(Written::Forgotten).chain(retired.iter().map(Written::Retired));
+        let over = over.chain(retired_runs.iter().map(Written::RetiredRun));
         let apart = payloads.iter().map(|(tenant, payload)| Written::Payload(tenant, payload));
         let apart = apart.chain(tenant_key.iter().map(|(tenant, key)| Written::Key(tenant, key)));
         let calls =
@@ -104,9 +107,11 @@ impl Change {
     /// Only a judge can tell what becomes of it: it changes who may write, or rows that are found by what they say.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) fn must_be_judged(&self) -> bool {
-        use Written::{Admission, Erased, Forgotten, Retired, Worker};
-        let is_judged = |row| matches!(row, Worker(_) | Admission(_) | Forgotten(_) | Retired(_) | Erased(_));
-        self.compared().is_some() || self.written().any(is_judged)
+        use Written::{Admission, Erased, Forgotten, Retired, RetiredRun, Worker};
+        let is_judged = |row| {
+            matches!(row, Worker(_) | Admission(_) | Forgotten(_) | Retired(_) | RetiredRun(_) | Erased(_))
+        };
+        self.compared().is_some() || self.written().any(is_judged) || !self.copied().is_empty()
     }
 }
 
@@ -128,6 +133,7 @@ impl<'c> Written<'c> {
             Self::Mark(row) => Some(&row.tenant),
             Self::Evidence(row) => Some(&row.tenant),
             Self::Retired(row) => Some(&row.tenant),
+            Self::RetiredRun(row) => Some(&row.run.tenant),
             Self::Forgotten(row) => Some(&row.tenant),
             Self::Payload(tenant, _) | Self::Key(tenant, _) | Self::Erased(tenant) => Some(tenant),
             Self::Prune(..) | Self::Worker(_) | Self::Admission(_) => None,

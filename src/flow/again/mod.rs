@@ -171,6 +171,9 @@ impl Plan {
     async fn look(&self) -> Result<(Run, Again, Past), RunError> {
         let (group, tenant) = (&self.core().group, &self.tenant);
         let row = group.run_find(tenant, self.run).await?.ok_or(RunError::Unknown { run: self.run })?;
+        if row.state.is_expired() {
+            return Err(RunError::Expired { run: self.run });
+        }
         let history = group.run_history(tenant, self.run, Turns::between(row.base, u32::MAX)).await?;
         let again = Again::of(marks(self.core(), tenant, &history).await?);
         let mut past = Past::of(row.base, history.steps, &again);

@@ -80,6 +80,7 @@ impl Activation<'_> {
         change.payloads.extend(large.map(|payload: Payload| (live.tenant.clone(), payload)));
         match live.written(core.group.commit_one(change).await) {
             Ok(()) => {
+                core.wake_sweeper();
                 if let Some(signal) = signal {
                     self.engine.delivered(signal).await;
                 }

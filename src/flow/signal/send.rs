@@ -149,6 +149,9 @@ impl Inner {
         let (tenant, run) = (new.tenant.clone(), new.run);
         let (mut found, last) = self.addressed(&tenant, run).await?.ok_or(RunError::Unknown { run })?;
         let (signal, large) = self.behind(last, new);
+        if found.state.is_expired() {
+            return Err(RunError::Expired { run });
+        }
         if found.state.is_final() {
             return self.sent_before(&signal).await?.ok_or(RunError::Over { run });
         }

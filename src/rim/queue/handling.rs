@@ -237,7 +237,7 @@ impl Terms {
 fn decided(reacted: &Result<Processed<String>, ReactionError>) -> Decided {
     match reacted {
         Ok(Processed::Now(_)) => Decided::Executed,
-        Ok(Processed::Before(_)) => Decided::Replayed,
+        Ok(Processed::Before(_) | Processed::Expired) => Decided::Replayed,
         Ok(Processed::SetAside(_)) => Decided::SetAside,
         Ok(Processed::Outdated) => Decided::Outdated,
         Ok(Processed::Dropped) => Decided::Settled,

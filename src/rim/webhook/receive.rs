@@ -184,6 +184,7 @@ impl Source {
                 }
                 (Decided::Replayed, receipt())
             }
+            Ok(Processed::Expired) => (Decided::Replayed, receipt()),
             Ok(Processed::Outdated) => (Decided::Outdated, receipt()),
             Ok(Processed::Dropped) => (Decided::Settled, receipt()),
             Ok(Processed::SetAside(question)) => {

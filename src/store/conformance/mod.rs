@@ -34,6 +34,7 @@ pub mod record;
 pub mod retention;
 pub mod revision;
 pub mod run;
+pub mod run_retention;
 pub mod sample;
 pub mod schedule;
 pub mod signal;
@@ -104,6 +105,9 @@ macro_rules! conformance_cases {
             retention: expired_ones_are_listed, what_is_needed_stays, finished_history_may_go,
                 a_tombstone_keeps_its_key, a_forgotten_key_is_new, may_be_kept_for_longer,
                 large_payloads_go_with_the_last_record, what_has_changed_stays;
+            run_retention: ended_ones_are_listed, what_is_needed_stays, a_tombstone_keeps_its_start_key,
+                a_forgotten_start_key_is_new, a_long_one_goes_in_parts, a_large_payload_stays_for_whoever_copied_it,
+                what_has_changed_stays;
             revision: each_follows_the_one_before, of_two_from_one_revision_the_first_wins,
                 a_change_needs_its_row, a_change_stays_with_its_tenant, a_fenced_worker_changes_none;
             run: comes_back_as_it_was_written, hostile_text_is_text, a_key_is_taken_once,

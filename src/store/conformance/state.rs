@@ -17,6 +17,7 @@ pub struct Names {
     workers: BTreeSet<String>,
     signals: BTreeSet<(RunId, String, String)>,
     runs: BTreeSet<RunId>,
+    workflows: BTreeSet<String>,
     starts: BTreeSet<(String, String)>,
     records: BTreeSet<RecordId>,
     keys: BTreeSet<OperationKey>,
@@ -54,9 +55,12 @@ impl Names {
             }
             Written::Mark(row) => drop(self.aggregates.insert(row.name.clone())),
             Written::Retired(row) => drop(self.records.insert(row.id)),
+            Written::RetiredRun(row) => drop(self.runs.insert(row.run.id)),
             Written::Payload(_, payload) => drop(self.payloads.insert(payload.digest().0)),
             Written::Run(row) => {
                 self.runs.insert(row.id);
+                self.workflows.insert(row.workflow.as_str().to_owned());
+                self.instants.insert(row.updated_at);
                 self.starts.extend(row.key.clone().map(|key| (row.workflow.as_str().to_owned(), key)));
                 self.instants.extend(row.deadline);
                 if let RunState::Waiting { until, .. } = row.state {
@@ -125,6 +129,10 @@ impl State {
                 state.note(format!("look_due {} {limit}", until.0), &store.look_due(until, limit).await);
                 let records = store.record_expired(Timestamp::MIN, until, limit).await;
                 state.note(format!("record_expired {} {limit}", until.0), &records);
+                for workflow in &names.workflows {
+                    let runs = store.run_over(workflow, Timestamp::MIN, until, limit).await;
+                    state.note(format!("run_over {workflow} {} {limit}", until.0), &runs);
+                }
             }
         }
         for limit in [3, u32::MAX] {

@@ -1,10 +1,11 @@
-//! Records whose time is over, and what is left of them.
+//! Records and runs whose time is over, and what is left of them.
 
 use super::tables::Tables;
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::ledger::{Record, State};
-use crate::store::Retired;
+use crate::payload::{Payload, PayloadDigest, Stored};
+use crate::store::{Retired, RetiredRun, Run, RunState};
 
 impl Tables {
     pub(super) fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Vec<Record> {
@@ -33,15 +34,7 @@ impl Tables {
             let (tenant, id, key) = (&retired.tenant, retired.id, stored.key.clone());
             self.evidence.retain(|(owner, record, ..), _| (owner, *record) != (tenant, id));
             self.escalations.retain(|_, q| (&q.tenant, q.record) != (tenant, Some(id)));
-            for digest in &retired.payloads {
-                let place = (tenant.clone(), digest.0);
-                if let Some((_, uses)) = self.payloads.get_mut(&place) {
-                    *uses -= 1;
-                    if *uses == 0 {
-                        self.payloads.remove(&place);
-                    }
-                }
-            }
+            self.release(tenant, &retired.payloads);
             if retired.left.is_none() {
                 self.uses.retain(|_, used| (&used.tenant, used.record) != (tenant, id));
                 self.record_keys.remove(&(tenant.clone(), key));
@@ -59,6 +52,89 @@ impl Tables {
                 (stored.approval, stored.scopes) = (None, None);
             }
         }
+    }
+
+    pub(super) fn run_over(
+        &self,
+        workflow: &str,
+        after: Timestamp,
+        until: Timestamp,
+        limit: u32,
+    ) -> Vec<Run> {
+        let over = |run: &&Run| {
+            run.workflow.as_str() == workflow && after <= run.updated_at && run.updated_at <= until
+        };
+        let mut all: Vec<_> =
+            self.runs.values().filter(over).filter(|run| self.is_run_at_rest(run)).cloned().collect();
+        all.sort_by_key(|run| (run.updated_at, run.id));
+        all.truncate(limit as usize);
+        all
+    }
+
+    pub(super) fn run_over_next(&self, workflow: &str, after: Timestamp) -> Option<Timestamp> {
+        let of =
+            |run: &&Run| run.workflow.as_str() == workflow && run.state.is_final() && !run.state.is_expired();
+        self.runs.values().filter(of).map(|run| run.updated_at).filter(|at| *at > after).min()
+    }
+
+    pub(super) fn retire_run(&mut self, retired: &RetiredRun) {
+        let RetiredRun { run, is_left, input_hash, outcome } = retired;
+        let stored = self.run(&run.tenant, run.id).filter(|stored| stored.revision == run.revision);
+        let Some(stored) = stored.filter(|stored| self.is_run_at_rest(stored)).cloned() else { return };
+        let of_run = |tenant: &Tenant, id: RunId| *tenant == run.tenant && id == run.id;
+        let mut payloads = retired.payloads();
+        let steps = self.steps.remove(&(run.tenant.clone(), run.id)).unwrap_or_default();
+        payloads.extend(steps.values().filter_map(|step| step.value.as_ref()?.address()));
+        let signals = self.signals.extract_if(.., |(tenant, id, ..), _| of_run(tenant, *id));
+        payloads.extend(signals.filter_map(|(_, (signal, _))| signal.body.address()));
+        self.uses.retain(|(tenant, id, ..), _| !of_run(tenant, *id));
+        self.escalations.retain(|_, q| {
+            q.record.is_some() || q.answer.is_none() || !q.run.is_some_and(|id| of_run(&q.tenant, id))
+        });
+        self.release(&run.tenant, &payloads);
+        if *is_left {
+            let expired = RunState::Expired {
+                succeeded: matches!(stored.state, RunState::Succeeded { .. }),
+                outcome: outcome.clone(),
+            };
+            let input = Stored::Inline(Payload::stored("null"));
+            let (input_hash, revision) = (*input_hash, stored.revision + 1);
+            self.runs.insert(run.id, Run { state: expired, input, input_hash, revision, ..stored });
+        } else {
+            self.run_keys.extract_if(.., |_, id| *id == run.id).for_each(drop);
+            self.runs.remove(&run.id);
+        }
+    }
+
+    fn release(&mut self, tenant: &Tenant, payloads: &[PayloadDigest]) {
+        for digest in payloads {
+            let place = (tenant.clone(), digest.0);
+            if let Some((_, uses)) = self.payloads.get_mut(&place) {
+                *uses -= 1;
+                if *uses == 0 {
+                    self.payloads.remove(&place);
+                }
+            }
+        }
+    }
+
+    /// It has ended, nobody is asked about it or about what it owns, and nobody goes on from it.
+    fn is_run_at_rest(&self, run: &Run) -> bool {
+        let parent = run.parent.and_then(|parent| self.run(&run.tenant, parent));
+        let about = |q: &crate::store::Escalation| {
+            q.tenant == run.tenant && q.run == Some(run.id) && q.answer.is_none()
+        };
+        let unsettled = |record: &Record| {
+            record.tenant == run.tenant
+                && record.owner.run == Some(run.id)
+                && (record.state == State::Started || record.escalation.is_some())
+        };
+        run.state.is_final()
+            && !run.state.is_expired()
+            && !run.unsettled
+            && parent.is_none_or(|parent| parent.state.is_expired())
+            && !self.escalations.values().any(about)
+            && !self.records.values().any(unsettled)
     }
 
     /// Nobody rests on it or asks about it. A run that is under way rests on all that it did since it last went on as new.

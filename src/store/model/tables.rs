@@ -124,6 +124,7 @@ impl Tables {
             Written::Admission(_)
             | Written::Forgotten(_)
             | Written::Retired(_)
+            | Written::RetiredRun(_)
             | Written::Payload(..)
             | Written::Key(..)
             | Written::Prune(..)
@@ -176,6 +177,7 @@ impl Tables {
             | Written::Erased(_)
             | Written::Forgotten(_)
             | Written::Retired(_)
+            | Written::RetiredRun(_)
             | Written::Payload(..)
             | Written::Key(..)
             | Written::Prune(..)
@@ -185,6 +187,9 @@ impl Tables {
     }
 
     fn write(&mut self, change: &Change) {
+        for (tenant, digest) in change.copied() {
+            self.payloads.entry((tenant.clone(), digest.0)).and_modify(|(_, uses)| *uses += 1);
+        }
         for row in change.written() {
             self.write_row(row, change.fence);
         }
@@ -206,6 +211,7 @@ impl Tables {
             Written::Mark(row) => self.mark(row),
             Written::Forgotten(row) => self.forget(row),
             Written::Retired(row) => self.retire(row),
+            Written::RetiredRun(row) => self.retire_run(row),
             Written::Payload(tenant, payload) => {
                 let place = (tenant.clone(), payload.digest().0);
                 self.payloads.entry(place).or_insert_with(|| (payload.clone(), 0)).1 += 1;

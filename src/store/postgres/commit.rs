@@ -287,7 +287,8 @@ pub(super) fn statements() -> Vec<String> {
     let mut all = texts(&row::inserts().chain(own).collect::<Vec<_>>());
     all.extend(texts(&[special::insert(Mark)])); // never with events of the same aggregate
     all.push(run::CLAIM.to_owned());
-    all.extend(retention::statements());
+    all.extend(crate::store::sql::retention::writes::<PgConnection>());
+    all.extend(crate::store::sql::inbox::statements::<PgConnection>());
     all.extend(crate::store::sql::retention::statements::<Pool>());
     all.extend(crate::store::sql::erase::statements());
     all

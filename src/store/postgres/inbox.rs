@@ -11,10 +11,11 @@ use super::commit::BEGIN;
 use super::statement::Statements;
 use super::transaction::{carry_on, is_aborted, is_begun, server_limit};
 use super::{Columns, Postgres, StoreError, TransactionError, escaped, failure, judge};
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::id::EscalationId;
 use crate::payload::Payload;
 use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
+use crate::store::sql;
 
 /// A try is counted before it is made, and its commit does not wait for the disk: a process that is killed leaves the count
 /// behind all the same, and only a server that fails may take it back. Nothing is counted of a message that nobody will process.
@@ -115,6 +116,33 @@ impl Postgres {
         } else {
             self.find_processed(delivery, processed).await
         }
+    }
+
+    /// Retires messages. Nobody waits for it, and what a crash takes back is retired again.
+    pub(crate) async fn inbox_retire(
+        &self,
+        consumer: &str,
+        until: Timestamp,
+        is_left: bool,
+    ) -> Result<bool, StoreError> {
+        let mut lent = self.readers.lend().await.map_err(|trouble| trouble.error)?;
+        let retired = sql::inbox::retire(&mut lent.connection, consumer, until, is_left).await;
+        let may_be_more = retired.map_err(|e| failure(&e))?;
+        lent.give_back();
+        Ok(may_be_more)
+    }
+
+    pub(crate) async fn inbox_next_over(
+        &self,
+        consumer: &str,
+        after: Timestamp,
+        is_left: bool,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let mut lent = self.readers.lend().await.map_err(|trouble| trouble.error)?;
+        let next = sql::inbox::next_over(&mut lent.connection, consumer, after, is_left).await;
+        let next = next.map_err(|e| failure(&e))?;
+        lent.give_back();
+        Ok(next)
     }
 
     /// What is known of a message that nobody will process any more. Nothing is counted.

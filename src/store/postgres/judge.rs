@@ -8,11 +8,11 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
-use super::{Fate, erase, fate, retention};
+use super::{Fate, erase, fate};
 use crate::store::row::Given;
 use crate::store::sql::ask::Session as _;
 use crate::store::sql::judge::{is_written, open_late};
-use crate::store::sql::{queue, worker};
+use crate::store::sql::{payload, queue, retention, worker};
 use crate::store::table::Kind;
 use crate::store::{Change, Lane, Refusal, Verdict};
 
@@ -149,7 +149,8 @@ async fn write_one(
     for event in &change.forgotten {
         event.forget(connection).await?;
     }
-    retention::retire(connection, &change.retired).await?;
+    retention::retire(connection, change).await?;
+    payload::refer(connection, change).await?;
     if let Some(tenant) = &change.erased
         && let Some(what) = erase::erase(connection, tenant).await?
     {

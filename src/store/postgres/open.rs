@@ -27,7 +27,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations in their order.
-pub(super) const MIGRATIONS: [Migration; 12] = [
+pub(super) const MIGRATIONS: [Migration; 13] = [
     Migration {
         number: 1,
         name: "record",
@@ -99,6 +99,12 @@ pub(super) const MIGRATIONS: [Migration; 12] = [
         name: "scopes",
         sql: include_str!("../../../migrations/postgres/0012_scopes.sql"),
         works_from: 9, // an older engine's tools have one scope each, and send by that
+    },
+    Migration {
+        number: 13,
+        name: "expired",
+        sql: include_str!("../../../migrations/postgres/0013_expired.sql"),
+        works_from: 9, // to an older engine an expired run or message has a result that it cannot read
     },
 ];
 

@@ -51,6 +51,7 @@ impl Cells for RunState {
             Self::Failed { failure } | Self::Halted { failure } => {
                 (None, WaitsOn::NOTHING, Some(failure.text()))
             }
+            Self::Expired { outcome, .. } => (None, WaitsOn::NOTHING, Some(format!("#{outcome}").into())),
         };
         values.cell(&self.code()).cell(&wake_at).cell(&waits_on).cell(&outcome);
     }
@@ -63,6 +64,9 @@ impl Cells for RunState {
             (0, None, NOTHING, None) => Some(Self::Queued),
             (1, None, NOTHING, None) => Some(Self::Active),
             (2, until, on, None) => Some(Self::Waiting { until, on }),
+            (state @ (3 | 4), None, NOTHING, Some(outcome)) if outcome.starts_with(['#', '%']) => {
+                Some(Self::Expired { succeeded: state == 3, outcome: outcome[1..].to_owned() })
+            }
             (3, None, NOTHING, Some(output)) => {
                 Stored::from_column(&output).map(|output| Self::Succeeded { output })
             }

@@ -70,6 +70,7 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
         | Written::Key(..)
         | Written::Admission(_)
         | Written::Retired(_)
+        | Written::RetiredRun(_)
         | Written::Forgotten(_)
         | Written::Erased(_) => return Ok(None),
     }))

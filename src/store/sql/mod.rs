@@ -4,6 +4,7 @@ pub(in crate::store) mod ask;
 pub(in crate::store) mod erase;
 mod escalation;
 pub(in crate::store) mod history;
+pub(super) mod inbox;
 pub(in crate::store) mod judge;
 pub(in crate::store) mod outbox;
 pub(in crate::store) mod payload;

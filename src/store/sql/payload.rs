@@ -2,7 +2,9 @@
 
 use super::ask::Session;
 use crate::id::Tenant;
-use crate::payload::Payload;
+use crate::payload::{Payload, PayloadDigest};
+use crate::store::Change;
+use crate::store::row::Given;
 
 /// Adds one in a transaction of the user's own.
 pub(in crate::store) async fn add<S: Session>(
@@ -15,4 +17,30 @@ pub(in crate::store) async fn add<S: Session>(
     let digest = payload.digest();
     let row = [tenant.into(), digest.0.as_slice().into(), payload.text().into()];
     session.finds(sql, &row).await.map(drop)
+}
+
+/// One use less; with the last one it goes.
+pub(in crate::store) const RELEASE: [&str; 2] = [
+    "UPDATE payload SET uses = uses - 1 WHERE tenant = $1 AND digest = $2",
+    "DELETE FROM payload WHERE tenant = $1 AND digest = $2 AND uses <= 0",
+];
+
+pub(in crate::store) async fn release<S: Session>(
+    session: &mut S,
+    tenant: &Given<'_>,
+    digest: PayloadDigest,
+) -> Result<(), sqlx::Error> {
+    for sql in RELEASE {
+        session.finds(sql, &[tenant.clone(), digest.0.as_slice().into()]).await?;
+    }
+    Ok(())
+}
+
+/// Counts what rows of this change refer to and other rows brought: a fork's checkpoints, a schedule's input.
+pub(in crate::store) async fn refer<S: Session>(session: &mut S, change: &Change) -> Result<(), sqlx::Error> {
+    let sql = "UPDATE payload SET uses = uses + 1 WHERE tenant = $1 AND digest = $2";
+    for (tenant, digest) in change.copied() {
+        session.finds(sql, &[tenant.into(), digest.0.as_slice().into()]).await?;
+    }
+    Ok(())
 }

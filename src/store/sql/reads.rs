@@ -127,6 +127,22 @@ impl<D: Reader> Queries<D> {
         Ok(self.number(super::retention::EXPIRING, &[after.0.into()]).await?.map(Timestamp))
     }
 
+    pub(super) async fn run_over(
+        &self,
+        workflow: &str,
+        after: Timestamp,
+        until: Timestamp,
+        limit: u32,
+    ) -> Listed<Run> {
+        let arguments = [workflow.into(), after.0.into(), until.0.into()];
+        self.sound(&super::retention::over::<D>(limit), &arguments).await
+    }
+
+    pub(super) async fn run_over_next(&self, workflow: &str, after: Timestamp) -> Found<Timestamp> {
+        let sql = super::retention::next_over::<D>();
+        Ok(self.number(&sql, &[workflow.into(), after.0.into()]).await?.map(Timestamp))
+    }
+
     pub(super) async fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Listed<Use> {
         self.rows("WHERE tenant = $1 AND record = $2 ORDER BY run, turn", &[tenant.into(), id.0.into()]).await
     }

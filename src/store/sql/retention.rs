@@ -1,12 +1,16 @@
-//! Records whose time is over.
+//! Records and runs whose time is over, and what is left of them.
 
-use super::ask::Reader;
+use super::ask::{Reader, Session};
+use super::payload;
 use crate::ledger::Record;
+use crate::payload::{PayloadDigest, Stored};
 use crate::store::cell::Declared as _;
+use crate::store::row::{Given, Take as _};
+use crate::store::table::Kind;
+use crate::store::{Change, Retired, RetiredRun, Run, record};
 
 /// Nobody rests on a record or asks about it. A run that is under way rests on all that it did since it last went on as new.
-#[cfg(feature = "sqlite")]
-pub(in crate::store) const AT_REST_IN_SQLITE: &str = "record.status <> 1 AND record.escalation IS NULL \
+const AT_REST_IN_SQLITE: &str = "record.status <> 1 AND record.escalation IS NULL \
     AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
     AND NOT EXISTS (SELECT 1 FROM escalation e INDEXED BY escalation_record \
     WHERE e.tenant = record.tenant AND e.record = record.id AND e.answer IS NULL) \
@@ -16,8 +20,7 @@ pub(in crate::store) const AT_REST_IN_SQLITE: &str = "record.status <> 1 AND rec
     AND rests.record = record.id AND r.tenant = rests.tenant AND r.state NOT IN (3, 4) AND rests.turn >= r.base)";
 
 /// The same. The OFFSET keeps the planner from looking through all open questions of the tenant instead.
-#[cfg(feature = "postgres")]
-pub(in crate::store) const AT_REST_IN_POSTGRES: &str = "record.status <> 1 AND record.escalation IS NULL \
+const AT_REST_IN_POSTGRES: &str = "record.status <> 1 AND record.escalation IS NULL \
     AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
     AND NOT EXISTS (SELECT 1 FROM (SELECT answer FROM escalation a WHERE a.tenant = record.tenant \
     AND a.record = record.id OFFSET 0) e WHERE e.answer IS NULL) \
@@ -26,10 +29,28 @@ pub(in crate::store) const AT_REST_IN_POSTGRES: &str = "record.status <> 1 AND r
     AND NOT EXISTS (SELECT 1 FROM use u JOIN run r ON r.tenant = u.tenant AND r.id = u.run \
     WHERE u.tenant = record.tenant AND u.record = record.id AND r.state NOT IN (3, 4) AND u.turn >= r.base)";
 
-#[cfg(not(feature = "sqlite"))]
-const AT_REST_IN_SQLITE: &str = "";
-#[cfg(not(feature = "postgres"))]
-const AT_REST_IN_POSTGRES: &str = "";
+/// A run has ended, nobody is asked about it or about what it owns, and nobody goes on from it: its children go after it.
+macro_rules! run_at_rest {
+    ($questions:literal, $records:literal) => {
+        concat!(
+            "run.state IN (3, 4) AND NOT run.unsettled \
+             AND NOT EXISTS (SELECT 1 FROM run p WHERE p.tenant = run.tenant AND p.id = run.parent \
+             AND (p.state NOT IN (3, 4) OR substr(p.outcome, 1, 1) NOT IN ('#', '%'))) \
+             AND NOT EXISTS (SELECT 1 FROM escalation e ",
+            $questions,
+            "WHERE e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL) \
+             AND NOT EXISTS (SELECT 1 FROM record c ",
+            $records,
+            "WHERE c.tenant = run.tenant AND c.run = run.id AND (c.status = 1 OR c.escalation IS NOT NULL))"
+        )
+    };
+}
+
+const RUN_AT_REST_IN_SQLITE: &str = run_at_rest!("INDEXED BY escalation_run ", "INDEXED BY record_run ");
+const RUN_AT_REST_IN_POSTGRES: &str = run_at_rest!("", "");
+
+/// The index of those of which more than a tombstone is left.
+const RUN_IS_WHOLE: &str = "state IN (3, 4) AND substr(outcome, 1, 1) <> '#'";
 
 /// What is over between two instants, which are the arguments. The limit is none of them: for one that it does not know, the planner
 /// of PostgreSQL sorts all that has expired for each page.
@@ -43,7 +64,200 @@ pub(super) fn expired<D: Reader>(limit: u32) -> String {
 
 pub(super) const EXPIRING: &str = "SELECT min(kept_until) FROM record WHERE kept_until > $1";
 
+/// Runs of a workflow, which is the first argument, that ended between two instants.
+pub(super) fn over<D: Reader>(limit: u32) -> String {
+    let index = D::either("INDEXED BY run_over ", "");
+    let at_rest = D::either(RUN_AT_REST_IN_SQLITE, RUN_AT_REST_IN_POSTGRES);
+    format!(
+        "{index}WHERE workflow = $1 AND updated_at >= $2 AND updated_at <= $3 AND {RUN_IS_WHOLE} AND {at_rest} \
+         ORDER BY updated_at, id LIMIT {limit}"
+    )
+}
+
+pub(super) fn next_over<D: Reader>() -> String {
+    let index = D::either("INDEXED BY run_over ", "");
+    format!(
+        "SELECT min(updated_at) FROM run {index}WHERE workflow = $1 AND updated_at > $2 AND {RUN_IS_WHOLE}"
+    )
+}
+
+const KEEP: &str = "UPDATE record SET revision = revision + 1, kept_until = $4 \
+                    WHERE tenant = $1 AND id = $2 AND revision = $3";
+
+fn tombstone<S: Session>() -> String {
+    let at_rest = S::either(AT_REST_IN_SQLITE, AT_REST_IN_POSTGRES);
+    format!(
+        "UPDATE record SET revision = revision + 1, status = $4, outcome = $5, request = $6, request_hash = $7, \
+         compensation = NULL, step = NULL, call_id = NULL, external_ref = NULL, not_before = NULL, approval = NULL, \
+         scopes = NULL, kept_until = NULL WHERE tenant = $1 AND id = $2 AND revision = $3 AND {at_rest} RETURNING id"
+    )
+}
+
+fn forget<S: Session>() -> String {
+    let at_rest = S::either(AT_REST_IN_SQLITE, AT_REST_IN_POSTGRES);
+    format!("DELETE FROM record WHERE tenant = $1 AND id = $2 AND revision = $3 AND {at_rest} RETURNING id")
+}
+
+/// What goes with what is said in a record; and with the record.
+fn belonging<S: Session>() -> [&'static str; 3] {
+    [
+        "DELETE FROM evidence WHERE tenant = $1 AND record = $2",
+        S::either(
+            "DELETE FROM escalation INDEXED BY escalation_record WHERE tenant = $1 AND record = $2",
+            "DELETE FROM escalation WHERE tenant = $1 AND record = $2",
+        ),
+        "DELETE FROM use WHERE tenant = $1 AND record = $2",
+    ]
+}
+
+/// From now on it is expired for all who ask, while what belongs to it goes.
+fn expire<S: Session>() -> String {
+    let at_rest = S::either(RUN_AT_REST_IN_SQLITE, RUN_AT_REST_IN_POSTGRES);
+    format!(
+        "UPDATE run SET revision = revision + 1, input = 'null', input_hash = $4, outcome = '%' || $5 \
+         WHERE tenant = $1 AND id = $2 AND revision = $3 AND substr(outcome, 1, 1) <> '%' AND {at_rest} RETURNING id"
+    )
+}
+
+const IS_EXPIRING: &str =
+    "SELECT 1 FROM run WHERE tenant = $1 AND id = $2 AND revision = $3 AND substr(outcome, 1, 1) = '%'";
+
+/// So many rows of each table go in one transaction: a run may have a hundred thousand checkpoints.
+const AT_ONCE: usize = 1000;
+
+/// What belongs to a run, each with the column that may name a large payload.
+fn details<S: Session>() -> [String; 4] {
+    let settled = S::either("INDEXED BY escalation_settled ", "");
+    let settled = format!("escalation {settled}WHERE record IS NULL AND answer IS NOT NULL AND");
+    let of_run = [
+        ("step", "tenant, run, turn, kind, name, id", "value", "step WHERE"),
+        ("signal", "tenant, run, name, id", "body", "signal WHERE"),
+        ("use", "tenant, run, turn, record", "NULL", "use WHERE"),
+        ("escalation", "tenant, id", "NULL", settled.as_str()),
+    ];
+    of_run.map(|(table, key, payload, which)| {
+        format!(
+            "DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {which} tenant = $1 AND run = $2 LIMIT {AT_ONCE}) \
+             RETURNING CASE WHEN substr({payload}, 1, 1) = '@' THEN {payload} END"
+        )
+    })
+}
+
+/// The end of it: a tombstone, or nothing.
+const EXPIRED: &str = "UPDATE run SET outcome = '#' || substr(outcome, 2) WHERE tenant = $1 AND id = $2";
+const FORGOTTEN: &str = "DELETE FROM run WHERE tenant = $1 AND id = $2";
+
+/// Looks once more whether anybody rests on them: since they were listed, a run may have been answered from a record. (One that is
+/// answered from it in this very moment is told so when it is replayed.)
+pub(in crate::store) async fn retire<S: Session>(
+    session: &mut S,
+    change: &Change,
+) -> Result<(), sqlx::Error> {
+    for retired in &change.retired {
+        retire_record(session, retired).await?;
+    }
+    for retired in &change.retired_runs {
+        retire_run(session, retired).await?;
+    }
+    Ok(())
+}
+
+async fn retire_record<S: Session>(session: &mut S, retired: &Retired) -> Result<(), sqlx::Error> {
+    let place: [Given<'_>; 3] =
+        [(&retired.tenant).into(), retired.id.0.into(), i64::from(retired.revision).into()];
+    let Some(left) = retired.left.as_deref() else {
+        if session.finds(&forget::<S>(), &place).await? {
+            go_along(session, &place[..2], 3).await?;
+            return release(session, &place[0], &retired.payloads).await;
+        }
+        return Ok(());
+    };
+    let [tenant, id, revision] = place.clone();
+    if retired.is_kept() {
+        let until = left.kept_until.map_or(Given::Null(Kind::Number), |at| at.0.into());
+        return session.finds(KEEP, &[tenant, id, revision, until]).await.map(drop);
+    }
+    let (status, outcome, _) = record::columns(&left.state);
+    let outcome = outcome.map_or(Given::Null(Kind::Text), Given::from);
+    let hash = Given::Owned(left.request_hash.column());
+    let said = [tenant, id, revision, status.into(), outcome, left.request.column().into(), hash];
+    if session.finds(&tombstone::<S>(), &said).await? {
+        go_along(session, &place[..2], 2).await?;
+        release(session, &place[0], &retired.payloads).await?;
+    }
+    Ok(())
+}
+
+async fn go_along<S: Session>(
+    session: &mut S,
+    place: &[Given<'_>],
+    tables: usize,
+) -> Result<(), sqlx::Error> {
+    for sql in &belonging::<S>()[..tables] {
+        session.finds(sql, place).await?;
+    }
+    Ok(())
+}
+
+async fn retire_run<S: Session>(session: &mut S, retired: &RetiredRun) -> Result<(), sqlx::Error> {
+    let at: [Given<'_>; 3] =
+        [(&retired.run.tenant).into(), retired.run.id.0.into(), i64::from(retired.run.revision).into()];
+    let place = &at[..2];
+    if retired.run.state.is_expired() {
+        if !session.finds(IS_EXPIRING, &at).await? {
+            return Ok(());
+        }
+    } else {
+        let [tenant, id, revision] = at.clone();
+        let hash = Given::Owned(retired.input_hash.column());
+        let outcome = retired.outcome.as_str().into();
+        if !session.finds(&expire::<S>(), &[tenant, id, revision, hash, outcome]).await? {
+            return Ok(());
+        }
+        release(session, &at[0], &retired.payloads()).await?;
+    }
+    let mut is_all = true;
+    for sql in details::<S>() {
+        let rows = session.fetch(&sql, place).await?;
+        is_all &= rows.len() < AT_ONCE;
+        let mut payloads = Vec::new();
+        for row in &rows {
+            let value: Option<String> = S::values("payload", row).cell().unwrap_or_default();
+            payloads.extend(value.and_then(|value| Stored::from_column(&value)?.address()));
+        }
+        release(session, &at[0], &payloads).await?;
+    }
+    if is_all {
+        session.finds(if retired.is_left { EXPIRED } else { FORGOTTEN }, place).await?;
+    }
+    Ok(())
+}
+
+async fn release<S: Session>(
+    session: &mut S,
+    tenant: &Given<'_>,
+    payloads: &[PayloadDigest],
+) -> Result<(), sqlx::Error> {
+    for digest in payloads {
+        payload::release(session, tenant, *digest).await?;
+    }
+    Ok(())
+}
+
 /// For the tests that explain and pin them.
-pub(in crate::store) fn statements<D: Reader>() -> [String; 2] {
-    [EXPIRING.to_owned(), Record::TABLE.select(&expired::<D>(32))]
+pub(in crate::store) fn statements<D: Reader>() -> [String; 4] {
+    [
+        EXPIRING.to_owned(),
+        Record::TABLE.select(&expired::<D>(32)),
+        Run::TABLE.select(&over::<D>(32)),
+        next_over::<D>(),
+    ]
+}
+
+/// For the tests that explain and pin them.
+pub(in crate::store) fn writes<S: Session>() -> Vec<String> {
+    let whole = [KEEP, IS_EXPIRING, EXPIRED, FORGOTTEN].map(str::to_owned);
+    let put_together = [tombstone::<S>(), forget::<S>(), expire::<S>()];
+    let belonging = belonging::<S>().into_iter().chain(payload::RELEASE).map(str::to_owned);
+    whole.into_iter().chain(put_together).chain(belonging).chain(details::<S>()).collect()
 }

@@ -11,10 +11,10 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part};
-use super::{StoreError, Writer, failure, primary_code, retention, row};
+use super::{StoreError, Writer, failure, primary_code, row};
 use crate::store::sql::judge::{is_written, open_late};
 use crate::store::sql::write::write;
-use crate::store::sql::{erase, queue, worker};
+use crate::store::sql::{erase, payload, queue, retention, worker};
 use crate::store::{Change, Refusal, Verdict};
 
 pub(super) async fn commit(
@@ -172,9 +172,8 @@ async fn write_one(
     for event in &change.forgotten {
         event.forget(connection).await?;
     }
-    for retired in &change.retired {
-        retention::retire(connection, retired).await?;
-    }
+    retention::retire(connection, change).await?;
+    payload::refer(connection, change).await?;
     if let Some(tenant) = &change.erased {
         erase::erase(connection, tenant).await?;
     }

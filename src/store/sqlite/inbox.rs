@@ -11,10 +11,11 @@ use tokio::sync::{MappedMutexGuard, MutexGuard};
 use super::open::open_aside;
 use super::transaction::{ended_inside, inside};
 use super::{Columns, Sqlite, StoreError, Writer, commit, failure};
-use crate::clock::{Boot, Clock};
+use crate::clock::{Boot, Clock, Timestamp};
 use crate::id::EscalationId;
 use crate::payload::Payload;
 use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
+use crate::store::sql;
 use crate::store::transaction::TransactionError;
 
 /// What became of a message; of one that nothing became of, how often it was tried.
@@ -203,6 +204,33 @@ impl Sqlite {
         question: EscalationId,
     ) -> Result<(), StoreError> {
         again(&mut *self.settled().await?, delivery, question).await
+    }
+
+    /// Retires messages, on the connection that does not wait for the disk: what a crash takes back is retired again.
+    pub(crate) async fn inbox_retire(
+        &self,
+        consumer: &str,
+        until: Timestamp,
+        is_left: bool,
+    ) -> Result<bool, StoreError> {
+        // Two connections that write at once would wait for one another by sleeping.
+        let _writer = self.settled().await?;
+        let mut aside = self.aside.lock().await;
+        let connection = match &mut *aside {
+            Some(connection) => connection,
+            None => aside.insert(open_aside(self).await?),
+        };
+        sql::inbox::retire(connection, consumer, until, is_left).await.map_err(|e| failure(&e))
+    }
+
+    pub(crate) async fn inbox_next_over(
+        &self,
+        consumer: &str,
+        after: Timestamp,
+        is_left: bool,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let mut reader = self.readers.acquire().await.map_err(|e| failure(&e))?;
+        sql::inbox::next_over(&mut *reader, consumer, after, is_left).await.map_err(|e| failure(&e))
     }
 
     /// The writer's connection, with no transaction open.

@@ -59,7 +59,9 @@ pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
 /// The statements that are put together from parts. For tests that prepare and explain them.
 #[doc(hidden)]
 pub fn statements() -> Vec<String> {
-    let whole = retention::statements().map(ToOwned::to_owned).chain(super::sql::erase::statements());
+    let whole = super::sql::retention::writes::<SqliteConnection>().into_iter();
+    let whole = whole.chain(super::sql::erase::statements());
+    let whole = whole.chain(super::sql::inbox::statements::<SqliteConnection>());
     let found = Document::TABLE.select(find::WANTED);
     whole
         .chain([found])

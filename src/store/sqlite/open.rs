@@ -29,7 +29,7 @@ const APPLICATION_ID: i64 = 0x4346_4f49;
 pub(super) const GIVEN_UP: i64 = 1_000_000;
 
 /// Number, name and text of each migration, in their order. Never edit a released one.
-pub(super) const MIGRATIONS: [(i64, &str, &str); 12] = [
+pub(super) const MIGRATIONS: [(i64, &str, &str); 13] = [
     (1, "record", include_str!("../../../migrations/sqlite/0001_record.sql")),
     (2, "run", include_str!("../../../migrations/sqlite/0002_run.sql")),
     (3, "signal", include_str!("../../../migrations/sqlite/0003_signal.sql")),
@@ -42,6 +42,7 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 12] = [
     (10, "sealed", include_str!("../../../migrations/sqlite/0010_sealed.sql")),
     (11, "deadline", include_str!("../../../migrations/sqlite/0011_deadline.sql")),
     (12, "scopes", include_str!("../../../migrations/sqlite/0012_scopes.sql")),
+    (13, "expired", include_str!("../../../migrations/sqlite/0013_expired.sql")),
 ];
 
 /// A log that was emptied is cut to this size, in bytes.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::inbox::{InboxError, Message, Processed};
+use counterfoil::exec::{ExecutorBuilder, StartError};
+use counterfoil::inbox::{InboxError, Message, MessageRetention, Processed};
 use counterfoil::store::{EscalationKind, Resolution, TransactionError};
 use counterfoil::{EscalationId, Executor, Tenant};
 use futures_util::future::{BoxFuture, join_all};
@@ -12,7 +13,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
 
 use crate::store::postgres::Schema;
-use crate::world::acme;
+use crate::world::{acme, soon};
 
 /// The same tests on both databases.
 macro_rules! on {
@@ -39,6 +40,17 @@ macro_rules! on {
             Box::pin(async move { sqlx::raw_sql(sql).execute(db).await.map(|_| 0) })
         }
 
+        /// It is delivered again until it becomes that.
+        async fn becomes(executor: &Executor, message: &str, becomes: Processed<i64>) {
+            let delivered = async {
+                while process(executor, message).await != becomes {
+                    tokio::task::yield_now().await;
+                }
+                Ok::<_, ()>(())
+            };
+            soon(format!("{message} does not become {becomes:?}"), delivered).await;
+        }
+
         async fn process(executor: &Executor, message: impl Into<Message>) -> Processed<i64> {
             executor.process_once(&acme(), "billing", message, |db: &mut Own| enter(db, 1)).await.unwrap()
         }
@@ -59,6 +71,49 @@ macro_rules! on {
             assert_eq!(theirs, Processed::Now(4));
             drop(executor);
             drop(place);
+        }
+
+        // REC-8: the result goes when its time is over, and the id stays: a delivery that comes later than that is not processed again.
+        #[tokio::test]
+        async fn a_late_delivery_is_told_that_its_message_has_expired() {
+            let (place, executor, own) = $open.await;
+            executor.close(Duration::from_secs(5)).await;
+            let kept = MessageRetention::tombstone_after(Duration::from_millis(1));
+            let executor = reopen(&place).messages("billing", kept).open().await.unwrap();
+            for message in ["a", "b"] {
+                assert!(matches!(process(&executor, message).await, Processed::Now(_)));
+            }
+            becomes(&executor, "a", Processed::Expired).await;
+            becomes(&executor, "b", Processed::Expired).await;
+            let other = executor.process_once(&acme(), "shipping", "a", |db: &mut Own| enter(db, 1)).await.unwrap();
+            assert_eq!(other, Processed::Now(3), "nothing was run again");
+            drop(own);
+        }
+
+        // REC-8: where it was declared, the id is new after a window.
+        #[tokio::test]
+        async fn a_forgotten_message_is_new() {
+            let (place, executor, own) = $open.await;
+            executor.close(Duration::from_secs(5)).await;
+            let window = Duration::from_millis(1);
+            let executor =
+                reopen(&place).messages("billing", MessageRetention::forget_after(window, window)).open().await.unwrap();
+            assert_eq!(process(&executor, Message::new("a").version("order", 2)).await, Processed::Now(1));
+            let outdated = Message::new("b").version("order", 1);
+            assert_eq!(process(&executor, outdated).await, Processed::Outdated);
+            becomes(&executor, "a", Processed::Now(2)).await;
+            becomes(&executor, "b", Processed::Now(3)).await;
+            drop(own);
+        }
+
+        // REC-8, invariant 9: a window that ends before the last delivery comes is refused.
+        #[tokio::test]
+        async fn a_window_shorter_than_redelivery_is_refused() {
+            let (place, executor, _own) = $open.await;
+            executor.close(Duration::from_secs(5)).await;
+            let short = MessageRetention::forget_after(Duration::from_hours(1), Duration::from_hours(2));
+            let refused = reopen(&place).messages("billing", short).open().await.unwrap_err();
+            assert!(matches!(&refused, StartError::Messages { consumer, .. } if consumer == "billing"), "{refused}");
         }
 
         // J05: two deliveries at once: one is processed, the other one waits for it.
@@ -374,6 +429,10 @@ pub(crate) mod sqlite {
         (folder, executor, own)
     }
 
+    fn reopen(folder: &tempfile::TempDir) -> ExecutorBuilder {
+        Executor::sqlite(folder.path().join("test.db"))
+    }
+
     on!(SqliteConnection, open());
 
     // The next process knows what was processed.
@@ -398,6 +457,10 @@ pub(crate) mod postgres {
         let mut own = schema.plain().await;
         own.execute("CREATE TABLE entry (what BIGINT NOT NULL)").await.unwrap();
         (schema, executor, own)
+    }
+
+    fn reopen(schema: &Schema) -> ExecutorBuilder {
+        ExecutorBuilder::postgres_with(crate::server::url(), schema.options())
     }
 
     on!(PgConnection, open());

@@ -36,6 +36,7 @@ mod poison;
 mod postgres;
 mod queue;
 mod replay;
+mod retention;
 mod schedule;
 mod select;
 mod signal;

@@ -9,8 +9,8 @@ use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
     Admission, CANCEL, Change, DEADLINE, Document, Escalation, EscalationKind, Evidence, InQueue, Lane,
-    Model, Queue, Resolution, Retired, Run, RunState, Signal, Step, StepKind, Store, Use, Verdict, WaitsOn,
-    WorkerChange,
+    Model, Queue, Resolution, Retired, RetiredRun, Run, RunState, Signal, Step, StepKind, Store, Use,
+    Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{DeclarationId, EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
@@ -39,6 +39,7 @@ pub(super) enum Kind {
     Admit,
     Document,
     Forget,
+    Expire,
     Erase,
     Look,
 }
@@ -98,6 +99,10 @@ impl Author {
                 for retired in &change.retired {
                     self.records.retain(|known| known.id != retired.id);
                     self.records.extend(model.record_at(&retired.tenant, retired.id).await.unwrap());
+                }
+                for retired in &change.retired_runs {
+                    self.runs.retain(|known| known.id != retired.run.id);
+                    self.runs.extend(model.run_find(&retired.run.tenant, retired.run.id).await.unwrap());
                 }
                 if let Some(tenant) = &change.erased {
                     self.forget(tenant);
@@ -174,7 +179,11 @@ impl Author {
             29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
             32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
-            40..=43 => {
+            40..=41 => {
+                let retired_runs = self.retired_runs(&worker);
+                (Kind::Expire, Change { retired_runs, beside: self.one_in(2), ..change })
+            }
+            42..=43 => {
                 let retired = self.retired(&worker);
                 (Kind::Forget, Change { retired, beside: self.one_in(2), ..change })
             }
@@ -296,6 +305,20 @@ impl Author {
             };
             if retired.iter().all(|other| other.id != record.id) {
                 retired.push(Retired::of(&record, left));
+            }
+        }
+        retired
+    }
+
+    /// Some runs go, as they are or as they were.
+    fn retired_runs(&mut self, worker: &Sample) -> Vec<RetiredRun> {
+        let mut retired: Vec<RetiredRun> = Vec::new();
+        for _ in 0..=self.below(3) {
+            let run = self.run(worker);
+            let revision = if self.one_in(8) { run.revision.saturating_sub(1) } else { run.revision };
+            let run = Run { revision, ..run };
+            if retired.iter().all(|other| other.run.id != run.id) {
+                retired.extend(RetiredRun::of(&run, self.one_in(2), &DigestKey::new([3; 32])));
             }
         }
         retired

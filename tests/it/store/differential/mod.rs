@@ -101,8 +101,9 @@ fn name(verdict: &Verdict) -> &'static str {
 
 fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
-        Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Erase, Evidence, FenceOthers,
-        Forget, Look, Many, NewRecord, NewRun, Payload, Receive, Retire, Signal, Step, TenantKey, Use,
+        Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Erase, Evidence, Expire,
+        FenceOthers, Forget, Look, Many, NewRecord, NewRun, Payload, Receive, Retire, Signal, Step,
+        TenantKey, Use,
     };
     let all = [
         Enrol,
@@ -122,6 +123,7 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         Payload,
         TenantKey,
         Many,
+        Expire,
         Again,
         Admit,
         Document,

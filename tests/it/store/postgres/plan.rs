@@ -13,7 +13,7 @@ use crate::store::source::{constants, literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 55] = [
+const HOT: [(&str, &[&str]); 65] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -42,7 +42,31 @@ const HOT: [(&str, &[&str]); 55] = [
         ],
     ),
     ("SELECT min(kept_until)", &["record_kept on record", "kept_until > $1"]),
-    ("WITH gone AS (", &["record_pkey on record", "escalation_record on escalation e"]),
+    (
+        "UPDATE record SET revision = revision + 1, status",
+        &["record_pkey on record", "escalation_record on escalation a", "use_record on use u"],
+    ),
+    ("DELETE FROM record WHERE", &["record_pkey on record", "escalation_record on escalation a"]),
+    ("DELETE FROM escalation WHERE tenant = $1 AND record", &["escalation_record on escalation"]),
+    (
+        "FROM run WHERE workflow = $1 AND updated_at >= $2",
+        &[
+            "run_over on run",
+            "(workflow = $1) AND (updated_at >= $2) AND (updated_at <= $3)",
+            "run_pkey on run p",
+            "escalation_run on escalation e",
+            "record_run on record c",
+        ],
+    ),
+    ("SELECT min(updated_at) FROM run", &["run_over on run", "(workflow = $1) AND (updated_at > $2)"]),
+    (
+        "UPDATE run SET revision = revision + 1, input",
+        &["run_pkey on run", "escalation_run on escalation e", "record_run on record c"],
+    ),
+    ("DELETE FROM step WHERE (", &["step_pkey on step", "(tenant = $1) AND (run = $2)"]),
+    ("DELETE FROM signal WHERE (", &["signal_pkey on signal", "(tenant = $1) AND (run = $2)"]),
+    ("DELETE FROM use WHERE (", &["use_pkey on use", "(tenant = $1) AND (run = $2)"]),
+    ("DELETE FROM escalation WHERE (", &["escalation_settled on escalation", "(tenant = $1) AND (run = $2)"]),
     ("FROM record WHERE tenant = $1 AND run = $2", &["record_run on record", "(tenant = $1) AND (run = $2)"]),
     ("FROM run WHERE tenant = $1 AND id = $2", &["run_pkey on run", "(tenant = $1) AND (id = $2)"]),
     (
@@ -150,7 +174,8 @@ const HOT: [(&str, &[&str]); 55] = [
         &["run_admitted on run", "(queue = $1) AND (admitted_at >= $2)"],
     ),
     ("SELECT body FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
-    ("DELETE FROM payload p", &["payload_pkey on payload", "(tenant = (n.tenant)) AND (digest = n.digest)"]),
+    ("DELETE FROM payload WHERE", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
+    ("UPDATE payload SET", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
     ("UPDATE worker SET lease_until", &["worker_pkey on worker", "fence = $2"]),
     ("UPDATE run SET version", &["run_pkey on run r", "AND (id = u_2.id)", "run_pkey on run\n"]),
     (
@@ -221,7 +246,7 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
 }
 
 /// Few rows: what is left after a crash, of one record, pending for one run, of a page, or workers.
-const MAY_SORT: [&str; 7] = [
+const MAY_SORT: [&str; 8] = [
     "count(*)",
     "(tenant, id) IN",
     "FROM evidence",
@@ -229,6 +254,7 @@ const MAY_SORT: [&str; 7] = [
     "memory = ANY($2)",
     "ANY($1)",
     "p.time, p.due",
+    "LIMIT 1000) RETURNING", // of a run that goes, a thousand rows at once
 ];
 
 /// The plan of a statement for all arguments that it may ever have.

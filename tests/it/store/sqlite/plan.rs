@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::store::source::{literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 65] = [
+const HOT: [(&str, &str); 70] = [
     ("FROM record WHERE tenant = $1 AND key = $2", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE tenant = $1 AND id = $2", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -113,6 +113,17 @@ const HOT: [(&str, &str); 65] = [
         "outbox USING COVERING INDEX outbox_seq (tenant=? AND aggregate=? AND seq<?)",
     ),
     ("(SELECT ?5 FROM inbox", "inbox USING PRIMARY KEY (tenant=? AND consumer=? AND message=?)"),
+    (
+        "FROM run INDEXED BY run_over WHERE workflow = $1 AND updated_at >= $2",
+        "run USING INDEX run_over (workflow=? AND updated_at>? AND updated_at<?)",
+    ),
+    ("SELECT min(updated_at) FROM run", "run USING INDEX run_over (workflow=? AND updated_at>?)"),
+    (
+        "SELECT tenant, run, turn, kind, name, id FROM step WHERE tenant = $1",
+        "step USING PRIMARY KEY (tenant=? AND run=?)",
+    ),
+    ("DELETE FROM signal WHERE (", "signal USING PRIMARY KEY (tenant=? AND run=?)"),
+    ("DELETE FROM escalation WHERE (", "escalation USING INDEX escalation_settled (tenant=? AND run=?)"),
     ("FROM payload", "payload USING INDEX sqlite_autoindex_payload_1 (tenant=? AND digest=?)"),
 ];
 

@@ -1,0 +1,130 @@
+//! REC-8: runs whose time is over. A tombstone is left, which keeps the start key; or nothing, where that was declared. On both stores.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use counterfoil::exec::StartError;
+use counterfoil::flow::{EngineBuilder, RunError};
+use counterfoil::ledger::Retention;
+use counterfoil::{Ctx, Failure, RunId};
+
+use crate::flow::tools::Post;
+use crate::flow::world::{Process, World};
+use crate::store::postgres::Schema;
+
+/// The sweeper looks at least every second.
+const AT_ONCE: Duration = Duration::from_millis(1);
+const NAME: &str = "letter";
+
+async fn letter(ctx: Ctx, to: String) -> Result<String, Failure> {
+    ctx.call::<Post>(format!("a secret for {to}")).await?;
+    Ok(format!("posted a secret to {to}"))
+}
+
+/// Begins a letter and says nothing of it until it is let go.
+async fn office(ctx: Ctx, to: String) -> Result<String, Failure> {
+    let posted = ctx.child(letter, to).await?;
+    ctx.signal::<()>("close").await?;
+    Ok(posted)
+}
+
+fn engine(engine: EngineBuilder, retention: Retention) -> EngineBuilder {
+    engine.workflow(NAME, 1, letter).retention(retention).workflow("office", 1, office).retention(retention)
+}
+
+/// What was said of the run is in none of its views.
+async fn expired(process: &Process, run: RunId) {
+    process.state(run, "expired").await;
+    let handle = process.acme().handle::<String>(run);
+    let said = format!("{:?} {:?}", handle.status().await.unwrap(), handle.turns(None).await.unwrap());
+    assert!(!said.contains("secret") && !said.contains("ann"), "{said}");
+}
+
+#[test]
+fn a_start_that_comes_too_late_is_told_that_the_run_has_expired() {
+    for shared in [false, true] {
+        let (world, schema) = (World::new(), Schema::new());
+        let build = || engine(world.engine_in(&schema, shared), Retention::tombstone_after(AT_ONCE));
+        let start = |process: &Process, to: &str| process.acme().run(letter, to.to_owned()).key("letter/1");
+        let process = Process::start(&world, build());
+        let run = process.on(start(&process, "ann").start()).unwrap().id();
+        process.on(expired(&process, run));
+        process.crash();
+
+        let process = Process::start(&world, build()); // the next process knows it, too
+        process.on(async {
+            let is_expired = |error: RunError| {
+                assert!(matches!(error, RunError::Expired { run: of } if of == run), "{error}");
+            };
+            assert_eq!(start(&process, "ann").start().await.unwrap().id(), run);
+            is_expired(start(&process, "ann").await.unwrap_err());
+            is_expired(start(&process, "bob").start().await.err().unwrap());
+            let handle = process.acme().handle::<String>(run);
+            is_expired(handle.result().await.unwrap_err());
+            is_expired(handle.signal("close", ()).id("1").await.unwrap_err());
+            is_expired(handle.retry("ann", "again").await.unwrap_err());
+            is_expired(handle.fork("ann", "again").await.err().unwrap());
+        });
+        assert_eq!(world.effects("post"), ["a secret for ann"]);
+        process.shut_down();
+    }
+}
+
+#[test]
+fn a_forgotten_run_is_begun_anew_and_its_calls_are_answered_by_their_records() {
+    for shared in [false, true] {
+        let (world, schema) = (World::new(), Schema::new());
+        let build = engine(world.engine_in(&schema, shared), Retention::forget_after(AT_ONCE));
+        let process = Process::start(&world, build);
+        process
+            .on(async {
+                let start = || process.acme().run(letter, "ann".to_owned()).key("letter/1");
+                let first = start().start().await.unwrap();
+                let unknown = async |_: &_| matches!(first.status().await, Err(RunError::Unknown { .. }));
+                process.until(unknown).await;
+                let second = start().start().await.unwrap();
+                assert_ne!(second.id(), first.id());
+                second.result().await.map(drop).or_else(|error| match error {
+                    RunError::Unknown { .. } => Ok(()), // it is forgotten already
+                    error => Err(error),
+                })
+            })
+            .unwrap();
+        process.shut_down();
+    }
+}
+
+#[test]
+fn a_child_is_kept_for_as_long_as_its_parent() {
+    for shared in [false, true] {
+        let (world, schema) = (World::new(), Schema::new());
+        let build = engine(world.engine_in(&schema, shared), Retention::tombstone_after(AT_ONCE));
+        let process = Process::start(&world, build);
+        process.on(async {
+            let parent = process.acme().run(office, "ann".to_owned()).start().await.unwrap();
+            let alone = process.acme().run(letter, "bob".to_owned()).start().await.unwrap();
+            expired(&process, alone.id()).await; // the sweeper has passed
+            process.until(async |acme| acme.runs(None).await.unwrap().len() == 3).await;
+            let runs = process.acme().runs(None).await.unwrap();
+            let child = runs.iter().find(|run| run.parent == Some(parent.id())).unwrap();
+            process.state(child.id, "succeeded").await;
+            let again = process.acme().run(letter, "carl".to_owned()).start().await.unwrap();
+            expired(&process, again.id()).await;
+            process.state(child.id, "succeeded").await;
+            parent.signal("close", ()).await.unwrap();
+            expired(&process, parent.id()).await;
+            expired(&process, child.id).await;
+        });
+        process.shut_down();
+    }
+}
+
+#[test]
+fn the_time_of_a_run_counts_from_its_end_and_from_nothing_else() {
+    let world = World::new();
+    let build = engine(world.engine(), Retention::tombstone_after(AT_ONCE).from_last_access());
+    let refused = Process::try_start(&Arc::clone(&world), build).err().unwrap();
+    let StartError::Workflow { name, reason } = &refused else { panic!("{refused}") };
+    assert_eq!(name, NAME);
+    assert!(reason.contains("counts from its end"), "{reason}");
+}

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::approval::{opened, review_of};
 use super::core::Core;
 use super::outcome::ExecError;
-use crate::ledger::{Compensation, Package, Record, Review};
+use crate::ledger::{Compensation, Package, Record, Review, ReviewPolicy};
 use crate::payload::{Payload, hex};
 use crate::store::{Document, Escalation, EscalationKind, Resolution};
 
@@ -24,26 +24,13 @@ pub(crate) fn review_beside(
     let content =
         json!({"key": record.key.as_str(), "external_ref": record.external_ref, "request": request});
     let package = Package::of(format!("undoing of {}", record.operation), &content);
-    let review = Review {
-        run,
-        turn: record.owner.turn,
-        version: 1,
-        what: package.what().to_owned(),
-        for_whom: None,
-        digest: hex(&package.digest()?.0),
-        content,
-        reviewers: reviewers.clone(),
-        quorum: *quorum,
-        requested_by: None,
-        expires_at: None,
-        valid_ms: None,
-        single_use: true,
-        question: Some(question.id),
-        votes: Vec::new(),
-        outcome: None,
-        used_by: None,
-    };
-    Ok(Some(opened(&record.tenant, &Review::id_of(question.id), &review, core.now())))
+    let policy = ReviewPolicy::by(reviewers.iter().cloned()).quorum(*quorum);
+    let digest = hex(&package.digest()?.0);
+    let opened_now = Review::opened(&package, &digest, 1, &policy, core.now())?;
+    let id = Review::id_of(question.id);
+    let (turn, question) = (record.owner.turn, Some(question.id));
+    let review = Review { run: Some(run), turn, question, ..opened_now };
+    Ok(Some(opened(&record.tenant, &id, &review, core.now())))
 }
 
 /// The open review that is to answer this question instead of a single person, if there is one. That an effect was undone by hand can

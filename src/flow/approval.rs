@@ -1,7 +1,6 @@
 //! A run asks for an approval, waits, and goes on with it or without it. It asks in its code, or because a call needs one that it does not
 //! have. How people decide: see [`guard::approval`](crate::guard::approval).
 
-use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use crate::exec::approval::{next, opened, review_of};
 use crate::exec::{Core, ExecError, Operation};
 use crate::id::Tenant;
 use crate::ledger::{Approval, Package, Review, ReviewOutcome, ReviewPolicy};
-use crate::payload::{MAX_EXACT_INTEGER, hex};
+use crate::payload::hex;
 use crate::store::Change;
 
 /// How the names of what records that something was asked begin.
@@ -39,11 +38,8 @@ pub struct AskApproval {
     package: Package,
     id: Option<String>,
     version: u32,
-    reviewers: BTreeSet<String>,
-    quorum: u32,
+    policy: ReviewPolicy,
     requested_by: Option<String>,
-    expires_in: Option<Duration>,
-    valid_for: Option<Duration>,
     single_use: bool,
 }
 
@@ -73,11 +69,8 @@ impl Ctx {
             package,
             id: None,
             version: 1,
-            reviewers: BTreeSet::new(),
-            quorum: 1,
+            policy: ReviewPolicy::default(),
             requested_by: None,
-            expires_in: None,
-            valid_for: None,
             single_use: false,
         }
     }
@@ -101,13 +94,13 @@ impl AskApproval {
 
     /// Who may decide; nobody else may.
     pub fn reviewers<S: Into<String>>(mut self, reviewers: impl IntoIterator<Item = S>) -> Self {
-        self.reviewers = reviewers.into_iter().map(Into::into).collect();
+        self.policy.reviewers = reviewers.into_iter().map(Into::into).collect();
         self
     }
 
     /// So many people must be in favour; one, unless it is said. One who is against it ends it.
     pub fn quorum(mut self, people: u32) -> Self {
-        self.quorum = people;
+        self.policy.quorum = people;
         self
     }
 
@@ -119,13 +112,13 @@ impl AskApproval {
 
     /// Gives up when nobody has decided by then.
     pub fn expires_in(mut self, limit: Duration) -> Self {
-        self.expires_in = Some(limit);
+        self.policy.expires_in = Some(limit);
         self
     }
 
     /// How long after the decision the effect may go out.
     pub fn valid_for(mut self, limit: Duration) -> Self {
-        self.valid_for = Some(limit);
+        self.policy.valid_for = Some(limit);
         self
     }
 
@@ -148,14 +141,7 @@ impl AskApproval {
     }
 
     fn refuse_nonsense(&self) -> Result<(), Failure> {
-        let others = self.reviewers.iter().filter(|by| self.requested_by.as_ref() != Some(by)).count();
-        let why = if self.quorum == 0 {
-            "nobody has to approve it"
-        } else if !self.reviewers.is_empty() && others < self.quorum as usize {
-            "there are fewer people who may than have to"
-        } else {
-            return Ok(());
-        };
+        let Some(why) = self.policy.objection(self.requested_by.as_deref()) else { return Ok(()) };
         Err(Failure::coded(FailureCode::Misuse, format!("the approval of a {}: {why}", self.package.what())))
     }
 }
@@ -202,26 +188,13 @@ impl Question {
     /// this one.
     fn review(&self, past: u32, now: Timestamp) -> Result<Review, ExecError> {
         let ask = &self.ask;
+        let version = ask.version.max(past + 1);
         Ok(Review {
-            run: ask.ctx.run_id(),
+            run: Some(ask.ctx.run_id()),
             turn: ask.ctx.scope(),
-            version: ask.version.max(past + 1),
-            what: ask.package.what().to_owned(),
-            for_whom: ask.package.whom().map(ToOwned::to_owned),
-            content: ask.package.content()?.decode()?,
-            digest: self.digest.clone(),
-            reviewers: ask.reviewers.clone(),
-            quorum: ask.quorum,
             requested_by: ask.requested_by.clone(),
-            expires_at: ask.expires_in.map(|limit| now.after(limit)),
-            valid_ms: ask
-                .valid_for
-                .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).min(MAX_EXACT_INTEGER)),
             single_use: ask.single_use,
-            question: None,
-            votes: Vec::new(),
-            outcome: None,
-            used_by: None,
+            ..Review::opened(&ask.package, &self.digest, version, &ask.policy, now)?
         })
     }
 }
@@ -241,8 +214,7 @@ pub(super) async fn asked_for(
     let _behind = open.behind();
     let package = op.tool.package().ok_or_else(|| misuse("the tool names no package to approve"))?;
     let ask = ctx.approval(package).id(id_of(op)).version(nth).single_use();
-    let ask = ask.reviewers(policy.reviewers.iter().cloned()).quorum(policy.quorum);
-    let approval = AskApproval { expires_in: policy.expires_in, ..ask }.ask().await?;
+    let approval = AskApproval { policy: policy.clone(), ..ask }.ask().await?;
     Ok(Arc::new(op.approved(approval)))
 }
 

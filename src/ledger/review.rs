@@ -7,15 +7,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::approval::{Approval, ApprovalError};
+use super::approval::{Approval, ApprovalError, Package};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RunId};
+use crate::payload::{MAX_EXACT_INTEGER, PayloadError};
 
 /// What reviewers are asked: what is to be done, for whom, with which content, who may decide, and until when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Review {
-    /// The run that waits for it.
-    pub run: RunId,
+    /// The run that waits for it. Absent if it was asked for without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     /// The turn of the run in which it asked.
     pub(crate) turn: u32,
     /// Counts how often this package was put to a vote, from 1: a changed draft is another version.
@@ -73,14 +75,16 @@ pub struct ReviewPolicy {
     pub reviewers: BTreeSet<String>,
     /// The number of people who must be in favour.
     pub quorum: u32,
-    /// The time after which nobody decides any more. Absent: the run waits for as long as it takes.
+    /// The time after which nobody decides any more. Absent: it can be decided for as long as it takes.
     pub expires_in: Option<Duration>,
+    /// How long after the decision the effect may go out. Absent: for ever.
+    pub valid_for: Option<Duration>,
 }
 
 impl ReviewPolicy {
     /// One of these people decides.
     pub fn by<S: Into<String>>(reviewers: impl IntoIterator<Item = S>) -> Self {
-        Self { reviewers: reviewers.into_iter().map(Into::into).collect(), quorum: 1, expires_in: None }
+        Self { reviewers: reviewers.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     /// Sets the number of people who must be in favour.
@@ -97,16 +101,35 @@ impl ReviewPolicy {
         self
     }
 
+    /// Sets the time after the decision within which the effect may go out.
+    #[must_use]
+    pub const fn valid_for(mut self, limit: Duration) -> Self {
+        self.valid_for = Some(limit);
+        self
+    }
+
     /// Whether enough people may decide to reach the quorum, and one has to.
     pub(crate) fn is_decidable(&self) -> bool {
-        self.quorum > 0 && (self.reviewers.is_empty() || self.reviewers.len() >= self.quorum as usize)
+        self.objection(None).is_none()
+    }
+
+    /// Why nobody can approve it, if whoever wants it done may not.
+    pub(crate) fn objection(&self, requested_by: Option<&str>) -> Option<&'static str> {
+        let others = self.reviewers.iter().filter(|by| requested_by != Some(by.as_str())).count();
+        if self.quorum == 0 {
+            Some("nobody has to approve it")
+        } else if !self.reviewers.is_empty() && others < self.quorum as usize {
+            Some("there are fewer people who may than have to")
+        } else {
+            None
+        }
     }
 }
 
 impl Default for ReviewPolicy {
     /// One person, whom the host lets.
     fn default() -> Self {
-        Self { reviewers: BTreeSet::new(), quorum: 1, expires_in: None }
+        Self { reviewers: BTreeSet::new(), quorum: 1, expires_in: None, valid_for: None }
     }
 }
 
@@ -217,6 +240,41 @@ pub enum VoteRefused {
 }
 
 impl Review {
+    /// A package is put to a vote. Its content hash is `digest`, in hexadecimal.
+    ///
+    /// # Errors
+    /// If its content has no JSON form.
+    pub(crate) fn opened(
+        package: &Package,
+        digest: &str,
+        version: u32,
+        policy: &ReviewPolicy,
+        now: Timestamp,
+    ) -> Result<Self, PayloadError> {
+        let valid_ms = policy
+            .valid_for
+            .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).min(MAX_EXACT_INTEGER));
+        Ok(Self {
+            run: None,
+            turn: 0,
+            version,
+            what: package.what().to_owned(),
+            for_whom: package.whom().map(ToOwned::to_owned),
+            content: package.content()?.decode()?,
+            digest: digest.to_owned(),
+            reviewers: policy.reviewers.clone(),
+            quorum: policy.quorum,
+            requested_by: None,
+            expires_at: policy.expires_in.map(|limit| now.after(limit)),
+            valid_ms,
+            single_use: true,
+            question: None,
+            votes: Vec::new(),
+            outcome: None,
+            used_by: None,
+        })
+    }
+
     /// The guard that reviews belong to.
     pub(crate) const KIND: &str = "approval";
     /// What a run that waits for one is told under.
@@ -276,6 +334,14 @@ impl Review {
     /// The review without a decision: expired, or withdrawn. One that was decided stays so.
     pub fn ended(&self, outcome: ReviewOutcome) -> Option<Self> {
         self.outcome.is_none().then(|| Self { outcome: Some(outcome), ..self.clone() })
+    }
+
+    /// As it is at this instant: one that no run waits for has expired by itself when its time is over.
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> Self {
+        let is_over = self.run.is_none() && self.is_expired(now);
+        let ended = if is_over { self.ended(ReviewOutcome::Expired) } else { None };
+        ended.unwrap_or(self)
     }
 
     /// The time to decide is over.

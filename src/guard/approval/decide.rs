@@ -1,15 +1,16 @@
 //! The people's side: what is to be decided, and a decision from anywhere.
 
 use std::future::IntoFuture;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::exec::approval::{kind, next, read, review_of};
-use crate::exec::{Core, Said};
+use crate::exec::{Core, ExecError, Executor, Said};
 use crate::flow::{ForTenant, RunError, Told, heard_as};
-use crate::id::{DeclarationId, IdError, Name, RecordId, Tenant, checked};
+use crate::id::{DeclarationId, IdError, Name, RecordId, RunId, Tenant, checked};
 use crate::ledger::{
     EffectClass, Intent, Key, KeyError, OperationKey, Owner, Record, RequestHash, Retention, Review,
     ReviewOutcome, Vote, VoteRefused,
@@ -20,10 +21,19 @@ use crate::store::{Document, Escalation, Refusal, Resolution, Store as _, StoreE
 /// So many open reviews are listed at once.
 const PAGE: u32 = 256;
 
+/// What is to be decided in a tenant.
+#[derive(Clone)]
+pub struct Approvals {
+    pub(super) core: Arc<Core>,
+    pub(super) tenant: Tenant,
+    /// The engine whose runs may wait for a decision.
+    runs: Option<ForTenant>,
+}
+
 /// What somebody is asked to decide.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpenReview {
-    /// Its id, for [`ForTenant::decide`].
+    /// Its id, for [`ForTenant::decide`] and [`Approvals::decide`].
     pub id: String,
     /// Which version of it is to be decided.
     pub version: u32,
@@ -64,6 +74,16 @@ pub enum ApprovalRefused {
         /// The id.
         id: String,
     },
+    /// A run waits for it, and this executor has no engine that could tell the run.
+    #[error(
+        "{id:?} is waited for by {run}: decide it by an engine (`engine.tenant(..)?.decide(..)`); the decision was not counted"
+    )]
+    OfARun {
+        /// The id.
+        id: String,
+        /// The run.
+        run: RunId,
+    },
     /// Who decides has no name, or one that is too long.
     #[error(transparent)]
     Id(#[from] IdError),
@@ -76,6 +96,9 @@ pub enum ApprovalRefused {
     /// The run could not be told.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The ledger refused it.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
     /// The store failed. The decision may have been counted: the same one again says so.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -84,25 +107,57 @@ pub enum ApprovalRefused {
 /// A decision to be given. Nothing happens before it is awaited; then it is durable.
 #[must_use = "a decision is not given until it is awaited"]
 pub struct Decide {
-    tenant: ForTenant,
+    approvals: Approvals,
     id: String,
     version: u32,
     vote: Option<(String, bool, String)>,
 }
 
 impl ForTenant {
+    /// The open reviews, by id, from behind `after` on. See [`Approvals::reviews`].
+    pub async fn reviews(&self, after: Option<&str>) -> Result<Vec<OpenReview>, StoreError> {
+        self.approvals().reviews(after).await
+    }
+
+    /// What was asked under this id, and what has come of it.
+    pub async fn review(&self, id: &str) -> Result<Option<OpenReview>, StoreError> {
+        self.approvals().review(id).await
+    }
+
+    /// Decides: [`approve`](Decide::approve) or [`reject`](Decide::reject), by whoever the host has made sure of. The same
+    /// again gives the original answer; another decision of the same person is refused.
+    pub fn decide(&self, id: impl Into<String>, version: u32) -> Decide {
+        self.approvals().decide(id, version)
+    }
+
+    /// What is to be decided in this tenant, whether a run waits for it or not.
+    pub fn approvals(&self) -> Approvals {
+        let (core, tenant) = self.core();
+        Approvals { core, tenant, runs: Some(self.clone()) }
+    }
+}
+
+impl Executor {
+    /// What is to be decided in this tenant: for calls that are made without a workflow.
+    pub fn approvals(&self, tenant: &Tenant) -> Approvals {
+        Approvals { core: self.core().clone(), tenant: tenant.clone(), runs: None }
+    }
+}
+
+impl Approvals {
     /// The open reviews, by id, from behind `after` on: a page of at most 256. An empty page is the end. A run that has moved
     /// on meanwhile may still be listed: who decides is told.
     ///
     /// A review that cannot be read is named in the log and left out.
     pub async fn reviews(&self, after: Option<&str>) -> Result<Vec<OpenReview>, StoreError> {
-        let (core, tenant) = self.core();
         let mut after = after.unwrap_or_default().to_owned();
         loop {
-            let rows = core.group.document_open(&tenant, Review::KIND, &after, PAGE).await?;
+            let rows = self.core.group.document_open(&self.tenant, Review::KIND, &after, PAGE).await?;
             let Some(last) = rows.last() else { return Ok(Vec::new()) };
             last.id.clone_into(&mut after);
-            let reviews: Vec<_> = rows.iter().filter_map(readable).collect();
+            let now = self.core.now();
+            let mut reviews: Vec<_> = rows.iter().filter_map(|row| readable(row, now)).collect();
+            reviews.retain(|open| open.review.outcome.is_none());
             if !reviews.is_empty() {
                 return Ok(reviews);
             }
@@ -111,25 +166,23 @@ impl ForTenant {
 
     /// What was asked under this id, and what has come of it.
     pub async fn review(&self, id: &str) -> Result<Option<OpenReview>, StoreError> {
-        let (core, tenant) = self.core();
-        let found = review_of(&core, &tenant, id).await?;
-        Ok(found.map(|(row, review)| open_review(&row, review)))
+        let found = review_of(&self.core, &self.tenant, id).await?;
+        Ok(found.map(|(row, review)| open_review(&row, review.at(self.core.now()))))
     }
 
-    /// Decides: [`approve`](Decide::approve) or [`reject`](Decide::reject), by whoever the host has made sure of. The same
-    /// again gives the original answer; another decision of the same person is refused.
+    /// Decides. See [`ForTenant::decide`].
     pub fn decide(&self, id: impl Into<String>, version: u32) -> Decide {
-        Decide { tenant: self.clone(), id: id.into(), version, vote: None }
+        Decide { approvals: self.clone(), id: id.into(), version, vote: None }
     }
 }
 
-fn readable(row: &Document) -> Option<OpenReview> {
+fn readable(row: &Document, now: Timestamp) -> Option<OpenReview> {
     let review = read(row)
         .inspect_err(|error| tracing::error!(review = row.id, %error, "review left out of the list"));
-    Some(open_review(row, review.ok()?))
+    Some(open_review(row, review.ok()?.at(now)))
 }
 
-fn open_review(row: &Document, review: Review) -> OpenReview {
+pub(super) fn open_review(row: &Document, review: Review) -> OpenReview {
     OpenReview { id: row.id.clone(), version: review.version, review, since: row.created_at }
 }
 
@@ -149,10 +202,9 @@ impl Decide {
     /// # Crash
     /// The decision's record, the review's row and what the run is told are one transaction.
     async fn give(self) -> Result<Decided, ApprovalRefused> {
-        let Self { tenant, id, version, vote } = self;
+        let Self { approvals: Approvals { core, tenant: owner, runs }, id, version, vote } = self;
         let (by, approves, reason) = vote.unwrap_or_default();
         checked("reviewer", &by, Name::MAX_BYTES)?;
-        let (core, owner) = tenant.core();
         let heard = heard_as(&id, version);
         let key = Key::of(Review::KIND).target(&heard).operation(&by).hashed().render()?;
         let request = Payload::of(&(version, approves))?;
@@ -166,35 +218,41 @@ impl Decide {
             let entitled = core.reviewers.may_decide(&owner, &by, &review);
             let vote = Vote { by: by.clone(), approves, reason: reason.clone(), at };
             let after = review.counted(vote, version, entitled)?;
-            let Some(waiting) = Waiting::of(&tenant, &review, &heard).await? else {
-                withdraw(&core, row, &review).await?;
-                return Err(ApprovalRefused::MovedOn { id });
+            let waiting = match (review.run, &runs) {
+                (None, _) => Waiting::Nobody,
+                (Some(run), None) => return Err(ApprovalRefused::OfARun { id, run }),
+                (Some(run), Some(runs)) => match Waiting::of(runs, run, &review, &heard).await? {
+                    Some(waiting) => waiting,
+                    None => {
+                        withdraw(&core, row, &review).await?;
+                        return Err(ApprovalRefused::MovedOn { id });
+                    }
+                },
             };
             let decided = Decided::of(&after);
             let record = decision(&core, &owner, key.clone(), request.clone(), Payload::of(&decided)?, at);
             let mut change = core.change(None).record(record);
             change.documents.push(next(row, &after, at));
-            let written = match &after.outcome {
-                None => core.group.commit_one(change).await?,
-                Some(outcome) => match waiting {
-                    Waiting::Run => {
-                        let told = Told::of(&id, &after);
-                        tenant.tell(change, review.run, (Review::DECIDED, &heard), &told).await?
-                    }
-                    Waiting::Question(question) => {
-                        tenant.answer_with(change, *question, said(&after, outcome)).await?
-                    }
-                },
+            let written = match (&after.outcome, waiting) {
+                (None, _) | (_, Waiting::Nobody) => core.group.commit_one(change).await?,
+                (Some(_), Waiting::Run(runs, run)) => {
+                    let told = Told::of(&id, &after);
+                    runs.tell(change, run, (Review::DECIDED, &heard), &told).await?
+                }
+                (Some(outcome), Waiting::Question(runs, question)) => {
+                    runs.answer_with(change, *question, said(&after, outcome)).await?
+                }
             };
             match written {
                 Verdict::Admitted => {
-                    tracing::info!(tenant = %owner, run = %review.run, key = %key, by, approves, "decided");
+                    let run = review.run.map(tracing::field::display);
+                    tracing::info!(tenant = %owner, run, key = %key, by, approves, "decided");
                     return Ok(decided);
                 }
                 // Somebody else decided at the same moment, or this is the same decision once more: looked at anew.
                 Verdict::Refused(Refusal::Stale | Refusal::Exists) => {}
                 Verdict::Refused(refusal) => {
-                    return Err(RunError::Refused { run: review.run, refusal }.into());
+                    return Err(ExecError::Refused { key: key.to_string(), refusal }.into());
                 }
             }
         }
@@ -202,23 +260,30 @@ impl Decide {
 }
 
 /// What waits for a review.
-enum Waiting {
+enum Waiting<'r> {
     /// Its run.
-    Run,
+    Run(&'r ForTenant, RunId),
     /// A question whether an effect may be undone.
-    Question(Box<Escalation>),
+    Question(&'r ForTenant, Box<Escalation>),
+    /// Whoever asked comes again.
+    Nobody,
 }
 
-impl Waiting {
+impl<'r> Waiting<'r> {
     /// `None` if nothing waits for it any more.
-    async fn of(tenant: &ForTenant, review: &Review, heard: &str) -> Result<Option<Self>, StoreError> {
+    async fn of(
+        runs: &'r ForTenant,
+        run: RunId,
+        review: &Review,
+        heard: &str,
+    ) -> Result<Option<Self>, StoreError> {
         match review.question {
             Some(question) => {
-                Ok(tenant.asks(question).await?.map(|question| Self::Question(Box::new(question))))
+                Ok(runs.asks(question).await?.map(|question| Self::Question(runs, Box::new(question))))
             }
             None => {
-                let waits = tenant.waits_for(review.run, review.turn, (Review::DECIDED, heard)).await?;
-                Ok(waits.then_some(Self::Run))
+                let waits = runs.waits_for(run, review.turn, (Review::DECIDED, heard)).await?;
+                Ok(waits.then_some(Self::Run(runs, run)))
             }
         }
     }

@@ -36,7 +36,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod ask;
 mod decide;
 
 pub use crate::flow::AskApproval;
-pub use decide::{ApprovalRefused, Decide, Decided, OpenReview};
+pub use ask::{Ask, AskRefused};
+pub use decide::{ApprovalRefused, Approvals, Decide, Decided, OpenReview};

@@ -204,7 +204,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     third.on(async {
         let review = third.acme().reviews(None).await.unwrap().remove(0);
         third.acme().decide(&review.id, 1).approve("ann").await.unwrap();
-        let asks = third.acme().handle::<String>(review.review.run);
+        let asks = third.acme().handle::<String>(review.review.run.unwrap());
         assert_eq!(asks.result().await.unwrap(), "granted by ann");
     });
     assert_eq!(world.effects("ring").len(), 2, "nothing is rung again");

@@ -1,0 +1,178 @@
+//! Asking without a workflow: whoever asks comes again, and finds what was decided.
+
+use std::future::IntoFuture;
+
+use futures_util::future::BoxFuture;
+
+use super::decide::{Approvals, OpenReview, open_review};
+use crate::exec::ExecError;
+use crate::exec::approval::{next, opened, review_of};
+use crate::id::{IdError, Name, checked};
+use crate::ledger::{Approval, Package, Review, ReviewPolicy};
+use crate::payload::{PayloadError, hex};
+use crate::store::{Change, Refusal, StoreError, Verdict};
+
+/// How the ids of what was asked without a run begin.
+const ASKED: &str = "~asked/";
+
+/// Why nobody was asked. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskRefused {
+    /// Another package is put to a vote under this id and version.
+    #[error(
+        "version {version} of {id:?} was asked about with another content: nobody was asked; ask about it as version {next}, and decisions \
+         about the earlier one count no more"
+    )]
+    Conflict {
+        /// The id.
+        id: String,
+        /// The version.
+        version: u32,
+        /// The next free one.
+        next: u32,
+    },
+    /// A later version is put to a vote, or was.
+    #[error("version {version} of {id:?} is superseded by version {by}: nobody was asked")]
+    Superseded {
+        /// The id.
+        id: String,
+        /// The version.
+        version: u32,
+        /// The later one.
+        by: u32,
+    },
+    /// Nobody could approve it.
+    #[error("the approval of a {what} cannot be asked for: {why}")]
+    Undecidable {
+        /// What is to be done.
+        what: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// The id is empty or too long.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// The package has no JSON form.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The ledger refused it.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    /// The store failed. It may have been asked: the same again says so.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Something to be approved. Nothing happens before it is awaited; then people are asked, and that is durable.
+#[must_use = "nobody is asked until it is awaited"]
+pub struct Ask {
+    approvals: Approvals,
+    id: String,
+    package: Package,
+    policy: ReviewPolicy,
+    version: u32,
+    requested_by: Option<String>,
+}
+
+impl Approvals {
+    /// Asks these people to approve exactly this package, without a run. One effect may go out by it. The same again, by whatever
+    /// process, is the same review; it says what has come of it.
+    ///
+    /// # Crash
+    /// The review is one row. What nobody has heard of is asked again.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # let dir = tempfile::tempdir()?;
+    /// use counterfoil::{Executor, Package, Tenant, ledger::ReviewPolicy};
+    ///
+    /// let executor = Executor::sqlite(dir.path().join("agents.db")).open().await?;
+    /// let approvals = executor.approvals(&Tenant::new("acme")?);
+    /// let people = ReviewPolicy::by(["ann", "bob"]);
+    /// let package = Package::of("refund", &("order/9", 1200));
+    /// let asked = approvals.ask("order/9", package, people).await?;
+    /// // … in the handler of a POST request:
+    /// approvals.decide(&asked.id, asked.version).approve("ann").await?;
+    /// // … and later, wherever the call is made: `ToolRequest::approval`
+    /// let approval = approvals.approval(&asked.id).await?;
+    /// assert_eq!(approval.map(|approval| approval.by), Some("ann".to_owned()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ask(&self, id: impl Into<String>, package: Package, policy: ReviewPolicy) -> Ask {
+        Ask { approvals: self.clone(), id: id.into(), package, policy, version: 1, requested_by: None }
+    }
+
+    /// The approval, if enough people have approved what has this id. Whether a call may go out by it is looked at directly before it does.
+    pub async fn approval(&self, id: &str) -> Result<Option<Approval>, StoreError> {
+        let found = review_of(&self.core, &self.tenant, id).await?;
+        Ok(found.and_then(|(_, review)| review.approval(id)))
+    }
+}
+
+impl Ask {
+    /// Sets the version of what has this id, from 1. Decisions about an earlier one are refused from then on, and its approval counts no
+    /// more.
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Says who wants it done. They may reject it, and not approve it.
+    pub fn requested_by(mut self, who: impl Into<String>) -> Self {
+        self.requested_by = Some(who.into());
+        self
+    }
+
+    async fn ask(self) -> Result<OpenReview, AskRefused> {
+        let Self { approvals, id, package, policy, version, requested_by } = self;
+        let Approvals { core, tenant, .. } = &approvals;
+        let what = package.what().to_owned();
+        if let Some(why) = policy.objection(requested_by.as_deref()) {
+            return Err(AskRefused::Undecidable { what, why });
+        }
+        checked("id of an approval", &id, Name::MAX_BYTES)?;
+        let id = format!("{ASKED}{what}/{id}");
+        let digest = hex(&package.digest()?.0);
+        loop {
+            let before = review_of(core, tenant, &id).await?;
+            let now = core.now();
+            if let Some((row, review)) = &before
+                && review.version >= version
+            {
+                return if review.version > version {
+                    Err(AskRefused::Superseded { id, version, by: review.version })
+                } else if review.digest != digest {
+                    Err(AskRefused::Conflict { id, version, next: version + 1 })
+                } else {
+                    Ok(open_review(row, review.clone().at(now)))
+                };
+            }
+            let asked = Review::opened(&package, &digest, version, &policy, now)?;
+            let review = Review { requested_by: requested_by.clone(), ..asked };
+            let row = match before {
+                Some((row, _)) => next(row, &review, now),
+                None => opened(tenant, &id, &review, now),
+            };
+            let change = Change { documents: vec![row.clone()], ..core.change(None) };
+            match core.group.commit_one(change).await? {
+                Verdict::Admitted => {
+                    tracing::info!(%tenant, review = id, version, "asked for an approval");
+                    return Ok(open_review(&row, review));
+                }
+                Verdict::Refused(Refusal::Exists | Refusal::Stale) => {} // somebody else asked at the same moment
+                Verdict::Refused(refusal) => return Err(ExecError::Refused { key: id, refusal }.into()),
+            }
+        }
+    }
+}
+
+impl IntoFuture for Ask {
+    type Output = Result<OpenReview, AskRefused>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.ask())
+    }
+}

@@ -6,3 +6,6 @@ CREATE INDEX escalation_settled ON escalation (tenant, run) WHERE run IS NOT NUL
 -- The same for messages: what is left of a processed one is its id, and a digest of its result behind '#'.
 CREATE INDEX inbox_over ON inbox (consumer, state, at, tenant, message)
 WHERE state IN (2, 3) AND (result IS NULL OR substr(result, 1, 1) <> '#');
+
+-- The cost of the attempt that was answered, in the unit of its tool's price. NULL: as estimated.
+ALTER TABLE record ADD COLUMN cost INTEGER;

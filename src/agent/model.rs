@@ -52,9 +52,22 @@ pub trait Model: Send + Sync + 'static {
     }
 
     /// The limits of its calls: a rate, a breaker, a price for each attempt, alone and with all models and tools of its provider. Nothing
-    /// is limited unless it is said. A priced call is recorded before it is made, so that a crash gives no budget back.
+    /// is limited unless it is said. A priced call is recorded before it is made, so that a crash gives no budget back. The price is an
+    /// estimate: it is reserved before an attempt, and replaced by the reply's [cost](Self::cost).
     fn quota(&self) -> Quota {
         Quota::default()
+    }
+
+    /// What a reply has really cost, in the unit of the price that [`quota`](Self::quota) names. Unless it is said: the
+    /// [cost in millionths](super::Usage::cost_micros) if the unit is `"micros"`, the tokens of both directions if it is `"token"`, and the
+    /// price itself otherwise.
+    fn cost(&self, reply: &Reply) -> Option<u64> {
+        let usage = reply.usage;
+        match &*self.quota().price?.unit {
+            "micros" => Some(usage.cost_micros),
+            "token" => Some(usage.input_tokens.saturating_add(usage.output_tokens)),
+            _ => None,
+        }
     }
 }
 
@@ -101,11 +114,16 @@ fn spec(name: &str, retry: RetryPolicy, quota: Quota) -> Result<ToolSpec, Regist
 /// A model, its type forgotten.
 trait AnyModel: Send + Sync {
     fn complete<'a>(&'a self, call: &'a Call, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ToolError>>;
+    fn cost(&self, reply: &Reply) -> Option<u64>;
 }
 
 impl<M: Model> AnyModel for M {
     fn complete<'a>(&'a self, call: &'a Call, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(Model::complete(self, call, prompt))
+    }
+
+    fn cost(&self, reply: &Reply) -> Option<u64> {
+        Model::cost(self, reply)
     }
 }
 
@@ -193,10 +211,11 @@ impl Prepared for Asking {
                 ));
             };
             let reply = bounded(self.route.model.complete(call, prompt).await?);
+            let cost = self.route.model.cost(&reply);
             let reply = Payload::of(&reply).map_err(|e| {
                 ToolError::new(ErrorKind::Unknown, format!("the reply cannot be recorded: {e}"))
             })?;
-            Ok(Done::new(reply))
+            Ok(Done { cost, ..Done::new(reply) })
         })
     }
 }

@@ -24,7 +24,10 @@ pub(super) async fn committed(
     done: Done<Payload>,
 ) -> Result<Ended, ExecError> {
     settling.core.group.room().await;
-    let known = Known { external_ref: done.external_ref, ..Known::of(record.basis) };
+    let known = Known { external_ref: done.external_ref, cost: done.cost, ..Known::of(record.basis) };
+    if let Some(cost) = done.cost {
+        settling.op.settle_cost(cost);
+    }
     let (outcome, ticket) = seal(settling, record, done.output.response(&settling.core.limits), known)?;
     Ok(Ended::Committed(outcome, Some(ticket)))
 }
@@ -33,6 +36,8 @@ pub(super) async fn committed(
 pub(super) struct Known {
     pub(super) basis: Basis,
     pub(super) external_ref: Option<String>,
+    /// What the attempt has cost, if it says so.
+    pub(super) cost: Option<u64>,
     /// The question that is opened with it, if the world holds more than one.
     pub(super) duplicated: Option<Escalation>,
     /// The world holds more than one, and the confirming lookup is to undo what is beyond the first.
@@ -47,7 +52,15 @@ impl Known {
     /// It happened once, and no more is known.
     pub(super) fn of(basis: Basis) -> Self {
         let evidence = Box::default();
-        Self { basis, external_ref: None, duplicated: None, surplus: false, evidence, completion: None }
+        Self {
+            basis,
+            external_ref: None,
+            cost: None,
+            duplicated: None,
+            surplus: false,
+            evidence,
+            completion: None,
+        }
     }
 }
 
@@ -61,7 +74,7 @@ pub(super) fn seal(
 ) -> Result<(Outcome, Ticket), ExecError> {
     let Settling { core, op, .. } = settling;
     let (stored, large) = core.storable_response(response.clone());
-    let Known { basis, external_ref, duplicated, surplus, evidence, completion } = known;
+    let Known { basis, external_ref, cost, duplicated, surplus, evidence, completion } = known;
     let contract = settling.contract();
     // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
     // it happened: a lookup after a crash may have seen the second one before the first has arrived.
@@ -75,6 +88,7 @@ pub(super) fn seal(
     };
     let event = Event::Commit { response: stored, external_ref, basis };
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
+    let record = Record { cost, ..record };
     let look = reason.map(|reason| Box::new(Look::first(&record, reason, contract, core.now())));
     let due_at = look.as_ref().and_then(|look| look.due_at);
     let outcome = Outcome::first(core, response, &record);

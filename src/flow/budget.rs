@@ -37,6 +37,9 @@ async fn spent(engine: &Inner, run: &Run) -> Result<Spent, ExecError> {
             let tool = core.registry.find(&call.operation);
             let price = tool.and_then(|tool| tool.spec().quota.price.as_ref());
             spent.add(call.attempts, price);
+            if let Some((price, cost)) = price.zip(call.cost) {
+                spent.settle(price, cost);
+            }
         }
         match last.checked_add(1).filter(|next| *next <= run.turn) {
             Some(next) => first = next,

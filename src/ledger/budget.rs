@@ -13,7 +13,8 @@ use super::retry::{ErrorKind, RecordedFailure};
 pub struct Price {
     /// The unit.
     pub unit: Cow<'static, str>,
-    /// Of each attempt, whatever comes of it.
+    /// Of each attempt. It is reserved before the attempt, and counts unless the attempt [says](crate::tool::Done::cost) what it really
+    /// has cost.
     pub per_attempt: u64,
     /// So much may one operation cost.
     pub at_most: Option<u64>,
@@ -134,6 +135,12 @@ impl Spent {
             let sum = self.cost.entry(price.unit.clone()).or_default();
             *sum = sum.saturating_add(price.of(attempts));
         }
+    }
+
+    /// One of the attempts that were added at this price has really cost this.
+    pub fn settle(&mut self, price: &Price, cost: u64) {
+        let sum = self.cost.entry(price.unit.clone()).or_default();
+        *sum = sum.saturating_sub(price.per_attempt).saturating_add(cost);
     }
 
     /// An attempt that was not made after all.

@@ -215,6 +215,8 @@ pub struct Record {
     /// The scopes of the call's key and of its lookup at the provider, where the tool says them for each call. While the fate of an attempt is
     /// open it stays that of the first one. Absent: as the declaration says, and from what is left of a record.
     pub scopes: Option<Box<Scopes>>,
+    /// The cost of the attempt that was answered, in the unit of its tool's [price](super::Price). Absent: as estimated.
+    pub cost: Option<u64>,
 }
 
 /// What is to be recorded of an operation before anything is sent for it.
@@ -308,6 +310,7 @@ impl Record {
             sealed_at: None,
             approval,
             scopes,
+            cost: None,
         }
     }
 

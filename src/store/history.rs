@@ -36,6 +36,8 @@ pub struct PastCall {
     pub request_hash: RequestHash,
     /// How often it was attempted.
     pub attempts: u32,
+    /// What the attempt that was answered cost, if it said so.
+    pub cost: Option<u64>,
     /// The result, if it is committed.
     pub response: Option<Stored>,
 }

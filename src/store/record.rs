@@ -14,7 +14,7 @@ table! { Record in "record", Moves by (id) with (tenant, key) {
     id, tenant, key, operation fixed, class fixed, request fixed, request_hash fixed, declaration,
     owner [run number fixed, turn number fixed, step text fixed, call_id text fixed],
     fence, revision, attempts, spent, state [status number, outcome text, compensation text], basis, external_ref,
-    escalation, not_before, kept_until fixed, created_at fixed, updated_at, in_doubt, sealed_at, approval, scopes
+    escalation, not_before, kept_until fixed, created_at fixed, updated_at, in_doubt, sealed_at, approval, scopes, cost
 } }
 
 impl Cells for Owner {
@@ -52,6 +52,7 @@ macro_rules! usual {
             ("not_before", "NULL"),
             ("in_doubt", "false"),
             ("scopes", "NULL"),
+            ("cost", "NULL"),
         ]
     };
 }
@@ -93,6 +94,7 @@ impl Row for Record {
             && self.not_before.is_none()
             && !self.in_doubt
             && self.scopes.is_none()
+            && self.cost.is_none()
             && (!is_first || self.owner.call_id.is_none());
         let starts = is_first
             && self.state == State::Started

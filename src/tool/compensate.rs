@@ -390,7 +390,8 @@ impl Prepared for Ready {
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
         Box::pin(async move {
             let done = self.undoes.undo(call, &self.undoing).await?;
-            Ok(Done { output: written(&done.output)?, external_ref: done.external_ref })
+            let output = written(&done.output)?;
+            Ok(done.map(|_| output))
         })
     }
 

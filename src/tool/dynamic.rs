@@ -395,7 +395,8 @@ impl Prepared for WithValue {
                 return Err(ToolError::new(ErrorKind::Validation, "the tool has no `call`"));
             };
             let done = function(call, self.input.clone()).await?;
-            Ok(Done { output: written(&done.output)?, external_ref: done.external_ref })
+            let output = written(&done.output)?;
+            Ok(done.map(|_| output))
         })
     }
 

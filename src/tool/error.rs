@@ -6,17 +6,20 @@ use crate::ledger::ErrorKind;
 
 /// A call that succeeded.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Done<T> {
     /// The result.
     pub output: T,
     /// The provider's own id for the effect, if it has one.
     pub external_ref: Option<String>,
+    /// The cost of this attempt, in the unit of the tool's [price](crate::ledger::Price). Absent: as estimated.
+    pub cost: Option<u64>,
 }
 
 impl<T> Done<T> {
     /// A result.
     pub const fn new(output: T) -> Self {
-        Self { output, external_ref: None }
+        Self { output, external_ref: None, cost: None }
     }
 
     /// Adds the provider's id.
@@ -24,6 +27,24 @@ impl<T> Done<T> {
     pub fn external_ref(mut self, id: impl Into<String>) -> Self {
         self.external_ref = Some(id.into());
         self
+    }
+
+    /// Says what this attempt has cost, in the unit of the tool's [price](crate::ledger::Price): that price is an estimate, which is
+    /// reserved before the attempt and counts as long as nothing else is known.
+    #[must_use]
+    pub const fn cost(mut self, cost: u64) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+
+    /// The same with what becomes of its output.
+    pub fn map<U>(self, into: impl FnOnce(T) -> U) -> Done<U> {
+        Done { output: into(self.output), external_ref: self.external_ref, cost: self.cost }
+    }
+
+    /// A result that a lookup has found, with the provider's id if it has one.
+    pub const fn found(output: T, external_ref: Option<String>) -> Self {
+        Self { output, external_ref, cost: None }
     }
 }
 

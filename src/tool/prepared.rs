@@ -139,7 +139,7 @@ impl<T: Tool> Prepared for Typed<T> {
         Box::pin(async move {
             let done = self.tool.call(call, &self.input).await?;
             let output = written(&done.output)?;
-            Ok(Done { output, external_ref: done.external_ref })
+            Ok(done.map(|_| output))
         })
     }
 

@@ -35,8 +35,8 @@ impl Books {
             }
             #[cfg(feature = "sim")]
             Self::Simulated(service) => {
-                let Done { output, external_ref } = service.create(call, &reference(kind, what)).await?;
-                Ok(Done { output: id(&output), external_ref })
+                let done = service.create(call, &reference(kind, what)).await?;
+                Ok(done.map(|output| id(&output)))
             }
         }
     }

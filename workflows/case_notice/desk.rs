@@ -122,9 +122,8 @@ impl Compensate for SendDecision {
         call: &Call,
         forward: &Forward<Notice, Receipt>,
     ) -> Result<Done<Undone>, ToolError> {
-        let Done { output, external_ref } =
-            self.provider.create(call, &Self::correction(forward), None).await?;
-        Ok(Done { output: Undone::whole().detail(output.id), external_ref })
+        let done = self.provider.create(call, &Self::correction(forward), None).await?;
+        Ok(done.map(|output| Undone::whole().detail(output.id)))
     }
 
     async fn find_compensation(

@@ -75,14 +75,13 @@ pub struct Simulated(pub Service);
 
 impl Simulated {
     pub async fn create(&self, call: &Call, notice: &Notice) -> Result<Done<Receipt>, ToolError> {
-        let Done { output, external_ref } = self.0.create(call, &notice.case).await?;
-        Ok(Done { output: receipt(&output), external_ref })
+        Ok(self.0.create(call, &notice.case).await?.map(|output| receipt(&output)))
     }
 
     pub async fn create_as(&self, call: &Call, notice: &Notice) -> Result<Done<Receipt>, ToolError> {
         match self.create(call, notice).await {
             Err(taken) if taken.kind == ErrorKind::Duplicate => match self.find(call, notice).await? {
-                Finding::Committed { output, external_ref } => Ok(Done { output, external_ref }),
+                Finding::Committed { output, external_ref } => Ok(Done::found(output, external_ref)),
                 _ => Err(taken),
             },
             done => done,

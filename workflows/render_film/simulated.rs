@@ -29,8 +29,7 @@ impl Tool for Render {
     }
 
     async fn call(&self, call: &Call, film: &String) -> Result<Done<String>, ToolError> {
-        let done = self.0.create(call, film).await?;
-        Ok(Done { output: url(&done.output["id"]), external_ref: done.external_ref })
+        Ok(self.0.create(call, film).await?.map(|output| url(&output["id"])))
     }
 }
 

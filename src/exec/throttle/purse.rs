@@ -36,6 +36,11 @@ impl Purse {
         self.budget.afford(&spent, price, self.since.until(now))
     }
 
+    /// An attempt that was paid by its price has really cost this.
+    pub(super) fn settle(&self, price: &Price, cost: u64) {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).settle(price, cost);
+    }
+
     /// Takes what an attempt costs, if there is so much: calls that are made at once do not spend the same twice.
     pub(super) fn take(self: &Arc<Self>, price: Option<&Price>, now: Timestamp) -> Result<Taken, UsedUp> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);

@@ -25,6 +25,13 @@ impl Operation {
         self.purse.as_ref().map(|purse| purse.take(price, now)).transpose()
     }
 
+    /// An attempt says what it has really cost: its price was reserved before.
+    pub(in crate::exec) fn settle_cost(&self, cost: u64) {
+        if let Some((purse, price)) = self.purse.as_ref().zip(self.tool.spec().quota.price.as_ref()) {
+            purse.settle(price, cost);
+        }
+    }
+
     /// A budget counts its attempts.
     pub(in crate::exec) fn is_counted(&self) -> bool {
         self.purse.is_some() || self.tool.spec().quota.price.is_some()

@@ -65,6 +65,7 @@ fn started() -> Record {
         sealed_at: None,
         approval: None,
         scopes: None,
+        cost: None,
     }
 }
 

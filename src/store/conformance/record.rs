@@ -51,6 +51,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         new.class = EffectClass::ALL[i % EffectClass::ALL.len()];
         new.basis = Basis::ALL[i % Basis::ALL.len()];
         new.state = state;
+        new.cost = (i % 4 == 3).then_some(7);
         new.scopes = (i % 3 == 2).then(|| Box::new(Scopes::key("device").lookup("room")));
         new.approval = (i % 2 == 1).then(|| Box::new(sample::approval("ann")));
         admit(store, &[sample.change().record(new.clone())]).await;
@@ -63,6 +64,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             new.external_ref = Some(format!("ch_{}", new.revision));
             new.declaration = DeclarationId(i64::from(new.revision));
             new.escalation = (new.revision % 2 == 0).then_some(EscalationId(i64::MAX));
+            new.cost = (new.revision % 4 == 1).then_some(u64::from(new.revision));
             new.sealed_at = (new.revision % 3 == 1).then_some(Timestamp(i64::MAX));
             new.scopes = (new.revision % 5 == 0).then(|| Box::new(Scopes::of(HOSTILE.join("\n"))));
             new.approval = (new.revision % 4 == 0).then(|| Box::new(sample::approval(&HOSTILE.join("\n"))));

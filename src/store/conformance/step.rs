@@ -168,6 +168,7 @@ pub async fn calls_come_back_with_their_run(store: &dyn Store) {
             step: record.owner.step.as_deref().unwrap_or_default().to_owned(),
             request_hash: record.request_hash,
             attempts: record.attempts,
+            cost: record.cost,
             response: matches!(record.state, State::Committed { .. }).then(|| response.clone()),
         })
         .collect();

@@ -355,6 +355,7 @@ fn past_call(record: &Record) -> PastCall {
         step: record.owner.step.as_deref().unwrap_or_default().to_owned(),
         request_hash: record.request_hash,
         attempts: record.attempts,
+        cost: record.cost,
         response: if let State::Committed { response } = &record.state {
             Some(response.clone())
         } else {

@@ -9,9 +9,9 @@ pub(in crate::store) const STEPS: &str = "SELECT turn, kind, name, id, input_has
      AND turn BETWEEN $4 AND $5 AND turn <> $3";
 
 /// Only what resume needs of a record, and the response only of those that have one.
-pub(in crate::store) const CALLS: &str = "SELECT id, key, operation, turn, step, request_hash, attempts, CASE WHEN status = 2 THEN outcome END \
+pub(in crate::store) const CALLS: &str = "SELECT id, key, operation, turn, step, request_hash, attempts, cost, CASE WHEN status = 2 THEN outcome END \
      FROM record WHERE tenant = $1 AND run = $2 AND turn = $3 \
-     UNION ALL SELECT id, key, operation, turn, step, request_hash, attempts, CASE WHEN status = 2 THEN outcome END \
+     UNION ALL SELECT id, key, operation, turn, step, request_hash, attempts, cost, CASE WHEN status = 2 THEN outcome END \
      FROM record WHERE tenant = $1 AND run = $2 AND turn BETWEEN $4 AND $5 AND turn <> $3";
 
 pub(in crate::store) const USES: &str = "SELECT r.id, r.key, r.operation, u.turn, u.step FROM use u JOIN record r ON r.tenant = u.tenant \
@@ -43,6 +43,7 @@ impl PastCall {
             step: values.cell::<Option<_>>()?.unwrap_or_default(),
             request_hash: values.cell()?,
             attempts: values.cell()?,
+            cost: values.cell()?,
             response: values.cell()?,
         })
     }

@@ -143,7 +143,7 @@ impl HttpObject {
             StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => {
                 let stored = Stored { len: Some(len), ..stored(answer.headers()) };
                 let external_ref = stored.version.clone().or_else(|| stored.etag.clone());
-                Ok(Done { output: stored, external_ref })
+                Ok(Done { external_ref, ..Done::new(stored) })
             }
             StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT => {
                 Err(ToolError::new(ErrorKind::Duplicate, format!("{key:?} is there already")))

@@ -185,7 +185,7 @@ impl Compensate for Book {
         forward: &Forward<String, Value>,
     ) -> Result<Done<Undone>, ToolError> {
         let done = self.1.create(call, forward.input().map_or("", String::as_str)).await?;
-        Ok(Done { output: Undone::whole(), external_ref: done.external_ref })
+        Ok(done.map(|_| Undone::whole()))
     }
 
     async fn find_compensation(

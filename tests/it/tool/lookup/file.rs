@@ -46,7 +46,7 @@ impl Tool for Export {
     async fn call(&self, call: &Call, sent: &Sent) -> Result<Done<u64>, ToolError> {
         let file = self.file(call);
         let done = self.faults.around(file.create(sent.text.clone())).await?;
-        Ok(Done { output: done.output.len, external_ref: done.external_ref })
+        Ok(done.map(|file| file.len))
     }
 }
 

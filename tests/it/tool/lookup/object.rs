@@ -95,7 +95,7 @@ impl Tool for Upload {
 
     async fn call(&self, call: &Call, sent: &Sent) -> Result<Done<u64>, ToolError> {
         let done = self.0.create(&Self::place(call), sent.text.clone()).await?;
-        Ok(Done { output: done.output.len.unwrap_or_default(), external_ref: done.external_ref })
+        Ok(done.map(|object| object.len.unwrap_or_default()))
     }
 }
 

@@ -143,6 +143,17 @@ pub enum RunError {
         /// The key.
         key: String,
     },
+    /// Models were to be asked anew, and an effect rests on what they have said.
+    #[error(
+        "{run} was not forked: its effect {key} rests on what its models have said, so they are not asked again; fork it from a step \
+         behind that effect, or without `explore`"
+    )]
+    EffectRests {
+        /// The run.
+        run: RunId,
+        /// The key of the effect.
+        key: String,
+    },
     /// An effect that was to be undone before the run is begun again is not.
     #[error(
         "{run} was not begun again: {key} was to be undone first, and is not: {why}; what was undone before it stays undone. Give the \

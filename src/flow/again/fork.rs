@@ -23,6 +23,7 @@ impl Plan {
         let workflow =
             self.inner.workflows.find(row.workflow.as_str(), row.version).ok_or(RunError::Unregistered)?;
         let point = self.point(&past)?;
+        self.may_explore(&past, point)?;
         let (standing, void) = past.split(point);
         let turn = past.turn(&standing);
         let core = self.core();

@@ -63,6 +63,8 @@ struct Plan {
     from: Option<Label>,
     anew: Vec<OperationKey>,
     undone: Vec<OperationKey>,
+    /// Models are asked anew.
+    explores: bool,
 }
 
 impl<O> RunHandle<O> {
@@ -102,7 +104,7 @@ impl<O> RunHandle<O> {
     fn plan(&self, by: String, reason: String) -> Plan {
         let (inner, tenant, run) = (self.inner.clone(), self.tenant.clone(), self.id);
         let (anew, undone) = (Vec::new(), Vec::new());
-        Plan { inner, tenant, run, by, reason, key: None, from: None, anew, undone }
+        Plan { inner, tenant, run, by, reason, key: None, from: None, anew, undone, explores: false }
     }
 }
 
@@ -133,6 +135,18 @@ impl<How> BeginAgain<How> {
         let (_, _, past) = self.plan.look().await?;
         let from = self.plan.point(&past)?;
         Ok(past.effects(from).cloned().collect())
+    }
+}
+
+impl<O> BeginAgain<Fork<O>> {
+    /// Only to see what the models would say now. A fork asks them anew from that step on; their new answers are recorded beside the first
+    /// ones and never replace them. With this, it is refused where the world has changed since.
+    ///
+    /// # Errors
+    /// [`RunError::EffectRests`] if the run has an effect behind that step: it rests on the first answers. Fork it from a later step.
+    pub fn explore(mut self) -> Self {
+        self.plan.explores = true;
+        self
     }
 }
 
@@ -211,6 +225,15 @@ impl Plan {
                 RunError::NoSuchStep { run: self.run, step: format!("{}{id}", label.name) }
             }),
             None => Ok(past.last_failure().unwrap_or(Timestamp(i64::MAX))),
+        }
+    }
+
+    /// # Errors
+    /// If models are to be asked anew, and an effect rests on what they have said.
+    fn may_explore(&self, past: &Past, point: Timestamp) -> Result<(), RunError> {
+        match past.effects(point).next().filter(|_| self.explores) {
+            Some(record) => Err(RunError::EffectRests { run: self.run, key: record.key.to_string() }),
+            None => Ok(()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Agents: models and servers of their own, and what becomes of what a model writes.
 
 mod crash;
+mod explore;
 mod hostile;
 mod http;
 mod limits;

@@ -270,6 +270,9 @@ impl Seen {
         for retired in change.retired.iter().filter(|retired| !retired.is_kept()) {
             self.retired(retired, now);
         }
+        for retired in &change.retired_runs {
+            self.retired_run(&retired.run);
+        }
         self.questions.extend(change.escalations.iter().map(|question| question.id));
         if let Some(run) = &change.run {
             self.runs.insert(run.id, Run::clone(run));
@@ -361,6 +364,20 @@ impl Seen {
         }
         if let Some(left) = &retired.left {
             self.records.insert(retired.id, Record::clone(left));
+        }
+    }
+
+    /// What a run was given, did and returned goes.
+    fn retired_run(&mut self, run: &Run) {
+        let is_over = |id: &RunId| self.runs.get(id).is_none_or(|run| run.state.is_final());
+        let owed = |record: &&Record| {
+            record.owner.run == Some(run.id)
+                && (record.state == State::Started || record.escalation.is_some())
+        };
+        let is_needed = !is_over(&run.id) || run.parent.is_some_and(|parent| !is_over(&parent));
+        if is_needed || self.records.values().any(|record| owed(&record)) {
+            let what = format!("{} is {}, and is retired before its time", run.id, run.state.name());
+            self.violated(Rule::WindowOutlivesRetries, what);
         }
     }
 

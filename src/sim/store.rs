@@ -74,7 +74,7 @@ impl Watched {
         if change.schedule.is_some() {
             return Some(boundary!(BeforeTick, AfterTick));
         }
-        if change.retired.iter().any(|retired| !retired.is_kept()) {
+        if change.retired.iter().any(|retired| !retired.is_kept()) || !change.retired_runs.is_empty() {
             return Some(boundary!(BeforeForgetting, AfterForgetting));
         }
         // A declaration that is written and not used yet changes nothing for anybody.

@@ -39,6 +39,8 @@ enum Mutation {
     NotMarked,
     /// Of a record whose time is over, nothing is left where digests should be.
     NoTombstone,
+    /// Of a run whose time is over, nothing is left where its start key should be.
+    NoRunTombstone,
     /// Records look thirty days older to whoever sweeps.
     RetiredEarly,
     /// That a record is retired is acknowledged and not written.
@@ -87,6 +89,7 @@ impl Mutant {
             M::MarkedAhead => change.aggregates.iter_mut().for_each(|marked| marked.published += 1),
             M::NotMarked if !change.aggregates.is_empty() => return None,
             M::NoTombstone => change.retired.iter_mut().for_each(|retired| retired.left = None),
+            M::NoRunTombstone => change.retired_runs.iter_mut().for_each(|retired| retired.is_left = false),
             M::NotRetired if !change.retired.is_empty() => return None,
             M::NotTouched if change.retired.iter().any(|retired| retired.left.is_some()) => return None,
             _ => {}
@@ -246,6 +249,11 @@ fn mutants() -> Vec<(Mutation, Simulation, Rule)> {
         (M::MarkedAhead, outbox(), Rule::SilentLoss),
         (M::NotMarked, outbox(), Rule::NothingDropped),
         (M::NoTombstone, late(Retention::tombstone_after(DAY)), Rule::NoBlindRepeat),
+        (
+            M::NoRunTombstone,
+            crate::sim::scenarios::started_again_later(Retention::tombstone_after(DAY)),
+            own("booked once"),
+        ),
         (M::RetiredEarly, late(Retention::forget_after(20 * DAY)), Rule::WindowOutlivesRetries),
         (M::NotRetired, late(Retention::tombstone_after(DAY)), Rule::NothingDropped),
         (M::NotTouched, late(Retention::forget_after(6 * DAY).from_last_access()), Rule::NoBlindRepeat),

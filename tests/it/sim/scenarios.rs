@@ -500,6 +500,69 @@ fn a_record_that_expired_and_left_a_tombstone() {
     left.explore().assert_ok();
 }
 
+/// Books at a desk that takes no key, and has no key but what is made of its run.
+struct Book(Service);
+
+impl Tool for Book {
+    const NAME: &'static str = "book";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::Lookup;
+    type Input = Bill;
+    type Output = Value;
+
+    async fn call(&self, call: &Call, bill: &Bill) -> Result<Done<Value>, ToolError> {
+        self.0.create(call, &bill.number).await
+    }
+}
+
+impl Reconcile for Book {
+    async fn reconcile(&self, call: &Call, bill: &Bill) -> Result<Finding<Value>, ToolError> {
+        self.0.find(call, &bill.number).await
+    }
+}
+
+async fn book(ctx: Ctx, bill: Bill) -> Result<Value, Failure> {
+    ctx.call::<Book>(bill).await
+}
+
+/// Bill 7 is booked by a run with a start key, and somebody starts it again five and ten days later: is the run still known?
+pub(crate) fn started_again_later(retention: Retention) -> Simulation {
+    Simulation::of(pay, bill(100))
+        .engine(move |engine, world| {
+            let engine = engine.tool(Pay(world.service("bank", Offer::Lookup), Retention::default()));
+            let engine = engine.tool(Book(world.service("desk", Offer::Lookup)));
+            engine.workflow("book", 1, book).retention(retention).sweep(true)
+        })
+        .check("booked once", |end| {
+            match end.effects().iter().filter(|effect| effect.system == "desk").count() {
+                0 | 1 => Ok(()),
+                _ if !end.questions().is_empty() => Ok(()), // a zombie came late, and somebody is asked
+                bookings => Err(format!("{bookings} bookings")),
+            }
+        })
+        .singles_only()
+        .beside("late start", |engine, world| async move {
+            for _ in 0..2 {
+                let _ = ask(engine.clone(), book, bill(100), "bill 7").await;
+                world.sleep(5 * DAY).await;
+            }
+            ask(engine, book, bill(100), "bill 7").await
+        })
+}
+
+// REC-8: a run that is forgotten before its last start has come is begun anew, and books a second time. A tombstone keeps it from that.
+#[test]
+fn a_run_that_expired_too_early() {
+    let forgotten = started_again_later(Retention::forget_after(DAY)).explore();
+    let own = Rule::Own("booked once".to_owned());
+    assert!(forgotten.failures().iter().flat_map(|f| &f.violations).any(|v| v.rule == own), "{forgotten}");
+    let left = started_again_later(Retention::tombstone_after(DAY));
+    let told = tried(&left, "");
+    let told = heard(&told, "late start");
+    assert!(told.contains("has expired: it ended"), "{told}");
+    left.explore().assert_ok();
+}
+
 // Two runs share one effect: the first owns it, and that the other uses it is recorded.
 #[test]
 fn two_runs_sharing_one_effect() {

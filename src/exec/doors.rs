@@ -23,12 +23,6 @@ use {
 };
 
 impl Executor {
-    /// What the executor works with, for a door that has rows of its own.
-    #[cfg(any(feature = "fence", all(feature = "_messages", any(feature = "sqlite", feature = "postgres"))))]
-    pub(crate) fn core(&self) -> &std::sync::Arc<super::core::Core> {
-        &self.core
-    }
-
     /// Has the ledger know a tool that no builder could name.
     #[cfg(feature = "_sealed")]
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {

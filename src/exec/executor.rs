@@ -48,6 +48,11 @@ impl Executor {
         Self { core, engine: Some(engine) }
     }
 
+    /// What the executor works with, for guards and doors that have rows of their own.
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     pub(crate) const fn alone(core: Arc<Core>) -> Self {
         Self { core, engine: None }
     }

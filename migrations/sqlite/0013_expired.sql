@@ -3,7 +3,7 @@
 CREATE INDEX run_over ON run (workflow, updated_at) WHERE state IN (3, 4) AND substr(outcome, 1, 1) <> '#';
 CREATE INDEX escalation_settled ON escalation (tenant, run) WHERE run IS NOT NULL AND record IS NULL AND answer IS NOT NULL;
 
--- The same for messages: what is left of a processed one is its id, and a digest of its result behind '#'.
+-- The same for messages: what is left of a processed one is its id, and '#' in place of its result.
 CREATE INDEX inbox_over ON inbox (consumer, state, at, tenant, message)
 WHERE state IN (2, 3) AND (result IS NULL OR substr(result, 1, 1) <> '#');
 

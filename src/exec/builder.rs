@@ -227,9 +227,9 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Whether this worker retires the records, runs and messages whose time is over, by the
-    /// [`Retention`](crate::ledger::Retention) of their tools, workflows and consumers, a few at a time. It does, unless it is told not to. Where no worker does, everything is kept. A simulation retires nothing unless it
-    /// is told to.
+    /// Whether this worker retires the records, runs and messages whose time is over, by the [`Retention`](crate::ledger::Retention) of
+    /// their tools, workflows and consumers, a few at a time. It does, unless it is told not to. Where no worker does, everything is kept.
+    /// A simulation retires nothing unless it is told to.
     pub fn sweep(mut self, sweeps: bool) -> Self {
         self.sweeps = Some(sweeps);
         self
@@ -326,6 +326,11 @@ impl ExecutorBuilder {
         allow(clippy::unused_async, reason = "only a database takes time to open")
     )]
     pub(crate) async fn open_store(self) -> Result<Parts, StartError> {
+        for (consumer, retention) in &self.consumers {
+            if let Some(reason) = retention.objection() {
+                return Err(StartError::Messages { consumer: consumer.clone(), reason });
+            }
+        }
         let registry = self.registry?;
         let (store, database): (Arc<dyn Store>, Option<Arc<dyn OwnDatabase>>) = match self.place {
             Place::Store(store) => (store, self.database),
@@ -345,11 +350,6 @@ impl ExecutorBuilder {
                 (postgres.clone(), Some(postgres))
             }
         };
-        for (consumer, retention) in &self.consumers {
-            if let Some(reason) = retention.objection() {
-                return Err(StartError::Messages { consumer: consumer.clone(), reason });
-            }
-        }
         let store = match self.wrap {
             Some(wrap) => wrap(store),
             None => store,

@@ -292,9 +292,9 @@ impl EngineBuilder {
         self.with(|executor| executor.sink(sink))
     }
 
-    /// Whether this worker retires the records, runs and messages whose time is over, by the
-    /// [`Retention`](crate::ledger::Retention) of their tools, workflows and consumers, a few at a time. It does, unless it is told not to. Where no worker does, everything is kept. A simulation retires nothing unless it
-    /// is told to.
+    /// Whether this worker retires the records, runs and messages whose time is over, by the [`Retention`](crate::ledger::Retention) of
+    /// their tools, workflows and consumers, a few at a time. It does, unless it is told not to. Where no worker does, everything is kept.
+    /// A simulation retires nothing unless it is told to.
     pub fn sweep(self, sweeps: bool) -> Self {
         self.with(|executor| executor.sweep(sweeps))
     }

@@ -370,12 +370,12 @@ impl Seen {
     /// What a run was given, did and returned goes.
     fn retired_run(&mut self, run: &Run) {
         let is_over = |id: &RunId| self.runs.get(id).is_none_or(|run| run.state.is_final());
-        let owed = |record: &&Record| {
+        let owed = |record: &Record| {
             record.owner.run == Some(run.id)
                 && (record.state == State::Started || record.escalation.is_some())
         };
         let is_needed = !is_over(&run.id) || run.parent.is_some_and(|parent| !is_over(&parent));
-        if is_needed || self.records.values().any(|record| owed(&record)) {
+        if is_needed || self.records.values().any(owed) {
             let what = format!("{} is {}, and is retired before its time", run.id, run.state.name());
             self.violated(Rule::WindowOutlivesRetries, what);
         }

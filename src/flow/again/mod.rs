@@ -231,7 +231,8 @@ impl Plan {
     /// # Errors
     /// If models are to be asked anew, and an effect rests on what they have said.
     fn may_explore(&self, past: &Past, point: Timestamp) -> Result<(), RunError> {
-        match past.effects(point).next().filter(|_| self.explores) {
+        let rests = if self.explores { past.effects(point).next() } else { None };
+        match rests {
             Some(record) => Err(RunError::EffectRests { run: self.run, key: record.key.to_string() }),
             None => Ok(()),
         }

@@ -94,7 +94,7 @@ impl Approvals {
     /// let asked = approvals.ask("order/9", package, people).await?;
     /// // … in the handler of a POST request:
     /// approvals.decide(&asked.id, asked.version).approve("ann").await?;
-    /// // … and later, wherever the call is made: `ToolRequest::approval`
+    /// // … and later, wherever the call is made: `ToolRequest::approved_by`
     /// let approval = approvals.approval(&asked.id).await?;
     /// assert_eq!(approval.map(|approval| approval.by), Some("ann".to_owned()));
     /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;

@@ -18,8 +18,10 @@ pub(super) async fn commit(store: &Store, change: &Change) -> Result<Verdict, St
     let options = &store.connector.options;
     let mut lent = store.readers.lend().await.map_err(|trouble| trouble.error)?;
     // Each statement by itself is limited by the server. What failed halfway is not given back.
-    for part in by_tenant(change, options.distributed) {
-        let written = within(options.answer_timeout * 8, write(&mut lent.connection, &part)).await;
+    let apart = if options.distributed { by_tenant(change) } else { Vec::new() };
+    let parts = if options.distributed { &apart[..] } else { std::slice::from_ref(change) };
+    for part in parts {
+        let written = within(options.answer_timeout * 8, write(&mut lent.connection, part)).await;
         match written.ok_or_else(|| Trouble::late(options.answer_timeout * 8).error)? {
             Ok(true) => {}
             Ok(false) => return Ok(Verdict::Refused(Refusal::Fenced)),
@@ -30,11 +32,8 @@ pub(super) async fn commit(store: &Store, change: &Change) -> Result<Verdict, St
     Ok(Verdict::Admitted)
 }
 
-/// One tenant in each transaction, where the database is distributed.
-fn by_tenant(change: &Change, distributed: bool) -> Vec<Change> {
-    if !distributed {
-        return vec![change.clone()];
-    }
+/// One tenant in each transaction, as a distributed database wants it.
+fn by_tenant(change: &Change) -> Vec<Change> {
     let empty = || Change { fence: change.fence, ..Change::default() };
     let mut parts: BTreeMap<&Tenant, Change> = BTreeMap::new();
     for retired in &change.retired {

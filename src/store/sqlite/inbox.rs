@@ -165,12 +165,7 @@ impl Sqlite {
     /// Counts a try, on a connection that does not wait for the disk: a process that is killed leaves the count behind all
     /// the same, and only a power failure may take it back.
     async fn count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
-        let mut aside = self.aside.lock().await;
-        let connection = match &mut *aside {
-            Some(connection) => connection,
-            None => aside.insert(open_aside(self).await?),
-        };
-        count(connection, delivery).await
+        count(&mut *self.aside().await?, delivery).await
     }
 
     /// Counts a try, before anybody looks into the message. Returns what is known of one that is not to be tried.
@@ -215,12 +210,8 @@ impl Sqlite {
     ) -> Result<bool, StoreError> {
         // Two connections that write at once would wait for one another by sleeping.
         let _writer = self.settled().await?;
-        let mut aside = self.aside.lock().await;
-        let connection = match &mut *aside {
-            Some(connection) => connection,
-            None => aside.insert(open_aside(self).await?),
-        };
-        sql::inbox::retire(connection, consumer, until, is_left).await.map_err(|e| failure(&e))
+        let mut aside = self.aside().await?;
+        sql::inbox::retire(&mut *aside, consumer, until, is_left).await.map_err(|e| failure(&e))
     }
 
     pub(crate) async fn inbox_next_over(
@@ -231,6 +222,15 @@ impl Sqlite {
     ) -> Result<Option<Timestamp>, StoreError> {
         let mut reader = self.readers.acquire().await.map_err(|e| failure(&e))?;
         sql::inbox::next_over(&mut *reader, consumer, after, is_left).await.map_err(|e| failure(&e))
+    }
+
+    /// The connection that does not wait for the disk.
+    async fn aside(&self) -> Result<MappedMutexGuard<'_, SqliteConnection>, StoreError> {
+        let mut aside = self.aside.lock().await;
+        if aside.is_none() {
+            *aside = Some(open_aside(self).await?);
+        }
+        MutexGuard::try_map(aside, Option::as_mut).map_err(|_| StoreError::Closed)
     }
 
     /// The writer's connection, with no transaction open.

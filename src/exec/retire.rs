@@ -110,11 +110,8 @@ enum Stop {
 
 /// Retires all that may go by now. When the time of the next one is over, if one's is.
 async fn sweep_all(core: &Core, runs: &Kept) -> Result<Option<Timestamp>, Stop> {
-    let mut next = sweep_records(core).await?;
-    for (workflow, retention) in runs {
-        let over = sweep_runs(core, workflow, *retention).await?;
-        next = next.into_iter().chain(over).min();
-    }
+    let records = sweep_records(core).await?;
+    let mut next = records.into_iter().chain(sweep_runs(core, runs).await?).min();
     for (consumer, retention) in core.consumers.all() {
         let over = sweep_messages(core, &consumer, retention).await?;
         next = next.into_iter().chain(over).min();
@@ -135,18 +132,38 @@ async fn sweep_records(core: &Core) -> Result<Option<Timestamp>, Stop> {
     }
 }
 
-/// The same for the runs of a workflow. A page that is listed again is of a long run, of which a part went.
-async fn sweep_runs(core: &Core, workflow: &Name, retention: Retention) -> Result<Option<Timestamp>, Stop> {
+/// The same for runs. A child goes after its parent, whose workflow may come later in the list: when any have gone, all are looked at
+/// once more. Otherwise the child would stay until something else wakes the sweeper.
+async fn sweep_runs(core: &Core, runs: &Kept) -> Result<Option<Timestamp>, Stop> {
+    loop {
+        let (mut next, mut have_gone) = (None, false);
+        for (workflow, retention) in runs {
+            let (over, gone) = sweep_workflow(core, workflow, *retention).await?;
+            next = next.into_iter().chain(over).min();
+            have_gone |= gone;
+        }
+        if !have_gone {
+            return Ok(next);
+        }
+    }
+}
+
+/// The same for the runs of a workflow, and whether any have gone. A page that is listed again is of a long run, of which a part went.
+async fn sweep_workflow(
+    core: &Core,
+    workflow: &Name,
+    retention: Retention,
+) -> Result<(Option<Timestamp>, bool), Stop> {
     if retention.mode == RetentionMode::Keep {
-        return Ok(None);
+        return Ok((None, false));
     }
     let ended_by = Clocks::of(core).now().before(retention.keep_for);
-    let mut after = Timestamp::MIN;
+    let (mut after, mut gone) = (Timestamp::MIN, false);
     loop {
         let page = core.group.run_over(workflow.as_str(), after, ended_by, AT_ONCE).await.map_err(failed)?;
         let Some(last) = page.last() else {
             let next = core.group.run_over_next(workflow.as_str(), ended_by).await.map_err(failed)?;
-            return Ok(next.map(|ended| ended.after(retention.keep_for)));
+            return Ok((next.map(|ended| ended.after(retention.keep_for)), gone));
         };
         after = last.updated_at;
         let mut change = Change { beside: true, ..core.change(None) };
@@ -156,6 +173,7 @@ async fn sweep_runs(core: &Core, workflow: &Name, retention: Retention) -> Resul
             change.retired_runs.extend(RetiredRun::of(run, retention.mode == RetentionMode::Tombstone, &key));
         }
         write(core, change).await?;
+        gone = true;
     }
 }
 

@@ -177,10 +177,12 @@ impl Workflows {
         Ok(())
     }
 
-    /// How long the runs of each workflow are kept: as its newest version says.
+    /// How long the runs of each workflow are kept: as its newest version says. By name, so that a simulation sweeps in the same order
+    /// each time.
     pub(super) fn retentions(&self) -> Vec<(Name, Retention)> {
-        let newest = self.by_name.values().filter_map(|versions| versions.values().next_back());
-        newest.map(|workflow| (workflow.name.clone(), workflow.retention)).collect()
+        let newest: BTreeMap<_, _> =
+            self.all().map(|workflow| (workflow.name.clone(), workflow.retention)).collect();
+        newest.into_iter().collect()
     }
 
     /// Every version whose runs can be carried on.

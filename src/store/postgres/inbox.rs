@@ -88,7 +88,7 @@ impl Postgres {
             }
         } else {
             let found = bound(KNOWN, delivery).fetch_all(&mut *connection).await;
-            let detail = "an answer about this message came in between: have it delivered again";
+            let detail = "an answer about this message, or the end of its retention, came in between: have it delivered again";
             let lost = || StoreError::Io { detail: detail.to_owned() };
             Some(first(&found.map_err(|e| failure(&e))?, u32::MAX)?.ok_or_else(lost)?)
         };

@@ -11,9 +11,11 @@ use counterfoil::{Ctx, Failure, RunId};
 use crate::flow::tools::Post;
 use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
+use crate::world::TestClock;
 
 /// The sweeper looks at least every second.
 const AT_ONCE: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_hours(24);
 const NAME: &str = "letter";
 
 async fn letter(ctx: Ctx, to: String) -> Result<String, Failure> {
@@ -117,6 +119,24 @@ fn a_child_is_kept_for_as_long_as_its_parent() {
         });
         process.shut_down();
     }
+}
+
+// Both have ended long since, and nothing else wakes the sweeper: the parent goes, and then the child that waited for it.
+#[test]
+fn a_child_goes_in_the_same_sweep_as_its_parent() {
+    let (world, hands) = (World::new(), TestClock::breathing());
+    let build = engine(world.engine_on(hands.clone()), Retention::tombstone_after(DAY));
+    let process = Process::start(&world, build);
+    process.on(async {
+        let parent = process.acme().run(office, "ann".to_owned()).start().await.unwrap();
+        parent.signal("close", ()).await.unwrap();
+        parent.result().await.unwrap();
+        hands.advance(2 * DAY);
+        for run in process.acme().runs(None).await.unwrap() {
+            expired(&process, run.id).await;
+        }
+    });
+    process.shut_down();
 }
 
 #[test]

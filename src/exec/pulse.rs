@@ -177,6 +177,8 @@ impl Beat<'_> {
             Some(_) => worker.retired,
         };
         self.shared.note_ended(worker.fence, self.core.clock.boot());
+        // What this worker goes on with began after what the ended one had done.
+        self.shared.clock.heard(worker.ended_at.unwrap_or(time));
         if worker.publishes && worker.ended_at.is_none() && self.core.publishing.is_able() {
             self.core.publishing.note_elsewhere(false); // it was ended just now
             self.core.group.events().notify_one();

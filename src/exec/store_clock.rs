@@ -5,6 +5,11 @@
 //! clock; in between the boot clock counts. Nobody can set the boot clock, and it runs on during a suspend. While a virtual
 //! machine is paused from outside it may stand still; what this clock is behind then is less than a lease, for nothing is
 //! sent after that before the next heartbeat (`lease.rs` looks at the machine's wall clock, too).
+//!
+//! A correction may find that the clock was ahead. The order in which a run's calls began is read off their instants (an undo
+//! goes through it backwards), so the clock stands still until the database has caught up, and does not go back. It also
+//! begins after the end of each worker whose runs it may take over. This is the rule of hybrid logical clocks (Kulkarni et
+//! al., 2014), without their counter: equal instants are told apart by the ids of the rows.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -13,19 +18,25 @@ use futures_util::future::BoxFuture;
 
 use crate::clock::{Boot, Clock, SharedClock, Timestamp};
 
+/// A clock that is ahead by more than this goes back at once: the database's clock was set back, and nothing that is due
+/// may wait for it.
+const STANDS_STILL: Duration = Duration::from_secs(10);
+
 #[derive(Debug)]
 pub(super) struct StoreClock {
     /// This machine's clocks.
     machine: SharedClock,
     /// How far the database's clock is ahead of the boot clock, in microseconds.
     ahead: AtomicI64,
+    /// The latest instant that was told or heard of, in microseconds.
+    latest: AtomicI64,
 }
 
 impl StoreClock {
     /// The database, asked at one boot time, has told this time, and its answer was here at the other.
     pub(super) fn measured(machine: SharedClock, asked: Boot, time: Timestamp, answered: Boot) -> Self {
         let (least, most) = between(asked, time, answered);
-        Self { machine, ahead: AtomicI64::new(least.midpoint(most)) }
+        Self { machine, ahead: AtomicI64::new(least.midpoint(most)), latest: AtomicI64::new(i64::MIN) }
     }
 
     /// The same, measured once more. A measurement says only that the truth lies between two bounds, as far apart as the
@@ -36,6 +47,11 @@ impl StoreClock {
         let before = self.ahead.load(Ordering::Relaxed);
         self.ahead.store(before.clamp(least, most), Ordering::Relaxed); // only the heartbeat writes it
         !(least..=most).contains(&before)
+    }
+
+    /// Another worker has written this instant. No later one is told after it, unless the other's clock was far ahead.
+    pub(super) fn heard(&self, instant: Timestamp) {
+        self.latest.fetch_max(instant.0, Ordering::Relaxed);
     }
 
     pub(super) const fn machine(&self) -> &SharedClock {
@@ -54,7 +70,13 @@ fn micros(boot: Boot) -> i64 {
 
 impl Clock for StoreClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.ahead.load(Ordering::Relaxed)).after(self.boot().0)
+        let now = Timestamp(self.ahead.load(Ordering::Relaxed)).after(self.boot().0);
+        let latest = Timestamp(self.latest.fetch_max(now.0, Ordering::Relaxed)).max(now);
+        if now.until(latest) <= STANDS_STILL {
+            return latest;
+        }
+        self.latest.store(now.0, Ordering::Relaxed);
+        now
     }
 
     fn boot(&self) -> Boot {
@@ -93,5 +115,54 @@ mod tests {
         assert_eq!(ahead(), 4_859, "the database's clock was set forward");
         assert!(clock.measure(boot(150), time(1_050), boot(151)));
         assert_eq!(ahead(), 900, "and back");
+    }
+
+    #[test]
+    fn a_correction_lets_the_clock_stand_still_and_one_that_was_set_back_goes_back() {
+        let machine = Arc::new(Paused::default());
+        let clock = StoreClock::measured(machine.clone(), boot(0), time(1_000), boot(4));
+        assert_eq!(clock.now(), time(998), "the middle of what is possible");
+        assert!(clock.measure(boot(0), time(996), boot(0)));
+        assert_eq!(clock.now(), time(998), "the database is at 996");
+        machine.set(3);
+        assert_eq!(clock.now(), time(999), "it has caught up");
+        assert!(clock.measure(boot(3), time(500), boot(3)));
+        assert_eq!(clock.now(), time(500), "somebody has set it back");
+        assert_eq!(clock.now(), time(500));
+    }
+
+    #[test]
+    fn nothing_is_told_to_be_before_the_end_of_another_worker() {
+        let clock = StoreClock::measured(Arc::new(Paused::default()), boot(0), time(1_000), boot(0));
+        clock.heard(time(1_002));
+        assert_eq!(clock.now(), time(1_002));
+        clock.heard(time(1_001));
+        assert_eq!(clock.now(), time(1_002));
+        clock.heard(time(5_000));
+        assert_eq!(clock.now(), time(1_000), "the other's clock was far ahead");
+    }
+
+    /// A machine whose boot clock stands where it is set.
+    #[derive(Debug, Default)]
+    struct Paused(AtomicI64);
+
+    impl Paused {
+        fn set(&self, seconds: i64) {
+            self.0.store(seconds, Ordering::Relaxed);
+        }
+    }
+
+    impl Clock for Paused {
+        fn now(&self) -> Timestamp {
+            time(self.0.load(Ordering::Relaxed))
+        }
+
+        fn boot(&self) -> Boot {
+            boot(self.0.load(Ordering::Relaxed).unsigned_abs())
+        }
+
+        fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+            unreachable!("no test sleeps")
+        }
     }
 }

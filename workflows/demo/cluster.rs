@@ -308,10 +308,13 @@ async fn count(store: &dyn Store, world: &World, tally: &mut Tally, deaths: &Dea
         let sent = effects.get(&reference(&tenant, &case(&id))?).copied().unwrap_or(0);
         let run = store.run_keyed(&tenant, "case_notice", &id).await?;
         let record = store.record_find(&tenant, &operation(&case(&id))?).await?;
-        let silent = tally.silent();
+        let (silent, unfinished) = (tally.silent(), tally.unfinished);
         tally.add(sent, run.as_ref(), record.as_ref(), &questions);
         if tally.silent() > silent {
             eprintln!("silent: {id} was sent {sent} times, and its record is {record:#?}");
+        }
+        if tally.unfinished > unfinished && unfinished < 3 {
+            eprintln!("unfinished: {id} was sent {sent} times; its run is {run:#?}, and its record {record:#?}");
         }
     }
     let mut fence = Fence(1);

@@ -65,7 +65,8 @@ impl Sink for HttpSink {
 
 fn client(timeout: Duration) -> Result<Client, reqwest::Error> {
     // A redirect would turn the POST into a GET, and an event into nothing.
-    Client::builder().timeout(timeout).redirect(Policy::none()).build()
+    let client = Client::builder().timeout(timeout).redirect(Policy::none());
+    client.retry(reqwest::retry::never()).build() // who sends again is the publisher
 }
 
 async fn send(request: RequestBuilder) -> Result<Response, SinkError> {

@@ -28,7 +28,8 @@ pub(super) struct Web {
 impl Web {
     pub(super) fn new(timeout: Duration) -> Result<Self, reqwest::Error> {
         // A redirect to a login page would answer 200, and show nothing.
-        let client = Client::builder().timeout(timeout).redirect(Policy::none()).build()?;
+        let client = Client::builder().timeout(timeout).redirect(Policy::none());
+        let client = client.retry(reqwest::retry::never()).build()?; // who asks again is the executor
         Ok(Self { client, authorize: None })
     }
 

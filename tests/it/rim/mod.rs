@@ -3,4 +3,5 @@
 mod http;
 mod http_sink;
 mod nonce;
+mod one_send;
 pub(crate) mod webhook;

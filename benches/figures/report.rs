@@ -56,18 +56,27 @@ impl Finding {
     }
 
     fn reaches(&self, bound: f64) -> bool {
-        let figure = median(&self.figure);
+        self.is_within(median(&self.figure), bound)
+    }
+
+    fn is_within(&self, figure: f64, bound: f64) -> bool {
         match self.better {
             Better::Higher => figure >= bound,
             Better::Lower => figure <= bound,
         }
     }
 
+    /// Not one round has reached what must be reached: the machine's mood is no excuse.
+    fn is_missed(&self) -> bool {
+        !self.figure.iter().any(|figure| self.is_within(*figure, self.must))
+    }
+
     fn mark(&self) -> &'static str {
         match (self.reaches(self.must), self.reaches(self.aim)) {
             (_, true) => "aim met",
             (true, false) => "must met",
-            (false, false) => "MISSED",
+            (false, false) if self.is_missed() => "MISSED",
+            (false, false) => "missed, within its spread",
         }
     }
 }
@@ -104,8 +113,13 @@ impl Report {
         self.failed.push((row, error));
     }
 
-    pub(crate) fn has_failed(&self) -> bool {
-        !self.failed.is_empty()
+    /// What is wrong: rows that could not be measured, and those that missed what must be reached by more than their spread.
+    pub(crate) fn wrong(&self) -> Vec<String> {
+        let failed = self.failed.iter().map(|(row, _)| format!("{row} could not be measured"));
+        let missed = self.findings.iter().filter(|finding| finding.is_missed());
+        failed
+            .chain(missed.map(|finding| format!("{} missed its must in every round", finding.row)))
+            .collect()
     }
 
     pub(crate) fn print(&self) {
@@ -159,6 +173,7 @@ impl Report {
                     "aim": finding.aim,
                     "better": if finding.better == Better::Higher { "higher" } else { "lower" },
                     "must_met": finding.reaches(finding.must),
+                    "missed_in_every_round": finding.is_missed(),
                     "aim_met": finding.reaches(finding.aim),
                 })
             })

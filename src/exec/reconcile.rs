@@ -14,7 +14,7 @@ use super::escalate;
 use super::lookup::{ask, unsettled};
 use super::noting::call;
 use super::operation::Operation;
-use super::outcome::{ExecError, Outcome, failed};
+use super::outcome::{ExecError, Outcome, admitted, failed};
 use super::pending::{self, Accepted};
 use super::seal::{Known, refuse, seal};
 use super::surplus;
@@ -26,7 +26,7 @@ use crate::ledger::{
     Basis, Contract, Event, Finding, Found, Health, Record, apply, are_two_effects, first_sent,
 };
 use crate::payload::Response;
-use crate::store::{Document, EscalationKind, Evidence, Store as _, Ticket};
+use crate::store::{Document, EscalationKind, Evidence, Refusal, Store as _, Ticket, Verdict};
 use crate::tool::ToolError;
 
 /// What came of it.
@@ -58,17 +58,17 @@ pub(super) async fn reconcile(
     ambiguous: Ambiguous,
     leave: impl Fn() -> bool,
 ) -> Result<Fate, ExecError> {
-    let Some(search) = Search::adopt(core, op, ambiguous).await? else { return Ok(Fate::Changed) };
-    let record = search.record.id;
+    let Some(mut search) = Search::adopt(core, op, ambiguous).await? else { return Ok(Fate::Changed) };
     core.ceased.note(&search.record, search.cut);
-    let fate = settle(search, leave).await?;
-    if !matches!(fate, Fate::Left(..) | Fate::Later(_)) {
-        core.ceased.forget(record);
+    let fate = settle(&mut search, leave).await?;
+    if matches!(fate, Fate::Left(..) | Fate::Later(_)) {
+        return search.leave(fate).await;
     }
+    core.ceased.forget(search.record.id);
     Ok(fate)
 }
 
-async fn settle(mut search: Search<'_>, leave: impl Fn() -> bool) -> Result<Fate, ExecError> {
+async fn settle(search: &mut Search<'_>, leave: impl Fn() -> bool) -> Result<Fate, ExecError> {
     let (core, op) = (search.core, search.op);
     let mut looked = Looked::NotYet;
     loop {
@@ -129,7 +129,7 @@ async fn settle(mut search: Search<'_>, leave: impl Fn() -> bool) -> Result<Fate
             search.pause().await; // in which whoever wanted it sent may go
         }
         if leave() {
-            return Ok(Fate::Left(search.record, looked));
+            return Ok(Fate::Left(search.record.clone(), looked));
         }
         let pass = match search.turn().await? {
             Ok(pass) => pass,
@@ -224,6 +224,24 @@ impl<'a> Search<'a> {
             search.record = adopted;
         }
         Ok(Some(search))
+    }
+
+    /// Lets the record go. Its run may go on with another worker, and that one would wait for as long as this one lives.
+    async fn leave(self, fate: Fate) -> Result<Fate, ExecError> {
+        let Self { core, op, record, .. } = self;
+        if !core.is_shared() {
+            return Ok(fate);
+        }
+        let Ok(left) = apply(&record, Event::Leave, core.fence, core.now()) else { return Ok(Fate::Changed) };
+        let left = Box::new(left);
+        match core.group.commit_one(core.change(None).record(left.clone())).await {
+            Ok(Verdict::Refused(Refusal::Stale)) => return Ok(Fate::Changed),
+            verdict => admitted(&op.key, verdict)?,
+        }
+        Ok(match fate {
+            Fate::Left(_, looked) => Fate::Left(left, looked),
+            fate => fate,
+        })
     }
 
     async fn of(core: &'a Arc<Core>, op: &'a Operation, ambiguous: Ambiguous) -> Result<Self, ExecError> {
@@ -459,7 +477,7 @@ impl<'a> Search<'a> {
     }
 
     /// Makes the next attempt durable.
-    async fn send(self, basis: Basis, pass: Pass) -> Result<Fate, ExecError> {
+    async fn send(&self, basis: Basis, pass: Pass) -> Result<Fate, ExecError> {
         let going = Again { basis, unsettled: Some(self.cut), pass };
         let permit = again(self.core, self.op, &self.record, going).await?;
         let Some(mut permit) = permit else { return Ok(Fate::Changed) };

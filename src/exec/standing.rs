@@ -70,7 +70,13 @@ impl Core {
 
     /// When the sender of the record's last attempt ceased to send.
     pub(super) fn ceased(&self, record: &Record) -> Boot {
-        self.ceased.at(record).unwrap_or_else(|| self.cut(record.fence))
+        self.ceased.at(record).unwrap_or_else(|| match &self.peers {
+            // Its worker has left it, or has asked a person: it sends nothing for it any more, and may well live.
+            Peers::Shared(shared) if record.is_left() || record.escalation.is_some() => {
+                shared.ended_at(record.fence).unwrap_or_else(|| self.clock.boot())
+            }
+            _ => self.cut(record.fence),
+        })
     }
 
     /// Another worker has it in hand: it is not this one's to take up.

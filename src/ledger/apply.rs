@@ -73,8 +73,10 @@ pub enum Event {
         /// The question.
         escalation: EscalationId,
     },
-    /// The question was withdrawn unanswered: there is another way to find out by now.
+    /// The question was withdrawn unanswered: there is another way to find out by now. Nobody has it in hand.
     Unpark,
+    /// Its worker has given it up before it was settled. Nothing is sent for it any more before somebody takes it up.
+    Leave,
     /// A person's answer to the open question waits for a lookup.
     AnswerWaits,
     /// A person or a policy answered the open question: it happened.
@@ -118,6 +120,9 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
     next.updated_at = at.max(record.updated_at);
     let parked = record.escalation.is_some();
     let mine = record.fence == fence;
+    if record.is_left() {
+        next.not_before = None; // whatever happens to it, somebody has it in hand
+    }
     match (&record.state, event) {
         // Its declaration, its scopes and its approval stay those of the attempt whose fate is open: it goes out under the same wire key.
         (State::Started, Event::Again { fence, basis, approval, .. }) if !parked => {
@@ -159,7 +164,11 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
             next.external_ref = external_ref.or(next.external_ref);
         }
         (State::Started, Event::Overdue { escalation }) if parked => next.escalation = Some(escalation),
-        (State::Started, Event::Unpark) if parked => next.escalation = None,
+        (State::Started, Event::Unpark) if parked => {
+            next.escalation = None;
+            next.not_before = Some(next.updated_at);
+        }
+        (State::Started, Event::Leave) if mine && !parked => next.not_before = Some(next.updated_at),
         // Whoever decides at the same moment sees that the record has changed.
         (State::Started, Event::AnswerWaits) if parked => {}
         (State::Started, Event::ResolveCommitted { response, external_ref }) if parked => {
@@ -234,6 +243,7 @@ impl Event {
             Self::Accept { .. } => "accept",
             Self::Overdue { .. } => "overdue",
             Self::Unpark => "unpark",
+            Self::Leave => "leave",
             Self::AnswerWaits => "answer waits",
             Self::ResolveCommitted { .. } => "resolve committed",
             Self::ResolveNotCommitted { .. } => "resolve not committed",

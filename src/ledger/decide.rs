@@ -84,7 +84,7 @@ pub fn decide(existing: Option<&Record>, request: &Request, facts: &Facts) -> De
         return Decision::Parked { escalation };
     }
     match &record.state {
-        State::Started if facts.attempt_alive => Decision::InProgress,
+        State::Started if facts.attempt_alive && !record.is_left() => Decision::InProgress,
         State::Started => Decision::Reconcile,
         State::Committed { response } => Decision::Duplicate { response: response.clone() },
         State::Failed { failure } => {

@@ -198,7 +198,8 @@ pub struct Record {
     pub external_ref: Option<String>,
     /// The open question about it.
     pub escalation: Option<EscalationId>,
-    /// A failed operation goes again not before this instant. Absent: its execution has ended.
+    /// Of a failed operation, when it goes again at the earliest; absent if its execution has ended. Of a started one, since when
+    /// [nobody has it in hand](Self::is_left); absent while its worker has.
     pub not_before: Option<Timestamp>,
     /// Until when it is kept whole (REC-6). Absent: for ever, or what is left of it.
     pub kept_until: Option<Timestamp>,
@@ -338,6 +339,12 @@ impl Record {
             State::Failed { .. } => self.not_before.is_none(),
             _ => true,
         }
+    }
+
+    /// Its fate is open, and its worker neither sends it any more nor finds out what became of it: whoever wants it may take it up,
+    /// also while that worker lives.
+    pub const fn is_left(&self) -> bool {
+        matches!(self.state, State::Started) && self.not_before.is_some()
     }
 
     /// Attempts that count against the present execution's budget.

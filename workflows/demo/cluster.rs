@@ -314,7 +314,9 @@ async fn count(store: &dyn Store, world: &World, tally: &mut Tally, deaths: &Dea
             eprintln!("silent: {id} was sent {sent} times, and its record is {record:#?}");
         }
         if tally.unfinished > unfinished && unfinished < 3 {
-            eprintln!("unfinished: {id} was sent {sent} times; its run is {run:#?}, and its record {record:#?}");
+            eprintln!(
+                "unfinished: {id} was sent {sent} times; its run is {run:#?}, and its record {record:#?}"
+            );
         }
     }
     let mut fence = Fence(1);

@@ -88,7 +88,8 @@ pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), E
     let Some(record) = found.filter(|r| r.state == State::Started && r.escalation.is_none()) else {
         return Ok(()); // settled while we waited for whoever had it in hand
     };
-    if core.is_anothers(record.fence).await.map_err(|source| failed(&op.key, source))? {
+    let is_anothers = core.is_anothers(record.fence).await.map_err(|source| failed(&op.key, source))?;
+    if is_anothers && !record.is_left() {
         return Ok(()); // another worker has it in hand
     }
     let cut = core.ceased(&record);

@@ -25,7 +25,7 @@ fn again_by(fence: Fence, basis: Basis) -> Event {
 }
 
 /// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
-fn events(fence: Fence) -> [(&'static str, Event); 15] {
+fn events(fence: Fence) -> [(&'static str, Event); 16] {
     [
         ("again", again_by(fence, Basis::Answer)),
         ("adopt", Event::Adopt { fence }),
@@ -36,6 +36,7 @@ fn events(fence: Fence) -> [(&'static str, Event); 15] {
         ("refuse", Event::Refuse { failure: failure("no") }),
         ("park", Event::Park { escalation: EscalationId(9) }),
         ("unpark", Event::Unpark),
+        ("leave", Event::Leave),
         ("answer waits", Event::AnswerWaits),
         ("resolve committed", Event::ResolveCommitted { response: json("said"), external_ref: None }),
         ("resolve not committed", Event::ResolveNotCommitted { message: "ann: no".into() }),
@@ -45,9 +46,28 @@ fn events(fence: Fence) -> [(&'static str, Event); 15] {
     ]
 }
 
+/// Nobody has it in hand.
+fn left() -> Record {
+    Record { not_before: Some(Timestamp(40)), ..record(State::Started) }
+}
+
+// Whoever takes a record up that was left has it in hand from then on; and one whose question was withdrawn is left.
+#[test]
+fn a_record_is_left_until_somebody_takes_it_up() {
+    let started = record(State::Started);
+    assert!(!started.is_left() && applied(&started, Event::Leave).is_left());
+    let parked = applied(&started, Event::Park { escalation: EscalationId(9) });
+    assert!(!parked.is_left() && applied(&parked, Event::Unpark).is_left());
+    for (name, event) in events(OTHER) {
+        if let Ok(next) = apply(&left(), event, OTHER, Timestamp(60)) {
+            assert!(!next.is_left(), "{name}");
+        }
+    }
+}
+
 /// The whole state machine: what each state takes from the worker that holds the record, and from another one.
 /// What is not named is refused.
-fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 11] {
+fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 12] {
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
@@ -57,15 +77,42 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
         (
             "started",
             record(State::Started),
-            &["again", "adopt", "note", "commit", "fail, go again", "fail, give up", "refuse", "park"],
+            &[
+                "again",
+                "adopt",
+                "note",
+                "commit",
+                "fail, go again",
+                "fail, give up",
+                "refuse",
+                "park",
+                "leave",
+            ],
             // Taken over, or put to a person; never reported on.
+            &["again", "adopt", "park"],
+        ),
+        // Its worker may take it up again, as any other may.
+        (
+            "left",
+            left(),
+            &[
+                "again",
+                "adopt",
+                "note",
+                "commit",
+                "fail, go again",
+                "fail, give up",
+                "refuse",
+                "park",
+                "leave",
+            ],
             &["again", "adopt", "park"],
         ),
         // That this attempt failed says nothing about the earlier one of unknown fate.
         (
             "in doubt",
             Record { in_doubt: true, ..record(State::Started) },
-            &["again", "adopt", "note", "commit", "refuse", "park"],
+            &["again", "adopt", "note", "commit", "refuse", "park", "leave"],
             &["again", "adopt", "park"],
         ),
         (
@@ -312,6 +359,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Refuse { failure: failure("no") }),
         1 => (0..3_i64).prop_map(|n| Event::Park { escalation: EscalationId(n) }),
         1 => Just(Event::Unpark),
+        1 => Just(Event::Leave),
         1 => stored().prop_map(|response| Event::Supply { response }),
         1 => (stored(), reference())
             .prop_map(|(response, external_ref)| Event::ResolveCommitted { response, external_ref }),
@@ -336,9 +384,10 @@ fn sound(record: &Record) -> Result<(), TestCaseError> {
     let started = record.state == State::Started;
     prop_assert!(record.escalation.is_none() || started, "a question is open about a settled record");
     prop_assert!(
-        record.not_before.is_none() || matches!(record.state, State::Failed { .. }),
+        record.not_before.is_none() || matches!(record.state, State::Failed { .. }) || record.is_left(),
         "nothing waits"
     );
+    prop_assert!(!record.is_left() || record.escalation.is_none(), "a person is asked about it");
     prop_assert!(record.spent <= record.attempts && record.attempts >= 1);
     prop_assert!(record.updated_at >= record.created_at);
     Ok(())

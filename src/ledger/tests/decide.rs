@@ -6,11 +6,12 @@ use crate::id::EscalationId;
 use crate::ledger::{Decision, Facts, Record, Request, RequestHash, State, Was, decide};
 
 /// Each state, with the name it has in the table.
-fn states() -> [(&'static str, Record); 9] {
+fn states() -> [(&'static str, Record); 10] {
     let compensated =
         |whole| State::Compensated { response: json("first"), compensation: json("undone"), whole };
     [
         ("started", record(State::Started)),
+        ("left", Record { not_before: Some(Timestamp(50)), ..record(State::Started) }),
         ("parked", Record { escalation: Some(EscalationId(9)), ..record(State::Started) }),
         ("committed", record(State::Committed { response: json("first") })),
         ("failed", record(State::Failed { failure: failure("no") })),
@@ -28,7 +29,7 @@ fn states() -> [(&'static str, Record); 9] {
 fn answer(name: &str, alive: bool) -> Decision {
     match (name, alive) {
         ("started", true) => Decision::InProgress,
-        ("started", false) => Decision::Reconcile,
+        ("started", false) | ("left", _) => Decision::Reconcile,
         ("parked", _) => Decision::Parked { escalation: EscalationId(9) },
         ("committed", _) => Decision::Duplicate { response: json("first") },
         ("failed", _) => Decision::Retry { failure: failure("no"), not_before: None },

@@ -24,6 +24,7 @@ mod guarantees;
 mod identity;
 mod input_versions;
 mod keys;
+mod left;
 pub(crate) mod lives;
 mod mendable;
 mod other_path;

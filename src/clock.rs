@@ -86,6 +86,11 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn boot(&self) -> Boot;
     /// Resolves after `by`.
     fn sleep(&self, by: Duration) -> BoxFuture<'static, ()>;
+    /// The same, from one heartbeat to the next: a pause that says nothing of whether there is something to do. A simulation does
+    /// not wait for it when nothing else is left.
+    fn rest(&self, by: Duration) -> BoxFuture<'static, ()> {
+        self.sleep(by)
+    }
 }
 
 /// The machine's clocks and tokio's timer.

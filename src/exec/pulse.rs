@@ -53,7 +53,7 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
         drop(strong); // a sleeper must not keep a closed engine
         tokio::select! {
             biased; // chance is drawn in one place only, or no simulation could be repeated
-            () = clock.sleep(rest) => {}
+            () = clock.rest(rest) => {}
             // Who cannot listen is woken all the same, and must not beat without a pause.
             woken = store.woken() => clock.sleep(if woken.is_ok() { TOGETHER } else { rest.max(AGAIN) }).await,
             () = lease.lost() => return, // the engine was shut down

@@ -86,6 +86,10 @@ impl Clock for StoreClock {
     fn sleep(&self, by: Duration) -> BoxFuture<'static, ()> {
         self.machine.sleep(by)
     }
+
+    fn rest(&self, by: Duration) -> BoxFuture<'static, ()> {
+        self.machine.rest(by)
+    }
 }
 
 #[cfg(test)]

@@ -228,11 +228,13 @@ impl<'a> Saga<'a> {
         if far && !std::mem::replace(&mut self.waited_for_far, true) || !live.end_unless_told(heard) {
             return Ok(None);
         }
-        // In a shared store a signal that nobody receives would wake the run as often as it waits. It is kept for a retry.
+        // In a shared store a signal that nobody receives would wake the run as often as it waits. It is kept for a retry. So would
+        // a question that is not the run's own, for whoever looks which runs are answered.
         let deaf = on.signal && heard > 0 && core.is_shared();
         let looks_again = self.asks_for_child || far || deaf;
         let until = looks_again.then(|| core.now().after(LOOK_AGAIN));
-        let on = WaitsOn { signal: on.signal && !deaf, ..on };
+        let answer = on.answer && !(self.asks_for_child && core.is_shared());
+        let on = WaitsOn { answer, signal: on.signal && !deaf };
         Ok(Some(self.activation.park(until, on).await))
     }
 

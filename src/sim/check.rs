@@ -106,9 +106,13 @@ pub(super) struct Checker {
 
 #[derive(Default)]
 struct Seen {
-    life: u32,
+    /// Several processes share the ledger, and each lives until its lease has run out.
+    is_shared: bool,
     /// When each life began.
     began: BTreeMap<u32, Duration>,
+    /// In a shared ledger: the lives by their fences, which count from 1, and when each was ended by another one.
+    fences: Vec<u32>,
+    ended: BTreeMap<u32, Duration>,
     /// As they are durable.
     records: BTreeMap<RecordId, Record>,
     places: BTreeMap<(Tenant, OperationKey), RecordId>,
@@ -139,8 +143,8 @@ struct Sent {
 }
 
 impl Checker {
-    pub(super) fn new(clock: SimClock) -> Self {
-        Self { clock, state: Mutex::default() }
+    pub(super) fn new(clock: SimClock, is_shared: bool) -> Self {
+        Self { clock, state: Mutex::new(Seen { is_shared, ..Seen::default() }) }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -148,9 +152,7 @@ impl Checker {
     }
 
     pub(super) fn begin_life(&self, life: u32) {
-        let mut seen = self.seen();
-        seen.life = life;
-        seen.began.insert(life, self.clock.elapsed());
+        self.seen().began.insert(life, self.clock.elapsed());
     }
 
     /// The ledger was put back, and says no more than this. What was sent stays sent.
@@ -195,8 +197,8 @@ impl Checker {
     /// What a process has sent after it was taken for dead.
     pub(super) fn sent_late(&self, life: u32) -> Vec<RecordId> {
         let seen = self.seen();
-        let Some(taken_over) = seen.began.get(&(life + 1)) else { return Vec::new() };
-        let is_late = |sent: &Sent| sent.life == life && sent.at >= *taken_over;
+        let Some(taken_over) = seen.taken_over(life) else { return Vec::new() };
+        let is_late = |sent: &Sent| sent.life == life && sent.at >= taken_over;
         let late = seen.sent.iter().filter(|(_, sent)| sent.iter().any(is_late));
         late.filter_map(|(place, _)| seen.places.get(place).copied()).collect()
     }
@@ -215,7 +217,7 @@ impl Checker {
     pub(super) fn wrote<'a>(&self, life: u32, changes: impl Iterator<Item = &'a Change> + Clone) {
         let mut seen = self.seen();
         for change in changes.clone() {
-            seen.wrote(life, self.clock.now(), change);
+            seen.wrote(life, &self.clock, change);
         }
         for change in changes {
             seen.is_whole(change);
@@ -258,9 +260,24 @@ impl Seen {
         self.violations.push(Violation { rule, what });
     }
 
-    fn wrote(&mut self, life: u32, now: Timestamp, change: &Change) {
+    /// Since when a life is taken for dead.
+    fn taken_over(&self, life: u32) -> Option<Duration> {
+        if self.is_shared { self.ended.get(&life) } else { self.began.get(&(life + 1)) }.copied()
+    }
+
+    fn wrote(&mut self, life: u32, clock: &SimClock, change: &Change) {
         match change.worker {
-            Some(WorkerChange::Enrol { .. }) => drop(self.enrolled.insert(life)),
+            Some(WorkerChange::Enrol { .. }) => {
+                self.enrolled.insert(life);
+                self.fences.push(life);
+            }
+            Some(WorkerChange::End { fence, .. }) => {
+                let place = usize::try_from(fence.0 - 1);
+                if let Some(ended) = place.ok().and_then(|place| self.fences.get(place)).copied() {
+                    self.enrolled.remove(&ended);
+                    self.ended.insert(ended, clock.elapsed());
+                }
+            }
             Some(WorkerChange::FenceOthers { .. }) => self.enrolled = BTreeSet::from([life]),
             _ if change.needs_fence() && !self.enrolled.contains(&life) => {
                 self.violated(Rule::ZombieChangesNothing, format!("life {life} wrote after it was fenced"));
@@ -268,7 +285,7 @@ impl Seen {
             _ => {}
         }
         for retired in change.retired.iter().filter(|retired| !retired.is_kept()) {
-            self.retired(retired, now);
+            self.retired(retired, clock.now());
         }
         for retired in &change.retired_runs {
             self.retired_run(&retired.run);
@@ -333,7 +350,8 @@ impl Seen {
 
     fn recorded(&mut self, record: &Record) {
         let before = self.records.get(&record.id);
-        let adopted = before.is_some_and(|before| before.fence > record.fence);
+        // Of several workers, an earlier one may take over what a later one has left: whether it lives, the others say.
+        let adopted = !self.is_shared && before.is_some_and(|before| before.fence > record.fence);
         let first = before.and_then(|before| before.response().cloned());
         if adopted {
             let what = format!("{} was adopted by a later worker, and an earlier one wrote", record.key);
@@ -391,7 +409,7 @@ impl Seen {
     fn intent_is_durable(&mut self, life: u32, place: &(Tenant, OperationKey), call: &Call) {
         let durable = self.places.get(place).and_then(|id| self.records.get(id));
         let intended = durable.is_some_and(|record| {
-            let is_zombie = life < self.life; // others may have gone on with it since
+            let is_zombie = self.taken_over(life).is_some(); // others may have gone on with it since
             self.intents.contains(&(life, record.id, call.attempt()))
                 && (is_zombie || record.state == State::Started && record.attempts == call.attempt())
         });
@@ -420,13 +438,15 @@ impl Seen {
                 return true;
             }
             // What others sent after this process was taken for dead, it cannot know.
-            let taken_over = self.began.get(&(life + 1));
-            if sent.life != life && taken_over.is_some_and(|at| sent.at >= *at) {
+            if sent.life != life && self.taken_over(life).is_some_and(|at| sent.at >= at) {
                 return true;
             }
-            // An earlier process ceased to send when this one began; an attempt of this one, at the earliest at once.
-            let cut =
-                if sent.life < life { self.began.get(&life).copied().unwrap_or_default() } else { sent.at };
+            // An earlier process ceased to send when this one began; an attempt of this one, at the earliest at once. So did that of
+            // one which lives beside this one.
+            let cut = match self.began.get(&life) {
+                Some(began) if sent.life < life && !self.is_shared => *began,
+                _ => sent.at,
+            };
             match contract.class {
                 ContractClass::Blind => contract.repeat_blindly,
                 _ => sent.nothing_at.is_some_and(|at| at >= cut + contract.settle_time()),

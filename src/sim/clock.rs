@@ -33,13 +33,25 @@ struct Timers {
 
 enum Due {
     Wake(Waker),
+    /// A heartbeat.
+    Beat(Waker),
     Do(Box<dyn FnOnce() + Send>),
+}
+
+/// What has happened when time has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// Nothing was due any more.
+    Nothing,
+    /// A worker's heart has beaten, as it does for ever.
+    Heartbeat,
+    Something,
 }
 
 impl Due {
     fn happens(self) {
         match self {
-            Self::Wake(waker) => waker.wake(),
+            Self::Wake(waker) | Self::Beat(waker) => waker.wake(),
             Self::Do(happen) => happen(),
         }
     }
@@ -62,14 +74,22 @@ impl Clock for SimClock {
     }
 
     fn sleep(&self, by: Duration) -> BoxFuture<'static, ()> {
-        let until = self.timers().now.saturating_add(by);
-        Box::pin(Sleep { clock: self.clone(), until, place: None })
+        Box::pin(self.sleeping(by, Due::Wake))
+    }
+
+    fn rest(&self, by: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(self.sleeping(by, Due::Beat))
     }
 }
 
 impl SimClock {
     fn timers(&self) -> MutexGuard<'_, Timers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sleeping(&self, by: Duration, due: fn(Waker) -> Due) -> Sleep {
+        let until = self.timers().now.saturating_add(by);
+        Sleep { clock: self.clone(), until, due, place: None }
     }
 
     /// Since the machine was started.
@@ -110,16 +130,22 @@ impl SimClock {
         due
     }
 
-    /// Lets the next thing happen that is due; false if nothing is. Called when nobody is at work.
-    pub(super) fn advance(&self) -> bool {
+    /// Something else than heartbeats is still to come.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.timers().due.values().any(|due| !matches!(due, Due::Beat(_)))
+    }
+
+    /// Lets the next thing happen that is due. Called when nobody is at work.
+    pub(super) fn advance(&self) -> Passed {
         let due = {
             let mut timers = self.timers();
-            let Some(((at, _), due)) = timers.due.pop_first() else { return false };
+            let Some(((at, _), due)) = timers.due.pop_first() else { return Passed::Nothing };
             timers.now = timers.now.max(at);
             due
         };
+        let passed = if matches!(due, Due::Beat(_)) { Passed::Heartbeat } else { Passed::Something };
         due.happens();
-        true
+        passed
     }
 }
 
@@ -134,6 +160,7 @@ impl Timers {
 struct Sleep {
     clock: SimClock,
     until: Duration,
+    due: fn(Waker) -> Due,
     place: Option<(Duration, u64)>,
 }
 
@@ -146,7 +173,7 @@ impl Future for Sleep {
         if timers.now >= self.until {
             return Poll::Ready(());
         }
-        let waker = Due::Wake(cx.waker().clone());
+        let waker = (self.due)(cx.waker().clone());
         match self.place {
             // Polled before its time: it keeps its place, or the order would hang on who polled what.
             Some(place) if timers.due.contains_key(&place) => drop(timers.due.insert(place, waker)),

@@ -20,10 +20,14 @@ use crate::clock::{Clock as _, Timestamp};
 use crate::flow::{Engine, EngineBuilder};
 use crate::store::{
     Asked, Change, Escalation, FIRST_LATE_QUESTION, LEDGER_KIND, Model, Store, StoreError, Verdict,
+    WorkerChange,
 };
 
 /// How long a write takes to be durable.
 const SYNC: Duration = Duration::from_millis(1);
+/// How long a worker of a shared ledger is taken for alive. Longer than a usual pause, and so long that the heartbeats of a day
+/// are soon over.
+pub(super) const LEASE: Duration = Duration::from_mins(2);
 
 /// What no death of a process takes away.
 pub(super) struct Disk {
@@ -55,12 +59,14 @@ struct PutBack {
 }
 
 impl Disk {
-    pub(super) fn new(schedule: &Schedule, world: World, checker: Arc<Checker>) -> Self {
+    /// Of one process, or a server's that several of them share.
+    pub(super) fn new(schedule: &Schedule, world: World, checker: Arc<Checker>, is_shared: bool) -> Self {
         let began = world.clock().now();
+        let model = if is_shared { Model::shared(Arc::new(world.clock().clone())) } else { Model::new() };
         Self {
             written_at: Mutex::new(vec![began]),
             put_back: None,
-            model: Model::new(),
+            model,
             #[cfg(feature = "sqlite")]
             tables: Tables::default(),
             schedule: schedule.clone(),
@@ -104,7 +110,9 @@ impl Disk {
 
     /// A worker comes or goes, in a process that has lost its lock: a real one would not get there.
     fn refuses(&self, life: u32, changes: &[Change]) -> bool {
-        life < self.locked_by.load(Ordering::Relaxed) && changes.iter().any(|change| change.worker.is_some())
+        !self.model.is_shared()
+            && life < self.locked_by.load(Ordering::Relaxed)
+            && changes.iter().any(|change| change.worker.is_some())
     }
 
     fn writing(&self) -> MutexGuard<'_, BTreeMap<u32, (u32, Vec<Change>)>> {
@@ -191,7 +199,7 @@ impl Mounted {
     pub(super) fn engine(self) -> EngineBuilder {
         let mounted = Arc::new(self);
         // Years would have to pass, and each hour of them a look.
-        let engine = Engine::store(mounted.clone()).sweep(false);
+        let engine = Engine::store(mounted.clone()).sweep(false).lease(LEASE);
         let engine = match &mounted.disk.put_back {
             Some(PutBack { as_of: Some(as_of), .. }) => engine.restored(Some(*as_of)),
             Some(PutBack { noted, .. }) if !noted.load(Ordering::Relaxed) => {
@@ -230,7 +238,8 @@ impl Store for Mounted {
             if !fails {
                 disk.writing().insert(number, (life, changes.to_vec()));
             }
-            disk.world.clock().sleep(SYNC).await;
+            let clock = disk.world.clock();
+            if changes.iter().all(is_heartbeat) { clock.rest(SYNC) } else { clock.sleep(SYNC) }.await;
             self.or_dead().await;
             if fails {
                 return failed(false);
@@ -247,6 +256,11 @@ impl Store for Mounted {
     fn behind(&self) -> Option<&dyn Store> {
         Some(&self.disk.model)
     }
+}
+
+/// A worker says that it is alive, and nothing else.
+fn is_heartbeat(change: &Change) -> bool {
+    matches!(change.worker, Some(WorkerChange::Renew { .. }))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -16,6 +16,8 @@ use super::world::Knowable;
 
 /// Seconds after which nothing that was begun is looked at any more.
 const LONG_AFTER: u32 = 100_000;
+/// So long a worker stands still that another one takes it over, and comes back while that one is at work.
+const BEYOND_LEASE: u32 = 200;
 /// What lands within so many seconds is tried by other faults.
 const SHORTLY: u32 = 100;
 
@@ -33,7 +35,7 @@ impl Simulation {
         let clean = self.try_one(&Schedule::default(), &mut report);
         report.clean_run_ends(&self.end(&clean), &clean, self.fails);
         // All that goes wrong once before anything that goes wrong twice: the first failure is a small one.
-        let singles = if self.singles { singles(&clean, self.restores) } else { Vec::new() };
+        let singles = if self.singles { self.singles(&clean) } else { Vec::new() };
         let mut pairs = Vec::new();
         report.planned = 1 + count(&singles) + self.random;
         report.more_planned = self.pairs && !singles.is_empty();
@@ -44,7 +46,7 @@ impl Simulation {
             let schedule = Schedule::new([incident]);
             let trial = self.try_one(&schedule, &mut report);
             if self.pairs {
-                let followers = followers(incident, &trial);
+                let followers = self.followers(incident, &trial);
                 report.planned += count(&followers);
                 pairs.extend(followers.into_iter().map(|second| schedule.and(second)));
             }
@@ -66,6 +68,41 @@ impl Simulation {
         let trial = self.trial(schedule);
         let violations = self.violations(&trial);
         Replay { schedule: schedule.clone(), violations, events: trial.events }
+    }
+
+    /// Each incident that can befall a run in which nothing else goes wrong.
+    fn singles(&self, clean: &Trial) -> Vec<Incident> {
+        let stops = (1..=self.workers).flat_map(|life| stops(clean, life));
+        // Whose pause outlasts its lease is taken over by another worker that has lived beside it.
+        let taken_over = (self.workers > 1).then_some(Stop::PauseFor { seconds: BEYOND_LEASE });
+        let taken_over = taken_over.into_iter().flat_map(|stop| {
+            (1..=self.workers).flat_map(move |life| {
+                crossings(clean, life).map(move |(crossing, _)| Incident::Stop { stop, life, crossing })
+            })
+        });
+        let faults = (1..=clean.requests)
+            .flat_map(|request| Fault::ALL.map(|fault| Incident::Fault { request, fault }));
+        let known = clean.world.knowable();
+        let faults = faults.chain(known.iter().flat_map(|(request, known)| more_faults(*request, *known)));
+        let backups = (0..=clean.batches()).filter(|_| self.restores);
+        let backups = backups.flat_map(|batches| [false, true].map(|told| (batches, told)));
+        let backups = backups.map(|(batches, told)| Incident::Restored { life: 2, batches, told });
+        let commits = 1..=clean.disk.commits();
+        let fails = commits.clone().map(|commit| Incident::StoreFails { commit });
+        let lost = commits.map(|commit| Incident::StoreAnswerLost { commit });
+        stops.chain(taken_over).chain(faults).chain(fails).chain(lost).chain(backups).collect()
+    }
+
+    /// Each death that can follow: in the recovery from a stop, or anywhere under a fault.
+    fn followers(&self, first: Incident, trial: &Trial) -> Vec<Incident> {
+        let (life, stop) = match first {
+            // Another worker of those that were there from the beginning carries on.
+            Incident::Stop { life, .. } if self.workers > 1 => (life % self.workers + 1, Stop::Kill),
+            Incident::Stop { stop, .. } if stop.pause().is_some() => (2, Stop::Kill), // the paused one lives on
+            Incident::Stop { .. } | Incident::Restored { .. } => (2, Stop::Crash),
+            _ => (1, Stop::Crash),
+        };
+        crossings(trial, life).map(|(crossing, _)| Incident::Stop { stop, life, crossing }).collect()
     }
 
     const fn end<'a>(&self, trial: &'a Trial) -> End<'a> {
@@ -144,30 +181,19 @@ fn crossings(trial: &Trial, life: u32) -> impl Iterator<Item = (u32, Crossing)> 
     (1..).zip(crossed.into_iter().flatten().copied())
 }
 
-/// Each incident that can befall a run in which nothing else goes wrong.
-fn singles(clean: &Trial, restores: bool) -> Vec<Incident> {
-    let stops = Stop::ALL.into_iter().flat_map(|stop| {
+/// How a process can be stopped that stopped nowhere when nothing went wrong.
+fn stops(clean: &Trial, life: u32) -> impl Iterator<Item = Incident> {
+    let stops = Stop::ALL.into_iter().flat_map(move |stop| {
         // Where nothing is being written, a process that dies and a power failure are the same.
         let differs = move |crossed: &Crossing| stop != Stop::Kill || crossed.writing;
-        let stops = crossings(clean, 1).filter(move |(_, crossed)| differs(crossed));
-        stops.map(move |(crossing, _)| Incident::Stop { stop, life: 1, crossing })
+        let stops = crossings(clean, life).filter(move |(_, crossed)| differs(crossed));
+        stops.map(move |(crossing, _)| Incident::Stop { stop, life, crossing })
     });
     // Where a tool is called, also for so long that whoever took over has long been done with it.
-    let calls = crossings(clean, 1)
+    let calls = crossings(clean, life)
         .filter(|(_, crossed)| matches!(crossed.point, CrashPoint::BeforeCall | CrashPoint::AfterCall));
     let stop = Stop::PauseFor { seconds: LONG_AFTER };
-    let long = calls.map(|(crossing, _)| Incident::Stop { stop, life: 1, crossing });
-    let faults =
-        (1..=clean.requests).flat_map(|request| Fault::ALL.map(|fault| Incident::Fault { request, fault }));
-    let known = clean.world.knowable();
-    let faults = faults.chain(known.iter().flat_map(|(request, known)| more_faults(*request, *known)));
-    let backups = (0..=clean.batches()).filter(|_| restores);
-    let backups = backups.flat_map(|batches| [false, true].map(|told| (batches, told)));
-    let backups = backups.map(|(batches, told)| Incident::Restored { life: 2, batches, told });
-    let commits = 1..=clean.disk.commits();
-    let fails = commits.clone().map(|commit| Incident::StoreFails { commit });
-    let lost = commits.map(|commit| Incident::StoreAnswerLost { commit });
-    stops.chain(long).chain(faults).chain(fails).chain(lost).chain(backups).collect()
+    stops.chain(calls.map(move |(crossing, _)| Incident::Stop { stop, life, crossing }))
 }
 
 /// Those that only some contracts let anybody know of.
@@ -177,16 +203,6 @@ fn more_faults(request: u32, known: Knowable) -> impl Iterator<Item = Incident> 
     let forgets = known.forgets.then_some(Fault::Forgets);
     let faults = [landing, twice, forgets].into_iter().flatten();
     faults.map(move |fault| Incident::Fault { request, fault })
-}
-
-/// Each death that can follow: in the recovery from a stop, or anywhere under a fault.
-fn followers(first: Incident, trial: &Trial) -> Vec<Incident> {
-    let (life, stop) = match first {
-        Incident::Stop { stop, .. } if stop.pause().is_some() => (2, Stop::Kill), // the paused one lives on
-        Incident::Stop { .. } | Incident::Restored { .. } => (2, Stop::Crash),
-        _ => (1, Stop::Crash),
-    };
-    crossings(trial, life).map(|(crossing, _)| Incident::Stop { stop, life, crossing }).collect()
 }
 
 fn random(chance: &Seeded, clean: &Trial, restores: bool) -> Schedule {

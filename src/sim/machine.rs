@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::Watch as _;
 use super::chance::Seeded;
 use super::check::{Checker, Rule, Violation};
-use super::disk::Disk;
+use super::clock::Passed;
+use super::disk::{Disk, LEASE};
 use super::life::{Crossing, Life, Process};
 use super::question::Question;
 use super::schedule::{Incident, Schedule, Stop};
@@ -23,6 +24,9 @@ use crate::store::{Escalation, Resolution};
 
 /// A process that is started this often and never comes to rest is not going to.
 const MAX_LIVES: u32 = 8;
+/// Nothing is left to do in a shared ledger when its workers have done nothing but live for so long: who has died meanwhile is
+/// taken over.
+const QUIET: Duration = LEASE.saturating_mul(3);
 /// Who has had so many turns in one life is not going to come to rest.
 const RESTLESS: u32 = 2_000;
 
@@ -30,6 +34,8 @@ const RESTLESS: u32 = 2_000;
 pub(super) trait Body {
     /// Gives the engine its workflows and tools.
     fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder;
+    /// How many processes share the ledger.
+    fn workers(&self) -> u32;
     /// How many runs are asked for.
     fn asks(&self) -> usize;
     /// Asks for one of them. Whatever it returns is what its caller was told.
@@ -79,17 +85,20 @@ impl Trial {
 /// Tries a schedule.
 pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
     let mut machine = Machine::new(body, schedule, seed);
-    machine.begin();
+    for _ in 0..body.workers() {
+        machine.begin();
+    }
     loop {
-        match machine.next_stop() {
-            Some(_) if machine.newest() >= MAX_LIVES => break,
-            Some(stop) => {
-                machine.stopped(stop);
-                machine.begin();
+        if machine.runs_out() {
+            if machine.newest() >= MAX_LIVES {
+                break;
             }
-            None if machine.answers() || machine.audits() => {}
-            None if machine.is_to_be_restored() => machine.begin(),
-            None => break,
+            machine.begin();
+        } else if !machine.answers() && !machine.audits() {
+            if !machine.is_to_be_restored() {
+                break;
+            }
+            machine.begin();
         }
     }
     machine.ends()
@@ -104,9 +113,12 @@ struct Machine<'a> {
     checker: Arc<Checker>,
     /// Every process that ever was.
     processes: Vec<Arc<Process>>,
-    /// Those that still exist. The last is the one that serves; those before it were paused, and taken for dead.
+    /// Those that still exist. The last is the one that serves; those before it were paused, and taken for dead. Of a shared ledger
+    /// all of them serve.
     lives: Vec<Life>,
     turns: u32,
+    /// Since when nothing but heartbeats has happened.
+    quiet_since: Duration,
     /// The questions that were answered in this life.
     answered: BTreeSet<EscalationId>,
     /// So many lives there were before the ledger was restored last: they have another history.
@@ -118,11 +130,28 @@ struct Machine<'a> {
 impl<'a> Machine<'a> {
     fn new(body: &'a dyn Body, schedule: &'a Schedule, seed: u64) -> Self {
         let world = World::new(super::SimClock::default(), schedule);
-        let checker = Arc::new(Checker::new(world.clock().clone()));
-        let disk = Arc::new(Disk::new(schedule, world.clone(), checker.clone()));
-        let (processes, lives, answered) = (Vec::new(), Vec::new(), BTreeSet::new());
-        let (turns, lost, unseen) = (0, 0, false);
-        Self { body, schedule, seed, world, disk, checker, processes, lives, turns, answered, lost, unseen }
+        let is_shared = body.workers() > 1;
+        let checker = Arc::new(Checker::new(world.clock().clone(), is_shared));
+        let disk = Arc::new(Disk::new(schedule, world.clone(), checker.clone(), is_shared));
+        Self {
+            body,
+            schedule,
+            seed,
+            world,
+            disk,
+            checker,
+            processes: Vec::new(),
+            lives: Vec::new(),
+            turns: 0,
+            quiet_since: Duration::ZERO,
+            answered: BTreeSet::new(),
+            lost: 0,
+            unseen: false,
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        self.body.workers() > 1
     }
 
     fn newest(&self) -> u32 {
@@ -177,9 +206,9 @@ impl<'a> Machine<'a> {
         self.world.note(Happened::Restored { batches, told });
     }
 
-    /// Goes on until the serving process is stopped, or nothing is left to do. Processes touch one another only
-    /// through time: through the disk and through the world.
-    fn next_stop(&mut self) -> Option<Stop> {
+    /// Goes on until nobody serves any more, or nothing is left to do. Processes touch one another only through time: through the
+    /// disk and through the world. True if a process is to be started.
+    fn runs_out(&mut self) -> bool {
         loop {
             let serving = self.newest();
             for life in self.lives.iter().filter(|life| life.process.runs()) {
@@ -187,20 +216,41 @@ impl<'a> Machine<'a> {
                 life.work(self.body);
             }
             self.world.acts(serving);
-            if let Some(stop) = self.lives.last().and_then(|life| life.process.was_stopped()) {
-                return Some(stop);
+            if !self.is_shared()
+                && let Some(stop) = self.lives.last().and_then(|life| life.process.was_stopped())
+            {
+                self.stopped(stop);
+                return true;
             }
             self.buries();
-            self.turns += 1;
+            if !self.lives.iter().any(|life| life.process.runs()) {
+                return true;
+            }
             if self.is_restless() {
                 self.checker.is_restless();
-                return None;
+                return false;
             }
-            if !self.world.clock().advance() {
+            if !self.passes() {
                 self.world.note(Happened::AtRest);
-                return None;
+                return false;
             }
         }
+    }
+
+    /// Lets time pass until something happens. False if nothing is left to do.
+    fn passes(&mut self) -> bool {
+        let clock = self.world.clock();
+        match clock.advance() {
+            Passed::Nothing => return false,
+            Passed::Heartbeat => {
+                return clock.elapsed() < self.quiet_since.saturating_add(QUIET) || clock.is_awaited();
+            }
+            Passed::Something => {
+                self.quiet_since = clock.elapsed();
+                self.turns += 1;
+            }
+        }
+        true
     }
 
     /// Zombies may be stopped, too: nobody is started for them.
@@ -252,6 +302,11 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// The newest process that is neither paused nor dead.
+    fn serving(&self) -> Option<&Life> {
+        self.lives.iter().rev().find(|life| life.process.runs())
+    }
+
     /// Also if each answer raises the next question.
     fn is_restless(&self) -> bool {
         self.turns >= RESTLESS
@@ -259,7 +314,7 @@ impl<'a> Machine<'a> {
 
     /// Lets a person answer what is open. False if that changes nothing.
     fn answers(&mut self) -> bool {
-        let Some(life) = self.lives.last().filter(|_| !self.is_restless()) else { return false };
+        let Some(life) = self.serving().filter(|_| !self.is_restless()) else { return false };
         let open = |q: &Escalation| q.answer.is_none() && !self.answered.contains(&q.id);
         let mut open: Vec<_> = self.disk.model.escalations().into_iter().filter(open).collect();
         open.truncate(1); // its answer may answer others, too
@@ -276,9 +331,7 @@ impl<'a> Machine<'a> {
 
     /// Lets what was done be audited, if only an audit can find out about it. False if that changes nothing.
     fn audits(&mut self) -> bool {
-        let Some(life) = self.lives.last().filter(|_| self.unseen && !self.is_restless()) else {
-            return false;
-        };
+        let Some(life) = self.serving().filter(|_| self.unseen && !self.is_restless()) else { return false };
         self.world.note(Happened::Audited);
         life.audit(self.disk.model.records().into_iter().map(|record| record.tenant).collect());
         self.unseen = false;

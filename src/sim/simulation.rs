@@ -75,6 +75,7 @@ pub struct Simulation {
     pub(super) singles: bool,
     pub(super) pairs: bool,
     pub(super) restores: bool,
+    pub(super) workers: u32,
     /// So many of its runs fail when nothing goes wrong.
     pub(super) fails: usize,
 }
@@ -82,6 +83,10 @@ pub struct Simulation {
 impl Body for Simulation {
     fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder {
         self.prepare.iter().fold((self.register)(builder), |builder, prepare| prepare(builder, world))
+    }
+
+    fn workers(&self) -> u32 {
+        self.workers
     }
 
     fn asks(&self) -> usize {
@@ -163,6 +168,7 @@ impl Simulation {
             singles: true,
             pairs: true,
             restores: false,
+            workers: 1,
             fails: 0,
         };
         simulation.also(Self::TENANT, Self::KEY, workflow, input)
@@ -242,6 +248,14 @@ impl Simulation {
     #[must_use]
     pub fn singles_only(self) -> Self {
         Self { pairs: false, ..self }
+    }
+
+    /// So many processes beside one another, on a ledger that they share as they would a PostgreSQL: each is asked for every run, and
+    /// the one that began a run carries it out. When one dies or is paused, another one takes its work over as soon as its lease
+    /// of two minutes has run out. A new process is started when none is left. Not together with [`restores`](Self::restores).
+    #[must_use]
+    pub fn workers(self, workers: u32) -> Self {
+        Self { workers: workers.max(1), ..self }
     }
 
     /// Also restores each backup that could have been made while nothing went wrong: recognised by the engine, and told to it.

@@ -9,6 +9,7 @@ use super::sample::{Sample, inline, payload};
 use super::signal::sent;
 use crate::clock::Timestamp;
 use crate::id::RunId;
+use crate::ledger::{Record, State};
 use crate::store::{CANCEL, Change, DEADLINE, Escalation, EscalationKind, Run, RunState, Store, WaitsOn};
 
 /// Waiting runs whose time has come, the earliest first, at most so many; the instant itself has come.
@@ -62,6 +63,24 @@ pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
     // Open, but no run waits for it: its effect is known to have happened.
     let twice = Escalation { kind: EscalationKind::Duplicated, ..question(&answered) };
     admit(store, &[sample.change().escalation(twice)]).await;
+    assert_eq!(found(asking.id.0, 1).await, from_ref(&answered));
+
+    // It was answered from a record of another run, about which somebody is asked.
+    let parked = sample.escalation("?");
+    let started = sample.call(&asking, "pay/1", "shared");
+    let record = Record { escalation: Some(parked.id), ..sample.record_on(&started, State::Started) };
+    let mut used = sample.change();
+    used.used = Some(Box::new(sample.used(&started, &answered)));
+    admit(store, &[sample.change().record(started)]).await;
+    admit(store, &[used]).await;
+    admit(store, &[sample.change().record(record.clone()).escalation(parked.clone())]).await;
+    assert_eq!(found(asking.id.0, 1).await, []);
+    let withdrawn = sample.change().escalation(super::sample::answered(&parked, "counterfoil"));
+    admit(
+        store,
+        &[withdrawn.record(Record { escalation: None, ..sample.record_on(&record, State::Started) })],
+    )
+    .await;
     assert_eq!(found(asking.id.0, 1).await, [answered]);
 }
 

@@ -186,8 +186,14 @@ impl Tables {
                     && EscalationKind::PARKING.contains(&escalation.kind)
             })
         };
+        // It rests on another run's record, about which somebody is asked.
+        let shares = |run: &Run| {
+            let mut used = self.uses.values().filter(|used| used.tenant == run.tenant && used.run == run.id);
+            used.any(|used| self.record(&run.tenant, used.record).is_some_and(|r| r.escalation.is_some()))
+        };
         let waits = |run: &Run| matches!(run.state, RunState::Waiting { on, .. } if on.answer);
-        first(limit, self.runs.values().filter(|run| run.id > after && waits(run) && !asks(run)))
+        let is_answered = |run: &&Run| run.id > after && waits(run) && !asks(run) && !shares(run);
+        first(limit, self.runs.values().filter(is_answered))
     }
 
     pub(super) fn run_due(&self, until: Timestamp, limit: u32) -> Vec<Run> {

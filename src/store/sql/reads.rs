@@ -194,7 +194,9 @@ impl<D: Reader> Queries<D> {
         let index = D::either("INDEXED BY escalation_run ", "");
         let behind = format!(
             "WHERE waits_on IN (1, 3) AND id > $1 AND NOT EXISTS (SELECT 1 FROM escalation e {index}WHERE \
-             e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL AND e.kind IN ($2, $3, $4, $5)) ORDER BY id LIMIT $6"
+             e.tenant = run.tenant AND e.run = run.id AND e.answer IS NULL AND e.kind IN ($2, $3, $4, $5)) \
+             AND NOT EXISTS (SELECT 1 FROM use s JOIN record r ON r.tenant = s.tenant AND r.id = s.record \
+             WHERE s.tenant = run.tenant AND s.run = run.id AND r.escalation IS NOT NULL) ORDER BY id LIMIT $6"
         );
         let [asked, gone, undo, pending] = EscalationKind::PARKING.map(EscalationKind::code);
         let rest = [asked.into(), gone.into(), undo.into(), pending.into(), limit.into()];

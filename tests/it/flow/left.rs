@@ -171,13 +171,9 @@ fn a_worker_whose_question_is_withdrawn_is_not_taken_for_dead() {
     one.on(one.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
     one.on(one.question(EscalationKind::UnknownTool));
     world.hold("post before milk");
-    let posting = one.on(async {
-        let executor = one.engine().executor().clone();
-        let posting =
-            one.spawn(async move { executor.execute(request("post", "milk", Wait::ForOutcome)).await });
-        world.reached("post before milk").await;
-        posting
-    });
+    let executor = one.engine().executor().clone();
+    let posting = one.spawn(async move { executor.execute(request("post", "milk", Wait::ForOutcome)).await });
+    one.on(world.reached("post before milk"));
     let other = knowing();
     other.on(async {
         let executor = other.engine().executor();

@@ -41,6 +41,7 @@ mod transaction;
 mod undo;
 mod versions;
 mod webhook;
+mod workers;
 mod world;
 
 use std::collections::BTreeSet;

@@ -85,6 +85,8 @@ const HOT: [(&str, &[&str]); 65] = [
             "id > $1",
             "escalation_run on escalation e",
             "(tenant = run.tenant) AND (run = run.id)",
+            "use_pkey on use s",
+            "record_pkey on record r",
         ],
     ),
     ("IN (SELECT tenant, run FROM signal", &["signal_pending", "run_pkey on run"]),

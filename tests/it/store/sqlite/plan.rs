@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::store::source::{literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 70] = [
+const HOT: [(&str, &str); 72] = [
     ("FROM record WHERE tenant = $1 AND key = $2", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE tenant = $1 AND id = $2", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -45,6 +45,8 @@ const HOT: [(&str, &str); 70] = [
     ("FROM run WHERE state = 1", "run USING INDEX run_active (id>?)"),
     ("FROM run WHERE waits_on IN (1, 3)", "run USING INDEX run_answered (id>?)"),
     ("FROM run WHERE waits_on IN (1, 3)", "e USING INDEX escalation_run (tenant=? AND run=?)"),
+    ("FROM run WHERE waits_on IN (1, 3)", "s USING PRIMARY KEY (tenant=? AND run=?)"),
+    ("FROM run WHERE waits_on IN (1, 3)", "r USING INTEGER PRIMARY KEY (rowid=?)"),
     ("FROM run WHERE wake_at <= $1", "run USING INDEX run_due (wake_at<?)"),
     ("FROM run WHERE deadline <= $1", "run USING INDEX run_deadline (deadline<?)"),
     ("FROM run WHERE deadline <= $1", "s USING PRIMARY KEY (tenant=? AND run=? AND name=? AND id=?)"),

@@ -49,7 +49,7 @@ impl StoreClock {
         !(least..=most).contains(&before)
     }
 
-    /// Another worker has written this instant. No later one is told after it, unless the other's clock was far ahead.
+    /// Another worker has written this instant. No earlier one is told from now on, unless the other's clock was far ahead.
     pub(super) fn heard(&self, instant: Timestamp) {
         self.latest.fetch_max(instant.0, Ordering::Relaxed);
     }

@@ -72,14 +72,9 @@ impl Simulation {
 
     /// Each incident that can befall a run in which nothing else goes wrong.
     fn singles(&self, clean: &Trial) -> Vec<Incident> {
-        let stops = (1..=self.workers).flat_map(|life| stops(clean, life));
         // Whose pause outlasts its lease is taken over by another worker that has lived beside it.
-        let taken_over = (self.workers > 1).then_some(Stop::PauseFor { seconds: BEYOND_LEASE });
-        let taken_over = taken_over.into_iter().flat_map(|stop| {
-            (1..=self.workers).flat_map(move |life| {
-                crossings(clean, life).map(move |(crossing, _)| Incident::Stop { stop, life, crossing })
-            })
-        });
+        let beyond_lease = (self.workers > 1).then_some(Stop::PauseFor { seconds: BEYOND_LEASE });
+        let stops = (1..=self.workers).flat_map(|life| stops(clean, life, beyond_lease));
         let faults = (1..=clean.requests)
             .flat_map(|request| Fault::ALL.map(|fault| Incident::Fault { request, fault }));
         let known = clean.world.knowable();
@@ -90,7 +85,7 @@ impl Simulation {
         let commits = 1..=clean.disk.commits();
         let fails = commits.clone().map(|commit| Incident::StoreFails { commit });
         let lost = commits.map(|commit| Incident::StoreAnswerLost { commit });
-        stops.chain(taken_over).chain(faults).chain(fails).chain(lost).chain(backups).collect()
+        stops.chain(faults).chain(fails).chain(lost).chain(backups).collect()
     }
 
     /// Each death that can follow: in the recovery from a stop, or anywhere under a fault.
@@ -181,9 +176,9 @@ fn crossings(trial: &Trial, life: u32) -> impl Iterator<Item = (u32, Crossing)> 
     (1..).zip(crossed.into_iter().flatten().copied())
 }
 
-/// How a process can be stopped that stopped nowhere when nothing went wrong.
-fn stops(clean: &Trial, life: u32) -> impl Iterator<Item = Incident> {
-    let stops = Stop::ALL.into_iter().flat_map(move |stop| {
+/// Each way in which a process can be stopped at each point that it crosses when nothing goes wrong, and one more if there is one.
+fn stops(clean: &Trial, life: u32, more: Option<Stop>) -> impl Iterator<Item = Incident> {
+    let stops = Stop::ALL.into_iter().chain(more).flat_map(move |stop| {
         // Where nothing is being written, a process that dies and a power failure are the same.
         let differs = move |crossed: &Crossing| stop != Stop::Kill || crossed.writing;
         let stops = crossings(clean, life).filter(move |(_, crossed)| differs(crossed));

@@ -89,17 +89,17 @@ pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
         machine.begin();
     }
     loop {
-        if machine.runs_out() {
-            if machine.newest() >= MAX_LIVES {
-                break;
-            }
-            machine.begin();
-        } else if !machine.answers() && !machine.audits() {
-            if !machine.is_to_be_restored() {
-                break;
-            }
-            machine.begin();
+        let begins = if machine.runs_out() {
+            machine.newest() < MAX_LIVES
+        } else if machine.answers() || machine.audits() {
+            continue;
+        } else {
+            machine.is_to_be_restored()
+        };
+        if !begins {
+            break;
         }
+        machine.begin();
     }
     machine.ends()
 }

@@ -22,4 +22,5 @@ mod sim;
 mod store;
 mod tidy;
 mod tool;
+mod wire;
 mod world;

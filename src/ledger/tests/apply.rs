@@ -71,49 +71,22 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
+    let in_hand: &[_] =
+        &["again", "adopt", "note", "commit", "fail, go again", "fail, give up", "refuse", "park", "leave"];
+    // Taken over, or put to a person; never reported on.
+    let elsewhere: &[_] = &["again", "adopt", "park"];
     let resolutions: &[_] =
         &["unpark", "answer waits", "resolve committed", "resolve not committed", "resolve abandoned"];
     [
-        (
-            "started",
-            record(State::Started),
-            &[
-                "again",
-                "adopt",
-                "note",
-                "commit",
-                "fail, go again",
-                "fail, give up",
-                "refuse",
-                "park",
-                "leave",
-            ],
-            // Taken over, or put to a person; never reported on.
-            &["again", "adopt", "park"],
-        ),
+        ("started", record(State::Started), in_hand, elsewhere),
         // Its worker may take it up again, as any other may.
-        (
-            "left",
-            left(),
-            &[
-                "again",
-                "adopt",
-                "note",
-                "commit",
-                "fail, go again",
-                "fail, give up",
-                "refuse",
-                "park",
-                "leave",
-            ],
-            &["again", "adopt", "park"],
-        ),
+        ("left", left(), in_hand, elsewhere),
         // That this attempt failed says nothing about the earlier one of unknown fate.
         (
             "in doubt",
             Record { in_doubt: true, ..record(State::Started) },
             &["again", "adopt", "note", "commit", "refuse", "park", "leave"],
-            &["again", "adopt", "park"],
+            elsewhere,
         ),
         (
             "parked",

@@ -8,11 +8,12 @@ use std::time::Duration;
 use counterfoil::agent::{Message, Prompt, Proposal, Reply};
 use counterfoil::clock::{Clock as _, SystemClock};
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
 use crate::flow::world::World;
+use crate::wire::request;
 
 type Script = fn(&Prompt) -> Reply;
 
@@ -119,27 +120,6 @@ async fn serve(state: Arc<State>, mut stream: TcpStream) {
     };
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
-}
-
-async fn request(stream: &mut TcpStream) -> Option<(String, String)> {
-    let mut bytes = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&bytes);
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-            });
-            if body.len() >= length? {
-                return Some((head.to_owned(), body.to_owned()));
-            }
-        }
-        let mut part = [0; 4096];
-        match stream.read(&mut part).await {
-            Ok(0) | Err(_) => return None,
-            Ok(n) => bytes.extend_from_slice(&part[..n]),
-        }
-    }
 }
 
 fn response(status: u16, headers: &str, body: &str) -> String {

@@ -24,6 +24,12 @@ struct Remind {
     is_down: Arc<AtomicBool>,
 }
 
+impl Remind {
+    fn new(world: &Arc<World>, is_down: bool) -> Self {
+        Self { world: world.clone(), is_down: Arc::new(AtomicBool::new(is_down)) }
+    }
+}
+
 impl Tool for Remind {
     const NAME: &'static str = "remind";
     type Effect = effect::InternalMutation;
@@ -77,12 +83,6 @@ struct Scene {
     _schema: Schema,
 }
 
-impl Remind {
-    fn new(world: &Arc<World>, is_down: bool) -> Self {
-        Self { world: world.clone(), is_down: Arc::new(AtomicBool::new(is_down)) }
-    }
-}
-
 /// An engine in this schema, with the tools of the world.
 fn engine(world: &Arc<World>, schema: &Schema) -> EngineBuilder {
     let engine = Engine::postgres_with(crate::server::url(), schema.options());
@@ -111,19 +111,13 @@ fn a_question_that_another_worker_withdraws_leaves_its_run_to_anybody() {
     let scene = Scene::new(true);
     let Scene { one, other, .. } = &scene;
     let (run, question) = one.on(async {
-        let run = one.acme().run(reminds, "tea".to_owned()).start().await.unwrap();
-        loop {
-            if let [question] = &one.acme().escalations().await.unwrap()[..] {
-                break (run, question.id);
-            }
-            tokio::task::yield_now().await;
-        }
+        let run = one.acme().run(reminds, "tea".to_owned()).start().await.unwrap().id();
+        one.state(run, "waiting").await;
+        (run, one.question(EscalationKind::Ambiguous).await.id)
     });
-    one.on(one.state(run.id(), "waiting"));
     scene.tool.is_down.store(false, Ordering::SeqCst);
     other.on(other.acme().resolve(question, Resolution::LookNow, "ann").into_future()).unwrap();
-    assert_eq!(other.on(other.acme().handle::<u32>(run.id()).result()).unwrap(), 1);
-    drop(run);
+    assert_eq!(other.on(other.acme().handle::<u32>(run).result()).unwrap(), 1);
     scene.shut_down();
 }
 

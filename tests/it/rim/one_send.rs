@@ -11,8 +11,10 @@ use counterfoil::outbox::{Acked, Event, Publisher, Sink, SinkError};
 use counterfoil::tool::lookup::{Expected, HttpGet};
 use counterfoil::{Ctx, Engine, Failure, HttpSink};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::wire::request;
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -53,7 +55,7 @@ impl Wire {
     }
 
     async fn serve(self, mut stream: TcpStream) {
-        while let Some(()) = request(&mut stream).await {
+        while request(&mut stream).await.is_some() {
             self.arrived.fetch_add(1, Ordering::SeqCst);
             let becomes = self.script.lock().unwrap().pop_front().unwrap_or(Becomes::Answered(200));
             let Becomes::Answered(status) = becomes else { return };
@@ -65,27 +67,6 @@ impl Wire {
                 body.len()
             );
             stream.write_all(answer.as_bytes()).await.unwrap();
-        }
-    }
-}
-
-/// Reads one request.
-async fn request(stream: &mut TcpStream) -> Option<()> {
-    let mut bytes = Vec::new();
-    loop {
-        if let Some((head, body)) = String::from_utf8_lossy(&bytes).split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().unwrap())
-            });
-            if body.len() >= length.unwrap_or(0) {
-                return Some(());
-            }
-        }
-        let mut part = [0; 4096];
-        match stream.read(&mut part).await {
-            Ok(0) | Err(_) => return None,
-            Ok(n) => bytes.extend_from_slice(&part[..n]),
         }
     }
 }

@@ -157,16 +157,29 @@ where
         .engine(move |engine, world| engine.tool(tool(world.service("desk", offer))))
 }
 
+/// One for each downstream class.
+pub(crate) fn of_each_class() -> [Simulation; 6] {
+    [
+        simulation(Offer::ReplaysKey, Replays),
+        simulation(Offer::ReplaysKeyAndLookup, ReplaysAndLooks),
+        simulation(Offer::RejectsKey, Rejects),
+        simulation(Offer::NaturalKey, Natural),
+        simulation(Offer::Lookup, Looks),
+        simulation(Offer::Blind, Blind),
+    ]
+}
+
 // SIM-2: every crash point, every pair, every fault with every crash, and chance, for each downstream class.
 #[test]
 fn every_class_keeps_its_promise_wherever_it_is_crashed() {
+    let [replays, replays_and_looks, rejects, natural, looks, blind] = of_each_class();
     let reports = [
-        quick(simulation(Offer::ReplaysKey, Replays)).explore(),
-        quick(simulation(Offer::ReplaysKeyAndLookup, ReplaysAndLooks)).explore(),
-        quick(simulation(Offer::RejectsKey, Rejects)).explore(),
-        quick(simulation(Offer::NaturalKey, Natural)).explore(),
-        simulation(Offer::Lookup, Looks).random(100).explore(),
-        quick(simulation(Offer::Blind, Blind)).explore(),
+        quick(replays).explore(),
+        quick(replays_and_looks).explore(),
+        quick(rejects).explore(),
+        quick(natural).explore(),
+        looks.random(100).explore(),
+        quick(blind).explore(),
     ];
     for report in &reports {
         report.assert_ok();

@@ -1,24 +1,17 @@
 //! Several workers beside one another on one ledger: each dies and stands still at each point, and another one carries on.
 
+use std::sync::Arc;
+
 use counterfoil::ledger::State;
 use counterfoil::sim::{Fault, Incident, Offer, Rule, Schedule, Simulation, Stop};
 use counterfoil::store::Change;
 
-use crate::sim::{
-    Blind, Looks, Natural, Rejects, Replays, ReplaysAndLooks, Tampered, quick, simulation, twice,
-};
+use crate::sim::{Looks, Tampered, of_each_class, quick, simulation, twice};
 
 // SIM-4: two live workers, for each downstream class.
 #[test]
 fn every_class_keeps_its_promise_among_several_workers() {
-    for simulation in [
-        simulation(Offer::ReplaysKey, Replays),
-        simulation(Offer::ReplaysKeyAndLookup, ReplaysAndLooks),
-        simulation(Offer::RejectsKey, Rejects),
-        simulation(Offer::NaturalKey, Natural),
-        simulation(Offer::Lookup, Looks),
-        simulation(Offer::Blind, Blind),
-    ] {
+    for simulation in of_each_class() {
         let report = quick(simulation.workers(2)).explore();
         report.assert_ok();
         assert!(report.schedules() > 150, "only {} schedules", report.schedules());
@@ -61,8 +54,7 @@ fn seized(change: &mut Change) {
 fn a_record_that_was_left_is_taken_up_by_another_worker_that_lives() {
     let honest = simulation(Offer::Lookup, Looks).workers(2);
     assert_eq!(asked_and_withdrawn(&honest), []);
-    let seized =
-        honest.engine(|engine, _| engine.wrap_store(|store| std::sync::Arc::new(Tampered(store, seized))));
+    let seized = honest.engine(|engine, _| engine.wrap_store(|store| Arc::new(Tampered(store, seized))));
     let found = asked_and_withdrawn(&seized);
     assert!(found.iter().any(|(_, rule)| *rule == Rule::NothingDropped), "the mutant survives: {found:?}");
 }

@@ -1,5 +1,7 @@
 //! What all parts of the executor share: the queue to the disk, the clocks, this worker's fence.
 
+#[cfg(feature = "memory")]
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -13,6 +15,7 @@ use super::attendance::Attendance;
 use super::ceased::Ceased;
 use super::consumers::Consumers;
 use super::declarations::Declarations;
+use super::guesses::Guesses;
 use super::inflight::InFlight;
 use super::outbox::Publishing;
 use super::outcome::{ExecError, admitted, failed};
@@ -62,6 +65,11 @@ pub(crate) struct Core {
     lanes: AtomicU64,
     closing: AtomicBool,
     tenant_keys: Mutex<HashMap<Tenant, DigestKey>>,
+    /// What guards have guessed wrong.
+    pub(crate) guesses: Guesses,
+    /// What the memory guard keeps in memory. Its type belongs to a layer above.
+    #[cfg(feature = "memory")]
+    memories: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// What can be shared with the user's own tables.
     pub(crate) database: Option<Arc<dyn OwnDatabase>>,
     pub(crate) reviewers: SharedReviewers,
@@ -145,6 +153,9 @@ impl Core {
             lanes: AtomicU64::new(1),
             closing: AtomicBool::new(false),
             tenant_keys: Mutex::default(),
+            guesses: Guesses::default(),
+            #[cfg(feature = "memory")]
+            memories: OnceLock::new(),
             database,
             reviewers,
             consumers,
@@ -154,6 +165,13 @@ impl Core {
             declarations: Declarations::default(),
             ceased: Ceased::default(),
         })
+    }
+
+    /// What the memory guard keeps in memory; empty the first time.
+    #[cfg(feature = "memory")]
+    pub(crate) fn memories<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let kept = self.memories.get_or_init(|| Arc::new(T::default()));
+        kept.clone().downcast().unwrap_or_default() // of one type, for there is one guard
     }
 
     /// Runs of this engine wait for answers to questions.

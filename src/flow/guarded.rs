@@ -29,6 +29,20 @@ pub(crate) trait Guarded: Send + Sync + 'static {
     /// Why it is refused.
     type Error: From<ExecError> + Send + 'static;
 
+    /// Decides without reading, where what is there is most probably known. Asked once, before [`propose`](Self::propose): if the
+    /// write is refused, what is there is read.
+    fn guess<'a>(
+        &'a self,
+        _core: &'a Core,
+        _tenant: &'a Tenant,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Guess<Self::Answer>>, Self::Error>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// What was proposed or guessed last is durable.
+    fn written(&self, _core: &Core, _tenant: &Tenant) {}
+
     /// Reads what is there and decides; may be asked again.
     fn propose<'a>(
         &'a self,
@@ -47,6 +61,15 @@ pub(crate) enum Proposal<A> {
     Before(A),
     /// To be written, and answered so. Refused as `Exists` if it is not as it was read.
     Write(Box<Change>, A),
+}
+
+/// What a guard makes of what it has not read.
+pub(crate) struct Guess<A> {
+    /// What it is about: after a refusal nobody guesses about it any more.
+    pub(crate) about: String,
+    /// To be written. Refused as `Exists` if what is there is not as it was guessed.
+    pub(crate) change: Box<Change>,
+    pub(crate) answer: A,
 }
 
 /// Done, now or before.
@@ -70,22 +93,37 @@ impl<G: Guarded> Doing<'_, G> {
         with: impl Fn(Change, &G::Answer) -> Result<Change, ExecError>,
     ) -> Result<Done<G::Answer>, G::Error> {
         let Self { core, tenant, guarded, key } = self;
+        if let Some(Guess { about, change, answer }) = guarded.guess(core, tenant, key).await? {
+            if self.is_written(with(*change, &answer)?).await? {
+                return Ok(Done { answer, before: false });
+            }
+            core.guesses.was_wrong(tenant, about);
+        }
         for _ in 0..TRIES {
             let (change, answer) = match guarded.propose(core, tenant, key).await? {
                 Proposal::Before(answer) => return Ok(Done { answer, before: true }),
                 Proposal::Write(change, answer) => (change, answer),
             };
-            core.group.room().await;
-            let written = core.group.commit_one(with(*change, &answer)?).await;
-            match written.map_err(|source| ExecError::Store { key: key.to_owned(), source })? {
-                Verdict::Admitted => return Ok(Done { answer, before: false }),
-                Verdict::Refused(Refusal::Exists) => {} // another was first
-                Verdict::Refused(refusal) => {
-                    return Err(ExecError::Refused { key: key.to_owned(), refusal }.into());
-                }
+            if self.is_written(with(*change, &answer)?).await? {
+                return Ok(Done { answer, before: false });
             }
         }
         Err(ExecError::Refused { key: key.to_owned(), refusal: Refusal::Exists }.into())
+    }
+
+    /// False if what is there is not as it was read, or guessed: another was first.
+    async fn is_written(&self, change: Change) -> Result<bool, G::Error> {
+        let Self { core, tenant, guarded, key } = self;
+        core.group.room().await;
+        let verdict = core.group.commit_one(change).await;
+        match verdict.map_err(|source| ExecError::Store { key: (*key).to_owned(), source })? {
+            Verdict::Admitted => {
+                guarded.written(core, tenant);
+                Ok(true)
+            }
+            Verdict::Refused(Refusal::Exists) => Ok(false),
+            Verdict::Refused(refusal) => Err(ExecError::Refused { key: (*key).to_owned(), refusal }.into()),
+        }
     }
 }
 

@@ -24,6 +24,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::future::ready;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,7 @@ use serde_json::Value;
 use super::rows::part;
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, FailureCode, ForTenant, Guarded, Label, Proposal, exec_in_run};
+use crate::flow::{Ctx, Failure, FailureCode, ForTenant, Guarded, Guess, Label, Proposal, exec_in_run};
 use crate::id::{Name, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, PayloadDigest, hex, unhex};
@@ -172,7 +173,8 @@ impl PutArtifact {
         let (kind, content) = ctx.unless_mendable(fits()).await?;
         let (digest, row) = (hex(&content.digest().0), place(&kind, &id));
         let label = Label::of(&format!("~artifact/{kind}"), None);
-        let wish = Wish { digest: digest.clone(), sources, run: ctx.run_id(), as_new, content };
+        let wish =
+            Wish { kind: kind.clone(), digest: digest.clone(), sources, run: ctx.run_id(), as_new, content };
         match ctx.guarded(label, &digest, Some(row), wish).await? {
             Put::Version(version) => Ok(Artifact { kind: kind.to_string(), id, version, digest }),
             Put::Other { digest: there } => {
@@ -198,6 +200,7 @@ fn place(kind: &Name, id: &str) -> String {
 
 /// A content to be put.
 struct Wish {
+    kind: Name,
     digest: String,
     sources: BTreeSet<String>,
     run: RunId,
@@ -205,9 +208,52 @@ struct Wish {
     content: Payload,
 }
 
+impl Wish {
+    /// The change that puts the content, and what is answered; none where there is nothing to write.
+    fn put(
+        &self,
+        core: &Core,
+        tenant: &Tenant,
+        id: &str,
+        row: Option<Document>,
+    ) -> Result<(Option<Box<Change>>, Put), StoreError> {
+        let now = core.now();
+        let mut versions = row.as_ref().map_or_else(|| Ok(Versions::default()), read)?;
+        let before = versions.versions.clone();
+        let (digest, sources) = (self.digest.clone(), self.sources.clone());
+        let put = versions.put(Version { digest, sources, run: self.run, at: now }, self.as_new);
+        if versions.versions == before {
+            return Ok((None, put));
+        }
+        let (revision, created_at) = row.map_or((0, now), |row| (row.revision, row.created_at));
+        let first = Document::first(tenant, KIND, id.to_owned(), &versions, now);
+        let document = Document { revision: revision + 1, created_at, ..first };
+        let mut change = Change { documents: vec![document], ..core.change(None) };
+        change.payloads.push((tenant.clone(), self.content.clone()));
+        Ok((Some(Box::new(change)), put))
+    }
+}
+
 impl Guarded for Wish {
     type Answer = Put;
     type Error = ExecError;
+
+    /// The first version of an artifact. Who asks for a new version knows of another one.
+    fn guess<'a>(
+        &'a self,
+        core: &'a Core,
+        tenant: &'a Tenant,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Guess<Put>>, ExecError>> {
+        let about = format!("{KIND}/{}", self.kind);
+        if self.as_new || !core.guesses.may(tenant, &about) {
+            return Box::pin(ready(Ok(None)));
+        }
+        let first = self
+            .put(core, tenant, id, None)
+            .map_err(|source| ExecError::Store { key: id.to_owned(), source });
+        Box::pin(ready(first.map(|(change, answer)| Some(Guess { about, change: change?, answer }))))
+    }
 
     fn propose<'a>(
         &'a self,
@@ -218,19 +264,10 @@ impl Guarded for Wish {
         Box::pin(async move {
             let failed = |source| ExecError::Store { key: id.to_owned(), source };
             let row = core.group.document_find(tenant, KIND, id).await.map_err(failed)?;
-            let mut versions = row.as_ref().map_or_else(|| Ok(Versions::default()), read).map_err(failed)?;
-            let (before, now) = (versions.versions.clone(), core.now());
-            let (digest, sources) = (self.digest.clone(), self.sources.clone());
-            let put = versions.put(Version { digest, sources, run: self.run, at: now }, self.as_new);
-            if versions.versions == before {
-                return Ok(Proposal::Before(put));
-            }
-            let (revision, created_at) = row.map_or((0, now), |row| (row.revision, row.created_at));
-            let first = Document::first(tenant, KIND, id.to_owned(), &versions, now);
-            let document = Document { revision: revision + 1, created_at, ..first };
-            let mut change = Change { documents: vec![document], ..core.change(None) };
-            change.payloads.push((tenant.clone(), self.content.clone()));
-            Ok(Proposal::Write(Box::new(change), put))
+            Ok(match self.put(core, tenant, id, row).map_err(failed)? {
+                (Some(change), put) => Proposal::Write(change, put),
+                (None, put) => Proposal::Before(put),
+            })
         })
     }
 

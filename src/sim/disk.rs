@@ -119,15 +119,16 @@ impl Disk {
         locked(&self.writing)
     }
 
-    /// A process is writing something.
-    pub(super) fn is_writing(&self, life: u32) -> bool {
-        self.writing().values().any(|(by, _)| *by == life)
+    /// The number of writes that a process has under way.
+    pub(super) fn writing_of(&self, life: u32) -> usize {
+        self.writing().values().filter(|(by, _)| *by == life).count()
     }
 
-    /// A process died. What it was writing had reached the disk all the same, or is lost.
-    pub(super) fn outlives(&self, life: u32, reached: bool) {
+    /// A process died. Each write that it had under way reached the disk all the same, or is lost: `reached` says which, by the
+    /// place of the write among them.
+    pub(super) fn outlives(&self, life: u32, reached: impl Fn(usize) -> bool) {
         let left: Vec<_> = self.writing().extract_if(.., |_, (by, _)| *by == life).collect();
-        for (_, (_, changes)) in left.into_iter().filter(|_| reached) {
+        for (_, (_, (_, changes))) in left.into_iter().enumerate().filter(|(place, _)| reached(*place)) {
             // The model is at once durable, and never pending.
             let _ = self.write(life, &changes).now_or_never();
         }

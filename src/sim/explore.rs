@@ -180,15 +180,28 @@ fn crossings(trial: &Trial, life: u32) -> impl Iterator<Item = (u32, Crossing)> 
 fn stops(clean: &Trial, life: u32, more: Option<Stop>) -> impl Iterator<Item = Incident> {
     let stops = Stop::ALL.into_iter().chain(more).flat_map(move |stop| {
         // Where nothing is being written, a process that dies and a power failure are the same.
-        let differs = move |crossed: &Crossing| stop != Stop::Kill || crossed.writing;
+        let differs = move |crossed: &Crossing| stop != Stop::Kill || crossed.writing > 0;
         let stops = crossings(clean, life).filter(move |(_, crossed)| differs(crossed));
         stops.map(move |(crossing, _)| Incident::Stop { stop, life, crossing })
     });
     // Where a tool is called, also for so long that whoever took over has long been done with it.
+    let torn = crossings(clean, life).flat_map(move |(crossing, crossed)| {
+        parts(crossed.writing).map(move |reached| Incident::Stop {
+            stop: Stop::Torn { reached },
+            life,
+            crossing,
+        })
+    });
     let calls = crossings(clean, life)
         .filter(|(_, crossed)| matches!(crossed.point, CrashPoint::BeforeCall | CrashPoint::AfterCall));
     let stop = Stop::PauseFor { seconds: LONG_AFTER };
-    stops.chain(calls.map(move |(crossing, _)| Incident::Stop { stop, life, crossing }))
+    stops.chain(torn).chain(calls.map(move |(crossing, _)| Incident::Stop { stop, life, crossing }))
+}
+
+/// The sets of writes, a bit for each, that are neither none nor all of so many writes. Of more than three, the first three are told
+/// apart.
+fn parts(writes: usize) -> std::ops::Range<u32> {
+    1..(1 << writes.min(3)) - 1
 }
 
 /// Those that only some contracts let anybody know of.
@@ -256,4 +269,20 @@ fn random(chance: &Seeded, clean: &Trial, restores: bool) -> Schedule {
         (Incident::Stop { stop, life, .. }, _) if stop.pause().is_some() => paused.insert(*life),
         _ => true,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Stop, parts};
+
+    #[test]
+    fn of_several_writes_each_part_reaches_the_disk_alone() {
+        let written = |writes: usize| {
+            let parts = parts(writes).map(|reached| Stop::Torn { reached });
+            parts.map(move |stop| (0..writes).map(|write| stop.spares(write)).collect::<Vec<_>>())
+        };
+        assert_eq!((written(0).count(), written(1).count()), (0, 0), "all or nothing is said by other stops");
+        assert_eq!(written(2).collect::<Vec<_>>(), [[true, false], [false, true]]);
+        assert_eq!((written(3).count(), written(9).count()), (6, 6), "more are not told apart");
+    }
 }

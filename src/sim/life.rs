@@ -143,8 +143,8 @@ pub(super) struct Process {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crossing {
     pub(super) point: CrashPoint,
-    /// Something was on its way to the disk.
-    pub(super) writing: bool,
+    /// The number of writes that were on their way to the disk.
+    pub(super) writing: usize,
 }
 
 impl Process {
@@ -232,7 +232,7 @@ impl Watch for Process {
         self.world.note(Happened::Crossed(point));
         let count = {
             let mut crossed = locked(&self.crossed);
-            crossed.push(Crossing { point, writing: self.disk.is_writing(self.life) });
+            crossed.push(Crossing { point, writing: self.disk.writing_of(self.life) });
             crossed.len()
         };
         if let Some(stop) = self.stops.get(&count) {

@@ -197,7 +197,7 @@ impl<'a> Machine<'a> {
     /// Every process ends, and the ledger is put back. What is on its way to the world arrives all the same.
     fn restore(&mut self, batches: u32, told: bool) {
         for life in &self.lives {
-            self.disk.outlives(life.process.life, true);
+            self.disk.outlives(life.process.life, |_| true);
         }
         self.lives.clear();
         self.disk = Arc::new(self.disk.put_back(batches, told));
@@ -267,7 +267,7 @@ impl<'a> Machine<'a> {
 
     /// A process ends where it was stopped. What it has handed to the operating system outlives a kill, and no power failure.
     fn dies(&mut self, life: u32, stop: Stop) {
-        self.disk.outlives(life, stop == Stop::Kill);
+        self.disk.outlives(life, |write| stop.spares(write));
         self.unseen |= self.is_unseen(life);
     }
 

@@ -87,6 +87,12 @@ impl Fault {
 pub enum Stop {
     /// The power fails: every process on the machine dies, and what was being written is lost.
     Crash,
+    /// The power fails while several writes are under way, which the disk takes in any order: some of them have reached it, and
+    /// the others are lost.
+    Torn {
+        /// The writes that have reached the disk: bit 0 for the first of those under way, bit 1 for the second, and so on.
+        reached: u32,
+    },
     /// The process dies: what it was writing reaches the disk all the same, and nobody was told.
     Kill,
     /// The process is paused and taken for dead. 40 s later, when another one has taken its work over, it goes on.
@@ -99,15 +105,25 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// All of them; of pauses the usual one.
+    /// Those that are tried at every point; of pauses the usual one.
     pub const ALL: [Self; 3] = [Self::Crash, Self::Kill, Self::Pause];
 
     /// How long a paused process sleeps.
     pub(super) const fn pause(self) -> Option<Duration> {
         match self {
-            Self::Crash | Self::Kill => None,
+            Self::Crash | Self::Torn { .. } | Self::Kill => None,
             Self::Pause => Some(PAUSE),
             Self::PauseFor { seconds } => Some(Duration::from_secs(seconds as u64)),
+        }
+    }
+
+    /// Whether a write that was under way, the first of them or a later one, has reached the disk.
+    pub(super) fn spares(self, write: usize) -> bool {
+        match self {
+            Self::Torn { reached } => {
+                u32::try_from(write).is_ok_and(|write| reached.checked_shr(write).unwrap_or(0) & 1 == 1)
+            }
+            _ => self == Self::Kill,
         }
     }
 }
@@ -119,6 +135,7 @@ impl fmt::Display for Stop {
             Self::Kill => f.write_str("kill"),
             Self::Pause => f.write_str("pause"),
             Self::PauseFor { seconds } => write!(f, "pause+{seconds}"),
+            Self::Torn { reached } => write!(f, "torn+{reached}"),
         }
     }
 }
@@ -128,9 +145,11 @@ impl FromStr for Stop {
 
     fn from_str(text: &str) -> Result<Self, UnknownIncident> {
         let unknown = || UnknownIncident { text: text.to_owned() };
-        match text.strip_prefix("pause+") {
-            Some(seconds) => Ok(Self::PauseFor { seconds: seconds.parse().map_err(|_| unknown())? }),
-            None => Self::ALL.into_iter().find(|stop| stop.to_string() == text).ok_or_else(unknown),
+        let number = |text: &str| text.parse().map_err(|_| unknown());
+        match text.split_once('+') {
+            Some(("pause", seconds)) => Ok(Self::PauseFor { seconds: number(seconds)? }),
+            Some(("torn", reached)) => Ok(Self::Torn { reached: number(reached)? }),
+            _ => Self::ALL.into_iter().find(|stop| stop.to_string() == text).ok_or_else(unknown),
         }
     }
 }

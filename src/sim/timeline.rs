@@ -126,6 +126,12 @@ impl fmt::Display for Happened {
             }
             Self::Crossed(point) => write!(f, "· {point}"),
             Self::Stopped { stop: Stop::Crash, point } => write!(f, "✗ the power fails at {point}"),
+            Self::Stopped { stop: Stop::Torn { reached }, point } => {
+                write!(
+                    f,
+                    "✗ the power fails at {point}, part of what was under way is written (bits {reached:b})"
+                )
+            }
             Self::Stopped { stop: Stop::Kill, point } => write!(f, "✗ dies at {point}"),
             Self::Stopped { stop: Stop::Pause, point } => write!(f, "✗ is paused at {point}"),
             Self::Stopped { stop: Stop::PauseFor { seconds }, point } => {

@@ -2,6 +2,7 @@
 
 use super::facts::{Kinship, Text};
 use super::rows::Memory;
+use super::shelves::Newest;
 use super::{CERTAIN, Contradicts, Difference, Suggestion};
 
 /// So many of the newest memories of a shelf are compared. Exact duplicates are found among all.
@@ -31,10 +32,11 @@ pub(super) struct Compared<'a> {
 }
 
 /// Compares a text with what stands on a shelf, the newest first.
-pub(super) fn compare<'a>(text: &Text, known: Option<&'a Memory>, newest: &'a [Memory]) -> Compared<'a> {
+pub(super) fn compare<'a>(text: &Text, known: Option<&'a Memory>, newest: &'a Newest) -> Compared<'a> {
     let mut compared = Compared { same: known, akin: Vec::new(), contradicts: Vec::new() };
-    for memory in newest.iter().filter(|memory| Some(memory.id) != known.map(|known| known.id)) {
-        match text.kinship(&Text::of(&memory.content)) {
+    for standing in newest.iter().filter(|standing| Some(standing.memory.id) != known.map(|known| known.id)) {
+        let memory = &standing.memory;
+        match text.kinship(&standing.text) {
             // Of a form that another version of the normal form has made.
             Kinship::Same => compared.same = compared.same.or(Some(memory)),
             Kinship::Akin => compared.akin.push(memory),

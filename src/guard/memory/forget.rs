@@ -88,7 +88,7 @@ impl Guarded for Wish {
         Box::pin(async move {
             let unasked = |error| unasked(key)(error);
             let (_, name) = self.find(core, tenant).await?;
-            let onto = Shelf::named(core, tenant, name).await.map_err(unasked)?;
+            let onto = Shelf::find(core, tenant, name).await.map_err(unasked)?;
             let (memory, _) = self.find(core, tenant).await?;
             if let Some(forgotten) = memory.forgotten {
                 return Ok(Proposal::Before(forgotten));

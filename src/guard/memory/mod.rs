@@ -39,6 +39,7 @@ mod normal;
 mod recall;
 mod remember;
 mod rows;
+mod shelves;
 mod similar;
 #[cfg(test)]
 mod tests;

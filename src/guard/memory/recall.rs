@@ -90,8 +90,12 @@ impl<By> Recall<By> {
         let subject = &self.memories.subject;
         shelf(subject, &self.kind)?;
         let before = self.before.map(|before| u32::try_from(before).unwrap_or(u32::MAX));
-        let found =
-            async { Shelf::find(core, tenant, subject, &self.kind).await?.newest(before, self.limit).await };
+        let found = async {
+            Shelf::find(core, tenant, Shelf::name(subject, &self.kind))
+                .await?
+                .newest(before, self.limit)
+                .await
+        };
         let found = found.await.map_err(unasked(subject))?;
         let next = found.last().map(|memory| memory.place.into());
         Ok(Page { memories: found.into_iter().map(known).collect(), next })

@@ -1,22 +1,23 @@
 //! Something is said to be remembered: one operation, under its key.
 
 use std::future::IntoFuture;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use futures_util::try_join;
 
-use super::decide::{COMPARED, Decision, Place, compare, grown};
+use super::decide::{Decision, Place, compare, grown};
 use super::facts::Text;
 use super::rows::{Answered, Form, Mark, Memory, Shelf, Writing};
+use super::shelves::{Kept, Newest, Shelves};
 use super::{
     KeyedDigest, MAX_BYTES, Memories, MemoryError, NAME, OWN, Outcome, Remembered, Similarity, in_run, keyed,
     millionths, of_one, shelf, unasked,
 };
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, ForTenant, Guarded, Label, Proposal};
+use crate::flow::{Ctx, Failure, ForTenant, Guarded, Guess, Label, Proposal};
 use crate::guard::rows::read;
-use crate::id::{IdError, Name, Tenant, checked};
+use crate::id::{IdError, MemoryId, Name, Tenant, checked};
 use crate::payload::{DigestKey, hex};
 use crate::store::{Change, Document, StoreError};
 
@@ -110,6 +111,8 @@ impl<By> Remember<By> {
             confidence: millionths(self.confidence),
             merge_from: self.merge_from,
             similarity: self.memories.similarity.clone(),
+            of_run: false,
+            kept: Mutex::default(),
         }
     }
 }
@@ -139,7 +142,8 @@ impl IntoFuture for Remember<Ctx> {
             let source = self.source.clone().unwrap_or_else(|| ctx.origin().to_string());
             let bound_to = (&self.memories.subject, &self.kind, &self.content, &self.source);
             let label = Label::of("remember", self.id.clone());
-            ctx.guarded(label, &bound_to, self.key.clone(), self.wish(kind, source)).await
+            let wish = Wish { of_run: self.key.is_none(), ..self.wish(kind, source) };
+            ctx.guarded(label, &bound_to, self.key.clone(), wish).await
         })
     }
 }
@@ -176,11 +180,46 @@ struct Wish {
     confidence: u32,
     merge_from: Option<f64>,
     similarity: Arc<dyn Similarity>,
+    /// A run says it, under a key of its own.
+    of_run: bool,
+    /// The shelf as the last proposal leaves it.
+    kept: Mutex<Option<Kept>>,
 }
 
 impl Guarded for Wish {
     type Answer = Remembered;
     type Error = MemoryError;
+
+    /// A memory that is new, on a shelf that this process has written to last. Whatever makes it another one is a row that is taken:
+    /// the shelf's place, the normal form, or the key.
+    fn guess<'a>(
+        &'a self,
+        core: &'a Core,
+        tenant: &'a Tenant,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Guess<Remembered>>, MemoryError>> {
+        Box::pin(async move {
+            let shelf = Shelf::name(&self.subject, self.kind.as_str());
+            let about = format!("memory/{shelf}");
+            if !self.of_run || !core.guesses.may(tenant, &about) {
+                return Ok(None); // whoever says it outside of runs may say it again
+            }
+            let Some((onto, newest)) = Shelf::kept(core, tenant, &shelf) else { return Ok(None) };
+            let secret = core.tenant_key(tenant).await?;
+            let form = Form::first(core, &shelf, &keyed(&secret, FORM, &[&self.text.normal]));
+            let said = self.said(key, &secret, onto, form, &newest).await;
+            let (change, answer) = said.map_err(unasked(key))?;
+            let is_new = answer.outcome == Outcome::New;
+            Ok(is_new.then_some(Guess { about, change, answer }))
+        })
+    }
+
+    fn written(&self, core: &Core, _: &Tenant) {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(kept) = kept {
+            core.memories::<Shelves>().keep(kept);
+        }
+    }
 
     fn propose<'a>(
         &'a self,
@@ -192,10 +231,13 @@ impl Guarded for Wish {
             let secret = core.tenant_key(tenant).await?;
             let request = self.request(&secret);
             let unasked = |error| unasked(key)(error);
+            let shelf = Shelf::name(&self.subject, self.kind.as_str());
+            let form = keyed(&secret, FORM, &[&self.text.normal]);
             // Each wait is one more for the transaction that others share.
-            let (first, onto) = try_join!(
+            let (first, onto, form) = try_join!(
                 Answered::find(core, tenant, key),
-                Shelf::find(core, tenant, &self.subject, self.kind.as_str()),
+                Shelf::find(core, tenant, shelf.clone()),
+                Form::find(core, tenant, &shelf, &form),
             )
             .map_err(unasked)?;
             if let Some(first) = first {
@@ -206,14 +248,9 @@ impl Guarded for Wish {
                 let outcome = if forgotten { Outcome::Forgotten } else { first.answer.outcome };
                 return Ok(Proposal::Before(Remembered { outcome, ..first.answer }));
             }
-            let form = keyed(&secret, FORM, &[&self.text.normal]);
-            let (form, newest) = try_join!(onto.form(&form), onto.newest(None, COMPARED)).map_err(unasked)?;
-            let same = form.memory.clone();
-            let decision = self.decide(same.as_ref(), &newest).await;
-            let source = keyed(&secret, SOURCE, &[&self.source]);
-            let saying = Saying { wish: self, key, request, source, newest: &newest };
-            let (documents, answer) = saying.write(onto, form, &decision).await.map_err(unasked)?;
-            Ok(Proposal::Write(Box::new(Change { documents, ..core.change(None) }), answer))
+            let newest = onto.compared().await.map_err(unasked)?;
+            let (change, answer) = self.said(key, &secret, onto, form, &newest).await.map_err(unasked)?;
+            Ok(Proposal::Write(change, answer))
         })
     }
 
@@ -228,7 +265,25 @@ impl Wish {
         keyed(secret, REQUEST, &[&self.subject, self.kind.as_str(), &self.source, &self.content])
     }
 
-    async fn decide<'a>(&self, same: Option<&'a Memory>, newest: &'a [Memory]) -> Decision<'a> {
+    /// What is written, and what is answered, if a shelf is so.
+    async fn said(
+        &self,
+        key: &str,
+        secret: &DigestKey,
+        onto: Shelf<'_>,
+        form: Form,
+        newest: &Newest,
+    ) -> Result<(Box<Change>, Remembered), StoreError> {
+        let (same, core) = (form.memory.clone(), onto.core);
+        let decision = self.decide(same.as_ref(), newest).await;
+        let (request, source) = (self.request(secret), keyed(secret, SOURCE, &[&self.source]));
+        let saying = Saying { wish: self, key, request, source, newest };
+        let (documents, kept, answer) = saying.write(onto, form, &decision).await?;
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        Ok((Box::new(Change { documents, ..core.change(None) }), answer))
+    }
+
+    async fn decide<'a>(&self, same: Option<&'a Memory>, newest: &'a Newest) -> Decision<'a> {
         let compared = compare(&self.text, same, newest);
         let others: Vec<_> = compared.akin.iter().map(|memory| memory.content.clone()).collect();
         let scores = if others.is_empty() || same.is_some() {
@@ -246,7 +301,7 @@ struct Saying<'a> {
     key: &'a str,
     request: KeyedDigest,
     source: KeyedDigest,
-    newest: &'a [Memory],
+    newest: &'a Newest,
 }
 
 impl Saying<'_> {
@@ -255,7 +310,7 @@ impl Saying<'_> {
         onto: Shelf<'_>,
         form: Form,
         decision: &Decision<'_>,
-    ) -> Result<(Vec<Document>, Remembered), StoreError> {
+    ) -> Result<(Vec<Document>, Kept, Remembered), StoreError> {
         let Wish { source, content, confidence, .. } = self.wish;
         let (known, outcome) = match decision.place {
             Place::New => (None, Outcome::New),
@@ -296,15 +351,20 @@ impl Saying<'_> {
             writing.said(memory.id, &self.source, said.as_ref(), *confidence);
         }
         writing.answered(self.key, memory.place, &self.request, &answer);
-        Ok((writing.rows(), answer))
+        let (documents, kept) = writing.onto(self.newest);
+        Ok((documents, kept, answer))
+    }
+
+    fn other(&self, id: MemoryId) -> Option<&Memory> {
+        self.newest.iter().map(|standing| &standing.memory).find(|memory| memory.id == id)
     }
 
     fn marks(&self, decision: &Decision<'_>) -> Vec<Mark> {
-        let other = |id| self.newest.iter().find(|memory| memory.id == id);
         let marks = decision.contradicts.iter();
         marks
             .filter_map(|mark| {
-                Some(Mark { memory: mark.memory, place: other(mark.memory)?.place, differs: mark.differs })
+                let place = self.other(mark.memory)?.place;
+                Some(Mark { memory: mark.memory, place, differs: mark.differs })
             })
             .collect()
     }
@@ -312,8 +372,7 @@ impl Saying<'_> {
     /// What a new memory contradicts bears the same mark.
     fn mark_others(&self, memory: &Memory, writing: &mut Writing<'_>) {
         for mark in &memory.contradicts {
-            let Some(other) = self.newest.iter().find(|other| other.id == mark.memory) else { continue };
-            let mut other = other.clone();
+            let Some(mut other) = self.other(mark.memory).cloned() else { continue };
             other.contradicts.push(Mark { memory: memory.id, place: memory.place, differs: mark.differs });
             writing.memory(&other);
         }

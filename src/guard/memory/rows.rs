@@ -2,8 +2,12 @@
 //! taken last. Whoever writes moves the shelf on, and so knows that nothing on it has changed since it was read: of two that decide at
 //! once, one decides again.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use super::decide::COMPARED;
+use super::shelves::{Kept, Newest, Shelves, Standing, State};
 use super::{Difference, Forgotten, KeyedDigest, Remembered};
 use crate::clock::Timestamp;
 use crate::exec::Core;
@@ -103,14 +107,10 @@ pub(super) struct Answered {
 /// A shelf, as somebody found it who is about to write.
 #[derive(Clone, Debug)]
 pub(super) struct Shelf<'c> {
-    core: &'c Core,
+    pub(super) core: &'c Core,
     tenant: &'c Tenant,
     id: String,
-    /// The place that was taken last; 0 on a new shelf.
-    pub(super) place: u32,
-    /// So many memories that are not forgotten stand there.
-    standing: u32,
-    since: Timestamp,
+    state: State,
 }
 
 /// A normal form, as it was found on a shelf.
@@ -121,6 +121,43 @@ pub(super) struct Form {
     since: Timestamp,
     /// The memory that is known under it, unless that is forgotten.
     pub(super) memory: Option<Memory>,
+}
+
+impl Form {
+    /// A normal form under which nothing is known yet.
+    pub(super) fn first(core: &Core, shelf: &str, digest: &KeyedDigest) -> Self {
+        Self { id: format!("{shelf}/{}", hex(digest)), revision: 0, since: core.now(), memory: None }
+    }
+
+    /// Reads a normal form of a shelf. Nothing is missed if another one writes at the same time: the rows that this form makes
+    /// necessary are then refused.
+    pub(super) async fn find(
+        core: &Core,
+        tenant: &Tenant,
+        shelf: &str,
+        digest: &KeyedDigest,
+    ) -> Result<Self, StoreError> {
+        let first = Self::first(core, shelf, digest);
+        let Some(found) = core.group.document_find(tenant, FORM, &first.id).await? else { return Ok(first) };
+        let memory = Memory::find(core, tenant, shelf, read(&found)?).await?;
+        let memory = memory.filter(|memory| memory.forgotten.is_none());
+        Ok(Self { revision: found.revision, since: found.created_at, memory, ..first })
+    }
+}
+
+/// The newest memories of a shelf after some of them have changed.
+fn after(newest: &Newest, changed: Vec<Memory>) -> Newest {
+    let mut all = newest.to_vec();
+    for memory in changed {
+        match all.binary_search_by(|standing| memory.place.cmp(&standing.memory.place)) {
+            Ok(place) => all[place] = Arc::new(Standing { memory, text: all[place].text.clone() }),
+            // One that was compared with nothing because it is too old is not among the newest now.
+            Err(place) if place == 0 => all.insert(0, Standing::of(memory)),
+            Err(_) => {}
+        }
+    }
+    all.truncate(COMPARED as usize);
+    all.into()
 }
 
 /// An instant that the row holds beside its body.
@@ -203,27 +240,39 @@ pub(super) async fn sources(
 }
 
 impl<'c> Shelf<'c> {
-    /// Read before all that stands there: what is written in between shows by the place.
-    pub(super) async fn find(
-        core: &'c Core,
-        tenant: &'c Tenant,
-        subject: &str,
-        kind: &str,
-    ) -> Result<Self, StoreError> {
-        Self::named(core, tenant, format!("{}/{kind}", part(subject))).await
+    /// The memories of one kind about one subject.
+    pub(super) fn name(subject: &str, kind: &str) -> String {
+        format!("{}/{kind}", part(subject))
     }
 
-    pub(super) async fn named(core: &'c Core, tenant: &'c Tenant, id: String) -> Result<Self, StoreError> {
+    /// Read before the memories that stand there: what is written in between shows by the place.
+    pub(super) async fn find(core: &'c Core, tenant: &'c Tenant, id: String) -> Result<Self, StoreError> {
         let found = core.group.document_find(tenant, SHELF, &id).await?;
         let (place, since) = found.as_ref().map_or((0, core.now()), |row| (row.revision, row.created_at));
-        let standing = found.as_ref().map_or(Ok(0), read)?;
-        Ok(Self { core, tenant, id, place, standing, since })
+        let (standing, written) = found.as_ref().map_or(Ok((0, 0)), read)?;
+        Ok(Self { core, tenant, id, state: State { place, standing, written, since } })
+    }
+
+    /// A shelf as this process has left it, with all that stands there. Nothing if there is more than is kept in memory.
+    pub(super) fn kept(core: &'c Core, tenant: &'c Tenant, id: &str) -> Option<(Self, Newest)> {
+        let Kept { state, newest, .. } = core.memories::<Shelves>().find(tenant, id)?;
+        let is_whole = newest.len() == state.standing as usize;
+        is_whole.then(|| (Self { core, tenant, id: id.to_owned(), state }, newest))
+    }
+
+    /// The newest memories, taken apart: all that something new is compared with.
+    pub(super) async fn compared(&self) -> Result<Newest, StoreError> {
+        let kept = self.core.memories::<Shelves>().find(self.tenant, &self.id);
+        if let Some(kept) = kept.filter(|kept| kept.state == self.state) {
+            return Ok(kept.newest);
+        }
+        Ok(self.newest(None, COMPARED).await?.into_iter().map(Standing::of).collect())
     }
 
     /// The newest that stand before a place.
     pub(super) async fn newest(&self, before: Option<u32>, limit: u32) -> Result<Vec<Memory>, StoreError> {
         // Behind the last one stand those of another shelf.
-        let limit = limit.min(self.standing);
+        let limit = limit.min(self.state.standing);
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -231,16 +280,6 @@ impl<'c> Shelf<'c> {
         let rows = self.core.group.document_open(self.tenant, MEMORY, &after, limit).await?;
         let own = format!("{}/", self.id);
         rows.iter().take_while(|row| row.id.starts_with(&own)).map(Memory::read).collect()
-    }
-
-    pub(super) async fn form(&self, digest: &KeyedDigest) -> Result<Form, StoreError> {
-        let id = format!("{}/{}", self.id, hex(digest));
-        let Some(found) = self.core.group.document_find(self.tenant, FORM, &id).await? else {
-            return Ok(Form { id, revision: 0, since: self.core.now(), memory: None });
-        };
-        let memory = Memory::find(self.core, self.tenant, &self.id, read(&found)?).await?;
-        let memory = memory.filter(|memory| memory.forgotten.is_none());
-        Ok(Form { id, revision: found.revision, since: found.created_at, memory })
     }
 
     /// How sure a source was of a memory, at most, and the revision of the row that says so.
@@ -255,18 +294,22 @@ impl<'c> Shelf<'c> {
     /// One write to the shelf, which takes its next place.
     pub(super) fn write(self) -> Writing<'c> {
         let at = self.core.now();
-        Writing { place: self.place + 1, standing: self.standing, shelf: self, at, rows: Vec::new() }
+        let before = self.state;
+        let since = if before.place > 0 { before.since } else { at };
+        let state = State { place: before.place + 1, written: self.core.ids.next(), since, ..before };
+        Writing { shelf: self, state, at, rows: Vec::new(), memories: Vec::new() }
     }
 }
 
 /// The rows of one write to a shelf.
 pub(super) struct Writing<'c> {
     shelf: Shelf<'c>,
-    /// The place that it takes.
-    place: u32,
+    /// The shelf's row from now on.
+    state: State,
     pub(super) at: Timestamp,
-    standing: u32,
     rows: Vec<Document>,
+    /// The memories among the rows, as they are from now on.
+    memories: Vec<Memory>,
 }
 
 impl Writing<'_> {
@@ -285,7 +328,7 @@ impl Writing<'_> {
             sources: 1,
             contradicts,
             forgotten: None,
-            place: self.place,
+            place: self.state.place,
             revision: 0,
             created_at: self.at,
             updated_at: self.at,
@@ -297,10 +340,11 @@ impl Writing<'_> {
         let before = (memory.revision > 0).then_some((memory.revision, memory.created_at));
         let standing = memory.forgotten.is_none();
         match before {
-            None => self.standing += 1,
-            Some(_) if !standing => self.standing = self.standing.saturating_sub(1),
+            None => self.state.standing += 1,
+            Some(_) if !standing => self.state.standing = self.state.standing.saturating_sub(1),
             Some(_) => {}
         }
+        self.memories.push(Memory { revision: memory.revision + 1, updated_at: self.at, ..memory.clone() });
         self.add(MEMORY, on_shelf(&self.shelf.id, memory.place), before, memory);
         if let Some(row) = self.rows.last_mut() {
             row.open = standing; // those that stand there are listed
@@ -320,10 +364,10 @@ impl Writing<'_> {
             by: source.to_owned(),
             content: content.to_owned(),
             confidence,
-            place: self.place,
+            place: self.state.place,
             at: self.at,
         };
-        self.add(SOURCE, of_memory(memory, self.place), None, &source);
+        self.add(SOURCE, of_memory(memory, self.state.place), None, &source);
     }
 
     /// A source is so sure of a memory.
@@ -352,6 +396,7 @@ impl Writing<'_> {
 
     /// A tombstone stays of a memory; what it says, and who said it, goes.
     pub(super) async fn forget(&mut self, memory: Memory, forgotten: Forgotten) -> Result<(), StoreError> {
+        self.shelf.core.memories::<Shelves>().forget(self.shelf.tenant, &self.shelf.id);
         self.forget_words(memory.id).await?;
         self.unmark(&memory).await?;
         let (content, contradicts) = (String::new(), Vec::new());
@@ -401,11 +446,19 @@ impl Writing<'_> {
         Ok(())
     }
 
+    /// All rows, the shelf's among them, and the shelf as they leave it.
+    pub(super) fn onto(mut self, newest: &Newest) -> (Vec<Document>, Kept) {
+        let newest = after(newest, std::mem::take(&mut self.memories));
+        let kept = Kept::new(self.shelf.tenant, &self.shelf.id, self.state, newest);
+        (self.rows(), kept)
+    }
+
     /// All rows, the shelf's among them.
     pub(super) fn rows(mut self) -> Vec<Document> {
-        let before = (self.shelf.place > 0).then_some((self.shelf.place, self.shelf.since));
-        let (id, standing) = (self.shelf.id.clone(), self.standing);
-        self.add(SHELF, id, before, &standing);
+        let before = self.shelf.state;
+        let before = (before.place > 0).then_some((before.place, before.since));
+        let (id, body) = (self.shelf.id.clone(), (self.state.standing, self.state.written));
+        self.add(SHELF, id, before, &body);
         self.rows
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::ForTenant;
-use counterfoil::guard::memory::{Difference, Memories, MemoryError, Outcome, Page, Similarity};
+use counterfoil::guard::memory::{Difference, Memories, MemoryError, Outcome, Page, Remembered, Similarity};
 use counterfoil::{Ctx, Engine, Failure, MemoryId};
 use futures_util::future::{BoxFuture, join_all};
 
@@ -286,13 +286,75 @@ fn tasks_that_say_it_at_once_lose_nothing() {
     process.shut_down();
 }
 
+fn two_workers(world: &Arc<World>, schema: &Schema) -> [Process; 2] {
+    [world.tap.clone(), Tap::default()].map(|tap| {
+        let engine = Engine::postgres_with(crate::server::url(), schema.options());
+        let engine = world.equip(engine, &tap).workflow("tells", 1, tells);
+        Process::start(world, engine.lease(Duration::from_secs(5)))
+    })
+}
+
+/// Says something about a subject, and wants it merged from this similarity on.
+async fn tells(
+    ctx: Ctx,
+    (subject, content, merge_from): (String, String, Option<f64>),
+) -> Result<Remembered, Failure> {
+    let say = ctx.memory(subject).remember("fact", content);
+    if let Some(from) = merge_from { say.merge_similar(from) } else { say }.await
+}
+
+/// Says more than a worker compares with, and has some of it forgotten. Returns what was answered, with each memory by its place
+/// among those that were new.
+async fn a_long_talk(tellers: [ForTenant; 2], subject: &str) -> Vec<String> {
+    let mut known = Vec::new();
+    let mut answers = Vec::new();
+    for (nth, acme) in (0..150_usize).zip(tellers.iter().cycle()) {
+        let about = acme.memory(subject);
+        let content = match nth % 10 {
+            3 => "likes tea".to_owned(),
+            6 => "does not like tea".to_owned(),
+            7 => format!("is said to like the colour of number {}", nth % 7),
+            _ => format!("is known to like the colour of number {nth}"),
+        };
+        let merge_from = (nth % 4 == 3).then_some(0.8);
+        let said = acme.run(tells, (subject.to_owned(), content, merge_from)).await.unwrap();
+        if said.outcome == Outcome::New {
+            known.push(said.memory);
+        }
+        let place = |memory| known.iter().position(|known| *known == memory).unwrap();
+        let similar: Vec<_> = said.similar.iter().map(|other| (place(other.memory), other.score)).collect();
+        let apart: Vec<_> =
+            said.contradicts.iter().map(|other| (place(other.memory), other.differs)).collect();
+        let (memory, sure) = (place(said.memory), said.confidence);
+        answers.push(format!("{memory} {:?} {sure} {similar:?} {apart:?}", said.outcome));
+        if nth % 25 == 24 {
+            about.forget(known[nth / 5], "ann", "she said so").await.unwrap();
+        }
+    }
+    let page = tellers[0].memory(subject).recall("fact").limit(500).await.unwrap();
+    let marks = page.memories.iter().map(|memory| format!("{} {}", memory.content, memory.contradicts.len()));
+    answers.extend(marks);
+    answers
+}
+
+// Who has written to a shelf last has it in memory, and whoever has not reads it: both answer alike.
+#[test]
+fn what_a_worker_has_in_memory_is_what_stands_in_the_store() {
+    let (world, schema) = (World::new(), Schema::new());
+    let [one, other] = two_workers(&world, &schema);
+    let alone = one.on(a_long_talk([one.acme(), one.acme()], "ann"));
+    let in_turns = one.on(a_long_talk([one.acme(), other.acme()], "bob"));
+    for (nth, (alone, in_turns)) in alone.iter().zip(&in_turns).enumerate() {
+        assert_eq!(alone, in_turns, "answer {nth}");
+    }
+    one.shut_down();
+    other.shut_down();
+}
+
 #[test]
 fn workers_that_say_it_at_once_lose_nothing() {
     let (world, schema) = (World::new(), Schema::new());
-    let [one, other] = [world.tap.clone(), Tap::default()].map(|tap| {
-        let engine = Engine::postgres_with(crate::server::url(), schema.options());
-        Process::start(&world, world.equip(engine, &tap).lease(Duration::from_secs(5)))
-    });
+    let [one, other] = two_workers(&world, &schema);
     let tellers = [one.acme(), other.acme(), one.acme(), other.acme()];
     // Each speaks on the runtime of its own engine; the tasks are awaited on the first one's.
     one.on(all_say_it(tellers.into()));

@@ -1,15 +1,17 @@
 //! The inbox in the simulator: wherever a process dies, each message is processed once, together with what it changes, by
 //! version; and one that cannot be processed is set aside with its evidence.
 
+use crate::sim::Looks;
 use counterfoil::clock::{Boot, Clock as _};
 use counterfoil::flow::ForTenant;
 use counterfoil::inbox::{InboxError, Message, Processed};
-use counterfoil::sim::{CrashPoint, End, Simulation, World};
+use counterfoil::sim::{CrashPoint, End, Offer, Simulation, World};
 use counterfoil::store::{Escalation, EscalationKind, Resolution};
 use counterfoil::{Ctx, Failure};
 use futures_util::future::{BoxFuture, try_join_all};
 use sqlx::Executor as _;
 use sqlx::sqlite::SqliteConnection;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The messages, as they are delivered: not in the order of their versions. One cannot be processed, and its version overtakes
@@ -87,7 +89,11 @@ async fn idle(ctx: Ctx, (): ()) -> Result<(), Failure> {
 
 /// A consumer to whom everything is delivered twice, so many at once.
 pub(crate) fn simulation(process: Process, at_once: usize) -> Simulation {
-    Simulation::of(idle, ())
+    consumed(Simulation::of(idle, ()), process, at_once)
+}
+
+fn consumed(simulation: Simulation, process: Process, at_once: usize) -> Simulation {
+    simulation
         .beside("consumer", move |engine, world| async move {
             let tenant = engine.tenant(Simulation::TENANT).unwrap();
             let mut told = Vec::new();
@@ -186,6 +192,30 @@ fn each_message_is_processed_once_wherever_it_is_crashed() {
             assert!(report.crashed_at().contains_key(&point), "never died at {point}: {report}");
         }
     }
+}
+
+// A power failure keeps either of two writes that are under way without the other: the ledger's and the consumer's.
+#[test]
+fn a_power_failure_keeps_a_part_of_the_writes_under_way() {
+    async fn pays(ctx: Ctx, invoice: String) -> Result<(), Failure> {
+        ctx.call::<Looks>(invoice.clone()).await?;
+        ctx.call::<Looks>(format!("{invoice}, again")).await.map(drop)
+    }
+    let simulation = consumed(Simulation::of(pays, "one".to_owned()), once, 1)
+        .also(Simulation::TENANT, "other", pays, "other".to_owned())
+        .engine(|engine, world| engine.tool(Looks(world.service("bank", Offer::Lookup))));
+    let after = |stop: &str, crossing: u32| {
+        let replay = simulation.replay(&format!("{stop}@1.{crossing}").parse().unwrap());
+        assert!(replay.violations.is_empty(), "{stop}@1.{crossing}: {:?}", replay.violations);
+        let next_life = replay.events.iter().skip_while(|event| event.life < 2);
+        next_life.map(|event| format!("{event:?}")).collect::<Vec<_>>().join("\n")
+    };
+    let all_differ = |crossing| {
+        let lives: BTreeSet<_> =
+            ["crash", "torn+1", "torn+2", "kill"].map(|stop| after(stop, crossing)).into();
+        lives.len() == 4
+    };
+    assert!((1..=40).any(all_differ), "no two writes were under way at once");
 }
 
 // What somebody has answered is followed in every life: for three seconds that it may be tried again, then that it is left out.

@@ -1,0 +1,56 @@
+//! Guesses of guards. A guard reads its rows before it writes them, and between the two lies the whole of another transaction. Where
+//! its rows are most probably as it knows them, it writes at once; if they are not, the write is refused, and the guard reads. A
+//! refused write costs all that share its transaction, so a guard does not guess about the same thing again.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::id::Tenant;
+
+/// The most things that are remembered. Beyond them all are forgotten, and each costs one more refusal.
+const CAPACITY: usize = 4096;
+
+/// What was guessed wrong in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Guesses(Mutex<HashSet<(Tenant, String)>>);
+
+impl Guesses {
+    /// Whether a guard may guess about this.
+    pub(crate) fn may(&self, tenant: &Tenant, about: &str) -> bool {
+        let wrong = self.lock();
+        wrong.is_empty() || !wrong.contains(&(tenant.clone(), about.to_owned()))
+    }
+
+    /// A guess about this was refused.
+    pub(crate) fn was_wrong(&self, tenant: &Tenant, about: String) {
+        let mut wrong = self.lock();
+        if wrong.len() >= CAPACITY {
+            wrong.clear();
+        }
+        wrong.insert((tenant.clone(), about));
+    }
+
+    /// Nothing that holds this lock can panic halfway through a change.
+    fn lock(&self) -> MutexGuard<'_, HashSet<(Tenant, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CAPACITY, Guesses};
+
+    #[test]
+    fn a_wrong_guess_is_made_once_by_tenant() -> Result<(), crate::id::IdError> {
+        let (guesses, acme) = (Guesses::default(), "acme".parse()?);
+        assert!(guesses.may(&acme, "report"));
+        guesses.was_wrong(&acme, "report".to_owned());
+        assert!(!guesses.may(&acme, "report"));
+        assert!(guesses.may(&acme, "letter") && guesses.may(&"globex".parse()?, "report"));
+        for other in 0..CAPACITY {
+            guesses.was_wrong(&acme, other.to_string());
+        }
+        assert!(guesses.may(&acme, "report"), "memory is bounded");
+        Ok(())
+    }
+}

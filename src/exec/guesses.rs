@@ -39,14 +39,15 @@ impl Guesses {
 #[cfg(test)]
 mod tests {
     use super::{CAPACITY, Guesses};
+    use crate::id::Tenant;
 
     #[test]
     fn a_wrong_guess_is_made_once_by_tenant() -> Result<(), crate::id::IdError> {
-        let (guesses, acme) = (Guesses::default(), "acme".parse()?);
+        let (guesses, acme) = (Guesses::default(), Tenant::new("acme")?);
         assert!(guesses.may(&acme, "report"));
         guesses.was_wrong(&acme, "report".to_owned());
         assert!(!guesses.may(&acme, "report"));
-        assert!(guesses.may(&acme, "letter") && guesses.may(&"globex".parse()?, "report"));
+        assert!(guesses.may(&acme, "letter") && guesses.may(&Tenant::new("globex")?, "report"));
         for other in 0..CAPACITY {
             guesses.was_wrong(&acme, other.to_string());
         }

@@ -36,7 +36,7 @@ pub(crate) trait Guarded: Send + Sync + 'static {
         _core: &'a Core,
         _tenant: &'a Tenant,
         _key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Guess<Self::Answer>>, Self::Error>> {
+    ) -> Guessed<'a, Self::Answer, Self::Error> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
@@ -62,6 +62,9 @@ pub(crate) enum Proposal<A> {
     /// To be written, and answered so. Refused as `Exists` if it is not as it was read.
     Write(Box<Change>, A),
 }
+
+/// A guess that is being made, if one is.
+pub(crate) type Guessed<'a, A, E> = BoxFuture<'a, Result<Option<Guess<A>>, E>>;
 
 /// What a guard makes of what it has not read.
 pub(crate) struct Guess<A> {

@@ -80,7 +80,7 @@ pub use engine::Engine;
 pub use error::RunError;
 pub use failure::{Became, EffectEnd, Failure, FailureCode};
 pub use guarantees::{Guarantees, OwnGuarantee, WorkflowGuarantees};
-pub(crate) use guarded::{Guarded, Guess, Proposal, exec_in_run};
+pub(crate) use guarded::{Guarded, Guess, Guessed, Proposal, exec_in_run};
 pub use handle::{PastTurn, RunHandle};
 pub use label::Label;
 pub use queue::QueueStatus;

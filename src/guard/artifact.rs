@@ -33,7 +33,9 @@ use serde_json::Value;
 use super::rows::part;
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, FailureCode, ForTenant, Guarded, Guess, Label, Proposal, exec_in_run};
+use crate::flow::{
+    Ctx, Failure, FailureCode, ForTenant, Guarded, Guess, Guessed, Label, Proposal, exec_in_run,
+};
 use crate::id::{Name, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, PayloadDigest, hex, unhex};
@@ -239,12 +241,7 @@ impl Guarded for Wish {
     type Error = ExecError;
 
     /// The first version of an artifact. Who asks for a new version knows of another one.
-    fn guess<'a>(
-        &'a self,
-        core: &'a Core,
-        tenant: &'a Tenant,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Guess<Put>>, ExecError>> {
+    fn guess<'a>(&'a self, core: &'a Core, tenant: &'a Tenant, id: &'a str) -> Guessed<'a, Put, ExecError> {
         let about = format!("{KIND}/{}", self.kind);
         if self.as_new || !core.guesses.may(tenant, &about) {
             return Box::pin(ready(Ok(None)));

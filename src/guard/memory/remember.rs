@@ -8,15 +8,14 @@ use futures_util::try_join;
 
 use super::decide::{Decision, Place, compare, grown};
 use super::facts::Text;
-use super::rows::{Answered, Form, Mark, Memory, Shelf, Writing};
+use super::rows::{Answered, Form, Mark, Memory, SaidBefore, Shelf, Writing};
 use super::shelves::{Kept, Newest, Shelves};
 use super::{
     KeyedDigest, MAX_BYTES, Memories, MemoryError, NAME, OWN, Outcome, Remembered, Similarity, in_run, keyed,
     millionths, of_one, shelf, unasked,
 };
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, ForTenant, Guarded, Guess, Label, Proposal};
-use crate::guard::rows::read;
+use crate::flow::{Ctx, Failure, ForTenant, Guarded, Guess, Guessed, Label, Proposal};
 use crate::id::{IdError, MemoryId, Name, Tenant, checked};
 use crate::payload::{DigestKey, hex};
 use crate::store::{Change, Document, StoreError};
@@ -197,16 +196,16 @@ impl Guarded for Wish {
         core: &'a Core,
         tenant: &'a Tenant,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Guess<Remembered>>, MemoryError>> {
+    ) -> Guessed<'a, Remembered, MemoryError> {
         Box::pin(async move {
-            let shelf = Shelf::name(&self.subject, self.kind.as_str());
-            let about = format!("memory/{shelf}");
+            let name = Shelf::name(&self.subject, self.kind.as_str());
+            let about = format!("memory/{name}");
             if !self.of_run || !core.guesses.may(tenant, &about) {
                 return Ok(None); // whoever says it outside of runs may say it again
             }
-            let Some((onto, newest)) = Shelf::kept(core, tenant, &shelf) else { return Ok(None) };
+            let Some((onto, newest)) = Shelf::kept(core, tenant, &name) else { return Ok(None) };
             let secret = core.tenant_key(tenant).await?;
-            let form = Form::first(core, &shelf, &keyed(&secret, FORM, &[&self.text.normal]));
+            let form = Form::first(core, &name, &keyed(&secret, FORM, &[&self.text.normal]));
             let said = self.said(key, &secret, onto, form, &newest).await;
             let (change, answer) = said.map_err(unasked(key))?;
             let is_new = answer.outcome == Outcome::New;
@@ -231,13 +230,13 @@ impl Guarded for Wish {
             let secret = core.tenant_key(tenant).await?;
             let request = self.request(&secret);
             let unasked = |error| unasked(key)(error);
-            let shelf = Shelf::name(&self.subject, self.kind.as_str());
+            let name = Shelf::name(&self.subject, self.kind.as_str());
             let form = keyed(&secret, FORM, &[&self.text.normal]);
             // Each wait is one more for the transaction that others share.
             let (first, onto, form) = try_join!(
-                Answered::find(core, tenant, key),
-                Shelf::find(core, tenant, shelf.clone()),
-                Form::find(core, tenant, &shelf, &form),
+                async { if self.of_run { Ok(None) } else { Answered::find(core, tenant, key).await } },
+                Shelf::find(core, tenant, name.clone()),
+                Form::find(core, tenant, &name, &form),
             )
             .map_err(unasked)?;
             if let Some(first) = first {
@@ -318,14 +317,13 @@ impl Saying<'_> {
             Place::Similar(known, score) => (Some(known), Outcome::Merged { similarity: Some(score) }),
         };
         let said = match known {
-            Some(known) => onto.said(known.id, &self.source).await?,
-            None => None,
+            Some(known) => onto.said(known.id, source, &self.source).await?,
+            None => SaidBefore::default(),
         };
-        let said_before = said.as_ref().map(read).transpose()?;
         let mut writing = onto.write();
         let memory = match known {
             Some(known) => Memory {
-                confidence: grown(known.confidence, said_before, *confidence),
+                confidence: grown(known.confidence, said.confidence, *confidence),
                 sources: known.sources.saturating_add(1),
                 ..known.clone()
             },
@@ -347,10 +345,14 @@ impl Saying<'_> {
             writing.known_as(form, memory.place);
         }
         writing.source(memory.id, source, content, *confidence);
-        if said_before.is_none_or(|before| before < *confidence) {
-            writing.said(memory.id, &self.source, said.as_ref(), *confidence);
+        // Of the one that said it first, the row above tells the same.
+        if known.is_some() && said.confidence.is_none_or(|before| before < *confidence) {
+            writing.said(memory.id, &self.source, said.row.as_ref(), *confidence);
         }
-        writing.answered(self.key, memory.place, &self.request, &answer);
+        // What a run says is answered by the run's own record, which is written with it.
+        if !self.wish.of_run {
+            writing.answered(self.key, memory.place, &self.request, &answer);
+        }
         let (documents, kept) = writing.onto(self.newest);
         Ok((documents, kept, answer))
     }

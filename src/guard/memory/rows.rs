@@ -26,7 +26,7 @@ const FORM: &str = "memory_form";
 const KEY: &str = "memory_key";
 /// Who said a memory and in which words, under the memory and the place that was taken.
 const SOURCE: &str = "memory_source";
-/// How sure a source was at most, under the memory and the source's digest.
+/// How sure a source was at most, under the memory and the source's digest; of the one that said it first, once it is surer.
 const SAID: &str = "memory_said";
 
 /// So many rows are read at once where all are.
@@ -58,22 +58,22 @@ pub(super) struct Memory {
 /// That a memory says the same as another one of its shelf but for one fact. Stored without names: a memory bears many, and a shelf
 /// is read whenever something is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "(MemoryId, u32, Difference)", into = "(MemoryId, u32, Difference)")]
+#[serde(from = "(i64, u32, Difference)", into = "(i64, u32, Difference)")]
 pub(super) struct Mark {
     pub(super) memory: MemoryId,
     pub(super) place: u32,
     pub(super) differs: Difference,
 }
 
-impl From<(MemoryId, u32, Difference)> for Mark {
-    fn from((memory, place, differs): (MemoryId, u32, Difference)) -> Self {
-        Self { memory, place, differs }
+impl From<(i64, u32, Difference)> for Mark {
+    fn from((memory, place, differs): (i64, u32, Difference)) -> Self {
+        Self { memory: MemoryId(memory), place, differs }
     }
 }
 
-impl From<Mark> for (MemoryId, u32, Difference) {
+impl From<Mark> for (i64, u32, Difference) {
     fn from(mark: Mark) -> Self {
-        (mark.memory, mark.place, mark.differs)
+        (mark.memory.0, mark.place, mark.differs)
     }
 }
 
@@ -102,6 +102,14 @@ pub(super) struct Answered {
     pub(super) request: String,
     /// It holds no words: those of other memories may be forgotten.
     pub(super) answer: Remembered,
+}
+
+/// What a source has said of a memory before.
+#[derive(Debug, Default)]
+pub(super) struct SaidBefore {
+    pub(super) row: Option<Document>,
+    /// How sure it was at most, in millionths; nothing if it has said nothing.
+    pub(super) confidence: Option<u32>,
 }
 
 /// A shelf, as somebody found it who is about to write.
@@ -152,7 +160,7 @@ fn after(newest: &Newest, changed: Vec<Memory>) -> Newest {
         match all.binary_search_by(|standing| memory.place.cmp(&standing.memory.place)) {
             Ok(place) => all[place] = Arc::new(Standing { memory, text: all[place].text.clone() }),
             // One that was compared with nothing because it is too old is not among the newest now.
-            Err(place) if place == 0 => all.insert(0, Standing::of(memory)),
+            Err(0) => all.insert(0, Standing::of(memory)),
             Err(_) => {}
         }
     }
@@ -282,13 +290,23 @@ impl<'c> Shelf<'c> {
         rows.iter().take_while(|row| row.id.starts_with(&own)).map(Memory::read).collect()
     }
 
-    /// How sure a source was of a memory, at most, and the revision of the row that says so.
+    /// How sure a source was of a memory. Of the one that said it first, there may be no row but that of its words.
     pub(super) async fn said(
         &self,
         memory: MemoryId,
-        source: &KeyedDigest,
-    ) -> Result<Option<Document>, StoreError> {
-        self.core.group.document_find(self.tenant, SAID, &format!("{memory}/{}", hex(source))).await
+        source: &str,
+        digest: &KeyedDigest,
+    ) -> Result<SaidBefore, StoreError> {
+        let id = format!("{memory}/{}", hex(digest));
+        let row = self.core.group.document_find(self.tenant, SAID, &id).await?;
+        let confidence = match &row {
+            Some(row) => Some(read(row)?),
+            None => {
+                let first = sources(self.core, self.tenant, memory, 0, 1).await?.pop();
+                first.filter(|first| first.by == source).map(|first| first.confidence)
+            }
+        };
+        Ok(SaidBefore { row, confidence })
     }
 
     /// One write to the shelf, which takes its next place.
@@ -449,7 +467,7 @@ impl Writing<'_> {
     /// All rows, the shelf's among them, and the shelf as they leave it.
     pub(super) fn onto(mut self, newest: &Newest) -> (Vec<Document>, Kept) {
         let newest = after(newest, std::mem::take(&mut self.memories));
-        let kept = Kept::new(self.shelf.tenant, &self.shelf.id, self.state, newest);
+        let kept = Kept::new((self.shelf.tenant.clone(), self.shelf.id.clone()), self.state, newest);
         (self.rows(), kept)
     }
 

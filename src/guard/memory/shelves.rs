@@ -18,12 +18,12 @@ const MAX_SHELVES: usize = 256;
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     pub(super) memory: Memory,
-    pub(super) text: Text,
+    pub(super) text: Arc<Text>,
 }
 
 impl Standing {
     pub(super) fn of(memory: Memory) -> Arc<Self> {
-        Arc::new(Self { text: Text::of(&memory.content), memory })
+        Arc::new(Self { text: Arc::new(Text::of(&memory.content)), memory })
     }
 }
 
@@ -45,23 +45,22 @@ pub(super) struct State {
 /// A shelf as a write of this process has left it.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    tenant: Tenant,
-    shelf: String,
+    /// The tenant and the shelf's name.
+    of: (Tenant, String),
     pub(super) state: State,
     pub(super) newest: Newest,
+    /// The length of all contents.
+    bytes: usize,
 }
 
 impl Kept {
-    pub(super) fn new(tenant: &Tenant, shelf: &str, state: State, newest: Newest) -> Self {
-        Self { tenant: tenant.clone(), shelf: shelf.to_owned(), state, newest }
+    pub(super) fn new(of: (Tenant, String), state: State, newest: Newest) -> Self {
+        let bytes = newest.iter().map(|standing| standing.memory.content.len()).sum();
+        Self { of, state, newest, bytes }
     }
 
-    fn is(&self, tenant: &Tenant, shelf: &str) -> bool {
-        self.shelf == shelf && self.tenant == *tenant
-    }
-
-    fn bytes(&self) -> usize {
-        self.newest.iter().map(|standing| standing.memory.content.len()).sum()
+    fn is_of(&self, tenant: &Tenant, name: &str) -> bool {
+        self.of.1 == name && self.of.0 == *tenant
     }
 }
 
@@ -71,30 +70,30 @@ pub(super) struct Shelves(Mutex<VecDeque<Kept>>);
 
 impl Shelves {
     /// A shelf as this process has left it. Another one may have written to it since.
-    pub(super) fn find(&self, tenant: &Tenant, shelf: &str) -> Option<Kept> {
-        self.lock().iter().find(|kept| kept.is(tenant, shelf)).cloned()
+    pub(super) fn find(&self, tenant: &Tenant, name: &str) -> Option<Kept> {
+        self.lock().iter().find(|kept| kept.is_of(tenant, name)).cloned()
     }
 
     /// Keeps a shelf as a durable write has left it, instead of those that were written to before all others.
-    pub(super) fn keep(&self, shelf: Kept) {
-        let mut shelves = self.lock();
-        if let Some(place) = shelves.iter().position(|kept| kept.is(&shelf.tenant, &shelf.shelf)) {
-            if shelves[place].state.place > shelf.state.place {
+    pub(super) fn keep(&self, new: Kept) {
+        let mut all = self.lock();
+        if let Some(place) = all.iter().position(|kept| kept.of == new.of) {
+            if all[place].state.place > new.state.place {
                 return; // of two writes that have become durable, this is the earlier one
             }
-            shelves.remove(place);
+            all.remove(place);
         }
-        shelves.push_back(shelf);
-        let mut bytes: usize = shelves.iter().map(Kept::bytes).sum();
-        while bytes > MAX_BYTES || shelves.len() > MAX_SHELVES {
-            let Some(oldest) = shelves.pop_front() else { return };
-            bytes -= oldest.bytes();
+        all.push_back(new);
+        let mut bytes: usize = all.iter().map(|kept| kept.bytes).sum();
+        while bytes > MAX_BYTES || all.len() > MAX_SHELVES {
+            let Some(oldest) = all.pop_front() else { return };
+            bytes -= oldest.bytes;
         }
     }
 
     /// Keeps nothing of a shelf any more: some of its words are to go.
-    pub(super) fn forget(&self, tenant: &Tenant, shelf: &str) {
-        self.lock().retain(|kept| !kept.is(tenant, shelf));
+    pub(super) fn forget(&self, tenant: &Tenant, name: &str) {
+        self.lock().retain(|kept| !kept.is_of(tenant, name));
     }
 
     /// Nothing that holds this lock can panic halfway through a change.

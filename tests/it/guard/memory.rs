@@ -49,6 +49,15 @@ fn what_is_said_again_is_merged_and_stays_readable() {
         let said = ann.sources(first.memory, None).await.unwrap();
         let said: Vec<_> = said.iter().map(|s| (s.source.as_str(), s.content.as_str())).collect();
         assert_eq!(said, [("mail 1", "Likes tea."), ("call 2", "likes  TEA"), ("call 2", "likes tea")]);
+        // The one that said it first is surer now, and says so twice: that counts once.
+        for nth in 0..2 {
+            let surer = ann
+                .remember("fact", "likes tea")
+                .source("mail 1")
+                .confidence(0.6)
+                .key(format!("surer {nth}"));
+            assert_eq!(surer.await.unwrap().confidence, 0.8);
+        }
         // Another subject, another kind, another tenant.
         let bob = process.acme().memory("bob").remember("fact", "likes tea").await.unwrap();
         let habit = ann.remember("habit", "likes tea").await.unwrap();

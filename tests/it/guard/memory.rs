@@ -56,7 +56,8 @@ fn what_is_said_again_is_merged_and_stays_readable() {
                 .source("mail 1")
                 .confidence(0.6)
                 .key(format!("surer {nth}"));
-            assert_eq!(surer.await.unwrap().confidence, 0.8);
+            let surer = surer.await.unwrap();
+            assert_eq!((surer.outcome, surer.confidence), (MERGED, 0.8));
         }
         // Another subject, another kind, another tenant.
         let bob = process.acme().memory("bob").remember("fact", "likes tea").await.unwrap();
